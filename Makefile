@@ -1,0 +1,96 @@
+# Needs Python 3.11 or later, make and pip; everything else goes into .venv.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Twice quiet: errors only, no warnings about the indexes that pip is set up with.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+RUN := $(VENV)/.ready-to-run
+DEV := $(VENV)/.ready-to-develop
+CODE := $(wildcard src tests benchmarks examples scripts)
+
+# Keeps the theme's announcement out of every documentation build.
+export NO_MKDOCS_2_WARNING := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check format types bench coverage docs lock dist clean distclean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(DEV) ## Set up .venv; the other targets do so by themselves
+	@echo "$(VENV) is ready"
+
+demo: $(RUN) ## Start a PostgreSQL, push and pop events, show what happens
+	@$(BIN)/penstock demo $(ARGS)
+
+test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
+	@$(BIN)/pytest $(ARGS)
+
+check: $(DEV) ## Formatting, lint, types, layers, generated code, documentation
+	@echo "ruff format"; $(BIN)/ruff format --quiet --diff $(CODE)
+	@echo "ruff check"; $(BIN)/ruff check --quiet $(CODE)
+	@echo "mypy"; $(BIN)/mypy --no-error-summary $(CODE)
+	@echo "import-linter"; out=$$($(BIN)/lint-imports --no-logo) || { echo "$$out"; exit 1; }
+	@if [ -f scripts/generate_sync.py ]; then \
+		echo "generate_sync"; $(BIN)/python scripts/generate_sync.py --check; \
+	fi
+	@echo "mkdocs"; $(BIN)/mkdocs build --strict --quiet
+	@echo "All checks passed."
+
+format: $(DEV) ## Format the code and fix what ruff can fix
+	@$(BIN)/ruff check --fix --exit-zero $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+types: $(DEV) ## Check types only
+	@$(BIN)/mypy $(CODE)
+
+bench: $(DEV) ## Measure the log
+	@$(BIN)/python -m benchmarks log $(ARGS)
+
+coverage: $(DEV) ## Run all tests and report the lines they miss
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+
+docs: $(DEV) ## Build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
+lock: $(DEV) ## Pin requirements/*.txt again (ARGS=--upgrade for newer releases)
+	@$(call compile,base,pyproject.toml)
+	@$(call compile,dev)
+	@$(call compile,docs)
+
+dist: $(DEV) ## Build the wheel and the source archive into dist/
+	@$(BIN)/hatchling build
+
+clean: ## Remove what was built, except .venv
+	@rm -rf dist site .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## Remove .venv too
+	@rm -rf $(VENV)
+
+# The output names no index and no directory, so it is the same wherever it is compiled.
+compile = echo "requirements/$(1).txt"; $(BIN)/uv pip compile --quiet --no-config --universal \
+	--python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links \
+	--custom-compile-command "make lock" $(ARGS) $(2) requirements/$(1).in -o requirements/$(1).txt
+
+$(RUN): requirements/base.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Penstock needs Python 3.11 or later: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || \
+		{ echo "Creating $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "Installing Penstock and what it needs into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements/base.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): $(RUN) requirements/dev.txt requirements/docs.txt
+	@echo "Installing the tools for tests, checks and documentation"
+	@$(PIP) install --require-hashes -r requirements/dev.txt -r requirements/docs.txt
+	@touch $@

@@ -1,0 +1,114 @@
+"""Every error Penstock raises on purpose.
+
+::
+
+    PenstockError
+    ├── ConfigurationError        a setting is wrong or missing
+    ├── DatabaseError             PostgreSQL could not do its part
+    │   ├── DatabaseUnavailable   it cannot be reached (worth a retry)
+    │   ├── DatabaseVersionError  its version is not one Penstock runs on
+    │   └── SchemaError           Penstock's schema is missing, older or newer than this package
+    ├── InvalidRequest            what was asked cannot be right
+    │   ├── InvalidName           a queue, group or key name
+    │   ├── InvalidOption         an option: unknown, wrong type, out of range
+    │   └── InvalidEvent          one event of a push (``index`` and ``field`` say which)
+    ├── NotFound                  a queue, group or dead letter that does not exist
+    ├── Conflict                  the request contradicts what is stored
+    │   ├── IdempotencyConflict   an idempotency key that was used for other events
+    │   ├── GroupBusy             the group belongs to a running query
+    │   └── TransactionRefused    an ack of a transaction was refused, so nothing of it happened
+    ├── QueueFull                 the queue is at its maximum depth (``retry_after`` seconds)
+    └── CorruptChunk              stored bytes do not match their checksum
+
+Each carries the facts as attributes, and its message says what to do next.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Base of every error that Penstock raises on purpose."""
+
+
+class ConfigurationError(PenstockError):
+    """A setting is wrong or missing."""
+
+
+class DatabaseError(PenstockError):
+    """PostgreSQL could not do its part."""
+
+
+class DatabaseUnavailable(DatabaseError):
+    """PostgreSQL cannot be reached; trying again later can help."""
+
+
+class DatabaseVersionError(DatabaseError):
+    """The server's version is not one that Penstock runs on."""
+
+
+class SchemaError(DatabaseError):
+    """Penstock's schema is missing, or older or newer than this package."""
+
+
+class InvalidRequest(PenstockError):
+    """What was asked cannot be right, whatever the state of the database."""
+
+
+class InvalidName(InvalidRequest):
+    """A queue, group or key name that is empty, too long or not text."""
+
+
+class InvalidOption(InvalidRequest):
+    """An option that is unknown, of the wrong type or out of range."""
+
+    def __init__(self, message: str, *, option: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+
+class InvalidEvent(InvalidRequest):
+    """One event of a push cannot be stored; none of its request was.
+
+    ``index`` is its place in the request, ``field`` what is wrong with it.
+    """
+
+    def __init__(self, reason: str, *, index: int, field: str) -> None:
+        super().__init__(f"event {index}: {field}: {reason}")
+        self.reason = reason
+        self.index = index
+        self.field = field
+
+
+class NotFound(PenstockError):
+    """A queue, group or dead letter that does not exist."""
+
+
+class Conflict(PenstockError):
+    """The request contradicts what is stored."""
+
+
+class IdempotencyConflict(Conflict):
+    """The idempotency key was used before, for other events."""
+
+
+class GroupBusy(Conflict):
+    """The group belongs to a running query, which would count twice if it moved."""
+
+
+class TransactionRefused(Conflict):
+    """An ack of a transaction was refused, so nothing of it happened."""
+
+
+class QueueFull(PenstockError):
+    """The queue is at its maximum depth; push again after ``retry_after`` seconds."""
+
+    def __init__(self, message: str, *, queue: str, depth: int, limit: int, retry_after: float) -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.depth = depth
+        self.limit = limit
+        self.retry_after = retry_after
+
+
+class CorruptChunk(PenstockError):
+    """Stored bytes do not match their checksum."""

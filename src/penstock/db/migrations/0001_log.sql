@@ -1,0 +1,137 @@
+-- Queues, partitions, groups, positions, dead letters. The chunks of a queue live in tables of their own,
+-- chunks_<queue>_<segment>, made when the queue is made and when a segment is rolled.
+
+CREATE TABLE penstock.queues (
+    id                     integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name                   text NOT NULL UNIQUE,
+    partitioning           text NOT NULL CHECK (partitioning IN ('key', 'hash')),
+    partition_count        integer CHECK (partition_count > 0),
+    epoch                  integer NOT NULL DEFAULT 0,
+    segment                integer NOT NULL DEFAULT 1,
+    lease_seconds          double precision NOT NULL DEFAULT 300,
+    retry_limit            integer NOT NULL DEFAULT 3,
+    retry_delay_ms         integer NOT NULL DEFAULT 1000,
+    delay_seconds          double precision NOT NULL DEFAULT 0,
+    retention_seconds      double precision,
+    retention_drops_unread boolean NOT NULL DEFAULT false,
+    dedup_window_seconds   double precision NOT NULL,
+    max_depth_events       bigint,
+    max_event_bytes        integer,
+    max_redrives           integer NOT NULL DEFAULT 10,
+    lanes_warned_at        timestamptz,
+    created_at             timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CHECK ((partitioning = 'hash') = (partition_count IS NOT NULL))
+);
+
+-- A row is locked by every append to its partition, in place, and updated only when a segment is sealed.
+CREATE TABLE penstock.partitions (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue_id   integer NOT NULL REFERENCES penstock.queues ON DELETE CASCADE,
+    epoch      integer NOT NULL,
+    name       text NOT NULL,
+    sealed_end bigint NOT NULL DEFAULT 0,
+    sealed_at  timestamptz NOT NULL DEFAULT '-infinity',
+    UNIQUE (queue_id, epoch, name)
+);
+
+CREATE TABLE penstock.segments (
+    queue_id   integer NOT NULL REFERENCES penstock.queues ON DELETE CASCADE,
+    segment    integer NOT NULL,
+    has_ids    boolean NOT NULL,
+    created_at timestamptz NOT NULL,
+    sealed_at  timestamptz,
+    PRIMARY KEY (queue_id, segment)
+);
+
+-- Which offsets of a partition a sealed segment holds: a lookup by offset goes to one table, however many there are.
+CREATE TABLE penstock.segment_lanes (
+    queue_id     integer NOT NULL,
+    segment      integer NOT NULL,
+    partition_id bigint NOT NULL,
+    first_offset bigint NOT NULL,
+    end_offset   bigint NOT NULL,
+    last_at      timestamptz NOT NULL,
+    PRIMARY KEY (partition_id, end_offset),
+    FOREIGN KEY (queue_id, segment) REFERENCES penstock.segments ON DELETE CASCADE
+);
+CREATE INDEX segment_lanes_segment ON penstock.segment_lanes (queue_id, segment);
+
+CREATE TABLE penstock.groups (
+    id              integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue_id        integer NOT NULL REFERENCES penstock.queues ON DELETE CASCADE,
+    name            text NOT NULL,
+    epoch           integer NOT NULL,
+    subscribed_from text NOT NULL,
+    query_id        text,
+    created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (queue_id, name)
+);
+
+-- Which partitions a group looks at. 0: read it. 1: parked, drained and idle; the next push to it sets it to 0.
+-- 2: held, a later epoch that waits for the group to drain the one before.
+CREATE TABLE penstock.cursors (
+    group_id     integer NOT NULL REFERENCES penstock.groups ON DELETE CASCADE,
+    partition_id bigint NOT NULL REFERENCES penstock.partitions ON DELETE CASCADE,
+    state        smallint NOT NULL DEFAULT 0,
+    PRIMARY KEY (group_id, partition_id)
+) WITH (fillfactor = 70);
+CREATE INDEX cursors_active ON penstock.cursors (group_id, partition_id) WHERE state = 0;
+CREATE INDEX cursors_parked ON penstock.cursors (partition_id) WHERE state = 1;
+CREATE INDEX cursors_partition ON penstock.cursors (partition_id);
+
+-- Where a group stands in a partition. Never updated: each change inserts the next version and deletes the one
+-- before, so that the newest is found at the end of the index however many dead versions a held transaction keeps.
+CREATE TABLE penstock.positions (
+    group_id     integer NOT NULL,
+    partition_id bigint NOT NULL,
+    version      bigint NOT NULL,
+    next_offset  bigint NOT NULL,
+    lease_id     uuid,
+    lease_end    bigint NOT NULL,
+    available_at timestamptz NOT NULL,
+    attempts     integer NOT NULL DEFAULT 0,
+    -- Offsets from next_offset on that are dead letters already and are not delivered again.
+    skipped      bigint[] NOT NULL DEFAULT '{}',
+    moved_at     timestamptz,
+    PRIMARY KEY (group_id, partition_id, version)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE penstock.dead_letters (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue_id        integer NOT NULL REFERENCES penstock.queues ON DELETE CASCADE,
+    partition_id    bigint NOT NULL,
+    event_offset    bigint NOT NULL,
+    group_name      text NOT NULL,
+    key             text,
+    event_id        text,
+    event_time      timestamptz,
+    appended_at     timestamptz NOT NULL,
+    headers         text,
+    data            text NOT NULL,
+    stage           text NOT NULL,
+    error           text NOT NULL,
+    traceback       text,
+    attempts        integer NOT NULL,
+    failed_at       timestamptz NOT NULL,
+    first_failed_at timestamptz NOT NULL,
+    redrives        integer NOT NULL DEFAULT 0,
+    redriven_at     timestamptz,
+    history         jsonb NOT NULL DEFAULT '[]'
+);
+CREATE INDEX dead_letters_waiting ON penstock.dead_letters (queue_id, id) WHERE redriven_at IS NULL;
+CREATE INDEX dead_letters_redriven ON penstock.dead_letters (redriven_at) WHERE redriven_at IS NOT NULL;
+
+CREATE TABLE penstock.requests (
+    idempotency_key text PRIMARY KEY,
+    fingerprint     bytea NOT NULL,
+    result          bytea NOT NULL,
+    created_at      timestamptz NOT NULL
+);
+CREATE INDEX requests_created ON penstock.requests (created_at);
+
+-- Ends a statement that was prepared for a state of affairs that has passed; the caller looks again and repeats it.
+CREATE FUNCTION penstock.refuse(reason text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'penstock: %', reason USING ERRCODE = 'PS001';
+END
+$$;

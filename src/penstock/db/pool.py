@@ -1,0 +1,209 @@
+"""The way to PostgreSQL: one pool of connections for a process, and the server behind it if it is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from penstock.core.errors import (
+    ConfigurationError,
+    DatabaseError,
+    DatabaseUnavailable,
+    DatabaseVersionError,
+)
+from penstock.core.settings import Settings
+from penstock.db import migrate
+
+if TYPE_CHECKING:
+    from penstock.db.embedded import EmbeddedPostgres
+
+logger = logging.getLogger(__name__)
+
+OLDEST_SERVER = 15
+NEWEST_TESTED_SERVER = 18
+
+Connection: TypeAlias = AsyncConnection[TupleRow]
+Pool: TypeAlias = AsyncConnectionPool[Connection]
+
+# What a connection string may say otherwise. A dead peer is noticed in about a minute, not in two hours.
+_DEFAULTS: dict[str, Any] = {
+    "application_name": "penstock",
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+# What it may not. A statement is prepared the first time it is used: ours are few and come again and again.
+_FIXED: dict[str, Any] = {"client_encoding": "UTF8", "autocommit": True, "prepare_threshold": 0}
+
+
+async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitable[str]] | None = None) -> Pool:
+    """Open a pool of autocommitting connections in UTC, after a look at the server's version.
+
+    ``conninfo`` stands in for ``settings.database_url``; a function is asked before each new connection.
+    """
+    conninfo = conninfo if conninfo is not None else settings.database_url
+    if conninfo is None:
+        raise ConfigurationError(
+            "no database is named: set PENSTOCK_DATABASE_URL, or open a Database, which starts its own"
+        )
+    first = conninfo if isinstance(conninfo, str) else await conninfo()
+    kwargs = _DEFAULTS | _FIXED
+    for name in _DEFAULTS.keys() & conninfo_to_dict(first).keys():
+        del kwargs[name]
+    # Before the pool, which would try again and again and in the end not say why.
+    await _check_server(settings, first, kwargs)
+    pool: Pool = AsyncConnectionPool(
+        conninfo,
+        kwargs=kwargs,
+        min_size=1,
+        max_size=settings.pool_size,
+        configure=_configure,
+        name="penstock",
+        open=False,
+    )
+    try:
+        await pool.open(wait=True)
+    except BaseException as error:
+        await pool.close()
+        if isinstance(error, PoolTimeout):
+            raise _unavailable(settings, error) from error
+        raise
+    return pool
+
+
+class Database:
+    """The database that the settings name, open on the running event loop.
+
+    ::
+
+        async with Database(Settings.from_env()) as database:
+            async with database.connection() as conn:
+                await conn.execute("SELECT 1")
+
+    Without a ``database_url`` this is the embedded PostgreSQL: opening starts it, closing stops it if nobody
+    else uses it. Opening also brings the schema up to date; with ``auto_upgrade`` off, a database that is not
+    embedded is only looked at, and refused if its schema is not the one that this package works with.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._server: EmbeddedPostgres | None = None
+        self._pool: Pool | None = None
+
+    async def open(self) -> Self:
+        """Start the server if it is ours, connect, and see to the schema."""
+        if self._pool is not None:
+            return self
+        try:
+            if self.settings.database_url is None:
+                # Not at the top: who brings a PostgreSQL need not have what running one takes.
+                from penstock.db.embedded import EmbeddedPostgres
+
+                self._server = EmbeddedPostgres(self.settings.data_dir)
+                self._pool = await open_pool(self.settings, conninfo=self._start_server)
+            else:
+                self._pool = await open_pool(self.settings)
+            await self._see_to_schema()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Close the connections and let go of the server. May be called more than once."""
+        pool, self._pool = self._pool, None
+        server, self._server = self._server, None
+        try:
+            if pool is not None:
+                await pool.close()
+        finally:
+            if server is not None:
+                await asyncio.to_thread(server.release)
+
+    @property
+    def pool(self) -> Pool:
+        """The pool, while the database is open."""
+        if self._pool is None:
+            raise DatabaseError("the database is not open: use `async with Database(...)`, or await open()")
+        return self._pool
+
+    @property
+    def conninfo(self) -> str:
+        """What another process needs to connect to this database. It may hold a password: do not log it."""
+        if self._server is not None:
+            return self._server.url
+        return self.settings.database_url or ""
+
+    @asynccontextmanager
+    async def connection(self, timeout: float | None = None) -> AsyncIterator[Connection]:
+        """Borrow a connection; waits up to ``timeout`` seconds (30 unless told) for a free one."""
+        async with AsyncExitStack() as stack:
+            try:
+                conn = await stack.enter_async_context(self.pool.connection(timeout))
+            except PoolTimeout as error:
+                raise _unavailable(self.settings, error) from error
+            yield conn
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _start_server(self) -> str:
+        # Asked before each new connection, so a server that was killed comes back.
+        if self._server is None:
+            raise DatabaseError("the database was closed")
+        return await asyncio.to_thread(self._server.start)
+
+    async def _see_to_schema(self) -> None:
+        async with self.connection() as conn:
+            if self._server is not None or self.settings.auto_upgrade:
+                for migration in await migrate.upgrade(conn):
+                    logger.info("applied migration %s", migration)
+            await migrate.verify(conn)
+
+
+async def _configure(conn: Connection) -> None:
+    await conn.execute("SET TIME ZONE 'UTC'")
+
+
+async def _check_server(settings: Settings, conninfo: str, kwargs: dict[str, Any]) -> None:
+    try:
+        async with await AsyncConnection.connect(conninfo, **kwargs) as conn:
+            version = conn.info.server_version // 10_000
+    except psycopg.OperationalError as error:
+        raise _unavailable(settings, error) from error
+    if version < OLDEST_SERVER:
+        raise DatabaseVersionError(
+            f"the server at {settings.redacted_url} is PostgreSQL {version}, and Penstock needs "
+            f"{OLDEST_SERVER} or later: upgrade it, or set PENSTOCK_DATABASE_URL to a newer one"
+        )
+    if version > NEWEST_TESTED_SERVER:
+        logger.warning(
+            "PostgreSQL %s is newer than any that this Penstock was tested with (%s)",
+            version,
+            NEWEST_TESTED_SERVER,
+        )
+
+
+def _unavailable(settings: Settings, error: Exception) -> DatabaseUnavailable:
+    return DatabaseUnavailable(
+        f"PostgreSQL cannot be reached ({settings.redacted_url}): {str(error).strip()}. Check that it runs, "
+        "that it has connections to spare and that PENSTOCK_DATABASE_URL is right. Where neither that nor "
+        "DATABASE_URL nor PGHOST is set, Penstock starts a PostgreSQL of its own"
+    )

@@ -1,0 +1,366 @@
+"""Acknowledging: the common case as one statement for all who ask at the same time, the others one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import psycopg
+
+from penstock.core.errors import DatabaseUnavailable, InvalidRequest
+from penstock.db.statements import Statements
+from penstock.log import position as rules
+from penstock.log.coalesce import Coalescer
+from penstock.log.position import Position, Signal, Status, Verdict, settle
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.core.clock import Clock
+    from penstock.log.catalog import Catalog
+    from penstock.log.dead import DeadLetters
+    from penstock.log.event import Delivery, Event
+    from penstock.log.signals import Signals
+
+_sql = Statements("penstock.log", "ack.sql")
+
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
+
+STATUSES: dict[object, Status] = {
+    True: "completed",
+    False: "failed",
+    "completed": "completed",
+    "success": "completed",
+    "failed": "failed",
+    "retry": "retry",
+    "dead_letter": "dead_letter",
+    "dlq": "dead_letter",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AckResult:
+    """What became of one acknowledgement.
+
+    ``success`` is False if it was refused, and ``error`` says why. ``noop`` means that the event had been
+    completed before; ``dead_letter`` that it went to the dead letters.
+    """
+
+    event_id: str
+    success: bool
+    error: str | None = None
+    noop: bool = False
+    dead_letter: bool = False
+
+    def __bool__(self) -> bool:
+        return self.success
+
+
+@dataclass(frozen=True, slots=True)
+class LaneAck:
+    """Signals for one partition under one lease (None: none is claimed)."""
+
+    queue: str
+    group: str
+    group_id: int
+    partition_id: int
+    lease_id: UUID | None
+    signals: tuple[Signal, ...]
+
+    def upto(self) -> int:
+        """The offset after the last one that is spoken of."""
+        return max(signal.offset for signal in self.signals) + 1
+
+
+@dataclass(slots=True)
+class _Completion:
+    ack: LaneAck
+    verdicts: tuple[Verdict, ...] | None = None
+    #: Not to be had in one statement: an event before it is skipped.
+    other_way: bool = False
+    tries: int = field(default=0)
+
+
+class Acks:
+    """Takes acknowledgements."""
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any],
+        catalog: Catalog,
+        dead_letters: DeadLetters,
+        signals: Signals,
+        clock: Clock,
+        retry_seconds: float,
+    ) -> None:
+        self._pool = pool
+        self._catalog = catalog
+        self._dead_letters = dead_letters
+        self._signals = signals
+        self._clock = clock
+        self._retry_seconds = retry_seconds
+        self._completions: Coalescer[_Completion] = Coalescer(self._complete)
+
+    async def ack(
+        self,
+        events: Sequence[Event],
+        status: object,
+        *,
+        error: str = "",
+        stage: str = "consumer",
+        traceback: str | None = None,
+    ) -> list[AckResult]:
+        """Say of every event the same."""
+        said = check_status(status)
+        return await self.signal([(event, Signal(event.offset, said, error, stage, traceback)) for event in events])
+
+    async def signal(self, said: Sequence[tuple[Event, Signal]]) -> list[AckResult]:
+        """Say of each event something of its own; what belongs to one partition is taken together."""
+        lanes: dict[tuple[int, int, UUID | None], list[tuple[int, Event, Signal]]] = {}
+        for index, (event, signal) in enumerate(said):
+            delivery = event.delivery
+            if delivery.group is None:
+                raise InvalidRequest("this event was read and not popped: it has no group that could ack it")
+            key = (delivery.group_id, delivery.partition_id, delivery.lease_id)
+            lanes.setdefault(key, []).append((index, event, signal))
+        results: list[AckResult | None] = [None] * len(said)
+        for part in lanes.values():
+            delivery = part[0][1].delivery
+            assert delivery.group is not None  # noqa: S101 - checked above
+            ack = LaneAck(
+                delivery.queue,
+                delivery.group,
+                delivery.group_id,
+                delivery.partition_id,
+                delivery.lease_id,
+                tuple(signal for _, _, signal in part),
+            )
+            verdicts = {v.offset: v for v in await self.settle(ack)}
+            for index, event, signal in part:
+                verdict = verdicts[signal.offset]
+                results[index] = AckResult(
+                    event.id, not verdict.problem, verdict.problem or None, verdict.noop, verdict.dead
+                )
+        return [result for result in results if result is not None]
+
+    async def settle(self, ack: LaneAck) -> tuple[Verdict, ...]:
+        """Take the signals of one partition."""
+        if ack.lease_id is not None and all(signal.status == "completed" for signal in ack.signals):
+            completion = _Completion(ack)
+            await self._completions.submit(completion)
+            if completion.verdicts is not None:
+                return completion.verdicts
+        return await self._patiently(self._settle_alone, ack)
+
+    async def complete_delivered(self, events: Sequence[Event]) -> None:
+        """Complete what was delivered with automatic acknowledgement."""
+        ends: dict[int, Event] = {}
+        for event in events:
+            ends[event.delivery.partition_id] = event
+        for event in ends.values():
+            delivery = event.delivery
+            last = Signal(delivery.lease_end - 1)
+            await self.settle(
+                LaneAck(
+                    delivery.queue,
+                    delivery.group or "",
+                    delivery.group_id,
+                    delivery.partition_id,
+                    delivery.lease_id,
+                    (last,),
+                )
+            )
+
+    async def settle_on(
+        self, conn: AsyncConnection[Any], acks: Sequence[LaneAck]
+    ) -> dict[tuple[int, int], tuple[Verdict, ...]]:
+        """Take signals inside the connection's transaction; the cursors are locked until it ends."""
+        where = sorted({(ack.group_id, ack.partition_id) for ack in acks})
+        params: dict[str, Any] = {
+            "groups": [group for group, _ in where],
+            "partitions": [partition for _, partition in where],
+            "skew": self._clock.skew,
+        }
+        await conn.execute(_sql["lock_cursors"], params)
+        rows = await (await conn.execute(_sql["standing"], params)).fetchall()
+        standing = {(row[0], row[1]): (_position(row[:9]), row[9]) for row in rows}
+        verdicts: dict[tuple[int, int], tuple[Verdict, ...]] = {}
+        changed: dict[tuple[int, int], Position] = {}
+        for ack in acks:
+            key = (ack.group_id, ack.partition_id)
+            if key not in standing:
+                gone = tuple(Verdict(s.offset, f"unresolved: group {ack.group!r} is gone") for s in ack.signals)
+                verdicts[key] = verdicts.get(key, ()) + gone
+                continue
+            before, now = standing[key]
+            queue = await self._catalog.get(ack.queue)
+            settlement = settle(
+                before,
+                ack.signals,
+                lease_id=ack.lease_id,
+                now=now,
+                retry_limit=queue.retry_limit,
+                retry_delay=timedelta(milliseconds=queue.retry_delay_ms),
+            )
+            if settlement.dead:
+                await self._dead_letters.bury(conn, queue, ack.group, ack.partition_id, settlement.dead)
+            verdicts[key] = verdicts.get(key, ()) + settlement.verdicts
+            if settlement.position != before:
+                standing[key] = (settlement.position, now)
+                changed[key] = settlement.position
+        if changed:
+            await self._write(conn, changed.values())
+        return verdicts
+
+    async def shorten(self, conn: AsyncConnection[Any], delivery: Delivery, end: int, wake: datetime | None) -> None:
+        """Give back the part of a lease that is not due yet; all of it, until ``wake``, if nothing is."""
+        async with conn.transaction():
+            await self._rewrite(conn, delivery, lease_end=end, release_until=wake)
+
+    async def pass_over(self, conn: AsyncConnection[Any], delivery: Delivery, end: int) -> None:
+        """Move on over events that are not for this group."""
+        async with conn.transaction():
+            await self._rewrite(conn, delivery, next_offset=end)
+
+    async def _rewrite(
+        self,
+        conn: AsyncConnection[Any],
+        delivery: Delivery,
+        *,
+        lease_end: int | None = None,
+        next_offset: int | None = None,
+        release_until: datetime | None = None,
+    ) -> None:
+        params = {
+            "groups": [delivery.group_id],
+            "partitions": [delivery.partition_id],
+            "skew": self._clock.skew,
+        }
+        await conn.execute(_sql["lock_cursors"], params)
+        row = await (await conn.execute(_sql["standing"], params)).fetchone()
+        if row is None or row[4] != delivery.lease_id:
+            return
+        before, now = _position(row[:9]), row[9]
+        start = before.next_offset if next_offset is None else next_offset
+        released = next_offset is not None or release_until is not None
+        after = Position(
+            before.group_id,
+            before.partition_id,
+            before.version,
+            start,
+            None if released else before.lease_id,
+            before.lease_end if lease_end is None else lease_end,
+            (release_until or now) if released else before.available_at,
+            0 if next_offset is not None else before.attempts,
+            tuple(offset for offset in before.skipped if offset >= start),
+        )
+        await self._write(conn, [after])
+
+    async def _write(self, conn: AsyncConnection[Any], positions: Iterable[Position]) -> None:
+        rows = list(positions)
+        params = {
+            "groups": [p.group_id for p in rows],
+            "partitions": [p.partition_id for p in rows],
+            "versions": [p.version for p in rows],
+            "nexts": [p.next_offset for p in rows],
+            "leases": [p.lease_id for p in rows],
+            "ends": [p.lease_end for p in rows],
+            "availables": [p.available_at for p in rows],
+            "attempts": [p.attempts for p in rows],
+            "skipped": ["{" + ",".join(map(str, p.skipped)) + "}" for p in rows],
+            "skew": self._clock.skew,
+        }
+        written = await (await conn.execute(_sql["write_positions"], params)).fetchall()
+        if len(written) != len(rows):
+            # Somebody completed under the same lease between our look and our write; the transaction starts over.
+            raise psycopg.errors.SerializationFailure("a position has moved")
+
+    async def _complete(self, completions: Sequence[_Completion]) -> None:
+        waiting = list(completions)
+        while waiting:
+            # One row a partition and statement: two of them would race each other for the next version.
+            batch: dict[tuple[int, int], _Completion] = {}
+            for completion in waiting:
+                batch.setdefault((completion.ack.group_id, completion.ack.partition_id), completion)
+            await self._patiently(self._complete_batch, list(batch.values()))
+            waiting = [c for c in waiting if c.verdicts is None and not c.other_way]
+
+    async def _complete_batch(self, batch: Sequence[_Completion]) -> None:
+        acks = [completion.ack for completion in batch]
+        params = {
+            "groups": [ack.group_id for ack in acks],
+            "partitions": [ack.partition_id for ack in acks],
+            "leases": [ack.lease_id for ack in acks],
+            "upto": [ack.upto() for ack in acks],
+            "skew": self._clock.skew,
+        }
+        async with self._pool.connection() as conn:
+            rows = await (await conn.execute(_sql["complete"], params, binary=True)).fetchall()
+        answered = {row[0]: row for row in rows}
+        for ordinal, completion in enumerate(batch, 1):
+            row = answered.get(ordinal)
+            completion.tries += 1
+            ack = completion.ack
+            if row is not None and row[6]:
+                completion.verdicts = tuple(_completed(signal, row[2]) for signal in ack.signals)
+            elif row is None or completion.tries > 2 or (row[3] == ack.lease_id and row[5] > row[7]):
+                # Gone, skipped events in the way, or beaten to it: the rules decide under a lock.
+                completion.other_way = True
+            else:
+                completion.verdicts = tuple(
+                    Verdict(s.offset, noop=True) if s.offset < row[2] else Verdict(s.offset, rules.LATE)
+                    for s in ack.signals
+                )
+
+    async def _settle_alone(self, ack: LaneAck) -> tuple[Verdict, ...]:
+        async with self._pool.connection() as conn, conn.transaction():
+            verdicts = await self.settle_on(conn, [ack])
+        if any(signal.status != "completed" for signal in ack.signals):
+            # What was given back can be popped again, by somebody who waits for it.
+            queue = await self._catalog.get(ack.queue)
+            self._signals.pushed(queue.id)
+        return verdicts[ack.group_id, ack.partition_id]
+
+    async def _patiently(self, act: Callable[[_Asked], Awaitable[_Answer]], asked: _Asked) -> _Answer:
+        """Repeat over lost connections: acknowledging again what was acknowledged changes nothing."""
+        deadline = asyncio.get_running_loop().time() + self._retry_seconds
+        pause = 0.05
+        while True:
+            try:
+                return await act(asked)
+            except psycopg.errors.SerializationFailure:
+                continue
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise DatabaseUnavailable(
+                        f"the ack was given up after {self._retry_seconds:g} s without a database: {error}"
+                    ) from error
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 1.0)
+
+
+def check_status(status: object) -> Status:
+    """Return what is said of an event, if it can be."""
+    try:
+        return STATUSES[status]
+    except (KeyError, TypeError):
+        raise InvalidRequest(
+            f"{status!r} cannot be said of an event; say completed (True), failed (False), retry or dead_letter"
+        ) from None
+
+
+def _completed(signal: Signal, before: int) -> Verdict:
+    return Verdict(signal.offset, noop=signal.offset < before)
+
+
+def _position(row: Sequence[Any]) -> Position:
+    group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped = row
+    return Position(
+        group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, tuple(skipped)
+    )

@@ -1,0 +1,486 @@
+"""Appending: what the waiting pushes bring becomes chunks, in one transaction.
+
+A flush takes the requests that wait, merges their pieces into one chunk per partition where they fit, locks the
+partitions in id order and appends. With nothing to look up first it is a single round trip: two statements in a
+pipeline are one implicit transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from penstock.core.errors import DatabaseUnavailable, IdempotencyConflict
+from penstock.db.statements import Statements
+from penstock.log import chunk
+from penstock.log.place import replaced
+from penstock.log.prepare import PIECE_EVENTS, Piece
+from penstock.log.pushed import Placed, PushResult
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.core.clock import Clock
+    from penstock.log.catalog import Catalog
+    from penstock.log.queue import Queue
+
+_sql = Statements("penstock.log", "append.sql")
+
+
+def moved_on(error: psycopg.Error) -> bool:
+    """Whether a statement was made for tables or partitions that are no longer the queue's: look again, repeat."""
+    return error.sqlstate in ("PS001", "42P01")
+
+
+@dataclass(slots=True)
+class Request:
+    """One call of push: the pieces for each queue it names, answered together."""
+
+    parts: list[list[Piece]]
+    idempotency_key: str | None = None
+    fingerprint: bytes = b""
+    results: list[PushResult] = field(default_factory=list)
+
+    def pieces(self) -> Iterable[Piece]:
+        """All pieces, of all queues."""
+        for part in self.parts:
+            yield from part
+
+    def size(self) -> int:
+        """How many events it holds."""
+        return sum(piece.columns.count for piece in self.pieces())
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What a flush appends to one partition, and where it went."""
+
+    queue: Queue
+    partition_id: int
+    pieces: list[Piece] = field(default_factory=list)
+    events: int = 0
+    base: int = 0
+
+
+class _StoredResult(msgspec.Struct, array_like=True):
+    parts: list[list[Placed]]
+
+
+class Appender:
+    """Writes requests to the log."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, clock: Clock, retry_seconds: float) -> None:
+        self._pool = pool
+        self._catalog = catalog
+        self._clock = clock
+        self._retry_seconds = retry_seconds
+
+    async def append(self, requests: Sequence[Request]) -> None:
+        """Store the requests in one transaction and fill in their results.
+
+        A lost connection is not the end: when it comes back, the flush's mark in the chunks says whether it got
+        through, so that repeating it stores nothing twice.
+        """
+        flush = uuid.uuid4()
+        deadline = asyncio.get_running_loop().time() + self._retry_seconds
+        unsure = False
+        pause = 0.05
+        while True:
+            try:
+                lanes = await self.lanes(requests)
+                async with self._pool.connection() as conn:
+                    if unsure and await self._got_through(conn, requests, lanes, flush):
+                        return
+                    await self.append_on(conn, requests, lanes, flush)
+                return
+            except psycopg.ProgrammingError as error:
+                if not moved_on(error):
+                    raise
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise DatabaseUnavailable(
+                        f"the push was given up after {self._retry_seconds:g} s without a database: {error}"
+                    ) from error
+                unsure = True
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 1.0)
+                continue
+            await self.look_again(requests)
+
+    async def append_on(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[Request],
+        lanes: dict[tuple[int, str], int] | None = None,
+        flush: uuid.UUID | None = None,
+    ) -> None:
+        """Store the requests on this connection: in its transaction if it is in one, else in one of their own."""
+        lanes = lanes if lanes is not None else await self.lanes(requests)
+        flush = flush or uuid.uuid4()
+        careful = any(r.idempotency_key is not None for r in requests) or any(
+            _deduplicates(piece) for r in requests for piece in r.pieces()
+        )
+        if not careful:
+            work = _gather(requests, lanes)
+            if work:
+                async with conn.pipeline():
+                    await self._lock(conn, work)
+                    cursors = await self._write(conn, work, flush, {})
+                for part, cursor in zip(_by_queue(work), cursors, strict=True):
+                    _settle(part, await cursor.fetchall())
+            _answer(requests, work, {})
+        elif conn.info.transaction_status == TransactionStatus.IDLE:
+            async with conn.transaction():
+                await self._append_carefully(conn, requests, lanes, flush)
+        else:
+            await self._append_carefully(conn, requests, lanes, flush)
+
+    async def _append_carefully(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[Request],
+        lanes: dict[tuple[int, str], int],
+        flush: uuid.UUID,
+    ) -> None:
+        fresh = [request for request in requests if not await self._answered_before(conn, request)]
+        work = _gather(fresh, lanes)
+        if not work:
+            _answer(fresh, work, {})
+            return
+        await self._lock(conn, work)
+        repeated, hashes = await self._find_repeated(conn, work)
+        for lane in work.values():
+            kept = []
+            for piece in lane.pieces:
+                if id(piece) in repeated:
+                    less = piece.without(set(repeated[id(piece)]))
+                    hashes[id(less)] = hashes[id(piece)]
+                    piece = less
+                if piece.columns.count:
+                    kept.append(piece)
+            lane.pieces = kept
+            lane.events = sum(piece.columns.count for piece in kept)
+        remaining = {key: lane for key, lane in work.items() if lane.pieces}
+        if remaining:
+            cursors = await self._write(conn, remaining, flush, hashes)
+            for part, cursor in zip(_by_queue(remaining), cursors, strict=True):
+                _settle(part, await cursor.fetchall())
+        _answer(fresh, work, repeated)
+        for request in fresh:
+            if request.idempotency_key is not None:
+                stored = msgspec.msgpack.encode(_StoredResult([list(r.placed()) for r in request.results]))
+                await conn.execute(_sql["store_request"], {"key": request.idempotency_key, "result": stored})
+
+    async def lanes(self, requests: Sequence[Request]) -> dict[tuple[int, str], int]:
+        """The partitions that the requests need, made where they are missing."""
+        wanted: dict[int, tuple[Queue, dict[str, None]]] = {}
+        for request in requests:
+            for piece in request.pieces():
+                wanted.setdefault(piece.queue.id, (piece.queue, {}))[1][piece.partition] = None
+        lanes: dict[tuple[int, str], int] = {}
+        for queue, names in wanted.values():
+            for name, lane in (await self._catalog.lanes(queue, names)).items():
+                lanes[queue.id, name] = lane
+        return lanes
+
+    async def look_again(self, requests: Sequence[Request]) -> None:
+        """Place the requests' pieces anew in queues that have moved on."""
+        for name in {piece.queue.name for request in requests for piece in request.pieces()}:
+            queue = await self._catalog.refresh(name)
+            for request in requests:
+                request.parts = [
+                    [
+                        again
+                        for piece in part
+                        for again in (replaced(piece, queue) if piece.queue.name == name else [piece])
+                    ]
+                    for part in request.parts
+                ]
+
+    async def _lock(self, conn: AsyncConnection[Any], work: dict[tuple[int, str], _Lane]) -> None:
+        await conn.execute(_sql["lock_partitions"], {"partitions": sorted(lane.partition_id for lane in work.values())})
+
+    async def _write(
+        self,
+        conn: AsyncConnection[Any],
+        work: dict[tuple[int, str], _Lane],
+        flush: uuid.UUID,
+        hashes: dict[int, list[bytes | None]],
+    ) -> list[psycopg.AsyncCursor[Any]]:
+        cursors = []
+        for lanes in _by_queue(work):
+            queue = lanes[0].queue
+            params = _chunks(lanes)
+            params.update(queue=queue.id, segment=queue.segment, epoch=queue.epoch, skew=self._clock.skew, flush=flush)
+            statement = "append"
+            if any(id(piece) in hashes for lane in lanes for piece in lane.pieces):
+                statement = "append_with_ids"
+                params.update(_id_params(lanes, hashes))
+            cursors.append(await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True))
+        return cursors
+
+    async def _find_repeated(
+        self, conn: AsyncConnection[Any], work: dict[tuple[int, str], _Lane]
+    ) -> tuple[dict[int, dict[int, int | None]], dict[int, list[bytes | None]]]:
+        """Which events of each piece are there already (place in the piece → offset), and the id hashes of all.
+
+        An offset of None stands for an event that is repeated within the flush itself.
+        """
+        repeated: dict[int, dict[int, int | None]] = {}
+        hashes: dict[int, list[bytes | None]] = {}
+        for lanes in _by_queue(work):
+            queue = lanes[0].queue
+            places: dict[bytes, tuple[int, int]] = {}
+            for lane in lanes:
+                for piece in lane.pieces:
+                    if not _deduplicates(piece):
+                        continue
+                    mine = piece.id_hashes(lane.partition_id)
+                    kept: list[bytes | None] = []
+                    for place, digest in enumerate(mine):
+                        if digest is not None and digest in places:
+                            repeated.setdefault(id(piece), {})[place] = None
+                        else:
+                            kept.append(digest)
+                            if digest is not None:
+                                places[digest] = (id(piece), place)
+                    hashes[id(piece)] = kept if id(piece) in repeated else mine
+            for digest, offset in (await self._seen(conn, queue, list(places))).items():
+                piece_id, place = places[digest]
+                repeated.setdefault(piece_id, {})[place] = offset
+                hashes[piece_id] = [h for h in hashes[piece_id] if h != digest]
+        return repeated, hashes
+
+    async def _seen(self, conn: AsyncConnection[Any], queue: Queue, hashes: list[bytes]) -> dict[bytes, int]:
+        seen: dict[bytes, int] = {}
+        if not hashes:
+            return seen
+        asked = {"hashes": [uuid.UUID(bytes=h) for h in hashes]}
+        for segment in queue.id_segments:
+            rows = await (await conn.execute(_sql.table("seen_ids", queue.id, segment), asked, binary=True)).fetchall()
+            if not rows:
+                continue
+            params = {
+                "partitions": [row[1] for row in rows],
+                "offsets": [row[2] for row in rows],
+                "window": queue.dedup_window_seconds,
+                "skew": self._clock.skew,
+            }
+            young = await (
+                await conn.execute(_sql.table("still_in_window", queue.id, segment), params, binary=True)
+            ).fetchall()
+            for (ordinal,) in young:
+                digest, _, offset = rows[ordinal - 1]
+                seen[digest.bytes] = max(offset, seen.get(digest.bytes, 0))
+        return seen
+
+    async def _answered_before(self, conn: AsyncConnection[Any], request: Request) -> bool:
+        if request.idempotency_key is None:
+            return False
+        claim = {"key": request.idempotency_key, "fingerprint": request.fingerprint, "skew": self._clock.skew}
+        if (await conn.execute(_sql["claim_request"], claim)).rowcount:
+            return False
+        row = await (await conn.execute(_sql["read_request"], {"key": request.idempotency_key})).fetchone()
+        if row is None or bytes(row[0]) != request.fingerprint:
+            raise IdempotencyConflict(
+                f"the idempotency key {request.idempotency_key!r} was used before for other events; "
+                "use a new key for new events"
+            )
+        stored = msgspec.msgpack.decode(row[1], type=_StoredResult)
+        request.results = [PushResult(part, replayed=True) for part in stored.parts]
+        return True
+
+    async def _got_through(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[Request],
+        lanes: dict[tuple[int, str], int],
+        flush: uuid.UUID,
+    ) -> bool:
+        work = _gather(requests, lanes)
+        async with conn.transaction():
+            await self._lock(conn, work)
+            rows: list[Any] = []
+            for part in _by_queue(work):
+                queue = part[0].queue
+                params = {"partitions": [lane.partition_id for lane in part], "flush": flush}
+                for segment in range(max(1, queue.segment - 1), queue.segment + 1):
+                    try:
+                        async with conn.transaction():
+                            cursor = await conn.execute(_sql.table("was_flushed", queue.id, segment), params)
+                            rows += await cursor.fetchall()
+                    except psycopg.errors.UndefinedTable:
+                        continue
+            if not rows:
+                return False
+            # It did. Ids make what was a repetition then one now, so only the offsets are worked out again.
+            for part in _by_queue(work):
+                _settle(part, rows)
+            _answer(requests, work, {})
+        return True
+
+
+def _deduplicates(piece: Piece) -> bool:
+    return piece.queue.dedup_window_seconds > 0 and piece.columns.ids is not None and piece.target_group is None
+
+
+def _gather(requests: Sequence[Request], lanes: dict[tuple[int, str], int]) -> dict[tuple[int, str], _Lane]:
+    work: dict[tuple[int, str], _Lane] = {}
+    for request in requests:
+        for piece in request.pieces():
+            key = (piece.queue.id, piece.partition)
+            lane = work.get(key)
+            if lane is None:
+                lane = work[key] = _Lane(piece.queue, lanes[key])
+            lane.pieces.append(piece)
+            lane.events += piece.columns.count
+    return work
+
+
+def _by_queue(work: dict[tuple[int, str], _Lane]) -> list[list[_Lane]]:
+    queues: dict[int, list[_Lane]] = {}
+    for lane in work.values():
+        queues.setdefault(lane.queue.id, []).append(lane)
+    return list(queues.values())
+
+
+def _chunks(lanes: Sequence[_Lane]) -> dict[str, Any]:
+    partitions: list[int] = []
+    counts: list[int] = []
+    targets: list[int | None] = []
+    bodies: list[bytes] = []
+    for lane in lanes:
+        for group in _mergeable(lane.pieces):
+            columns = _merge(group)
+            partitions.append(lane.partition_id)
+            counts.append(columns.count)
+            targets.append(group[0].target_group)
+            bodies.append(chunk.encode(columns))
+    return {"partitions": partitions, "counts": counts, "targets": targets, "bodies": bodies}
+
+
+def _mergeable(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    groups: list[list[Piece]] = []
+    events = size = 0
+    for piece in pieces:
+        more, weight = piece.columns.count, len(piece.columns.data)
+        if (
+            groups
+            and groups[-1][0].target_group == piece.target_group
+            and events + more <= PIECE_EVENTS
+            and size + weight <= chunk.TARGET_BYTES
+        ):
+            groups[-1].append(piece)
+            events, size = events + more, size + weight
+        else:
+            groups.append([piece])
+            events, size = more, weight
+    return groups
+
+
+def _merge(pieces: Sequence[Piece]) -> chunk.Columns:
+    if len(pieces) == 1:
+        return pieces[0].columns
+    parts = [piece.columns for piece in pieces]
+
+    def column(name: str) -> list[Any] | None:
+        if all(getattr(part, name) is None for part in parts):
+            return None
+        whole: list[Any] = []
+        for part in parts:
+            some = getattr(part, name)
+            whole.extend([None] * part.count if some is None else some)
+        return whole
+
+    return chunk.Columns(
+        b"\n".join([part.data for part in parts]),
+        sum(part.count for part in parts),
+        column("keys"),
+        column("ids"),
+        column("times"),
+        column("headers"),
+    )
+
+
+def _id_params(lanes: Sequence[_Lane], hashes: dict[int, list[bytes | None]]) -> dict[str, Any]:
+    digests: list[uuid.UUID] = []
+    partitions: list[int] = []
+    places: list[int] = []
+    for lane in lanes:
+        place = 0
+        for piece in lane.pieces:
+            for digest in hashes.get(id(piece), ()):
+                if digest is not None:
+                    digests.append(uuid.UUID(bytes=digest))
+                    partitions.append(lane.partition_id)
+                    places.append(place)
+                place += 1
+    return {"hashes": digests, "hash_partitions": partitions, "places": places}
+
+
+def _settle(lanes: Sequence[_Lane], rows: Sequence[Any]) -> None:
+    """Work out from the chunks' end offsets where each lane's events begin."""
+    ends: dict[int, int] = {}
+    for partition_id, end_offset, _ in rows:
+        ends[partition_id] = max(end_offset, ends.get(partition_id, 0))
+    for lane in lanes:
+        lane.base = ends[lane.partition_id] - lane.events
+
+
+def _answer(
+    requests: Sequence[Request],
+    work: dict[tuple[int, str], _Lane],
+    repeated: dict[int, dict[int, int | None]],
+) -> None:
+    starts: dict[tuple[int, str], int] = {key: lane.base for key, lane in work.items()}
+    first_seen: dict[tuple[int, str, str], int] = {}
+    for request in requests:
+        request.results = []
+        for part in request.parts:
+            placed: list[Placed] = []
+            for piece in part:
+                key = (piece.queue.id, piece.partition)
+                lane = work[key]
+                skipped = repeated.get(id(piece))
+                start = starts[key]
+                count = piece.columns.count
+                ids = piece.columns.ids
+                offsets: Sequence[int]
+                if skipped is None:
+                    offsets = range(start, start + count)
+                    starts[key] = start + count
+                else:
+                    offsets = []
+                    for place in range(count):
+                        if place not in skipped:
+                            offsets.append(start)
+                            start += 1
+                        else:
+                            known = skipped[place]
+                            event_id = ids[place] if ids is not None else None
+                            offsets.append(known if known is not None else first_seen.get((*key, event_id or ""), -1))
+                    starts[key] = start
+                if repeated and ids is not None:
+                    for place, event_id in enumerate(ids):
+                        if event_id is not None:
+                            first_seen.setdefault((*key, event_id), offsets[place])
+                placed.append(
+                    Placed(
+                        piece.queue.name,
+                        piece.partition,
+                        lane.partition_id,
+                        piece.indices,
+                        offsets,
+                        ids,
+                        frozenset() if skipped is None else frozenset(skipped),
+                    )
+                )
+            request.results.append(PushResult(placed))

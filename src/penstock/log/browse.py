@@ -1,0 +1,98 @@
+"""Reading without consuming: by offset, by filter, by id."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.errors import InvalidRequest, NotFound
+from penstock.db.statements import Statements
+from penstock.log.event import Delivery, Event, StoredChunk
+from penstock.log.reader import read_events
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.log.queue import Queue
+
+_sql = Statements("penstock.log", "browse.sql")
+
+#: Chunks that are read at a time while browsing.
+_PAGE = 64
+
+
+class Browser:
+    """Looks at events and leaves every group where it is."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
+        self._pool = pool
+
+    async def fetch(self, queue: Queue, partition: str, offset: int, limit: int) -> list[Event]:
+        """Events of a partition from an offset on; a negative offset counts from the end."""
+        if limit < 1 or limit > 100_000:
+            raise InvalidRequest(f"limit must be from 1 to 100,000, not {limit}")
+        async with self._pool.connection() as conn:
+            statement = _sql.table("lane", queue.id, queue.segment)
+            row = await (await conn.execute(statement, {"queue": queue.id, "name": partition})).fetchone()
+            if row is None:
+                raise NotFound(f"queue {queue.name!r} has no partition {partition!r}")
+            lane, start, end = row
+            first = max(start, end + offset if offset < 0 else offset)
+            return await read_events(conn, queue, lane, partition, first, limit)
+
+    async def browse(
+        self,
+        queue: Queue,
+        *,
+        partition: str | None = None,
+        key: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        matching: Callable[[Event], bool] | None = None,
+        limit: int = 100,
+    ) -> list[Event]:
+        """The newest events that match, newest first."""
+        found: list[Event] = []
+        if key is not None and partition is None:
+            partition = queue.place(key)
+        async for event in self._newest(queue, partition, since, until):
+            if (key is None or event.key == key) and (matching is None or matching(event)):
+                found.append(event)
+                if len(found) >= limit:
+                    break
+        return found
+
+    async def find(
+        self, queue: Queue, event_id: str, *, since: datetime | None = None, until: datetime | None = None
+    ) -> Event | None:
+        """The newest event with that id, appended in that time."""
+        found = await self.browse(
+            queue,
+            since=since,
+            until=until,
+            matching=lambda e: e.given_id == event_id or (e.given_id is None and e.id == event_id),
+            limit=1,
+        )
+        return found[0] if found else None
+
+    async def _newest(
+        self, queue: Queue, partition: str | None, since: datetime | None, until: datetime | None
+    ) -> AsyncIterator[Event]:
+        async with self._pool.connection() as conn:
+            span = {"queue": queue.id, "since": since, "until": until}
+            segments = await (await conn.execute(_sql["segments_between"], span)).fetchall()
+            for (segment,) in segments:
+                page = 0
+                while True:
+                    params = {**span, "partition": partition, "limit": _PAGE, "offset": page * _PAGE}
+                    statement = _sql.table("recent", queue.id, segment)
+                    rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+                    for lane, name, end, appended_at, target, body in rows:
+                        stored = StoredChunk(end, appended_at, target, body)
+                        delivery = Delivery(queue.name, name, lane, queue.partitioning == "key")
+                        for offset in range(stored.end - 1, stored.first - 1, -1):
+                            yield Event(delivery, stored, offset)
+                    if len(rows) < _PAGE:
+                        break
+                    page += 1

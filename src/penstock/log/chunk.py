@@ -1,0 +1,90 @@
+"""The stored form of a run of events: one row of a chunks table.
+
+A chunk is columnar: the events' data as NDJSON, so that a reader can hand it to a JSON parser as it is, and
+beside it the columns that some events have (keys, ids, times, headers). A byte in front names the codec; every
+codec carries a checksum.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import zstandard
+
+from penstock.core.errors import CorruptChunk
+
+#: No chunk holds more events than this; readers rely on it to bound an index range.
+MAX_EVENTS = 4096
+#: A chunk is closed when its data reaches this size.
+TARGET_BYTES = 1 << 20
+
+_RAW = 0
+_ZSTD = 1
+_SMALL = 256
+_LEVEL = 1
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The events of one chunk, column by column; a column that no event uses is None."""
+
+    data: bytes
+    count: int
+    keys: Sequence[str | None] | None = None
+    ids: Sequence[str | None] | None = None
+    times: Sequence[int | None] | None = None
+    headers: Sequence[dict[str, str] | None] | None = None
+
+    def lines(self) -> list[bytes]:
+        """The JSON text of each event's data."""
+        return self.data.split(b"\n")
+
+
+def encode(columns: Columns) -> bytes:
+    """Pack a chunk."""
+    meta = _pack((columns.count, columns.keys, columns.ids, columns.times, columns.headers))
+    payload = b"".join((len(meta).to_bytes(4, "little"), meta, columns.data))
+    if len(payload) < _SMALL:
+        return b"".join((bytes((_RAW,)), zlib.crc32(payload).to_bytes(4, "little"), payload))
+    return bytes((_ZSTD,)) + _codecs.compressor.compress(payload)
+
+
+def decode(body: bytes) -> Columns:
+    """Unpack a chunk, or raise CorruptChunk."""
+    try:
+        payload = _payload(body)
+        size = int.from_bytes(payload[:4], "little")
+        count, keys, ids, times, headers = _unpack(payload[4 : 4 + size])
+        return Columns(payload[4 + size :], count, keys, ids, times, headers)
+    except (ValueError, TypeError, IndexError, zstandard.ZstdError, msgspec.MsgspecError) as error:
+        raise CorruptChunk(f"a chunk of {len(body)} bytes cannot be decoded: {error}") from error
+
+
+def _payload(body: bytes) -> bytes:
+    codec = body[0]
+    if codec == _ZSTD:
+        return _codecs.decompressor.decompress(body[1:])
+    if codec == _RAW:
+        payload = body[5:]
+        if zlib.crc32(payload) != int.from_bytes(body[1:5], "little"):
+            raise ValueError("its checksum does not match")
+        return payload
+    raise ValueError(f"codec {codec} is not one that this version knows")
+
+
+class _Codecs(threading.local):
+    """zstandard's contexts, which threads must not share."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_codecs = _Codecs()

@@ -1,0 +1,307 @@
+"""Dead letters: events that could not be processed, where and why, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from penstock.core import json
+from penstock.core.errors import InvalidRequest, NotFound, PenstockError
+from penstock.db.statements import Statements
+from penstock.log import chunk
+from penstock.log.append import Request, moved_on
+from penstock.log.prepare import Piece
+from penstock.log.queue import DEFAULT_KEY
+from penstock.log.reader import read_events
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.core.clock import Clock
+    from penstock.log.append import Appender
+    from penstock.log.catalog import Catalog
+    from penstock.log.groups import Groups
+    from penstock.log.position import Signal
+    from penstock.log.queue import Queue
+    from penstock.log.signals import Signals
+
+_sql = Statements("penstock.log", "dead.sql")
+
+#: The header by which a redriven event is known for the dead letter it was.
+HEADER = "penstock-dead-letter"
+#: How many a redrive takes when it is not told.
+REDRIVE_LIMIT = 100
+_EPOCH_MICROS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event that could not be processed, with where and why."""
+
+    id: int
+    queue: str
+    partition: str | None
+    partition_id: int
+    offset: int
+    group: str
+    key: str | None
+    event_id: str | None
+    event_time: datetime | None
+    appended_at: datetime
+    headers: dict[str, str]
+    raw: bytes
+    stage: str
+    error: str
+    traceback: str | None
+    attempts: int
+    failed_at: datetime
+    first_failed_at: datetime
+    redrives: int
+    redriven_at: datetime | None
+    history: list[dict[str, Any]]
+
+    @property
+    def data(self) -> Any:
+        """The event's content."""
+        return json.decode(self.raw)
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return getattr(self, name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The field of that name, or the default."""
+        return getattr(self, name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which dead letters: all conditions that are given must hold."""
+
+    ids: Sequence[int] | None = None
+    queue: str | None = None
+    group: str | None = None
+    key: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("since", "until"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
+                raise InvalidRequest(f"{name} must be a time with a zone, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """How many dead letters were sent back, and which could not be."""
+
+    replayed: int
+    failed: int
+    problems: dict[int, str] = field(default_factory=dict)
+
+
+class DeadLetters:
+    """The dead letters of all queues."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, clock: Clock) -> None:
+        self._pool = pool
+        self._catalog = catalog
+        self._clock = clock
+
+    async def bury(
+        self,
+        conn: AsyncConnection[Any],
+        queue: Queue,
+        group: str,
+        partition_id: int,
+        dead: Sequence[tuple[Signal, int]],
+    ) -> None:
+        """Store events as dead letters, in the transaction that moves the group past them."""
+        row = await (
+            await conn.execute("SELECT name FROM penstock.partitions WHERE id = %s", (partition_id,))
+        ).fetchone()
+        name = row[0] if row is not None else DEFAULT_KEY
+        for signal, attempts in dead:
+            found = await read_events(conn, queue, partition_id, name, signal.offset, 1)
+            if not found:
+                raise NotFound(f"queue {queue.name!r}: the event {partition_id}/{signal.offset} is no longer there")
+            event = found[0]
+            params = {
+                "queue": queue.id,
+                "partition": partition_id,
+                "offset": signal.offset,
+                "group": group,
+                "key": event.key,
+                "event_id": event.given_id,
+                "event_time": event.event_time,
+                "appended_at": event.appended_at,
+                "headers": json.encode(event.headers).decode() if event.headers else None,
+                "data": event.raw.decode(),
+                "stage": _clean(signal.stage),
+                "error": _clean(signal.error or "no reason given"),
+                "traceback": None if signal.traceback is None else _clean(signal.traceback),
+                "attempts": attempts,
+                "skew": self._clock.skew,
+            }
+            before = event.headers.get(HEADER, "")
+            if before.isdigit():
+                params["id"] = int(before)
+                if await (await conn.execute(_sql["bury_again"], params)).fetchone() is not None:
+                    continue
+            await conn.execute(_sql["bury"], params)
+
+    async def page(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+        """Newest failure first, a page at a time."""
+        return await self._list(which, limit=limit, offset=offset, oldest_first=False)
+
+    async def count(self, which: Filter) -> int:
+        """How many there are."""
+        async with self._pool.connection() as conn:
+            row = await (await conn.execute(_sql["count"], await self._params(which))).fetchone()
+        return int(row[0]) if row is not None else 0
+
+    async def get(self, id: int) -> DeadLetter:
+        """One of them, whole."""
+        found = await self.page(Filter(ids=[id]), limit=1)
+        if not found:
+            raise NotFound(f"there is no dead letter {id}; it may have been redriven or purged")
+        return found[0]
+
+    async def purge(self, which: Filter) -> int:
+        """Delete for good; answers how many."""
+        async with self._pool.connection() as conn:
+            cursor = await conn.execute(_sql["purge"], await self._params(which))
+        return int(cursor.rowcount)
+
+    async def oldest(self, which: Filter, limit: int | None) -> list[DeadLetter]:
+        """The ones that have waited longest."""
+        return await self._list(which, limit=limit, offset=0, oldest_first=True)
+
+    async def _list(self, which: Filter, *, limit: int | None, offset: int, oldest_first: bool) -> list[DeadLetter]:
+        params = await self._params(which)
+        params.update(limit=limit, offset=offset, oldest_first=oldest_first)
+        async with self._pool.connection() as conn:
+            rows = await (await conn.execute(_sql["list"], params)).fetchall()
+        return [_letter(row) for row in rows]
+
+    async def _params(self, which: Filter) -> dict[str, Any]:
+        queue = None if which.queue is None else (await self._catalog.get(which.queue)).id
+        return {
+            "ids": None if which.ids is None else list(which.ids),
+            "queue": queue,
+            "group": which.group,
+            "key": which.key,
+            "error": which.error,
+            "since": which.since,
+            "until": which.until,
+        }
+
+
+class Redriver:
+    """Sends dead letters back: appended to their queue again, for the group that failed on them alone."""
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any],
+        catalog: Catalog,
+        groups: Groups,
+        dead_letters: DeadLetters,
+        appender: Appender,
+        signals: Signals,
+        clock: Clock,
+    ) -> None:
+        self._pool = pool
+        self._catalog = catalog
+        self._groups = groups
+        self._dead_letters = dead_letters
+        self._appender = appender
+        self._signals = signals
+        self._clock = clock
+
+    async def redrive(self, which: Filter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
+        """Send back the oldest that match, at most ``limit`` (None: all)."""
+        replayed = 0
+        problems: dict[int, str] = {}
+        for letter in await self._dead_letters.oldest(which, limit):
+            try:
+                await self._again(letter)
+                replayed += 1
+            except PenstockError as error:
+                problems[letter.id] = str(error)
+        return Redrive(replayed, len(problems), problems)
+
+    async def _again(self, letter: DeadLetter) -> None:
+        while True:
+            try:
+                return await self._one(letter)
+            except psycopg.ProgrammingError as error:
+                if not moved_on(error):
+                    raise
+                await self._catalog.refresh(letter.queue)
+
+    async def _one(self, letter: DeadLetter) -> None:
+        queue = await self._catalog.get(letter.queue)
+        group = await self._groups.get(queue, letter.group)
+        if group is None:
+            raise NotFound(f"group {letter.group!r} of queue {letter.queue!r} is gone: nobody would read it")
+        piece = _piece(queue, letter, group.id)
+        lanes = await self._catalog.lanes(queue, [piece.partition])
+        async with self._pool.connection() as conn, conn.transaction():
+            claim = {"ids": [letter.id]}
+            if await (await conn.execute(_sql["claim"], claim)).fetchone() is None:
+                raise PenstockError(
+                    f"dead letter {letter.id} was redriven {letter.redrives} times and the cap of the queue is "
+                    f"{queue.max_redrives}, or somebody else is at it; raise max_redrives, or purge it"
+                )
+            await self._appender.append_on(
+                conn,
+                [Request([[piece]])],
+                {(queue.id, name): lane for name, lane in lanes.items()},
+            )
+            await conn.execute(_sql["mark_redriven"], {"ids": [letter.id], "skew": self._clock.skew})
+        self._signals.pushed(queue.id)
+
+
+def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:
+    key = letter.key
+    partition = letter.partition or DEFAULT_KEY
+    if key is not None:
+        partition = queue.place(key)
+    elif queue.partition_count is not None:
+        partition = "0"
+    times = None if letter.event_time is None else [round(letter.event_time.timestamp() * _EPOCH_MICROS)]
+    return Piece(
+        queue,
+        partition,
+        [0],
+        chunk.Columns(
+            letter.raw,
+            1,
+            [key] if queue.partition_count is not None else None,
+            None if letter.event_id is None else [letter.event_id],
+            times,
+            [{**letter.headers, HEADER: str(letter.id)}],
+        ),
+        group_id,
+    )
+
+
+def _letter(row: Sequence[Any]) -> DeadLetter:
+    values = list(row)
+    values[10] = json.decode(values[10]) if values[10] else {}
+    values[11] = values[11].encode()
+    return DeadLetter(*values)
+
+
+def _clean(text: str) -> str:
+    # PostgreSQL's text holds neither U+0000 nor half a surrogate pair, and errors quote what they met.
+    return text.replace("\x00", "\\u0000").encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,395 @@
+"""The log: queues, pushes, groups, pops, acks, dead letters, behind one object."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+from penstock.core.clock import Clock
+from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.names import check_key, check_name
+from penstock.log.ack import AckResult, Acks, LaneAck, check_status
+from penstock.log.append import Appender, Request
+from penstock.log.browse import Browser
+from penstock.log.catalog import Catalog
+from penstock.log.coalesce import Coalescer
+from penstock.log.consume import Consumer, PopRequest
+from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetters, Filter, Redrive, Redriver
+from penstock.log.depth import Depths, GroupLag, QueueSize
+from penstock.log.event import Event
+from penstock.log.groups import GroupLane, Groups, Place
+from penstock.log.position import Signal
+from penstock.log.prepare import Piece, prepare, prepare_ndjson
+from penstock.log.pushed import PushResult
+from penstock.log.queue import Queue
+from penstock.log.segments import Segments, Upkeep
+from penstock.log.signals import Signals
+from penstock.log.transaction import TransactionResult, Transactions
+
+if TYPE_CHECKING:
+    from penstock.db.pool import Database
+
+#: A flush takes this many events at the most.
+_FLUSH_EVENTS = 16_000
+#: From this many waiting events on, a second flush runs beside the first.
+_LARGE_FLUSH = 1_000
+_UPKEEP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events for one queue: mappings with ``data`` and the like, or NDJSON bytes."""
+
+    queue: str
+    events: Sequence[Mapping[str, Any]] | bytes
+    key: str | None = None
+    key_field: str | None = None
+    id_field: str | None = None
+    time_field: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group and how far it is behind."""
+
+    queue: str
+    group: str
+    subscribed_from: str
+    query_id: str | None
+    created_at: datetime
+    lag: int
+    partitions_behind: int
+    leases: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue, how much it holds, and who reads it."""
+
+    queue: Queue
+    size: QueueSize
+    groups: list[GroupLag]
+    dead_letters: int
+
+
+class Log:
+    """Durable, partitioned queues in one database."""
+
+    def __init__(self, database: Database, *, clock: Clock | None = None, retry_seconds: float = 30.0) -> None:
+        self._database = database
+        self.clock = clock or Clock()
+        self._retry_seconds = retry_seconds
+        self._upkeep: asyncio.Task[None] | None = None
+
+    async def open(self) -> Log:
+        """Open the database and begin upkeep in the background."""
+        await self._database.open()
+        pool = self._database.pool
+        clock, patience = self.clock, self._retry_seconds
+        self.catalog = Catalog(pool, clock)
+        self._groups = Groups(pool, self.catalog, clock)
+        self._signals = Signals(pool, self._connect)
+        self._appender = Appender(pool, self.catalog, clock, patience)
+        self._dead = DeadLetters(pool, self.catalog, clock)
+        self._redriver = Redriver(pool, self.catalog, self._groups, self._dead, self._appender, self._signals, clock)
+        self._acks = Acks(pool, self.catalog, self._dead, self._signals, clock, patience)
+        self._consumer = Consumer(pool, self.catalog, self._groups, self._acks, self._signals, clock, patience)
+        self._transactions = Transactions(pool, self._acks, self._appender, self._signals, patience)
+        self._browser = Browser(pool)
+        self._depths = Depths(pool, clock)
+        self.segments = Segments(pool, self.catalog, clock)
+        self._pushes: Coalescer[Request] = Coalescer(
+            self._appender.append, weigh=Request.size, most=_FLUSH_EVENTS, large=_LARGE_FLUSH
+        )
+        self._upkeep = asyncio.create_task(self.segments.run(_UPKEEP_SECONDS))
+        return self
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the database."""
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._upkeep
+            self._upkeep = None
+            await self._pushes.drain()
+            await self._signals.close()
+        await self._database.close()
+
+    # Queues
+
+    async def configure(
+        self,
+        name: str,
+        options: Mapping[str, object] | None = None,
+        *,
+        partitioning: str | None = None,
+        partitions: int | None = None,
+        only_new: bool = False,
+    ) -> Queue:
+        """Make a queue or change the options that are named."""
+        return await self.catalog.configure(
+            name, options or {}, partitioning=partitioning, partitions=partitions, only_new=only_new
+        )
+
+    async def queues(self) -> list[Queue]:
+        """All queues, by name."""
+        found = [await self.catalog.find(name) for name in await self.catalog.names()]
+        return [queue for queue in found if queue is not None]
+
+    async def describe(self, name: str) -> QueueInfo:
+        """A queue with its size, its groups and its dead letters."""
+        queue = await self.catalog.refresh(name)
+        return QueueInfo(
+            queue,
+            await self._depths.size(queue),
+            await self._depths.lags(queue),
+            await self._dead.count(Filter(queue=name)),
+        )
+
+    async def delete_queue(self, name: str) -> bool:
+        """Delete a queue and all that belongs to it; False if there was none."""
+        return await self.catalog.delete(name)
+
+    async def repartition(self, name: str, partitioning: str, partitions: int | None = None) -> Queue:
+        """Partition a queue differently from now on; order per key and every group's place are kept."""
+        queue = await self.catalog.refresh(name)
+        changed = await self.segments.repartition(queue, partitioning, partitions)
+        self._signals.pushed(queue.id)
+        return changed
+
+    # Pushing
+
+    async def push(self, batches: Sequence[Batch], *, idempotency_key: str | None = None) -> list[PushResult]:
+        """Store all batches or none; the answer comes when they are durable."""
+        parts = [await self.prepare(batch) for batch in batches]
+        request = Request(parts)
+        if idempotency_key is not None:
+            request.idempotency_key = check_name(idempotency_key, "request")
+            request.fingerprint = _fingerprint(parts)
+        for batch, part in zip(batches, parts, strict=True):
+            queue = await self.catalog.get(batch.queue)
+            await self._depths.admit(queue, sum(piece.columns.count for piece in part))
+        if request.size() or idempotency_key is not None:
+            await self._pushes.submit(request)
+            for queue_id in {piece.queue.id for piece in request.pieces()}:
+                self._signals.pushed(queue_id)
+            return request.results
+        return [PushResult([]) for _ in parts]
+
+    async def prepare(self, batch: Batch) -> list[Piece]:
+        """Check and encode a batch."""
+        queue = await self.catalog.get(batch.queue)
+        placer = self.catalog.placer(queue)
+        limit = queue.max_event_bytes or self._database.settings.max_event_bytes
+        key = None if batch.key is None else check_key(batch.key)
+        if isinstance(batch.events, bytes | bytearray | memoryview):
+            return prepare_ndjson(
+                placer,
+                bytes(batch.events),
+                key=key,
+                key_field=batch.key_field,
+                id_field=batch.id_field,
+                time_field=batch.time_field,
+                max_bytes=limit,
+            )
+        events: object = batch.events
+        if isinstance(events, str) or not isinstance(events, Sequence):
+            raise InvalidRequest(f"events must be a list of mappings, or NDJSON as bytes, not {type(events).__name__}")
+        if not batch.events:
+            return []
+        return prepare(placer, batch.events, key=key, max_bytes=limit)
+
+    # Consuming
+
+    async def pop(self, request: PopRequest) -> list[Event]:
+        """Lease partitions that have unread events and deliver them."""
+        return await self._consumer.pop(request)
+
+    async def ack(
+        self,
+        events: Sequence[Event],
+        status: object = True,
+        *,
+        error: str = "",
+        stage: str = "consumer",
+        traceback: str | None = None,
+    ) -> list[AckResult]:
+        """Say of every event the same."""
+        return await self._acks.ack(events, status, error=error, stage=stage, traceback=traceback)
+
+    async def ack_each(self, said: Sequence[tuple[Event, object, str]]) -> list[AckResult]:
+        """Say of each event something of its own: status, and an error if there is one."""
+        return await self._acks.signal(
+            [(event, Signal(event.offset, check_status(status), error)) for event, status, error in said]
+        )
+
+    async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
+        """Make the lease of these events last this long from now; None if it has ended."""
+        where = {(e.delivery.lease_id, e.delivery.group_id, e.delivery.partition_id) for e in events}
+        leases = {lease for lease, _, _ in where if lease is not None}
+        if len(leases) != 1:
+            raise InvalidRequest("events of one lease are needed, and these are of " + str(len(leases)))
+        lease: UUID = leases.pop()
+        return await self._consumer.extend(lease, [(group, lane) for _, group, lane in where], seconds)
+
+    async def transact(self, acks: Sequence[tuple[Event, object, str]], batches: Sequence[Batch]) -> TransactionResult:
+        """Ack and push together, or raise TransactionRefused and do neither."""
+        lanes: dict[tuple[int, int, UUID | None], list[tuple[Event, Signal]]] = {}
+        for event, status, error in acks:
+            delivery = event.delivery
+            if delivery.group is None:
+                raise InvalidRequest("this event was read and not popped: it has no group that could ack it")
+            signal = Signal(event.offset, check_status(status), error)
+            key = (delivery.group_id, delivery.partition_id, delivery.lease_id)
+            lanes.setdefault(key, []).append((event, signal))
+        lane_acks = [
+            LaneAck(
+                said[0][0].queue,
+                said[0][0].delivery.group or "",
+                group_id,
+                partition_id,
+                lease_id,
+                tuple(signal for _, signal in said),
+            )
+            for (group_id, partition_id, lease_id), said in lanes.items()
+        ]
+        return await self._transactions.run(lane_acks, [await self.prepare(batch) for batch in batches])
+
+    # Groups
+
+    async def groups(self, queue: str | None = None) -> list[GroupInfo]:
+        """Every group with its lag."""
+        only = None if queue is None else await self.catalog.refresh(queue)
+        found: list[GroupInfo] = []
+        lags: dict[str, dict[str, GroupLag]] = {}
+        for queue_name, group, subscribed_from, query_id, created_at in await self._groups.names(only):
+            if queue_name not in lags:
+                described = await self.catalog.get(queue_name)
+                lags[queue_name] = {lag.group: lag for lag in await self._depths.lags(described)}
+            lag = lags[queue_name].get(group, GroupLag(group, 0, 0, 0))
+            found.append(
+                GroupInfo(
+                    queue_name,
+                    group,
+                    subscribed_from,
+                    query_id,
+                    created_at,
+                    lag.lag,
+                    lag.partitions_behind,
+                    lag.leases,
+                )
+            )
+        return found
+
+    async def subscribe(self, queue: str, group: str, place: Place = "beginning") -> None:
+        """Make a group that starts at a place, without popping."""
+        await self._groups.subscribe(await self.catalog.get(queue), group, place)
+
+    async def group_lanes(self, queue: str, group: str) -> list[GroupLane]:
+        """Where a group stands in each partition."""
+        known = await self.catalog.refresh(queue)
+        found = await self._groups.get(known, group)
+        if found is None:
+            raise NotFound(f"queue {queue!r} has no group {group!r}")
+        return await self._groups.lanes(known, found)
+
+    async def seek(self, queue: str, group: str, place: Place, *, partition: str | None = None) -> int:
+        """Move a group; answers in how many partitions."""
+        known = await self.catalog.refresh(queue)
+        moved = await self._groups.seek(known, group, place, partition=partition)
+        self._signals.pushed(known.id)
+        return moved
+
+    async def delete_group(self, queue: str, group: str) -> bool:
+        """Forget a group; False if there was none."""
+        return await self._groups.delete(await self.catalog.refresh(queue), group)
+
+    # Dead letters
+
+    async def dead_letters(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+        """Dead letters that match, newest failure first."""
+        return await self._dead.page(which, limit=limit, offset=offset)
+
+    async def dead_letter(self, id: int) -> DeadLetter:
+        """One dead letter."""
+        return await self._dead.get(id)
+
+    async def count_dead_letters(self, which: Filter) -> int:
+        """How many match."""
+        return await self._dead.count(which)
+
+    async def redrive(self, which: Filter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
+        """Send the oldest dead letters that match back to the group that failed on them."""
+        return await self._redriver.redrive(which, limit=limit)
+
+    async def purge(self, which: Filter) -> int:
+        """Delete dead letters for good; answers how many."""
+        return await self._dead.purge(which)
+
+    # Looking
+
+    async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
+        """Events of a partition from an offset on, without consuming them."""
+        return await self._browser.fetch(await self.catalog.refresh(queue), partition, offset, limit)
+
+    async def browse(
+        self,
+        queue: str,
+        *,
+        partition: str | None = None,
+        key: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        matching: Callable[[Event], bool] | None = None,
+        limit: int = 100,
+    ) -> list[Event]:
+        """The newest events that match, newest first, without consuming them."""
+        return await self._browser.browse(
+            await self.catalog.refresh(queue),
+            partition=partition,
+            key=key,
+            since=since,
+            until=until,
+            matching=matching,
+            limit=limit,
+        )
+
+    async def find(
+        self, queue: str, event_id: str, *, since: datetime | None = None, until: datetime | None = None
+    ) -> Event | None:
+        """The newest event with that id."""
+        return await self._browser.find(await self.catalog.refresh(queue), event_id, since=since, until=until)
+
+    # Waiting and upkeep
+
+    async def wait_for_push(self, queue: str, seen: int, timeout: float) -> None:
+        """Wait until the queue gets events that were not there when ``seen`` was noted."""
+        await self._signals.wait((await self.catalog.get(queue)).id, seen, timeout)
+
+    async def pushes_seen(self, queue: str) -> int:
+        """The mark to note before looking, for :meth:`wait_for_push`."""
+        return self._signals.count((await self.catalog.get(queue)).id)
+
+    async def upkeep(self) -> Upkeep:
+        """Roll, drop and park what is due, now."""
+        return await self.segments.upkeep()
+
+    async def _connect(self) -> AsyncConnection[Any]:
+        return await AsyncConnection.connect(self._database.conninfo, autocommit=True)
+
+
+def _fingerprint(parts: Sequence[Sequence[Piece]]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        for piece in part:
+            digest.update(piece.queue.name.encode() + b"\x00" + piece.columns.data + b"\x00")
+            digest.update(repr((piece.columns.ids, piece.columns.times, piece.columns.headers)).encode())
+    return digest.digest()

@@ -1,0 +1,104 @@
+"""What a queue can be told, and the checking of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.core.errors import InvalidOption
+
+#: The largest number of hash partitions: more cost reads without giving parallelism.
+MAX_PARTITIONS = 1024
+
+_SECONDS = ("a number of seconds", (int, float))
+_COUNT = ("a whole number", (int,))
+_FLAG = ("true or false", (bool,))
+
+# option: (kind, lowest, highest, may be None)
+_RULES: dict[str, tuple[tuple[str, tuple[type, ...]], float, float, bool]] = {
+    "lease_seconds": (_SECONDS, 0.1, 7 * 86400, False),
+    "retry_limit": (_COUNT, 0, 1_000_000_000, False),
+    "retry_delay_ms": (_COUNT, 0, 86_400_000, False),
+    "delay_seconds": (_SECONDS, 0, 366 * 86400, False),
+    "retention_seconds": (_SECONDS, 1, math.inf, True),
+    "retention_drops_unread": (_FLAG, 0, 1, False),
+    "dedup_window_seconds": (_SECONDS, 0, 366 * 86400, False),
+    "max_depth_events": (_COUNT, 1, 2**62, True),
+    "max_event_bytes": (_COUNT, 1, 64 << 20, True),
+    "max_redrives": (_COUNT, 0, 1_000_000, False),
+}
+
+# Names that users of other queues know, for the same options.
+_ALSO_CALLED = {
+    "lease_time": "lease_seconds",
+    "retry_delay": "retry_delay_ms",
+    "delayed_processing": "delay_seconds",
+    "max_size": "max_depth_events",
+    "dedup_window": "dedup_window_seconds",
+}
+
+DEFAULTS: dict[str, Any] = {
+    "lease_seconds": 300.0,
+    "retry_limit": 3,
+    "retry_delay_ms": 1000,
+    "delay_seconds": 0.0,
+    "retention_seconds": None,
+    "retention_drops_unread": False,
+    "max_depth_events": None,
+    "max_event_bytes": None,
+    "max_redrives": 10,
+}
+#: Deduplication is on where events are commands to act upon, off where they are measurements by the million.
+DEFAULT_DEDUP_SECONDS = {"key": 3600.0, "hash": 0.0}
+
+
+def check_options(options: Mapping[str, object]) -> dict[str, Any]:
+    """Return the options under their own names, or raise InvalidOption for the first that is wrong."""
+    checked: dict[str, Any] = {}
+    for given, value in options.items():
+        name = _ALSO_CALLED.get(given, given)
+        if name not in _RULES:
+            known = ", ".join(sorted(_RULES))
+            raise InvalidOption(f"there is no option {given!r}; a queue has {known}", option=given)
+        if name in checked:
+            raise InvalidOption(f"{given!r} and {name!r} are the same option; give one", option=given)
+        checked[name] = _check(name, given, value)
+    return checked
+
+
+def check_partitioning(partitioning: object, partitions: object) -> tuple[str, int | None]:
+    """Return how a queue is partitioned, if it can be so."""
+    if partitioning not in ("key", "hash"):
+        raise InvalidOption(
+            f"partitioning is 'key' (a lane per key) or 'hash' (a fixed number), not {partitioning!r}",
+            option="partitioning",
+        )
+    if partitioning == "key":
+        if partitions is not None:
+            raise InvalidOption(
+                "a queue by 'key' makes its partitions itself: leave partitions out", option="partitions"
+            )
+        return "key", None
+    count = 8 if partitions is None else partitions
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_PARTITIONS:
+        raise InvalidOption(f"partitions must be 1 to {MAX_PARTITIONS}, not {count!r}", option="partitions")
+    return "hash", count
+
+
+def _check(name: str, given: str, value: object) -> Any:
+    (kind, types), lowest, highest, optional = _RULES[name]
+    if value is None:
+        if optional:
+            return None
+        if name == "dedup_window_seconds":
+            return 0.0
+        return DEFAULTS[name]
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise InvalidOption(f"{given} must be {kind}, not {value!r}", option=given)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidOption(f"{given} must be finite, not {value!r}", option=given)
+    if isinstance(value, (int, float)) and not lowest <= value <= highest:
+        upper = "" if highest == math.inf else f" and at most {highest:g}"
+        raise InvalidOption(f"{given} must be at least {lowest:g}{upper}, not {value!r}", option=given)
+    return float(value) if types == _SECONDS[1] and isinstance(value, int) else value

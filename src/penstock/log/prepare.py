@@ -1,0 +1,445 @@
+"""From what a caller pushes to checked, encoded pieces, one per partition.
+
+Everything that can be wrong with an event is found here, before the database hears of it, so that a request is
+stored whole or not at all.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from penstock.core import json
+from penstock.core.errors import InvalidEvent, InvalidRequest
+from penstock.core.names import key_problem
+from penstock.log import chunk
+from penstock.log.queue import DEFAULT_KEY, Queue
+
+MAX_ID_BYTES = 256
+#: Events in one piece: small enough to read one back cheaply, large enough to compress well.
+PIECE_EVENTS = 2000
+
+_FIELDS = ("data", "key", "id", "time", "headers")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Piece:
+    """Events of one request for one partition, encoded."""
+
+    queue: Queue
+    partition: str
+    #: The events' places in the request.
+    indices: Sequence[int]
+    columns: chunk.Columns
+    #: Delivered to this group alone (a redriven dead letter).
+    target_group: int | None = None
+
+    def id_hashes(self, partition_id: int) -> list[bytes | None]:
+        """What stands for each event's id in the deduplication table; None for an event without one."""
+        if self.columns.ids is None:
+            return [None] * self.columns.count
+        salt = partition_id.to_bytes(16, "little")
+        return [
+            None if event_id is None else blake2b(event_id.encode(), digest_size=16, salt=salt).digest()
+            for event_id in self.columns.ids
+        ]
+
+    def without(self, dropped: set[int]) -> Piece:
+        """The piece less the events at these places (of the piece, not of the request)."""
+        keep = [i for i in range(self.columns.count) if i not in dropped]
+        columns = self.columns
+        lines = columns.lines()
+
+        def kept(column: Sequence[Any] | None) -> list[Any] | None:
+            return None if column is None else [column[i] for i in keep]
+
+        return Piece(
+            self.queue,
+            self.partition,
+            [self.indices[i] for i in keep],
+            chunk.Columns(
+                b"\n".join([lines[i] for i in keep]),
+                len(keep),
+                kept(columns.keys),
+                kept(columns.ids),
+                kept(columns.times),
+                kept(columns.headers),
+            ),
+            self.target_group,
+        )
+
+
+class Placer:
+    """Remembers which partition each key of a queue belongs to; a key that it knows is a checked one."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self._known: dict[str, str] = {}
+
+    def place(self, key: str | None, index: int) -> str:
+        """The partition of a key; ``index`` is for the error if it cannot be one."""
+        if key is None:
+            return self.somewhere()
+        known = self._known.get(key) if type(key) is str else None
+        if known is not None:
+            return known
+        problem = key_problem(key)
+        if problem is not None:
+            raise InvalidEvent(problem, index=index, field="key")
+        if len(self._known) >= 200_000:
+            self._known.clear()
+        partition = self._known[key] = self.queue.place(key)
+        return partition
+
+    def place_all(self, keys: Sequence[str | None]) -> list[str]:
+        """The partition of each key."""
+        known = self._known
+        try:
+            return [known[key] for key in keys]  # type: ignore[index]  # None is not there, and goes the slow way
+        except (KeyError, TypeError):
+            anywhere = self.somewhere()
+            return [anywhere if key is None else self.place(key, i) for i, key in enumerate(keys)]
+
+    def somewhere(self) -> str:
+        """The partition of events without a key."""
+        count = self.queue.partition_count
+        return DEFAULT_KEY if count is None else str(random.randrange(count))  # noqa: S311 - spreads load
+
+
+def prepare(placer: Placer, items: Sequence[Any], *, key: str | None = None, max_bytes: int) -> list[Piece]:
+    """Check and encode events: mappings with ``data`` and optionally key, id, time and headers."""
+    columns = _columns(items)
+    datas, keys, ids, times, headers = columns
+    if keys is None:
+        partitions = None
+        partition = placer.place(key, 0)
+    else:
+        if key is not None:
+            keys = [key if k is None else k for k in keys]
+        partitions = placer.place_all(keys)
+        partition = partitions[0]
+    if ids is not None:
+        _check_ids(ids)
+    micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
+    if headers is not None:
+        for i, header in enumerate(headers):
+            _check_headers(header, i)
+    is_hash = placer.queue.partition_count is not None
+    if keys is None and key is not None:
+        keys = [key] * len(datas)
+    kept = keys if is_hash else None
+    pieces: list[Piece] = []
+    if partitions is None or len(set(partitions)) == 1:
+        everything = range(len(datas))
+        _add_pieces(pieces, placer.queue, partition, everything, datas, kept, ids, micros, headers, max_bytes)
+        return pieces
+    places: dict[str, list[int]] = {}
+    for i, name in enumerate(partitions):
+        try:
+            places[name].append(i)
+        except KeyError:
+            places[name] = [i]
+    for name, indices in places.items():
+        pick = itemgetter(*indices) if len(indices) > 1 else lambda column, i=indices[0]: (column[i],)
+        _add_pieces(
+            pieces,
+            placer.queue,
+            name,
+            indices,
+            pick(datas),
+            None if kept is None else pick(kept),
+            None if ids is None else pick(ids),
+            None if micros is None else pick(micros),
+            None if headers is None else pick(headers),
+            max_bytes,
+        )
+    return pieces
+
+
+def prepare_ndjson(
+    placer: Placer,
+    text: bytes,
+    *,
+    key: str | None = None,
+    key_field: str | None = None,
+    id_field: str | None = None,
+    time_field: str | None = None,
+    max_bytes: int,
+) -> list[Piece]:
+    """Check events that are already encoded, a JSON value a line, and place them without decoding them."""
+    text = text.strip()
+    if not text:
+        return []
+    if b"\n\n" in text or b"\r" in text:
+        text = b"\n".join([line for raw in text.split(b"\n") if (line := raw.strip())])
+    try:
+        json.validate_lines(text)
+    except json.JSONProblem:
+        for i, line in enumerate(text.split(b"\n")):
+            _validate_line(line, i)
+        raise
+    lines = text.split(b"\n")
+    if len(text) > max_bytes:
+        for i, line in enumerate(lines):
+            _check_size(line, i, max_bytes)
+    keys, ids, times = _named_fields(lines, key_field, id_field, time_field)
+    if keys is not None and key is not None:
+        keys = [key if k is None else k for k in keys]
+    if ids is not None:
+        _check_ids(ids)
+    micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
+    if keys is None:
+        partitions = [placer.place(key, 0)] * len(lines)
+        if key is not None:
+            keys = [key] * len(lines)
+    else:
+        partitions = placer.place_all(keys)
+    kept = keys if placer.queue.partition_count is not None else None
+    places: dict[str, list[int]] = {}
+    for i, name in enumerate(partitions):
+        places.setdefault(name, []).append(i)
+    pieces: list[Piece] = []
+    for name, indices in places.items():
+        for part in _parts(indices, [len(lines[i]) for i in indices]):
+            pieces.append(
+                Piece(
+                    placer.queue,
+                    name,
+                    part,
+                    chunk.Columns(
+                        b"\n".join([lines[i] for i in part]),
+                        len(part),
+                        None if kept is None else [kept[i] for i in part],
+                        None if ids is None else [ids[i] for i in part],
+                        None if micros is None else [micros[i] for i in part],
+                    ),
+                )
+            )
+    return pieces
+
+
+def _columns(
+    items: Sequence[Any],
+) -> tuple[list[Any], list[Any] | None, list[Any] | None, list[Any] | None, list[Any] | None]:
+    try:
+        datas = [item["data"] for item in items]
+        keys, ids, times, headers = ([item.get(name) for item in items] for name in _FIELDS[1:])
+    except (KeyError, TypeError, AttributeError):
+        for i, item in enumerate(items):
+            _check_shape(item, i)
+        raise InvalidRequest("events must be mappings with 'data'") from None
+    found = len(items)
+    columns: list[list[Any] | None] = []
+    for column in (keys, ids, times, headers):
+        filled = len(column) - column.count(None)
+        found += filled
+        columns.append(column if filled else None)
+    if sum(map(len, items)) != found:
+        for i, item in enumerate(items):
+            _check_shape(item, i)
+    return datas, columns[0], columns[1], columns[2], columns[3]
+
+
+def _check_shape(item: Any, index: int) -> None:
+    if not isinstance(item, Mapping):
+        raise InvalidEvent(
+            f"must be a mapping such as {{'data': ...}}, not {type(item).__name__}",
+            index=index,
+            field="event",
+        )
+    for name in item:
+        if name not in _FIELDS:
+            raise InvalidEvent(
+                f"is not a field of an event ({', '.join(_FIELDS)}); put the event's content under 'data'",
+                index=index,
+                field=repr(name),
+            )
+    if "data" not in item:
+        raise InvalidEvent("is missing; it holds the event's content, any JSON value", index=index, field="data")
+
+
+def _add_pieces(
+    pieces: list[Piece],
+    queue: Queue,
+    partition: str,
+    indices: Sequence[int],
+    datas: Sequence[Any],
+    keys: Sequence[Any] | None,
+    ids: Sequence[Any] | None,
+    micros: Sequence[Any] | None,
+    headers: Sequence[Any] | None,
+    max_bytes: int,
+) -> None:
+    for start in range(0, len(datas), PIECE_EVENTS):
+        stop = min(start + PIECE_EVENTS, len(datas))
+        whole = stop - start == len(datas)
+        some = datas if whole else datas[start:stop]
+        text = _encode(some, indices, start)
+        if len(text) > max_bytes:
+            lines = text.split(b"\n")
+            for i, line in enumerate(lines):
+                _check_size(line, indices[start + i], max_bytes)
+            parts = _parts(range(start, stop), [len(line) for line in lines])
+        else:
+            lines = None
+            parts = [range(start, stop)]
+        for part in parts:
+            if lines is not None and len(parts) > 1:
+                text = b"\n".join([lines[i - start] for i in part])
+            a, b = part[0], part[-1] + 1
+            pieces.append(
+                Piece(
+                    queue,
+                    partition,
+                    indices[a:b],
+                    chunk.Columns(
+                        text,
+                        b - a,
+                        None if keys is None else keys[a:b],
+                        None if ids is None else ids[a:b],
+                        None if micros is None else micros[a:b],
+                        None if headers is None else headers[a:b],
+                    ),
+                )
+            )
+
+
+def _encode(datas: Sequence[Any], indices: Sequence[int], start: int) -> bytes:
+    try:
+        return json.encode_lines(list(datas))[:-1]
+    except json.JSONProblem:
+        for i, data in enumerate(datas):
+            try:
+                json.encode(data)
+            except json.JSONProblem as problem:
+                raise InvalidEvent(str(problem), index=indices[start + i], field="data") from None
+        raise
+
+
+def _parts(indices: Sequence[int], sizes: Sequence[int]) -> list[Sequence[int]]:
+    """Cut where a piece would hold too many events or bytes; an event is never cut."""
+    parts: list[Sequence[int]] = []
+    start = size = 0
+    for i, more in enumerate(sizes):
+        if i > start and (size + more > chunk.TARGET_BYTES or i - start >= PIECE_EVENTS):
+            parts.append(indices[start:i])
+            start, size = i, 0
+        size += more + 1
+    parts.append(indices[start:])
+    return parts
+
+
+def _check_size(line: bytes, index: int, max_bytes: int) -> None:
+    if len(line) > max_bytes:
+        raise InvalidEvent(
+            f"is {len(line)} bytes of JSON and the limit is {max_bytes}; store it elsewhere and push a reference, "
+            "or raise max_event_bytes of the queue",
+            index=index,
+            field="data",
+        )
+
+
+def _validate_line(line: bytes, index: int) -> None:
+    try:
+        json.validate(line)
+    except json.JSONProblem as problem:
+        raise InvalidEvent(str(problem), index=index, field="data") from None
+
+
+def _check_ids(ids: Sequence[Any]) -> None:
+    try:
+        joined = "".join(ids)
+        if joined.isascii() and "\x00" not in joined and 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_ID_BYTES:
+            return
+    except TypeError:
+        pass
+    for i, event_id in enumerate(ids):
+        if event_id is None:
+            continue
+        problem = key_problem(event_id)
+        if problem is None and len(event_id.encode()) > MAX_ID_BYTES:
+            problem = f"may have {MAX_ID_BYTES} bytes"
+        if problem is not None:
+            raise InvalidEvent(problem, index=i, field="id")
+
+
+def _micros(time: Any, index: int) -> int | None:
+    if time is None:
+        return None
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time)
+        except ValueError:
+            raise InvalidEvent(
+                f"{time!r} is not an ISO 8601 time such as 2026-01-31T12:00:00Z", index=index, field="time"
+            ) from None
+    if not isinstance(time, datetime):
+        raise InvalidEvent(f"must be a datetime or ISO 8601 text, not {type(time).__name__}", index=index, field="time")
+    if time.tzinfo is None:
+        raise InvalidEvent(
+            "has no time zone; add one (datetime.now(UTC), or a Z at the end)", index=index, field="time"
+        )
+    try:
+        delta = time - _EPOCH
+    except OverflowError:
+        raise InvalidEvent("is out of range", index=index, field="time") from None
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def _check_headers(headers: Any, index: int) -> None:
+    if headers is None:
+        return
+    if not isinstance(headers, dict):
+        raise InvalidEvent(
+            f"must be a mapping of text to text, not {type(headers).__name__}", index=index, field="headers"
+        )
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidEvent(f"{name!r}: names and values are text", index=index, field="headers")
+        try:
+            (name + value).encode()
+        except UnicodeEncodeError:
+            raise InvalidEvent(f"{name!r} holds a lone surrogate", index=index, field="headers") from None
+    if sum(len(name) + len(value) for name, value in headers.items()) > 65_536:
+        raise InvalidEvent("take more than 64 KiB", index=index, field="headers")
+
+
+_extractors: dict[tuple[str | None, ...], msgspec.json.Decoder[Any]] = {}
+
+
+def _named_fields(
+    lines: Sequence[bytes], *fields: str | None
+) -> tuple[list[Any] | None, list[Any] | None, list[Any] | None]:
+    """The values of named top-level fields, read without building the events."""
+    if not any(fields):
+        return None, None, None
+    decoder = _extractors.get(fields)
+    if decoder is None:
+        wanted = [(f"field{i}", Any, None) for i, name in enumerate(fields) if name]
+        rename = {f"field{i}": name for i, name in enumerate(fields) if name}
+        decoder = msgspec.json.Decoder(msgspec.defstruct("Named", wanted, rename=rename))
+        _extractors[fields] = decoder
+    try:
+        named = decoder.decode_lines(b"\n".join(lines))
+    except msgspec.ValidationError:
+        for i, line in enumerate(lines):
+            if not line.startswith(b"{"):
+                raise InvalidEvent(
+                    "must be an object, because fields of it were named", index=i, field="data"
+                ) from None
+        raise
+    columns: list[list[Any] | None] = []
+    for i, name in enumerate(fields):
+        columns.append([getattr(row, f"field{i}") for row in named] if name else None)
+    if columns[0] is not None:
+        # Numbers are common keys; anything else that is not text is refused with the others.
+        columns[0] = [str(k) if type(k) is int else k for k in columns[0]]
+    return columns[0], columns[1], columns[2]

@@ -1,0 +1,42 @@
+"""What a queue is, as the catalog knows it."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from datetime import datetime
+
+#: The lane of events that come without a key.
+DEFAULT_KEY = "Default"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue: how it is partitioned and what it was told."""
+
+    id: int
+    name: str
+    partitioning: str
+    partition_count: int | None
+    epoch: int
+    segment: int
+    lease_seconds: float
+    retry_limit: int
+    retry_delay_ms: int
+    delay_seconds: float
+    retention_seconds: float | None
+    retention_drops_unread: bool
+    dedup_window_seconds: float
+    max_depth_events: int | None
+    max_event_bytes: int | None
+    max_redrives: int
+    lanes_warned_at: datetime | None
+    created_at: datetime
+    #: Segments whose ids may still lie in the deduplication window, newest first.
+    id_segments: list[int]
+
+    def place(self, key: str) -> str:
+        """The name of the partition that a key belongs to."""
+        if self.partition_count is None:
+            return key
+        return str(zlib.crc32(key.encode()) % self.partition_count)

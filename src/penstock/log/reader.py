@@ -1,0 +1,81 @@
+"""Reading chunks by offset, wherever they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.errors import CorruptChunk
+from penstock.db.statements import Statements
+from penstock.log import chunk
+from penstock.log.event import Delivery, Event, StoredChunk
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+    from penstock.log.queue import Queue
+
+_sql = Statements("penstock.log", "read.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets ``start`` to ``stop`` (not included) of a partition, all in one segment (None: the open one)."""
+
+    partition_id: int
+    segment: int | None
+    start: int
+    stop: int
+
+
+async def read_chunks(
+    conn: AsyncConnection[Any], queue: Queue, ranges: Sequence[Range]
+) -> dict[int, list[StoredChunk]]:
+    """The chunks that hold the ranges, per partition and in order."""
+    by_segment: dict[int, list[Range]] = {}
+    for wanted in ranges:
+        by_segment.setdefault(queue.segment if wanted.segment is None else wanted.segment, []).append(wanted)
+    found: dict[int, list[StoredChunk]] = {}
+    for segment, some in by_segment.items():
+        params = {
+            "partitions": [r.partition_id for r in some],
+            "starts": [r.start for r in some],
+            "ends": [r.stop for r in some],
+            "longest": chunk.MAX_EVENTS,
+        }
+        statement = _sql.table("chunks_between", queue.id, segment)
+        rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+        for partition_id, end_offset, _, appended_at, target_group, body in rows:
+            try:
+                stored = StoredChunk(end_offset, appended_at, target_group, body)
+            except CorruptChunk as error:
+                raise CorruptChunk(
+                    f"queue {queue.name!r}, partition {partition_id}: the chunk that ends before offset {end_offset} "
+                    f"(table chunks_{queue.id}_{segment}) is damaged: {error}"
+                ) from error
+            found.setdefault(partition_id, []).append(stored)
+    return found
+
+
+async def read_events(
+    conn: AsyncConnection[Any], queue: Queue, partition_id: int, partition: str, start: int, limit: int
+) -> list[Event]:
+    """Up to ``limit`` events of a partition from an offset on, across segments."""
+    delivery = Delivery(queue.name, partition, partition_id, queue.partitioning == "key")
+    events: list[Event] = []
+    while len(events) < limit:
+        row = await (await conn.execute(_sql["segment_of"], {"partition": partition_id, "offset": start})).fetchone()
+        segment, segment_end = row if row is not None else (None, None)
+        stop = start + limit - len(events)
+        if segment_end is not None:
+            stop = min(stop, segment_end)
+        found = await read_chunks(conn, queue, [Range(partition_id, segment, start, stop)])
+        stored = found.get(partition_id, [])
+        for piece in stored:
+            for offset in range(max(piece.first, start), min(piece.end, stop)):
+                events.append(Event(delivery, piece, offset))
+        if segment is None or not stored:
+            break
+        start = stop
+    return events

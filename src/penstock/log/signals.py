@@ -1,0 +1,116 @@
+"""Waking those who wait for events: NOTIFY between processes, a counter within one.
+
+A push is never missed between look and wait: a waiter notes the counter, looks, and waits only while the counter
+is still the one it noted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+_logger = logging.getLogger("penstock.log")
+
+CHANNEL = "penstock"
+#: NOTIFY takes a lock of the whole cluster at commit: this many seconds lie between two of one process.
+_SPACING = 0.005
+
+_NOTIFY = (
+    "SELECT pg_notify('penstock', q::text), set_config('synchronous_commit', 'off', true) "
+    "FROM unnest(%s::bigint[]) AS q"
+)
+
+
+class Signals:
+    """Who waits for which queue, and how they hear of a push."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any], connect: Callable[[], Awaitable[AsyncConnection[Any]]]) -> None:
+        self._pool = pool
+        self._connect = connect
+        self._counts: dict[int, int] = {}
+        self._wakers: dict[int, set[asyncio.Future[None]]] = {}
+        self._unsent: set[int] = set()
+        self._sender: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
+
+    def count(self, queue_id: int) -> int:
+        """How many pushes to the queue this process has heard of. Note it before you look."""
+        return self._counts.get(queue_id, 0)
+
+    def pushed(self, queue_id: int) -> None:
+        """Tell everybody who waits for the queue, here at once and elsewhere soon."""
+        self.wake(queue_id)
+        self._unsent.add(queue_id)
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send())
+
+    def wake(self, queue_id: int) -> None:
+        """Tell those who wait in this process."""
+        self._counts[queue_id] = self.count(queue_id) + 1
+        for waiter in self._wakers.pop(queue_id, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self, queue_id: int, seen: int, timeout: float) -> None:
+        """Wait for a push that was not counted yet when ``seen`` was noted, or for the timeout."""
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.create_task(self._listen())
+        if self.count(queue_id) != seen or timeout <= 0:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wakers.setdefault(queue_id, set()).add(waiter)
+        try:
+            async with asyncio.timeout(timeout):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            self._wakers.get(queue_id, set()).discard(waiter)
+
+    async def close(self) -> None:
+        """Stop listening; what was pushed has been announced."""
+        if self._sender is not None and not self._sender.done():
+            await asyncio.wait([self._sender], timeout=1)
+        for task in (self._sender, self._listener):
+            if task is not None and not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def _send(self) -> None:
+        while self._unsent:
+            queues, self._unsent = list(self._unsent), set()
+            # A lost notification is only a delay: waiters look again by themselves after a while.
+            with contextlib.suppress(psycopg.Error, TimeoutError):
+                async with self._pool.connection() as conn:
+                    await conn.execute(_NOTIFY, (queues,))
+            await asyncio.sleep(_SPACING)
+
+    async def _listen(self) -> None:
+        pause = 0.1
+        while True:
+            try:
+                conn = await self._connect()
+                async with conn:
+                    await conn.execute("LISTEN penstock")
+                    pause = 0.1
+                    # What was pushed while nobody listened.
+                    for queue_id in list(self._wakers):
+                        self.wake(queue_id)
+                    async for notice in conn.notifies():
+                        if notice.payload.isdigit():
+                            self.wake(int(notice.payload))
+            except psycopg.Error as error:
+                _logger.debug("the listening connection was lost: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 5.0)

@@ -1,0 +1,74 @@
+-- name: complete
+-- The common case in one statement: events up to an offset are done, under a lease that still holds.
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now),
+standing AS MATERIALIZED (
+    SELECT w.ordinal, w.lease_id AS claimed, w.upto, p.*
+    FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[], %(leases)s::uuid[], %(upto)s::bigint[])
+        WITH ORDINALITY AS w (group_id, partition_id, lease_id, upto, ordinal)
+    CROSS JOIN LATERAL (
+        SELECT * FROM penstock.positions p
+        WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
+    ) p
+),
+written AS (
+    INSERT INTO penstock.positions
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, moved_at)
+    SELECT s.group_id, s.partition_id, s.version + 1, s.upto,
+           CASE WHEN s.upto < s.lease_end THEN s.lease_id END, s.lease_end,
+           CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE c.now END, 0, c.now
+    FROM standing s CROSS JOIN clock c
+    WHERE s.lease_id = s.claimed AND s.available_at > c.now AND s.upto > s.next_offset AND s.upto <= s.lease_end
+      AND s.skipped = '{}'
+    ON CONFLICT DO NOTHING
+    RETURNING group_id, partition_id, version
+),
+replaced AS (
+    DELETE FROM penstock.positions p USING written w
+    WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id AND p.version = w.version - 1
+)
+SELECT s.ordinal, s.version, s.next_offset, s.lease_id, s.lease_end, s.available_at,
+       w.version IS NOT NULL AS written, (SELECT now FROM clock)
+FROM standing s
+LEFT JOIN written w ON w.group_id = s.group_id AND w.partition_id = s.partition_id
+
+-- name: lock_cursors
+-- In one order everywhere, before any partition is locked.
+SELECT c.group_id, c.partition_id FROM penstock.cursors c
+JOIN unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
+    ON w.group_id = c.group_id AND w.partition_id = c.partition_id
+ORDER BY c.group_id, c.partition_id
+FOR NO KEY UPDATE OF c
+
+-- name: standing
+SELECT p.group_id, p.partition_id, p.version, p.next_offset, p.lease_id, p.lease_end, p.available_at, p.attempts,
+       p.skipped, clock_timestamp() + %(skew)s
+FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
+CROSS JOIN LATERAL (
+    SELECT * FROM penstock.positions p
+    WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
+) p
+
+-- name: write_positions
+WITH written AS (
+    INSERT INTO penstock.positions
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
+    SELECT group_id, partition_id, version + 1, next_offset, lease_id, lease_end, available_at, attempts,
+           skipped::bigint[], clock_timestamp() + %(skew)s
+    FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[], %(versions)s::bigint[], %(nexts)s::bigint[],
+                %(leases)s::uuid[], %(ends)s::bigint[], %(availables)s::timestamptz[], %(attempts)s::integer[],
+                %(skipped)s::text[])
+        AS w (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped)
+    ON CONFLICT DO NOTHING
+    RETURNING group_id, partition_id, version
+),
+replaced AS (
+    DELETE FROM penstock.positions p USING written w
+    WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id AND p.version = w.version - 1
+)
+SELECT group_id, partition_id FROM written
+
+-- name: activate
+-- A partition that got something to read again must not stay parked.
+UPDATE penstock.cursors c SET state = 0
+FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
+WHERE c.group_id = w.group_id AND c.partition_id = w.partition_id AND c.state = 1

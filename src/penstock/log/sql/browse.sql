@@ -1,0 +1,31 @@
+-- name: recent
+-- The newest chunks of a queue in this segment, newest first. From the end of each partition's index, so that what
+-- lies further back is not looked at.
+SELECT p.id, p.name, c.end_offset, c.appended_at, c.target_group, c.body
+FROM penstock.partitions p
+CROSS JOIN LATERAL (
+    SELECT k.end_offset, k.appended_at, k.target_group, k.body FROM {chunks} k
+    WHERE k.partition_id = p.id
+      AND (%(since)s::timestamptz IS NULL OR k.appended_at >= %(since)s)
+      AND (%(until)s::timestamptz IS NULL OR k.appended_at < %(until)s)
+    ORDER BY k.end_offset DESC LIMIT %(limit)s + %(offset)s
+) c
+WHERE p.queue_id = %(queue)s AND (%(partition)s::text IS NULL OR p.name = %(partition)s)
+ORDER BY c.appended_at DESC, p.id, c.end_offset DESC
+LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: lane
+SELECT p.id,
+       coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
+                 WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end),
+       coalesce((SELECT c.end_offset FROM {chunks} c
+                 WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1), p.sealed_end)
+FROM penstock.partitions p
+WHERE p.queue_id = %(queue)s AND p.name = %(name)s ORDER BY p.epoch DESC LIMIT 1
+
+-- name: segments_between
+SELECT segment FROM penstock.segments
+WHERE queue_id = %(queue)s
+  AND (%(since)s::timestamptz IS NULL OR sealed_at IS NULL OR sealed_at >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)
+ORDER BY segment DESC

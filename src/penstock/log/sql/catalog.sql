@@ -1,0 +1,104 @@
+-- name: queue
+SELECT q.id, q.name, q.partitioning, q.partition_count, q.epoch, q.segment, q.lease_seconds, q.retry_limit,
+       q.retry_delay_ms, q.delay_seconds, q.retention_seconds, q.retention_drops_unread, q.dedup_window_seconds,
+       q.max_depth_events, q.max_event_bytes, q.max_redrives, q.lanes_warned_at, q.created_at,
+       ARRAY(SELECT s.segment FROM penstock.segments s WHERE s.queue_id = q.id AND s.has_ids ORDER BY s.segment DESC)
+FROM penstock.queues q WHERE q.name = %(name)s
+
+-- name: queues
+SELECT name FROM penstock.queues ORDER BY name
+
+-- name: create_queue
+INSERT INTO penstock.queues (name, partitioning, partition_count, lease_seconds, retry_limit, retry_delay_ms,
+    delay_seconds, retention_seconds, retention_drops_unread, dedup_window_seconds, max_depth_events,
+    max_event_bytes, max_redrives)
+VALUES (%(name)s, %(partitioning)s, %(partition_count)s, %(lease_seconds)s, %(retry_limit)s, %(retry_delay_ms)s,
+    %(delay_seconds)s, %(retention_seconds)s, %(retention_drops_unread)s, %(dedup_window_seconds)s,
+    %(max_depth_events)s, %(max_event_bytes)s, %(max_redrives)s)
+ON CONFLICT (name) DO NOTHING
+RETURNING id
+
+-- name: configure_queue
+UPDATE penstock.queues SET
+    lease_seconds = %(lease_seconds)s, retry_limit = %(retry_limit)s, retry_delay_ms = %(retry_delay_ms)s,
+    delay_seconds = %(delay_seconds)s, retention_seconds = %(retention_seconds)s,
+    retention_drops_unread = %(retention_drops_unread)s, dedup_window_seconds = %(dedup_window_seconds)s,
+    max_depth_events = %(max_depth_events)s, max_event_bytes = %(max_event_bytes)s, max_redrives = %(max_redrives)s
+WHERE id = %(queue)s
+
+-- name: lock_queue
+SELECT id FROM penstock.queues WHERE id = %(queue)s FOR UPDATE
+
+-- name: create_segment
+INSERT INTO penstock.segments (queue_id, segment, has_ids, created_at)
+VALUES (%(queue)s, %(segment)s, true, clock_timestamp() + %(skew)s)
+
+-- name: create_chunks_table
+CREATE TABLE {chunks} (
+    partition_id bigint NOT NULL,
+    end_offset   bigint NOT NULL,
+    event_count  integer NOT NULL,
+    appended_at  timestamptz NOT NULL,
+    target_group integer,
+    flush_id     uuid NOT NULL,
+    body         bytea STORAGE EXTERNAL NOT NULL,
+    PRIMARY KEY (partition_id, end_offset)
+)
+
+-- name: create_ids_table
+CREATE TABLE {ids} (
+    hash         uuid NOT NULL,
+    partition_id bigint NOT NULL,
+    event_offset bigint NOT NULL
+)
+
+-- name: create_ids_index
+CREATE INDEX ids_{suffix}_hash ON {ids} (hash)
+
+-- name: drop_chunks_table
+DROP TABLE IF EXISTS {chunks}
+
+-- name: drop_ids_table
+DROP TABLE IF EXISTS {ids}
+
+-- name: segments
+SELECT segment, has_ids, created_at, sealed_at FROM penstock.segments WHERE queue_id = %(queue)s ORDER BY segment
+
+-- name: delete_positions
+DELETE FROM penstock.positions p USING penstock.groups g WHERE g.queue_id = %(queue)s AND p.group_id = g.id
+
+-- name: delete_queue
+DELETE FROM penstock.queues WHERE id = %(queue)s
+
+-- name: partitions_named
+SELECT name, id FROM penstock.partitions
+WHERE queue_id = %(queue)s AND epoch = %(epoch)s AND name = ANY(%(names)s)
+
+-- name: create_partitions
+-- In name order, so that two processes that make the same lanes wait for each other and never in a circle.
+INSERT INTO penstock.partitions (queue_id, epoch, name)
+SELECT %(queue)s, %(epoch)s, n FROM unnest(%(names)s::text[]) AS n ORDER BY n
+ON CONFLICT (queue_id, epoch, name) DO NOTHING
+RETURNING name, id
+
+-- name: subscribe_partitions
+-- Every group of the queue gets a cursor at the start of the new partitions.
+WITH made AS (
+    INSERT INTO penstock.cursors (group_id, partition_id, state)
+    SELECT g.id, p.id, CASE WHEN g.epoch < %(epoch)s THEN 2 ELSE 0 END
+    FROM penstock.groups g CROSS JOIN unnest(%(partitions)s::bigint[]) AS p (id)
+    WHERE g.queue_id = %(queue)s
+    ON CONFLICT DO NOTHING
+    RETURNING group_id, partition_id
+)
+INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at)
+SELECT group_id, partition_id, 0, 0, 0, '-infinity' FROM made
+
+-- name: warn_of_lanes
+UPDATE penstock.queues SET lanes_warned_at = clock_timestamp()
+WHERE id = %(queue)s AND lanes_warned_at IS NULL
+  AND (SELECT count(*) FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s) > %(limit)s
+RETURNING id
+
+-- name: partitions_everywhere
+SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)s ORDER BY epoch

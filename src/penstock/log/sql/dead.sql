@@ -1,0 +1,72 @@
+-- name: bury
+INSERT INTO penstock.dead_letters (queue_id, partition_id, event_offset, group_name, key, event_id, event_time,
+    appended_at, headers, data, stage, error, traceback, attempts, failed_at, first_failed_at)
+SELECT %(queue)s, %(partition)s, %(offset)s, %(group)s, %(key)s, %(event_id)s, %(event_time)s,
+    %(appended_at)s, %(headers)s, %(data)s, %(stage)s, %(error)s, %(traceback)s, %(attempts)s, c.now, c.now
+FROM (SELECT clock_timestamp() + %(skew)s AS now) c
+RETURNING id
+
+-- name: bury_again
+-- A redriven event that failed again: the same dead letter, with what happened before in its history.
+UPDATE penstock.dead_letters d SET
+    history = d.history || jsonb_build_array(jsonb_build_object(
+        'failed_at', d.failed_at, 'error', d.error, 'attempts', d.attempts, 'stage', d.stage,
+        'redriven_at', d.redriven_at)),
+    redriven_at = NULL, partition_id = %(partition)s, event_offset = %(offset)s, stage = %(stage)s,
+    error = %(error)s, traceback = %(traceback)s, attempts = %(attempts)s, failed_at = clock_timestamp() + %(skew)s
+WHERE d.id = %(id)s AND d.queue_id = %(queue)s AND d.redriven_at IS NOT NULL
+RETURNING d.id
+
+-- name: list
+SELECT d.id, q.name, p.name, d.partition_id, d.event_offset, d.group_name, d.key, d.event_id, d.event_time,
+       d.appended_at, d.headers, d.data, d.stage, d.error, d.traceback, d.attempts, d.failed_at, d.first_failed_at,
+       d.redrives, d.redriven_at, d.history
+FROM penstock.dead_letters d
+JOIN penstock.queues q ON q.id = d.queue_id
+LEFT JOIN penstock.partitions p ON p.id = d.partition_id
+WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
+  AND (%(queue)s::integer IS NULL OR d.queue_id = %(queue)s)
+  AND (%(group)s::text IS NULL OR d.group_name = %(group)s)
+  AND (%(key)s::text IS NULL OR d.key = %(key)s)
+  AND (%(error)s::text IS NULL OR strpos(d.error, %(error)s) > 0)
+  AND (%(since)s::timestamptz IS NULL OR d.failed_at >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
+  AND d.redriven_at IS NULL
+ORDER BY CASE WHEN %(oldest_first)s THEN d.id END, d.failed_at DESC, d.id DESC
+LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: count
+SELECT count(*) FROM penstock.dead_letters d
+WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
+  AND (%(queue)s::integer IS NULL OR d.queue_id = %(queue)s)
+  AND (%(group)s::text IS NULL OR d.group_name = %(group)s)
+  AND (%(key)s::text IS NULL OR d.key = %(key)s)
+  AND (%(error)s::text IS NULL OR strpos(d.error, %(error)s) > 0)
+  AND (%(since)s::timestamptz IS NULL OR d.failed_at >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
+  AND d.redriven_at IS NULL
+
+-- name: claim
+-- For a redrive: the ones that are still there and within the cap, locked against another redrive.
+SELECT d.id FROM penstock.dead_letters d JOIN penstock.queues q ON q.id = d.queue_id
+WHERE d.id = ANY(%(ids)s) AND d.redriven_at IS NULL AND d.redrives < q.max_redrives
+ORDER BY d.id
+FOR NO KEY UPDATE OF d SKIP LOCKED
+
+-- name: mark_redriven
+UPDATE penstock.dead_letters SET redriven_at = clock_timestamp() + %(skew)s, redrives = redrives + 1
+WHERE id = ANY(%(ids)s)
+
+-- name: purge
+DELETE FROM penstock.dead_letters d
+WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
+  AND (%(queue)s::integer IS NULL OR d.queue_id = %(queue)s)
+  AND (%(group)s::text IS NULL OR d.group_name = %(group)s)
+  AND (%(key)s::text IS NULL OR d.key = %(key)s)
+  AND (%(error)s::text IS NULL OR strpos(d.error, %(error)s) > 0)
+  AND (%(since)s::timestamptz IS NULL OR d.failed_at >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
+  AND d.redriven_at IS NULL
+
+-- name: forget_redriven
+DELETE FROM penstock.dead_letters WHERE redriven_at < clock_timestamp() - interval '7 days'

@@ -1,0 +1,111 @@
+-- name: group
+SELECT id, queue_id, name, epoch, subscribed_from, query_id, created_at
+FROM penstock.groups WHERE queue_id = %(queue)s AND name = %(name)s
+
+-- name: create_group
+INSERT INTO penstock.groups (queue_id, name, epoch, subscribed_from, query_id)
+SELECT %(queue)s, %(name)s,
+       coalesce((SELECT min(p.epoch) FROM penstock.partitions p WHERE p.queue_id = %(queue)s), 0),
+       %(subscribed_from)s, %(query)s
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: create_cursors
+INSERT INTO penstock.cursors (group_id, partition_id)
+SELECT %(group)s, p.id FROM penstock.partitions p WHERE p.queue_id = %(queue)s
+
+-- name: lanes
+-- Each partition with the first offset that is still there and the one after the last.
+SELECT p.id, p.name, p.epoch,
+       coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
+                 WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end) AS start_offset,
+       coalesce((SELECT c.end_offset FROM {chunks} c
+                 WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1), p.sealed_end) AS end_offset,
+       (SELECT l.segment FROM penstock.segment_lanes l
+        WHERE l.partition_id = p.id AND l.last_at >= %(time)s ORDER BY l.end_offset LIMIT 1) AS segment
+FROM penstock.partitions p
+WHERE p.queue_id = %(queue)s AND (%(name)s::text IS NULL OR p.name = %(name)s)
+ORDER BY p.id
+
+-- name: offsets_at
+-- The first offset of each partition that was appended at a time or later, in this segment.
+SELECT w.partition_id, k.end_offset - k.event_count
+FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
+CROSS JOIN LATERAL (
+    SELECT c.end_offset, c.event_count FROM {chunks} c
+    WHERE c.partition_id = w.partition_id AND c.appended_at >= %(time)s ORDER BY c.end_offset LIMIT 1
+) k
+
+-- name: lock_group
+SELECT id FROM penstock.groups WHERE id = %(group)s FOR UPDATE
+
+-- name: lock_group_cursors
+SELECT partition_id FROM penstock.cursors WHERE group_id = %(group)s ORDER BY partition_id FOR NO KEY UPDATE
+
+-- name: move_positions
+-- Wherever a lease was, it is gone, and so is what was known of failures.
+WITH moved AS (
+    INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at, moved_at)
+    SELECT %(group)s, w.partition_id, coalesce(p.version, -1) + 1, w.next_offset, w.next_offset,
+           '-infinity', clock_timestamp() + %(skew)s
+    FROM unnest(%(partitions)s::bigint[], %(offsets)s::bigint[]) AS w (partition_id, next_offset)
+    LEFT JOIN LATERAL (
+        SELECT version FROM penstock.positions p
+        WHERE p.group_id = %(group)s AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
+    ) p ON true
+    RETURNING partition_id, version
+)
+DELETE FROM penstock.positions p USING moved m
+WHERE p.group_id = %(group)s AND p.partition_id = m.partition_id AND p.version < m.version
+
+-- name: set_epoch
+-- The group reads the first epoch in which it has something unread; later ones wait their turn.
+WITH changed AS (
+    UPDATE penstock.groups SET epoch = %(epoch)s WHERE id = %(group)s RETURNING id
+)
+UPDATE penstock.cursors c SET state = CASE WHEN p.epoch > %(epoch)s THEN 2 ELSE 0 END
+FROM penstock.partitions p, changed
+WHERE c.group_id = changed.id AND p.id = c.partition_id
+  AND c.state <> CASE WHEN p.epoch > %(epoch)s THEN 2 ELSE 0 END
+
+-- name: groups
+SELECT q.name, g.name, g.subscribed_from, g.query_id, g.created_at
+FROM penstock.groups g JOIN penstock.queues q ON q.id = g.queue_id
+WHERE %(queue)s::integer IS NULL OR g.queue_id = %(queue)s
+ORDER BY q.name, g.name
+
+-- name: group_lanes
+-- Where the group stands in each partition of the queue.
+SELECT t.name, t.id, t.epoch, p.next_offset,
+       coalesce((SELECT c.end_offset FROM {chunks} c
+                 WHERE c.partition_id = t.id ORDER BY c.end_offset DESC LIMIT 1), t.sealed_end) AS end_offset,
+       p.lease_id IS NOT NULL AND p.available_at > clock_timestamp() + %(skew)s, p.available_at, p.attempts, p.moved_at
+FROM penstock.cursors c
+JOIN penstock.partitions t ON t.id = c.partition_id
+CROSS JOIN LATERAL (
+    SELECT * FROM penstock.positions p
+    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+) p
+WHERE c.group_id = %(group)s
+ORDER BY t.id
+
+-- name: delete_group_positions
+DELETE FROM penstock.positions WHERE group_id = %(group)s
+
+-- name: delete_group
+DELETE FROM penstock.groups WHERE id = %(group)s
+
+-- name: has_unread
+-- Whether anything of the group's epoch is left to read.
+SELECT EXISTS (
+    SELECT FROM penstock.cursors c
+    JOIN penstock.partitions t ON t.id = c.partition_id AND t.epoch <= %(epoch)s
+    CROSS JOIN LATERAL (
+        SELECT p.next_offset FROM penstock.positions p
+        WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+    ) p
+    WHERE c.group_id = %(group)s
+      AND p.next_offset < coalesce(
+          (SELECT k.end_offset FROM {chunks} k
+           WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end)
+)

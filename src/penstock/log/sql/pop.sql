@@ -1,0 +1,121 @@
+-- name: lease
+-- Walks the group's partitions from where this process left off, takes the first ones that have unread events and
+-- no lease, and writes the lease as their next version. Somebody quicker makes the insert a no-op.
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now,
+    -- A lease need not survive a crash of the database: the crash ends it, and its ack is refused.
+    set_config('synchronous_commit', 'off', true)),
+ready AS MATERIALIZED (
+    SELECT c.partition_id, p.version, p.next_offset, p.attempts, p.skipped, h.head
+    FROM penstock.cursors c
+    CROSS JOIN LATERAL (
+        SELECT * FROM penstock.positions p
+        WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id
+        ORDER BY p.version DESC LIMIT 1
+    ) p
+    CROSS JOIN LATERAL (
+        SELECT end_offset AS head FROM (
+            (SELECT k.end_offset FROM {chunks} k
+             WHERE k.partition_id = c.partition_id ORDER BY k.end_offset DESC LIMIT 1)
+            UNION ALL
+            SELECT t.sealed_end FROM penstock.partitions t WHERE t.id = c.partition_id
+        ) newest LIMIT 1
+    ) h
+    WHERE c.group_id = %(group)s AND c.state = 0
+      AND c.partition_id > %(after)s AND c.partition_id <= %(upto)s
+      AND p.available_at <= (SELECT now FROM clock)
+      AND h.head > p.next_offset
+      AND (SELECT CASE WHEN q.segment = %(segment)s THEN true ELSE penstock.refuse('the queue has moved on') END
+           FROM penstock.queues q WHERE q.id = %(queue)s)
+    ORDER BY c.partition_id
+    LIMIT %(partitions)s
+    FOR NO KEY UPDATE OF c SKIP LOCKED
+),
+sized AS (
+    SELECT r.*, s.segment, coalesce(s.end_offset, r.head) AS readable_end,
+           sum(coalesce(s.end_offset, r.head) - r.next_offset) OVER (ORDER BY r.partition_id)
+               - (coalesce(s.end_offset, r.head) - r.next_offset) AS taken_before
+    FROM ready r
+    LEFT JOIN LATERAL (
+        SELECT l.segment, l.end_offset FROM penstock.segment_lanes l
+        WHERE l.partition_id = r.partition_id AND l.end_offset > r.next_offset
+        ORDER BY l.end_offset LIMIT 1
+    ) s ON true
+),
+leased AS (
+    INSERT INTO penstock.positions
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
+    SELECT %(group)s, z.partition_id, z.version + 1, z.next_offset, %(lease)s,
+           least(z.readable_end, z.next_offset + %(batch)s - z.taken_before)::bigint,
+           c.now + make_interval(secs => coalesce(%(lease_seconds)s, q.lease_seconds)), z.attempts, z.skipped, c.now
+    FROM sized z CROSS JOIN clock c
+    JOIN penstock.queues q ON q.id = %(queue)s
+    WHERE z.taken_before < %(batch)s
+    ON CONFLICT DO NOTHING
+    RETURNING partition_id, version, next_offset, lease_end, available_at, attempts, skipped
+),
+replaced AS (
+    DELETE FROM penstock.positions p USING leased l
+    WHERE p.group_id = %(group)s AND p.partition_id = l.partition_id AND p.version = l.version - 1
+)
+SELECT l.partition_id, t.name, l.next_offset, l.lease_end, l.available_at, l.attempts, l.skipped, z.segment
+FROM leased l
+JOIN sized z ON z.partition_id = l.partition_id
+JOIN penstock.partitions t ON t.id = l.partition_id
+ORDER BY l.partition_id
+
+-- name: next_moment
+-- When the earliest lease, retry or delay of the group ends: what a waiting pop sleeps for, if nothing is pushed.
+SELECT min(p.available_at) - (clock_timestamp() + %(skew)s)
+FROM penstock.cursors c
+CROSS JOIN LATERAL (
+    SELECT p.available_at FROM penstock.positions p
+    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+) p
+WHERE c.group_id = %(group)s AND c.state = 0 AND p.available_at > clock_timestamp() + %(skew)s
+
+-- name: drop_lease
+-- After a lost connection: give back what a lease took whose answer never arrived.
+WITH held AS (
+    SELECT p.* FROM penstock.cursors c
+    CROSS JOIN LATERAL (
+        SELECT * FROM penstock.positions p
+        WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+    ) p
+    WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = %(lease)s
+),
+released AS (
+    INSERT INTO penstock.positions
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
+    SELECT group_id, partition_id, version + 1, next_offset, NULL, next_offset,
+           clock_timestamp() + %(skew)s, attempts, skipped, moved_at
+    FROM held
+    ON CONFLICT DO NOTHING
+    RETURNING partition_id, version
+)
+DELETE FROM penstock.positions p USING released r
+WHERE p.group_id = %(group)s AND p.partition_id = r.partition_id AND p.version = r.version - 1
+
+-- name: extend
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now),
+held AS (
+    SELECT p.* FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
+    CROSS JOIN LATERAL (
+        SELECT * FROM penstock.positions p
+        WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
+    ) p
+    WHERE p.lease_id = %(lease)s AND p.available_at > (SELECT now FROM clock)
+),
+extended AS (
+    INSERT INTO penstock.positions
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
+    SELECT group_id, partition_id, version + 1, next_offset, lease_id, lease_end,
+           greatest(available_at, (SELECT now FROM clock) + make_interval(secs => %(seconds)s)), attempts, skipped, moved_at
+    FROM held
+    ON CONFLICT DO NOTHING
+    RETURNING group_id, partition_id, version, available_at
+),
+replaced AS (
+    DELETE FROM penstock.positions p USING extended e
+    WHERE p.group_id = e.group_id AND p.partition_id = e.partition_id AND p.version = e.version - 1
+)
+SELECT partition_id, available_at FROM extended

@@ -1,0 +1,114 @@
+-- name: lock_lanes
+-- After the queue's own row, in id order: no push is under way when a segment is sealed.
+SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s ORDER BY id FOR NO KEY UPDATE
+
+-- name: summarize
+INSERT INTO penstock.segment_lanes (queue_id, segment, partition_id, first_offset, end_offset, last_at)
+SELECT %(queue)s, %(segment)s, c.partition_id, min(c.end_offset - c.event_count), max(c.end_offset), max(c.appended_at)
+FROM {chunks} c GROUP BY c.partition_id
+
+-- name: seal_lanes
+UPDATE penstock.partitions p SET sealed_end = l.end_offset, sealed_at = l.last_at
+FROM penstock.segment_lanes l
+WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s AND p.id = l.partition_id
+
+-- name: seal_segment
+UPDATE penstock.segments SET sealed_at = clock_timestamp() + %(skew)s WHERE queue_id = %(queue)s AND segment = %(segment)s
+
+-- name: open_segment
+UPDATE penstock.queues SET segment = %(segment)s WHERE id = %(queue)s
+
+-- name: new_epoch
+UPDATE penstock.queues SET epoch = %(epoch)s, partitioning = %(partitioning)s, partition_count = %(partition_count)s,
+    lanes_warned_at = NULL
+WHERE id = %(queue)s
+
+-- name: age_and_size
+SELECT clock_timestamp() + %(skew)s - s.created_at, pg_table_size('{chunks}'),
+       EXISTS (SELECT FROM {chunks})
+FROM penstock.segments s WHERE s.queue_id = %(queue)s AND s.segment = %(segment)s
+
+-- name: expired
+-- Sealed segments in which everything is older than the retention, oldest first.
+SELECT s.segment,
+       EXISTS (
+           SELECT FROM penstock.segment_lanes l
+           JOIN penstock.cursors c ON c.partition_id = l.partition_id
+           CROSS JOIN LATERAL (
+               SELECT p.next_offset FROM penstock.positions p
+               WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+           ) p
+           WHERE l.queue_id = s.queue_id AND l.segment = s.segment AND p.next_offset < l.end_offset
+       ) AS unread
+FROM penstock.segments s
+WHERE s.queue_id = %(queue)s AND s.sealed_at < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
+ORDER BY s.segment
+
+-- name: skip_dropped
+-- Groups that had not read what is dropped go on at what is left.
+WITH behind AS (
+    SELECT c.group_id, l.partition_id, l.end_offset, p.version
+    FROM penstock.segment_lanes l
+    JOIN penstock.cursors c ON c.partition_id = l.partition_id
+    CROSS JOIN LATERAL (
+        SELECT p.next_offset, p.version FROM penstock.positions p
+        WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+    ) p
+    WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s AND p.next_offset < l.end_offset
+),
+moved AS (
+    INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at, moved_at)
+    SELECT group_id, partition_id, version + 1, end_offset, end_offset, '-infinity', clock_timestamp() + %(skew)s
+    FROM behind
+    ON CONFLICT DO NOTHING
+    RETURNING group_id, partition_id, version
+)
+DELETE FROM penstock.positions p USING moved m
+WHERE p.group_id = m.group_id AND p.partition_id = m.partition_id AND p.version < m.version
+
+-- name: forget_segment
+DELETE FROM penstock.segments WHERE queue_id = %(queue)s AND segment = %(segment)s
+
+-- name: old_ids
+SELECT segment FROM penstock.segments
+WHERE queue_id = %(queue)s AND has_ids AND sealed_at < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
+
+-- name: forget_ids
+UPDATE penstock.segments SET has_ids = false WHERE queue_id = %(queue)s AND segment = %(segment)s
+
+-- name: forget_requests
+DELETE FROM penstock.requests WHERE created_at < clock_timestamp() - interval '24 hours'
+
+-- name: idle_cursors
+-- Drained, not leased, and still for a while: candidates for parking.
+SELECT c.group_id, c.partition_id
+FROM penstock.cursors c
+JOIN penstock.groups g ON g.id = c.group_id
+JOIN penstock.partitions t ON t.id = c.partition_id
+CROSS JOIN LATERAL (
+    SELECT * FROM penstock.positions p
+    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+) p
+WHERE g.queue_id = %(queue)s AND c.state = 0
+  AND p.available_at < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
+  AND p.next_offset >= coalesce(
+      (SELECT k.end_offset FROM {chunks} k
+       WHERE k.partition_id = c.partition_id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end)
+LIMIT 10000
+
+-- name: try_lock_lanes
+SELECT id FROM penstock.partitions WHERE id = ANY(%(partitions)s) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: park
+-- The partitions are locked, so no push is under way that would not see what is parked here.
+UPDATE penstock.cursors c SET state = 1
+FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
+CROSS JOIN LATERAL (
+    SELECT p.next_offset FROM penstock.positions p
+    WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
+) p
+JOIN penstock.partitions t ON t.id = w.partition_id
+WHERE c.group_id = w.group_id AND c.partition_id = w.partition_id AND c.state = 0
+  AND p.next_offset >= coalesce(
+      (SELECT k.end_offset FROM {chunks} k
+       WHERE k.partition_id = w.partition_id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end)

@@ -1,0 +1,91 @@
+"""Acks and pushes that happen together or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from penstock.core.errors import DatabaseUnavailable, TransactionRefused
+from penstock.log.append import Request, moved_on
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.log.ack import Acks, LaneAck
+    from penstock.log.append import Appender
+    from penstock.log.prepare import Piece
+    from penstock.log.pushed import PushResult
+    from penstock.log.signals import Signals
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """What a transaction stored: one result for each push it held, in order."""
+
+    pushes: list[PushResult]
+    acked: int
+
+
+class Transactions:
+    """Runs transactions."""
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any],
+        acks: Acks,
+        appender: Appender,
+        signals: Signals,
+        retry_seconds: float,
+    ) -> None:
+        self._pool = pool
+        self._acks = acks
+        self._appender = appender
+        self._signals = signals
+        self._retry_seconds = retry_seconds
+
+    async def run(self, acks: Sequence[LaneAck], pushes: list[list[Piece]]) -> TransactionResult:
+        """Settle the acks under their leases and append the pushes, or raise TransactionRefused and do neither."""
+        request = Request(pushes)
+        deadline = asyncio.get_running_loop().time() + self._retry_seconds
+        while True:
+            try:
+                await self._once(acks, request)
+                break
+            except psycopg.errors.SerializationFailure:
+                continue
+            except psycopg.ProgrammingError as error:
+                if not moved_on(error):
+                    raise
+                await self._appender.look_again([request])
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if acks:
+                    # Whether it got through is written in the positions: asking again is refused if it did.
+                    raise DatabaseUnavailable(
+                        f"the connection was lost in a transaction, which may or may not have happened: {error}; "
+                        "pop again, and what it had completed will not come"
+                    ) from error
+                if asyncio.get_running_loop().time() > deadline:
+                    raise DatabaseUnavailable(f"the transaction found no database: {error}") from error
+                await self._appender.append([request])
+                break
+        for queue_id in {piece.queue.id for piece in request.pieces()}:
+            self._signals.pushed(queue_id)
+        return TransactionResult(request.results, sum(len(ack.signals) for ack in acks))
+
+    async def _once(self, acks: Sequence[LaneAck], request: Request) -> None:
+        lanes = await self._appender.lanes([request])
+        async with self._pool.connection() as conn, conn.transaction():
+            verdicts = await self._acks.settle_on(conn, acks) if acks else {}
+            for ack in acks:
+                for verdict in verdicts[ack.group_id, ack.partition_id]:
+                    if verdict.problem or verdict.noop:
+                        why = verdict.problem or "committed already, by somebody else or before"
+                        raise TransactionRefused(
+                            f"the ack of offset {verdict.offset} in partition {ack.partition_id} of queue "
+                            f"{ack.queue!r} was refused ({why}), so the transaction was rolled back"
+                        )
+            await self._appender.append_on(conn, [request], lanes)
