@@ -372,7 +372,7 @@ class _Cluster:
         if self.recorded_pid() is None:
             return Ping.NO_RESPONSE
         # Asked over the socket, a server that recovers would fill its log with refusals.
-        if self.pid_file_line(8) in ("starting", "stopping") and self.postmaster() is not None:
+        if self.pid_file_line(8) in ("starting", "stopping") and self.process_runs():
             return Ping.REJECT
         return Ping(PGconn.ping(self._conninfo(connect_timeout=5).encode()))
 
@@ -381,19 +381,15 @@ class _Cluster:
         where = make_conninfo("", host=str(self.socket_dir()), hostaddr="", port=PORT)
         return make_conninfo(where, user=USER, dbname="postgres", **options)
 
-    def postmaster(self) -> psutil.Process | None:
-        """Return the process that ``postmaster.pid`` names if it is this directory's server and alive."""
-        if (pid := self.recorded_pid()) is None:
-            return None
+    def process_runs(self) -> bool:
+        """Whether the process that ``postmaster.pid`` names lives and is this directory's server."""
+        if (pid := self.recorded_pid()) is None or not _alive(pid):
+            return False
         with suppress(psutil.Error):
             process = psutil.Process(pid)
-            if (
-                process.name().startswith("postgres")
-                and _alive(process)
-                and (str(self.data) in process.cmdline() or process.cwd() == str(self.data))
-            ):
-                return process
-        return None
+            if process.name().startswith("postgres"):
+                return str(self.data) in process.cmdline() or process.cwd() == str(self.data)
+        return False
 
     # Start
 
@@ -404,7 +400,7 @@ class _Cluster:
         self._create_database()
 
     def _start(self, timeout: float) -> None:
-        launched: psutil.Process | None = None
+        launched: int | None = None
         heard = self._log_size()
         deadline = time.monotonic() + timeout
         while (answer := self.ping()) is not Ping.OK:
@@ -413,7 +409,7 @@ class _Cluster:
             elif launched is not None and not _alive(launched):
                 # Left alone by a killed server, its children finish what they are at before they go. And one
                 # who was killed just after starting a server may have been a little faster than we.
-                if self.postmaster() is None and "pre-existing shared memory block" not in self._log_tail():
+                if not self.process_runs() and "pre-existing shared memory block" not in self._log_tail():
                     raise self._failure("PostgreSQL ended while it was starting")
                 launched = None
                 time.sleep(0.2)
@@ -423,8 +419,8 @@ class _Cluster:
                 raise self._failure(f"PostgreSQL is not ready and said nothing for {timeout:.0f} seconds")
             time.sleep(0.02)
 
-    def _launch(self) -> psutil.Process | None:
-        if self.postmaster() is not None:
+    def _launch(self) -> int | None:
+        if self.process_runs():
             if (self.socket_dir() / _SOCKET).exists():
                 return None  # too busy to answer: wait
             self.stop()  # it is about to end, or somebody deleted its socket
@@ -435,10 +431,7 @@ class _Cluster:
             # The shell ends at once and leaves the server to init: it is the child of none of its users.
             shell: list[str | Path] = ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh", *map(str, server)]
             started = self._run(shell, stderr=log.fileno(), start_new_session=True)
-        try:
-            return psutil.Process(int(started.stdout))
-        except psutil.NoSuchProcess:
-            raise self._failure("PostgreSQL ended as soon as it was started") from None
+        return int(started.stdout)
 
     def _remove_leftovers(self) -> None:
         # Nobody answers and no process of ours runs. PostgreSQL would take any live process with the recorded
@@ -460,11 +453,11 @@ class _Cluster:
 
     def stop(self) -> None:
         """Stop the server; what is committed is kept, connections are closed."""
-        if self.postmaster() is None:
+        if not self.process_runs():
             return
         logger.info("stopping PostgreSQL in %s", self.directory)
         done = self._run([self.bin_dir / "pg_ctl", "stop", "-D", self.data, "-m", "fast", "-w", "-t", "120"])
-        if done.returncode != 0 and self.postmaster() is not None:
+        if done.returncode != 0 and self.process_runs():
             raise self._failure(f"PostgreSQL could not be stopped ({done.stdout.strip()})")
 
     # Files
@@ -660,9 +653,9 @@ def _new_file(path: Path, mode: int) -> TextIO:
     return open(fd, "w", encoding="utf-8")
 
 
-def _alive(process: psutil.Process) -> bool:
+def _alive(pid: int) -> bool:
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 

@@ -40,6 +40,8 @@ class Statements:
                 .replace("{chunks}", f"penstock.chunks_{suffix}")
                 .replace("{ids}", f"penstock.ids_{suffix}")
                 .replace("{suffix}", suffix)
+                .replace("{queue}", str(int(queue_id)))
+                .replace("{segment}", str(int(segment)))
             )
             self._filled[key] = filled
         return filled

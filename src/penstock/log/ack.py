@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
 import psycopg
@@ -62,6 +62,30 @@ class AckResult:
         return self.success
 
 
+class AllCompleted(Sequence[AckResult]):
+    """The results of an ack that all succeeded, made when they are looked at."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, index: int) -> AckResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[AckResult]: ...
+    def __getitem__(self, index: int | slice) -> AckResult | Sequence[AckResult]:
+        if isinstance(index, slice):
+            return AllCompleted(self._events[index])
+        return AckResult(self._events[index].id, True)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} acknowledgements, all completed>"
+
+
 @dataclass(frozen=True, slots=True)
 class LaneAck:
     """Signals for one partition under one lease (None: none is claimed)."""
@@ -115,32 +139,38 @@ class Acks:
         error: str = "",
         stage: str = "consumer",
         traceback: str | None = None,
-    ) -> list[AckResult]:
+    ) -> Sequence[AckResult]:
         """Say of every event the same."""
         said = check_status(status)
-        return await self.signal([(event, Signal(event.offset, said, error, stage, traceback)) for event in events])
+        if said != "completed":
+            return await self.signal([(e, Signal(e.offset, said, error, stage, traceback)) for e in events])
+        ends: dict[int, Event] = {}
+        for event in events:
+            last = ends.get(id(event.delivery))
+            if last is None or event.offset > last.offset:
+                ends[id(event.delivery)] = event
+        verdicts = await asyncio.gather(*(self._complete_to(event) for event in ends.values()))
+        done = {lane for lane, verdict in zip(ends, verdicts, strict=True) if not (verdict.problem or verdict.noop)}
+        if len(done) == len(ends):
+            return AllCompleted(events)
+        rest = [event for event in events if id(event.delivery) not in done]
+        answers = iter(await self.signal([(event, Signal(event.offset)) for event in rest]))
+        return [AckResult(e.id, True) if id(e.delivery) in done else next(answers) for e in events]
 
-    async def signal(self, said: Sequence[tuple[Event, Signal]]) -> list[AckResult]:
+    async def _complete_to(self, event: Event) -> Verdict:
+        (verdict,) = await self.settle(lane_ack(event.delivery, (Signal(event.offset),)))
+        return verdict
+
+    async def signal(self, said: Sequence[tuple[Event, Signal]]) -> Sequence[AckResult]:
         """Say of each event something of its own; what belongs to one partition is taken together."""
         lanes: dict[tuple[int, int, UUID | None], list[tuple[int, Event, Signal]]] = {}
         for index, (event, signal) in enumerate(said):
             delivery = event.delivery
-            if delivery.group is None:
-                raise InvalidRequest("this event was read and not popped: it has no group that could ack it")
             key = (delivery.group_id, delivery.partition_id, delivery.lease_id)
             lanes.setdefault(key, []).append((index, event, signal))
         results: list[AckResult | None] = [None] * len(said)
         for part in lanes.values():
-            delivery = part[0][1].delivery
-            assert delivery.group is not None  # noqa: S101 - checked above
-            ack = LaneAck(
-                delivery.queue,
-                delivery.group,
-                delivery.group_id,
-                delivery.partition_id,
-                delivery.lease_id,
-                tuple(signal for _, _, signal in part),
-            )
+            ack = lane_ack(part[0][1].delivery, tuple(signal for _, _, signal in part))
             verdicts = {v.offset: v for v in await self.settle(ack)}
             for index, event, signal in part:
                 verdict = verdicts[signal.offset]
@@ -164,18 +194,7 @@ class Acks:
         for event in events:
             ends[event.delivery.partition_id] = event
         for event in ends.values():
-            delivery = event.delivery
-            last = Signal(delivery.lease_end - 1)
-            await self.settle(
-                LaneAck(
-                    delivery.queue,
-                    delivery.group or "",
-                    delivery.group_id,
-                    delivery.partition_id,
-                    delivery.lease_id,
-                    (last,),
-                )
-            )
+            await self.settle(lane_ack(event.delivery, (Signal(event.delivery.lease_end - 1),)))
 
     async def settle_on(
         self, conn: AsyncConnection[Any], acks: Sequence[LaneAck]
@@ -353,6 +372,13 @@ def check_status(status: object) -> Status:
         raise InvalidRequest(
             f"{status!r} cannot be said of an event; say completed (True), failed (False), retry or dead_letter"
         ) from None
+
+
+def lane_ack(delivery: Delivery, signals: tuple[Signal, ...]) -> LaneAck:
+    """The signals for events of one delivery, with the lease that they come under."""
+    if delivery.group is None:
+        raise InvalidRequest("this event was read and not popped: it has no group that could ack it")
+    return LaneAck(delivery.queue, delivery.group, delivery.group_id, delivery.partition_id, delivery.lease_id, signals)
 
 
 def _completed(signal: Signal, before: int) -> Verdict:

@@ -1,8 +1,8 @@
 """Appending: what the waiting pushes bring becomes chunks, in one transaction.
 
 A flush takes the requests that wait, merges their pieces into one chunk per partition where they fit, locks the
-partitions in id order and appends. With nothing to look up first it is a single round trip: two statements in a
-pipeline are one implicit transaction.
+partitions in id order and appends: a single round trip, unless several queues, an idempotency key or an id that was
+seen before ask for more care.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _sql = Statements("penstock.log", "append.sql")
 
 def moved_on(error: psycopg.Error) -> bool:
     """Whether a statement was made for tables or partitions that are no longer the queue's: look again, repeat."""
-    return error.sqlstate in ("PS001", "42P01")
+    return error.sqlstate in ("PS001", "42P01", "42883")
 
 
 @dataclass(slots=True)
@@ -125,19 +125,16 @@ class Appender:
         """Store the requests on this connection: in its transaction if it is in one, else in one of their own."""
         lanes = lanes if lanes is not None else await self.lanes(requests)
         flush = flush or uuid.uuid4()
-        careful = any(r.idempotency_key is not None for r in requests) or any(
-            _deduplicates(piece) for r in requests for piece in r.pieces()
-        )
-        if not careful:
+        if not any(request.idempotency_key is not None for request in requests):
             work = _gather(requests, lanes)
-            if work:
-                async with conn.pipeline():
-                    await self._lock(conn, work)
-                    cursors = await self._write(conn, work, flush, {})
-                for part, cursor in zip(_by_queue(work), cursors, strict=True):
-                    _settle(part, await cursor.fetchall())
-            _answer(requests, work, {})
-        elif conn.info.transaction_status == TransactionStatus.IDLE:
+            parts = _by_queue(work)
+            hashes = _hash_ids(work)
+            if not work or (
+                len(parts) == 1 and _all_differ(hashes.values()) and await self._write(conn, parts, flush, hashes)
+            ):
+                _answer(requests, work, {})
+                return
+        if conn.info.transaction_status == TransactionStatus.IDLE:
             async with conn.transaction():
                 await self._append_carefully(conn, requests, lanes, flush)
         else:
@@ -170,9 +167,7 @@ class Appender:
             lane.events = sum(piece.columns.count for piece in kept)
         remaining = {key: lane for key, lane in work.items() if lane.pieces}
         if remaining:
-            cursors = await self._write(conn, remaining, flush, hashes)
-            for part, cursor in zip(_by_queue(remaining), cursors, strict=True):
-                _settle(part, await cursor.fetchall())
+            await self._write(conn, _by_queue(remaining), flush, hashes, looked=True)
         _answer(fresh, work, repeated)
         for request in fresh:
             if request.idempotency_key is not None:
@@ -211,21 +206,25 @@ class Appender:
     async def _write(
         self,
         conn: AsyncConnection[Any],
-        work: dict[tuple[int, str], _Lane],
+        parts: Sequence[Sequence[_Lane]],
         flush: uuid.UUID,
         hashes: dict[int, list[bytes | None]],
-    ) -> list[psycopg.AsyncCursor[Any]]:
-        cursors = []
-        for lanes in _by_queue(work):
+        *,
+        looked: bool = False,
+    ) -> bool:
+        """Append, and learn where; False, and nothing done, if an id was seen before (unless ``looked``)."""
+        for lanes in parts:
             queue = lanes[0].queue
             params = _chunks(lanes)
-            params.update(queue=queue.id, segment=queue.segment, epoch=queue.epoch, skew=self._clock.skew, flush=flush)
-            statement = "append"
-            if any(id(piece) in hashes for lane in lanes for piece in lane.pieces):
-                statement = "append_with_ids"
-                params.update(_id_params(lanes, hashes))
-            cursors.append(await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True))
-        return cursors
+            params.update(_id_params(lanes, hashes))
+            params.update(skew=self._clock.skew, flush=flush, epoch=queue.epoch)
+            params["id_segments"] = queue.id_segments if params["hashes"] and not looked else []
+            cursor = await conn.execute(_sql.table("append", queue.id, queue.segment), params, binary=True)
+            rows = await cursor.fetchall()
+            if not rows:
+                return False
+            _settle(lanes, rows)
+        return True
 
     async def _find_repeated(
         self, conn: AsyncConnection[Any], work: dict[tuple[int, str], _Lane]
@@ -332,6 +331,21 @@ def _deduplicates(piece: Piece) -> bool:
     return piece.queue.dedup_window_seconds > 0 and piece.columns.ids is not None and piece.target_group is None
 
 
+def _hash_ids(work: dict[tuple[int, str], _Lane]) -> dict[int, list[bytes | None]]:
+    """The id hashes of the pieces that are to be deduplicated."""
+    return {
+        id(piece): piece.id_hashes(lane.partition_id)
+        for lane in work.values()
+        for piece in lane.pieces
+        if _deduplicates(piece)
+    }
+
+
+def _all_differ(columns: Iterable[list[bytes | None]]) -> bool:
+    digests = [digest for column in columns for digest in column if digest is not None]
+    return len(digests) == len(set(digests))
+
+
 def _gather(requests: Sequence[Request], lanes: dict[tuple[int, str], int]) -> dict[tuple[int, str], _Lane]:
     work: dict[tuple[int, str], _Lane] = {}
     for request in requests:
@@ -429,7 +443,7 @@ def _id_params(lanes: Sequence[_Lane], hashes: dict[int, list[bytes | None]]) ->
 def _settle(lanes: Sequence[_Lane], rows: Sequence[Any]) -> None:
     """Work out from the chunks' end offsets where each lane's events begin."""
     ends: dict[int, int] = {}
-    for partition_id, end_offset, _ in rows:
+    for partition_id, end_offset in rows:
         ends[partition_id] = max(end_offset, ends.get(partition_id, 0))
     for lane in lanes:
         lane.base = ends[lane.partition_id] - lane.events

@@ -153,7 +153,7 @@ class Catalog:
     async def create_segment(self, conn: AsyncConnection[Any], queue_id: int, segment: int) -> None:
         """Make the tables of a segment."""
         await conn.execute(_sql["create_segment"], {"queue": queue_id, "segment": segment, "skew": self._clock.skew})
-        for statement in ("create_chunks_table", "create_ids_table", "create_ids_index"):
+        for statement in ("create_chunks_table", "create_ids_table", "create_ids_index", "create_append"):
             await conn.execute(_sql.table(statement, queue_id, segment), prepare=False)
 
     async def delete(self, name: str) -> bool:
@@ -166,8 +166,8 @@ class Catalog:
                 return False
             segments = await (await conn.execute(_sql["segments"], {"queue": queue.id})).fetchall()
             for segment, *_ in segments:
-                await conn.execute(_sql.table("drop_chunks_table", queue.id, segment), prepare=False)
-                await conn.execute(_sql.table("drop_ids_table", queue.id, segment), prepare=False)
+                for statement in ("drop_append", "drop_chunks_table", "drop_ids_table"):
+                    await conn.execute(_sql.table(statement, queue.id, segment), prepare=False)
             await conn.execute(_sql["delete_positions"], {"queue": queue.id})
             await conn.execute(_sql["delete_queue"], {"queue": queue.id})
         self._queues.pop(name, None)

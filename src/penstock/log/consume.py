@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest
 from penstock.db.statements import Statements
 from penstock.log.append import moved_on
+from penstock.log.coalesce import Coalescer
 from penstock.log.event import Delivery, Event, StoredChunk
 from penstock.log.groups import DEFAULT_GROUP, Group, Place
 from penstock.log.reader import Range, read_chunks
@@ -35,6 +37,8 @@ _sql = Statements("penstock.log", "pop.sql")
 #: A waiting pop looks again after this many seconds even if nobody calls: a NOTIFY can be lost.
 _LOOK_AGAIN = 5.0
 _FURTHEST = 2**63 - 1
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,18 @@ class _Lease:
     until: datetime
     attempts: int
     skipped: Sequence[int]
-    segment: int | None
+    segment: int
+
+
+@dataclass(slots=True)
+class _Ask:
+    """A pop that wants a lease, and what it got."""
+
+    lease_id: uuid.UUID
+    leases: list[_Lease] = field(default_factory=list)
+    #: A statement was sent for it whose answer has not come.
+    unsure: bool = False
+    epoch_ended: bool = False
 
 
 class Consumer:
@@ -96,6 +111,7 @@ class Consumer:
         self._retry_seconds = retry_seconds
         self._last: dict[int, int] = {}
         self._open_chunks = _OpenChunks()
+        self._asks: dict[tuple[object, ...], Coalescer[_Ask]] = {}
 
     async def pop(self, request: PopRequest) -> list[Event]:
         """Lease partitions with unread events and deliver them; empty if there are none in time."""
@@ -126,99 +142,114 @@ class Consumer:
         return min((until for _, until in rows), default=None)
 
     async def _look(self, queue: Queue, group: Group, request: PopRequest) -> list[Event]:
-        deadline = asyncio.get_running_loop().time() + self._retry_seconds
-        lease_id = uuid.uuid4()
-        pause = 0.05
-        unsure = False
+        """One look: lease, read, and if what was leased holds nothing for this group, look on."""
         while True:
-            try:
-                async with self._pool.connection() as conn:
-                    if unsure:
-                        await conn.execute(
-                            _sql["drop_lease"],
-                            {"group": group.id, "lease": lease_id, "skew": self._clock.skew},
-                        )
-                        unsure = False
-                    return await self._take(conn, queue, group, request, lease_id)
-            except psycopg.ProgrammingError as error:
-                if not moved_on(error):
-                    raise
-                queue = await self._catalog.refresh(queue.name)
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise DatabaseUnavailable(
-                        f"the pop was given up after {self._retry_seconds:g} s without a database: {error}"
-                    ) from error
-                unsure = True
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 1.0)
-
-    async def _take(
-        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest, lease_id: uuid.UUID
-    ) -> list[Event]:
-        while True:
-            leases = await self._lease(conn, queue, group, request, lease_id)
-            if not leases:
-                if group.epoch < queue.epoch and await self._groups.advance(conn, queue, group):
-                    group = await self._groups.subscribe(queue, group.name)
-                    continue
+            ask = _Ask(uuid.uuid4())
+            key = (queue.id, group.id, request.partition, request.batch, request.partitions, request.lease_seconds)
+            asks = self._asks.get(key)
+            if asks is None:
+                if len(self._asks) > 1000:
+                    self._asks.clear()
+                asks = self._asks[key] = Coalescer(partial(self._lease_all, queue.name, group, request), most=64)
+            await asks.submit(ask)
+            if ask.epoch_ended:
+                group = await self._groups.subscribe(queue, group.name)
+                continue
+            if not ask.leases:
                 return []
-            events, idle = await self._read(conn, queue, group, leases, lease_id)
-            for delivery, start, end in idle:
-                await self._pass_over(conn, queue, delivery, start, end)
+            queue = await self._catalog.get(queue.name)
+            try:
+                events, nothing_due = await self._patiently(self._read, queue, group, ask)
+            except psycopg.errors.UndefinedTable:
+                continue  # retention was told to drop what is unread, and did
             if events:
                 if request.auto_ack:
                     await self._acks.complete_delivered(events)
                 return events
-            if all(end == start for _, start, end in idle):
+            if nothing_due:
                 return []
 
+    async def _lease_all(self, queue_name: str, group: Group, request: PopRequest, asks: Sequence[_Ask]) -> None:
+        """Serve all who ask at the moment with one statement."""
+        await self._patiently(self._lease, queue_name, group, request, asks)
+
     async def _lease(
-        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest, lease_id: uuid.UUID
-    ) -> list[_Lease]:
-        spans: list[tuple[int, int]]
-        if request.partition is not None:
-            found = await self._catalog.find_lanes(queue, request.partition)
-            spans = [(lane - 1, lane) for lane in found]
-        else:
-            # Round the partitions in turn: on from the last one served, then the ones before it.
-            last = self._last.get(group.id, 0)
-            spans = [(last, _FURTHEST), (0, last)] if last else [(0, _FURTHEST)]
-        leases: list[_Lease] = []
-        batch = request.batch
-        for after, upto in spans:
+        self, conn: AsyncConnection[Any], queue_name: str, group: Group, request: PopRequest, asks: Sequence[_Ask]
+    ) -> None:
+        queue = await self._catalog.get(queue_name)
+        if any(ask.unsure for ask in asks):
+            for ask in asks:
+                params = {"group": group.id, "lease": ask.lease_id, "skew": self._clock.skew}
+                await conn.execute(_sql["drop_lease"], params)
+        for ask in asks:
+            ask.unsure, ask.leases = True, []
+        waiting = list(asks)
+        for after, upto in await self._spans(queue, group, request):
+            alone = waiting[0] if len(asks) == 1 else None
+            had = [] if alone is None else alone.leases
             params = {
                 "queue": queue.id,
                 "segment": queue.segment,
                 "group": group.id,
                 "after": after,
                 "upto": upto,
-                "partitions": request.partitions - len(leases),
-                "batch": batch,
-                "lease": lease_id,
+                "partitions": request.partitions - len(had),
+                "batch": request.batch - sum(lease.end - lease.start for lease in had),
+                "leases": [ask.lease_id for ask in waiting],
                 "lease_seconds": request.lease_seconds,
                 "skew": self._clock.skew,
             }
             statement = _sql.table("lease", queue.id, queue.segment)
             rows = await (await conn.execute(statement, params, binary=True)).fetchall()
-            for row in rows:
-                leases.append(_Lease(*row))
-                batch -= leases[-1].end - leases[-1].start
-            if batch <= 0 or len(leases) >= request.partitions:
+            by_id = {ask.lease_id: ask for ask in waiting}
+            for lease_id, *row in rows:
+                by_id[lease_id].leases.append(_Lease(*row))
+            if rows and request.partition is None:
+                self._last[group.id] = rows[-1][1]
+            waiting = [ask for ask in waiting if _wants_more(ask, request, alone is not None)]
+            if not waiting:
                 break
-        if leases and request.partition is None:
-            self._last[group.id] = leases[-1].partition_id
-        return leases
+        for ask in asks:
+            ask.unsure = False
+        if group.epoch < queue.epoch and not any(ask.leases for ask in asks):
+            ended = await self._groups.advance(conn, queue, group)
+            for ask in asks:
+                ask.epoch_ended = ended
+
+    async def _spans(self, queue: Queue, group: Group, request: PopRequest) -> list[tuple[int, int]]:
+        """The ranges of partitions to look through, one after the other."""
+        if request.partition is not None:
+            found = await self._catalog.find_lanes(queue, request.partition)
+            return [(lane - 1, lane) for lane in found]
+        # Round the partitions in turn: on from the last one served, then the ones before it.
+        last = self._last.get(group.id, 0)
+        return [(last, _FURTHEST), (0, last)] if last else [(0, _FURTHEST)]
+
+    async def _patiently(self, act: Callable[..., Awaitable[_Answer]], *args: Any) -> _Answer:
+        """Do it with a connection; again after a look at the catalog, and over lost connections."""
+        deadline = asyncio.get_running_loop().time() + self._retry_seconds
+        pause = 0.05
+        while True:
+            try:
+                async with self._pool.connection() as conn:
+                    return await act(conn, *args)
+            except psycopg.ProgrammingError as error:
+                if not moved_on(error) or not isinstance(args[0], str):
+                    raise
+                await self._catalog.refresh(args[0])
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise DatabaseUnavailable(
+                        f"the pop was given up after {self._retry_seconds:g} s without a database: {error}"
+                    ) from error
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 1.0)
 
     async def _read(
-        self,
-        conn: AsyncConnection[Any],
-        queue: Queue,
-        group: Group,
-        leases: Sequence[_Lease],
-        lease_id: uuid.UUID,
-    ) -> tuple[list[Event], list[tuple[Delivery, int, int]]]:
-        """The events under the leases, and what of them is to be passed over or given back."""
+        self, conn: AsyncConnection[Any], queue: Queue, group: Group, ask: _Ask
+    ) -> tuple[list[Event], bool]:
+        """The events under the leases; if there are none, whether that is because none is due yet."""
+        leases, lease_id = ask.leases, ask.lease_id
         chunks: dict[int, list[StoredChunk]] = {}
         missing: list[Range] = []
         for lease in leases:
@@ -238,7 +269,7 @@ class Consumer:
             assert row is not None  # noqa: S101 - a SELECT without FROM has a row
             visible_until = row[0] - timedelta(seconds=queue.delay_seconds)
         events: list[Event] = []
-        idle: list[tuple[Delivery, int, int]] = []
+        nothing_due = True
         for lease in leases:
             delivery = Delivery(
                 queue.name,
@@ -253,38 +284,19 @@ class Consumer:
                 lease.attempts,
             )
             stored = chunks.get(lease.partition_id, [])
-            before = len(events)
-            end = lease.end
-            for piece in stored:
-                if visible_until is not None and piece.appended_at > visible_until:
-                    end = max(piece.first, lease.start)
-                    break
-                if piece.target_group is None or piece.target_group == group.id:
-                    first, stop = max(piece.first, lease.start), min(piece.end, lease.end)
-                    events += [Event(delivery, piece, offset) for offset in range(first, stop)]
-            if lease.skipped:
-                gone = set(lease.skipped)
-                events[before:] = [event for event in events[before:] if event.offset not in gone]
+            mine, end = _due(delivery, lease, stored, group.id, visible_until)
+            events += mine
             if end < lease.end:
-                wake = next(piece.appended_at for piece in stored if piece.end > end) + timedelta(
-                    seconds=queue.delay_seconds
-                )
-                await self._acks.shorten(conn, delivery, end, wake if len(events) == before else None)
-                delivery_end = end
-            else:
-                delivery_end = lease.end
-            if len(events) == before:
-                idle.append((delivery, lease.start, delivery_end))
+                wake = next(piece.appended_at for piece in stored if piece.end > end)
+                wake += timedelta(seconds=queue.delay_seconds)
+                await self._acks.shorten(conn, delivery, end, None if mine or end > lease.start else wake)
+            if not mine and end > lease.start:
+                # Other groups' redriven events, or dead letters: the position goes on without them.
+                await self._acks.pass_over(conn, delivery, end)
+                nothing_due = False
             if stored:
                 self._open_chunks.put(group.id, lease.partition_id, stored[-1])
-        return events, idle
-
-    async def _pass_over(
-        self, conn: AsyncConnection[Any], queue: Queue, delivery: Delivery, start: int, end: int
-    ) -> None:
-        """Nothing here is for this group (other groups' redriven events): the position goes on without it."""
-        if end > start:
-            await self._acks.pass_over(conn, delivery, end)
+        return events, nothing_due
 
     async def _next_moment(self, group: Group) -> float:
         async with self._pool.connection() as conn:
@@ -294,6 +306,30 @@ class Consumer:
             return _LOOK_AGAIN
         soon: timedelta = row[0]
         return max(soon.total_seconds() + 0.001, 0.001)
+
+
+def _wants_more(ask: _Ask, request: PopRequest, alone: bool) -> bool:
+    if not alone:
+        return not ask.leases
+    return len(ask.leases) < request.partitions and sum(x.end - x.start for x in ask.leases) < request.batch
+
+
+def _due(
+    delivery: Delivery, lease: _Lease, stored: Sequence[StoredChunk], group_id: int, visible_until: datetime | None
+) -> tuple[list[Event], int]:
+    """The events of a lease that are for this group and due, and the offset up to which they are."""
+    events: list[Event] = []
+    for piece in stored:
+        if visible_until is not None and piece.appended_at > visible_until:
+            return _kept(events, lease), max(piece.first, lease.start)
+        if piece.target_group is None or piece.target_group == group_id:
+            offsets = range(max(piece.first, lease.start), min(piece.end, lease.end))
+            events += [Event(delivery, piece, offset) for offset in offsets]
+    return _kept(events, lease), lease.end
+
+
+def _kept(events: list[Event], lease: _Lease) -> list[Event]:
+    return [event for event in events if event.offset not in lease.skipped] if lease.skipped else events
 
 
 class _OpenChunks:

@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
-from penstock.log.ack import AckResult, Acks, LaneAck, check_status
+from penstock.log.ack import AckResult, Acks, check_status, lane_ack
 from penstock.log.append import Appender, Request
 from penstock.log.browse import Browser
 from penstock.log.catalog import Catalog
@@ -221,11 +221,11 @@ class Log:
         error: str = "",
         stage: str = "consumer",
         traceback: str | None = None,
-    ) -> list[AckResult]:
+    ) -> Sequence[AckResult]:
         """Say of every event the same."""
         return await self._acks.ack(events, status, error=error, stage=stage, traceback=traceback)
 
-    async def ack_each(self, said: Sequence[tuple[Event, object, str]]) -> list[AckResult]:
+    async def ack_each(self, said: Sequence[tuple[Event, object, str]]) -> Sequence[AckResult]:
         """Say of each event something of its own: status, and an error if there is one."""
         return await self._acks.signal(
             [(event, Signal(event.offset, check_status(status), error)) for event, status, error in said]
@@ -244,23 +244,11 @@ class Log:
         """Ack and push together, or raise TransactionRefused and do neither."""
         lanes: dict[tuple[int, int, UUID | None], list[tuple[Event, Signal]]] = {}
         for event, status, error in acks:
-            delivery = event.delivery
-            if delivery.group is None:
-                raise InvalidRequest("this event was read and not popped: it has no group that could ack it")
             signal = Signal(event.offset, check_status(status), error)
+            delivery = event.delivery
             key = (delivery.group_id, delivery.partition_id, delivery.lease_id)
             lanes.setdefault(key, []).append((event, signal))
-        lane_acks = [
-            LaneAck(
-                said[0][0].queue,
-                said[0][0].delivery.group or "",
-                group_id,
-                partition_id,
-                lease_id,
-                tuple(signal for _, signal in said),
-            )
-            for (group_id, partition_id, lease_id), said in lanes.items()
-        ]
+        lane_acks = [lane_ack(said[0][0].delivery, tuple(s for _, s in said)) for said in lanes.values()]
         return await self._transactions.run(lane_acks, [await self.prepare(batch) for batch in batches])
 
     # Groups

@@ -21,10 +21,10 @@ _sql = Statements("penstock.log", "read.sql")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets ``start`` to ``stop`` (not included) of a partition, all in one segment (None: the open one)."""
+    """Offsets ``start`` to ``stop`` (not included) of a partition, all in one segment."""
 
     partition_id: int
-    segment: int | None
+    segment: int
     start: int
     stop: int
 
@@ -35,7 +35,7 @@ async def read_chunks(
     """The chunks that hold the ranges, per partition and in order."""
     by_segment: dict[int, list[Range]] = {}
     for wanted in ranges:
-        by_segment.setdefault(queue.segment if wanted.segment is None else wanted.segment, []).append(wanted)
+        by_segment.setdefault(wanted.segment, []).append(wanted)
     found: dict[int, list[StoredChunk]] = {}
     for segment, some in by_segment.items():
         params = {
@@ -66,7 +66,7 @@ async def read_events(
     events: list[Event] = []
     while len(events) < limit:
         row = await (await conn.execute(_sql["segment_of"], {"partition": partition_id, "offset": start})).fetchone()
-        segment, segment_end = row if row is not None else (None, None)
+        segment, segment_end = row if row is not None else (queue.segment, None)
         stop = start + limit - len(events)
         if segment_end is not None:
             stop = min(stop, segment_end)
@@ -75,7 +75,7 @@ async def read_events(
         for piece in stored:
             for offset in range(max(piece.first, start), min(piece.end, stop)):
                 events.append(Event(delivery, piece, offset))
-        if segment is None or not stored:
+        if segment_end is None or not stored:
             break
         start = stop
     return events

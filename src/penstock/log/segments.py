@@ -127,6 +127,7 @@ class Segments:
         await conn.execute(_sql.table("summarize", queue.id, queue.segment), params, prepare=False)
         await conn.execute(_sql["seal_lanes"], params)
         await conn.execute(_sql["seal_segment"], params)
+        await conn.execute(_drop.table("drop_append", queue.id, queue.segment), prepare=False)
         await self._catalog.create_segment(conn, queue.id, queue.segment + 1)
         await conn.execute(_sql["open_segment"], {"queue": queue.id, "segment": queue.segment + 1})
 

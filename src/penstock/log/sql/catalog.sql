@@ -102,3 +102,68 @@ RETURNING id
 
 -- name: partitions_everywhere
 SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)s ORDER BY epoch
+
+-- name: create_append
+-- Append chunks to a segment: one call, one transaction, one round trip. Its statements see what was committed before
+-- they begin, so the heads are read after the locks are held; their plans are kept for the session. Where ids are
+-- given and one of them was seen before, nothing is written and nothing returned: the caller then goes step by step.
+CREATE FUNCTION penstock.append_{suffix}(
+    _partitions bigint[], _counts integer[], _targets integer[], _bodies bytea[],
+    _skew interval, _flush uuid, _epoch integer,
+    _hashes uuid[], _hash_partitions bigint[], _places bigint[], _id_segments integer[]
+) RETURNS TABLE (partition_id bigint, end_offset bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    _segment integer;
+    _seen boolean;
+BEGIN
+    -- In id order everywhere, so that two pushes can never wait for each other.
+    PERFORM FROM penstock.partitions p WHERE p.id = ANY(_partitions) ORDER BY p.id FOR NO KEY UPDATE;
+    IF NOT EXISTS (
+        SELECT FROM penstock.queues q WHERE q.id = {queue} AND q.segment = {segment} AND q.epoch = _epoch
+    ) THEN
+        PERFORM penstock.refuse('the queue has moved on');
+    END IF;
+    FOREACH _segment IN ARRAY _id_segments LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM penstock.ids_{queue}_%s i WHERE i.hash = ANY($1))', _segment)
+        INTO _seen USING _hashes;
+        IF _seen THEN
+            RETURN;
+        END IF;
+    END LOOP;
+    UPDATE penstock.cursors c SET state = 0 WHERE c.partition_id = ANY(_partitions) AND c.state = 1;
+    RETURN QUERY
+    WITH input AS MATERIALIZED (
+        SELECT i.*, sum(i.event_count) OVER (PARTITION BY i.partition_id ORDER BY i.ordinal) AS events_to_here
+        FROM unnest(_partitions, _counts, _targets, _bodies)
+            WITH ORDINALITY AS i (partition_id, event_count, target_group, body, ordinal)
+    ),
+    heads AS MATERIALIZED (
+        SELECT p.id AS partition_id, head.end_offset, head.appended_at
+        FROM (SELECT DISTINCT i.partition_id FROM input i) i
+        JOIN penstock.partitions p ON p.id = i.partition_id
+        CROSS JOIN LATERAL (
+            SELECT newest.end_offset, newest.appended_at FROM (
+                (SELECT c.end_offset, c.appended_at FROM {chunks} c
+                 WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1)
+                UNION ALL
+                SELECT p.sealed_end, p.sealed_at
+            ) newest LIMIT 1
+        ) head
+    ),
+    remembered AS (
+        INSERT INTO {ids} (hash, partition_id, event_offset)
+        SELECT n.hash, n.partition_id, h.end_offset + n.place
+        FROM unnest(_hashes, _hash_partitions, _places) AS n (hash, partition_id, place)
+        JOIN heads h ON h.partition_id = n.partition_id
+    )
+    INSERT INTO {chunks} AS k (partition_id, end_offset, event_count, appended_at, target_group, flush_id, body)
+    SELECT i.partition_id, h.end_offset + i.events_to_here, i.event_count,
+           greatest(h.appended_at, clock_timestamp() + _skew), i.target_group, _flush, i.body
+    FROM input i JOIN heads h ON h.partition_id = i.partition_id
+    RETURNING k.partition_id, k.end_offset;
+END
+$$
+
+-- name: drop_append
+DROP FUNCTION IF EXISTS penstock.append_{suffix}

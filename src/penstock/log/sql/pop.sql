@@ -1,6 +1,6 @@
 -- name: lease
 -- Walks the group's partitions from where this process left off, takes the first ones that have unread events and
--- no lease, and writes the lease as their next version. Somebody quicker makes the insert a no-op.
+-- no lease, and writes the lease as their next version. Several who ask at once are served by one statement. Somebody quicker makes the insert a no-op.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now,
     -- A lease need not survive a crash of the database: the crash ends it, and its ack is refused.
     set_config('synchronous_commit', 'off', true)),
@@ -27,13 +27,12 @@ ready AS MATERIALIZED (
       AND (SELECT CASE WHEN q.segment = %(segment)s THEN true ELSE penstock.refuse('the queue has moved on') END
            FROM penstock.queues q WHERE q.id = %(queue)s)
     ORDER BY c.partition_id
-    LIMIT %(partitions)s
+    LIMIT %(partitions)s * cardinality(%(leases)s::uuid[])
     FOR NO KEY UPDATE OF c SKIP LOCKED
 ),
-sized AS (
+readable AS (
     SELECT r.*, s.segment, coalesce(s.end_offset, r.head) AS readable_end,
-           sum(coalesce(s.end_offset, r.head) - r.next_offset) OVER (ORDER BY r.partition_id)
-               - (coalesce(s.end_offset, r.head) - r.next_offset) AS taken_before
+           (row_number() OVER (ORDER BY r.partition_id) - 1) / %(partitions)s AS asker
     FROM ready r
     LEFT JOIN LATERAL (
         SELECT l.segment, l.end_offset FROM penstock.segment_lanes l
@@ -41,23 +40,29 @@ sized AS (
         ORDER BY l.end_offset LIMIT 1
     ) s ON true
 ),
+sized AS (
+    SELECT r.*, sum(r.readable_end - r.next_offset) OVER (PARTITION BY r.asker ORDER BY r.partition_id)
+               - (r.readable_end - r.next_offset) AS taken_before
+    FROM readable r
+),
 leased AS (
     INSERT INTO penstock.positions
         (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
-    SELECT %(group)s, z.partition_id, z.version + 1, z.next_offset, %(lease)s,
+    SELECT %(group)s, z.partition_id, z.version + 1, z.next_offset, (%(leases)s::uuid[])[z.asker + 1],
            least(z.readable_end, z.next_offset + %(batch)s - z.taken_before)::bigint,
            c.now + make_interval(secs => coalesce(%(lease_seconds)s, q.lease_seconds)), z.attempts, z.skipped, c.now
     FROM sized z CROSS JOIN clock c
     JOIN penstock.queues q ON q.id = %(queue)s
     WHERE z.taken_before < %(batch)s
     ON CONFLICT DO NOTHING
-    RETURNING partition_id, version, next_offset, lease_end, available_at, attempts, skipped
+    RETURNING partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped
 ),
 replaced AS (
     DELETE FROM penstock.positions p USING leased l
     WHERE p.group_id = %(group)s AND p.partition_id = l.partition_id AND p.version = l.version - 1
 )
-SELECT l.partition_id, t.name, l.next_offset, l.lease_end, l.available_at, l.attempts, l.skipped, z.segment
+SELECT l.lease_id, l.partition_id, t.name, l.next_offset, l.lease_end, l.available_at, l.attempts, l.skipped,
+       coalesce(z.segment, %(segment)s::integer)
 FROM leased l
 JOIN sized z ON z.partition_id = l.partition_id
 JOIN penstock.partitions t ON t.id = l.partition_id
