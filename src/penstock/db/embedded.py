@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TextIO
+from typing import Literal, Self, TextIO, TypeAlias
 from urllib.parse import quote
 
 import psutil
@@ -81,11 +81,14 @@ _DEFAULTS = {
 }
 
 
+EmbeddedState: TypeAlias = Literal["absent", "stopped", "starting", "running", "stopping"]
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddedStatus:
     """What is known about the server of a directory, without starting it."""
 
-    state: Literal["absent", "stopped", "starting", "running"]
+    state: EmbeddedState
     data_dir: Path
     log_dir: Path
     pid: int | None = None
@@ -189,7 +192,8 @@ def status(data_dir: Path, *, bin_dir: Path | None = None) -> EmbeddedStatus:
         answer = cluster.ping()
         if answer is not Ping.OK and answer is not Ping.REJECT:
             return EmbeddedStatus("stopped", cluster.directory, cluster.log_dir)
-        state: Literal["running", "starting"] = "running" if answer is Ping.OK else "starting"
+        refusing: EmbeddedState = "stopping" if cluster.pid_file_line(8) == "stopping" else "starting"
+        state = "running" if answer is Ping.OK else refusing
         return EmbeddedStatus(state, cluster.directory, cluster.log_dir, cluster.recorded_pid(), cluster.url)
     except PermissionError as error:
         raise _not_ours(error) from None
@@ -458,7 +462,7 @@ class _Cluster:
         logger.info("stopping PostgreSQL in %s", self.directory)
         done = self._run([self.bin_dir / "pg_ctl", "stop", "-D", self.data, "-m", "fast", "-w", "-t", "120"])
         if done.returncode != 0 and self.process_runs():
-            raise self._failure(f"PostgreSQL could not be stopped ({done.stdout.strip()})")
+            raise self._failure(f"PostgreSQL could not be stopped ({done.stderr.strip()})")
 
     # Files
 
@@ -608,7 +612,13 @@ def _known_account(entry: pwd.struct_passwd) -> _Account:
 def _check_reach(account: _Account, path: Path, otherwise: str) -> None:
     def reaches(place: Path) -> bool:
         probe = ["/bin/sh", "-c", '[ -x "$1" ]', "sh", str(place)]
-        done = subprocess.run(probe, check=False, user=account.uid, group=account.gid, extra_groups=[])  # noqa: S603
+        try:
+            done = subprocess.run(probe, check=False, user=account.uid, group=account.gid, extra_groups=[])  # noqa: S603
+        except PermissionError:
+            raise ConfigurationError(
+                f"PostgreSQL refuses to run as root, and this root may not run it as {account.name!r}: give it "
+                "CAP_SETUID and CAP_SETGID, or run Penstock as an ordinary user"
+            ) from None
         return done.returncode == 0
 
     if reaches(path):

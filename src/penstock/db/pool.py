@@ -13,6 +13,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
+from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from penstock.core.errors import (
@@ -178,8 +179,22 @@ class Database:
             await migrate.verify(conn)
 
 
+# Our statements look things up by key, few rows at a time. Their plans are made once, and do not turn to reading whole
+# tables because the statistics of a table that was just made, or is growing fast, are wrong.
+_SESSION = """
+    SELECT set_config('TimeZone', 'UTC', false),
+           set_config('plan_cache_mode', 'force_generic_plan', false),
+           set_config('enable_seqscan', 'off', false),
+           set_config('enable_hashjoin', 'off', false),
+           set_config('enable_mergejoin', 'off', false),
+           set_config('jit', 'off', false)
+"""
+
+
 async def _configure(conn: Connection) -> None:
-    await conn.execute("SET TIME ZONE 'UTC'")
+    # One width for all integers: a statement is prepared once and not per size of its numbers.
+    conn.adapters.register_dumper(int, Int8BinaryDumper)
+    await conn.execute(_SESSION)
 
 
 async def _check_server(settings: Settings, conninfo: str, kwargs: dict[str, Any]) -> None:

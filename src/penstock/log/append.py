@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.core.clock import Clock
     from penstock.log.catalog import Catalog
     from penstock.log.queue import Queue
+    from penstock.log.signals import Signals
 
 _sql = Statements("penstock.log", "append.sql")
 
@@ -48,15 +49,16 @@ class Request:
     idempotency_key: str | None = None
     fingerprint: bytes = b""
     results: list[PushResult] = field(default_factory=list)
+    #: How many events it holds.
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        self.size = sum([piece.columns.count for part in self.parts for piece in part])
 
     def pieces(self) -> Iterable[Piece]:
         """All pieces, of all queues."""
         for part in self.parts:
             yield from part
-
-    def size(self) -> int:
-        """How many events it holds."""
-        return sum(piece.columns.count for piece in self.pieces())
 
 
 @dataclass(slots=True)
@@ -77,8 +79,16 @@ class _StoredResult(msgspec.Struct, array_like=True):
 class Appender:
     """Writes requests to the log."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, clock: Clock, retry_seconds: float) -> None:
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any],
+        catalog: Catalog,
+        signals: Signals,
+        clock: Clock,
+        retry_seconds: float,
+    ) -> None:
         self._pool = pool
+        self._signals = signals
         self._catalog = catalog
         self._clock = clock
         self._retry_seconds = retry_seconds
@@ -100,6 +110,7 @@ class Appender:
                     if unsure and await self._got_through(conn, requests, lanes, flush):
                         return
                     await self.append_on(conn, requests, lanes, flush)
+                self.announce(requests)
                 return
             except psycopg.ProgrammingError as error:
                 if not moved_on(error):
@@ -114,6 +125,11 @@ class Appender:
                 pause = min(pause * 2, 1.0)
                 continue
             await self.look_again(requests)
+
+    def announce(self, requests: Sequence[Request]) -> None:
+        """Wake those who wait for what was appended, now that it is committed."""
+        for queue_id in {piece.queue.id for request in requests for piece in request.pieces()}:
+            self._signals.pushed(queue_id)
 
     async def append_on(
         self,
@@ -215,11 +231,14 @@ class Appender:
         """Append, and learn where; False, and nothing done, if an id was seen before (unless ``looked``)."""
         for lanes in parts:
             queue = lanes[0].queue
-            params = _chunks(lanes)
-            params.update(_id_params(lanes, hashes))
+            params, targets = _chunks(lanes)
             params.update(skew=self._clock.skew, flush=flush, epoch=queue.epoch)
-            params["id_segments"] = queue.id_segments if params["hashes"] and not looked else []
-            cursor = await conn.execute(_sql.table("append", queue.id, queue.segment), params, binary=True)
+            statement = "append"
+            if hashes or any(target is not None for target in targets):
+                statement = "append_more"
+                params.update(_id_params(lanes, hashes), targets=targets)
+                params["id_segments"] = queue.id_segments if params["hashes"] and not looked else []
+            cursor = await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True)
             rows = await cursor.fetchall()
             if not rows:
                 return False
@@ -366,7 +385,8 @@ def _by_queue(work: dict[tuple[int, str], _Lane]) -> list[list[_Lane]]:
     return list(queues.values())
 
 
-def _chunks(lanes: Sequence[_Lane]) -> dict[str, Any]:
+def _chunks(lanes: Sequence[_Lane]) -> tuple[dict[str, Any], list[int | None]]:
+    """The rows to write, column by column, and the group that each is for."""
     partitions: list[int] = []
     counts: list[int] = []
     targets: list[int | None] = []
@@ -378,7 +398,7 @@ def _chunks(lanes: Sequence[_Lane]) -> dict[str, Any]:
             counts.append(columns.count)
             targets.append(group[0].target_group)
             bodies.append(chunk.encode(columns))
-    return {"partitions": partitions, "counts": counts, "targets": targets, "bodies": bodies}
+    return {"partitions": partitions, "counts": counts, "bodies": bodies}, targets
 
 
 def _mergeable(pieces: Sequence[Piece]) -> list[list[Piece]]:

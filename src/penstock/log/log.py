@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -97,17 +98,17 @@ class Log:
         self.catalog = Catalog(pool, clock)
         self._groups = Groups(pool, self.catalog, clock)
         self._signals = Signals(pool, self._connect)
-        self._appender = Appender(pool, self.catalog, clock, patience)
+        self._appender = Appender(pool, self.catalog, self._signals, clock, patience)
         self._dead = DeadLetters(pool, self.catalog, clock)
         self._redriver = Redriver(pool, self.catalog, self._groups, self._dead, self._appender, self._signals, clock)
         self._acks = Acks(pool, self.catalog, self._dead, self._signals, clock, patience)
         self._consumer = Consumer(pool, self.catalog, self._groups, self._acks, self._signals, clock, patience)
-        self._transactions = Transactions(pool, self._acks, self._appender, self._signals, patience)
+        self._transactions = Transactions(pool, self._acks, self._appender, patience)
         self._browser = Browser(pool)
         self._depths = Depths(pool, clock)
         self.segments = Segments(pool, self.catalog, clock)
         self._pushes: Coalescer[Request] = Coalescer(
-            self._appender.append, weigh=Request.size, most=_FLUSH_EVENTS, large=_LARGE_FLUSH
+            self._appender.append, weigh=attrgetter("size"), most=_FLUSH_EVENTS, large=_LARGE_FLUSH
         )
         self._upkeep = asyncio.create_task(self.segments.run(_UPKEEP_SECONDS))
         return self
@@ -174,13 +175,11 @@ class Log:
         if idempotency_key is not None:
             request.idempotency_key = check_name(idempotency_key, "request")
             request.fingerprint = _fingerprint(parts)
-        for batch, part in zip(batches, parts, strict=True):
-            queue = await self.catalog.get(batch.queue)
-            await self._depths.admit(queue, sum(piece.columns.count for piece in part))
-        if request.size() or idempotency_key is not None:
+        for part in parts:
+            if part and part[0].queue.max_depth_events is not None:
+                await self._depths.admit(part[0].queue, sum(piece.columns.count for piece in part))
+        if request.size or idempotency_key is not None:
             await self._pushes.submit(request)
-            for queue_id in {piece.queue.id for piece in request.pieces()}:
-                self._signals.pushed(queue_id)
             return request.results
         return [PushResult([]) for _ in parts]
 

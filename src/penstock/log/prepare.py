@@ -29,6 +29,7 @@ PIECE_EVENTS = 2000
 
 _FIELDS = ("data", "key", "id", "time", "headers")
 _FIELD_SET = frozenset(_FIELDS)
+_SIMPLE_FIELDS = frozenset(("data", "key", "id"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -118,6 +119,10 @@ class Placer:
 
 def prepare(placer: Placer, items: Sequence[Any], *, key: str | None = None, max_bytes: int) -> list[Piece]:
     """Check and encode events: mappings with ``data`` and optionally key, id, time and headers."""
+    if len(items) == 1:
+        piece = _simple(placer, items[0], key, max_bytes)
+        if piece is not None:
+            return [piece]
     columns = _columns(items)
     datas, keys, ids, times, headers = columns
     if keys is None:
@@ -248,6 +253,29 @@ def _columns(
         for i, item in enumerate(items):
             _check_shape(item, i)
     return datas, columns[0], columns[1], columns[2], columns[3]
+
+
+def _simple(placer: Placer, item: Any, key: str | None, max_bytes: int) -> Piece | None:
+    """The piece of one event with nothing special about it; None if there is, and the long way is due."""
+    if type(item) is not dict or "data" not in item or not item.keys() <= _SIMPLE_FIELDS:
+        return None
+    event_id = item.get("id")
+    if event_id is not None and not (
+        type(event_id) is str and event_id.isascii() and 0 < len(event_id) <= MAX_ID_BYTES and "\x00" not in event_id
+    ):
+        return None
+    try:
+        text = json.encode(item["data"])
+    except json.JSONProblem:
+        return None
+    if len(text) > max_bytes:
+        return None
+    own_key = item.get("key")
+    if own_key is None:
+        own_key = key
+    partition = placer.place(own_key, 0)
+    keys = None if own_key is None or placer.queue.partition_count is None else (own_key,)
+    return Piece(placer.queue, partition, (0,), chunk.Columns(text, 1, keys, None if event_id is None else (event_id,)))
 
 
 def _alike(items: Sequence[Any]) -> tuple[Any, ...] | None:

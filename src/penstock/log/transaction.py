@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from penstock.log.append import Appender
     from penstock.log.prepare import Piece
     from penstock.log.pushed import PushResult
-    from penstock.log.signals import Signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +32,10 @@ class TransactionResult:
 class Transactions:
     """Runs transactions."""
 
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        acks: Acks,
-        appender: Appender,
-        signals: Signals,
-        retry_seconds: float,
-    ) -> None:
+    def __init__(self, pool: AsyncConnectionPool[Any], acks: Acks, appender: Appender, retry_seconds: float) -> None:
         self._pool = pool
         self._acks = acks
         self._appender = appender
-        self._signals = signals
         self._retry_seconds = retry_seconds
 
     async def run(self, acks: Sequence[LaneAck], pushes: list[list[Piece]]) -> TransactionResult:
@@ -72,8 +63,7 @@ class Transactions:
                     raise DatabaseUnavailable(f"the transaction found no database: {error}") from error
                 await self._appender.append([request])
                 break
-        for queue_id in {piece.queue.id for piece in request.pieces()}:
-            self._signals.pushed(queue_id)
+        self._appender.announce([request])
         return TransactionResult(request.results, sum(len(ack.signals) for ack in acks))
 
     async def _once(self, acks: Sequence[LaneAck], request: Request) -> None:

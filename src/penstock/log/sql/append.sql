@@ -3,10 +3,15 @@
 SELECT id FROM penstock.partitions WHERE id = ANY(%(partitions)s) ORDER BY id FOR NO KEY UPDATE
 
 -- name: append
-SELECT partition_id, end_offset FROM penstock.append_{suffix}(
-    %(partitions)b::bigint[], %(counts)b::integer[], %(targets)b::integer[], %(bodies)b::bytea[],
-    %(skew)s, %(flush)s, %(epoch)s::integer,
-    %(hashes)b::uuid[], %(hash_partitions)b::bigint[], %(places)b::bigint[], %(id_segments)b::integer[])
+SELECT * FROM penstock.append_{suffix}(
+    %(partitions)b, %(counts)b, %(bodies)b, %(skew)b, %(flush)b, %(epoch)b)
+
+-- name: append_more
+-- The same, with ids to remember or groups to deliver to.
+SELECT * FROM penstock.append_{suffix}(
+    %(partitions)b, %(counts)b, %(bodies)b, %(skew)b, %(flush)b, %(epoch)b,
+    %(targets)b::integer[], %(hashes)b::uuid[], %(hash_partitions)b::bigint[], %(places)b::bigint[],
+    %(id_segments)b::bigint[])
 
 -- name: was_flushed
 -- After a lost connection: did the flush get through? The partitions are locked, so it is over either way.

@@ -108,13 +108,13 @@ SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)
 -- they begin, so the heads are read after the locks are held; their plans are kept for the session. Where ids are
 -- given and one of them was seen before, nothing is written and nothing returned: the caller then goes step by step.
 CREATE FUNCTION penstock.append_{suffix}(
-    _partitions bigint[], _counts integer[], _targets integer[], _bodies bytea[],
-    _skew interval, _flush uuid, _epoch integer,
-    _hashes uuid[], _hash_partitions bigint[], _places bigint[], _id_segments integer[]
+    _partitions bigint[], _counts bigint[], _bodies bytea[], _skew interval, _flush uuid, _epoch bigint,
+    _targets integer[] = '{}', _hashes uuid[] = '{}', _hash_partitions bigint[] = '{}', _places bigint[] = '{}',
+    _id_segments bigint[] = '{}'
 ) RETURNS TABLE (partition_id bigint, end_offset bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    _segment integer;
+    _segment bigint;
     _seen boolean;
 BEGIN
     -- In id order everywhere, so that two pushes can never wait for each other.
@@ -135,8 +135,8 @@ BEGIN
     RETURN QUERY
     WITH input AS MATERIALIZED (
         SELECT i.*, sum(i.event_count) OVER (PARTITION BY i.partition_id ORDER BY i.ordinal) AS events_to_here
-        FROM unnest(_partitions, _counts, _targets, _bodies)
-            WITH ORDINALITY AS i (partition_id, event_count, target_group, body, ordinal)
+        FROM unnest(_partitions, _counts, _bodies, _targets)
+            WITH ORDINALITY AS i (partition_id, event_count, body, target_group, ordinal)
     ),
     heads AS MATERIALIZED (
         SELECT p.id AS partition_id, head.end_offset, head.appended_at

@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from penstock.core.errors import (
+    ConfigurationError,
+    DatabaseError,
+    DatabaseUnavailable,
+    DatabaseVersionError,
+    InvalidOption,
+    SchemaError,
+)
+from penstock.core.settings import Settings
+from penstock.db import migrate, pool
+from penstock.db.pool import Database, open_pool
+from tests.db.schema_snapshot import schema_snapshot
+from tests.servers import ROLE, Server
+
+STEPS = {
+    "0001_first.sql": "CREATE TABLE penstock.a (id int PRIMARY KEY);\nCREATE TABLE penstock.b (id int);\n",
+    "0002_second.sql": "-- 100 % sure\nALTER TABLE penstock.a ADD COLUMN note text DEFAULT 'it''s';\n",
+    "0003_third.sql": "CREATE VIEW penstock.v AS SELECT id FROM penstock.a;\n",
+}
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    for name, text in STEPS.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+async def connect(url: str) -> AsyncConnection[TupleRow]:
+    return await AsyncConnection.connect(url, autocommit=True)
+
+
+async def applied(conn: AsyncConnection[TupleRow]) -> list[tuple[int, str]]:
+    cursor = await conn.execute("SELECT version, name FROM penstock.migrations ORDER BY applied_at")
+    return [(version, name) for version, name in await cursor.fetchall()]
+
+
+def snapshot(url: str) -> str:
+    with psycopg.connect(url) as conn:
+        return schema_snapshot(conn)
+
+
+class TestUpgrade:
+    async def test_an_empty_database_gets_every_migration_in_order(
+        self, empty_database_url_any: str, steps: Path
+    ) -> None:
+        async with await connect(empty_database_url_any) as conn:
+            before = await migrate.status(conn, directory=steps)
+            assert (before.current, before.target, len(before.pending)) == (0, 3, 3)
+            done = await migrate.upgrade(conn, directory=steps)
+            assert [str(migration) for migration in done] == ["0001_first", "0002_second", "0003_third"]
+            assert await applied(conn) == [(1, "first"), (2, "second"), (3, "third")]
+            assert await migrate.status(conn, directory=steps) == migrate.MigrationStatus(3, 3, ())
+            await migrate.verify(conn, directory=steps)
+            assert await migrate.upgrade(conn, directory=steps) == []
+
+    async def test_one_by_one_gives_the_same_as_all_at_once(
+        self, empty_database_url: str, pg18: Server, steps: Path
+    ) -> None:
+        async with await connect(empty_database_url) as conn:
+            for version in (1, 2, 3):
+                done = await migrate.upgrade(conn, target=version, directory=steps)
+                assert [migration.version for migration in done] == [version]
+        with pg18.fresh_database("template0") as other_url:
+            async with await connect(other_url) as conn:
+                await migrate.upgrade(conn, directory=steps)
+            assert snapshot(empty_database_url) == snapshot(other_url)
+
+    async def test_a_connection_that_does_not_autocommit_serves_as_well(
+        self, empty_database_url: str, steps: Path
+    ) -> None:
+        async with await AsyncConnection.connect(empty_database_url) as conn:
+            await migrate.upgrade(conn, directory=steps)
+            await conn.rollback()
+            await migrate.verify(conn, directory=steps)
+
+    async def test_many_connections_at_once_apply_each_migration_once(
+        self, empty_database_url_any: str, steps: Path
+    ) -> None:
+        async def upgrade() -> list[migrate.Migration]:
+            async with await connect(empty_database_url_any) as conn:
+                return await migrate.upgrade(conn, directory=steps)
+
+        done = await asyncio.gather(*(upgrade() for _ in range(12)))
+        assert sorted(migration.version for each in done for migration in each) == [1, 2, 3]
+
+    async def test_many_at_once_are_safe_whatever_the_roles_isolation_level(
+        self, empty_database_url: str, steps: Path
+    ) -> None:
+        async def upgrade() -> list[migrate.Migration]:
+            async with await AsyncConnection.connect(
+                empty_database_url,
+                autocommit=True,
+                options="-c default_transaction_isolation=serializable -c statement_timeout=1ms",
+            ) as conn:
+                return await migrate.upgrade(conn, directory=steps)
+
+        async with await connect(empty_database_url) as holder, holder.transaction():
+            await holder.execute("SELECT pg_advisory_xact_lock(%s)", [migrate.ADVISORY_LOCK])
+            tasks = [asyncio.create_task(upgrade()) for _ in range(4)]
+            waiting = "SELECT count(*) = 4 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            while await (await holder.execute(waiting)).fetchone() != (True,):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        done = await asyncio.gather(*tasks)
+        assert sorted(migration.version for each in done for migration in each) == [1, 2, 3]
+
+    def test_many_processes_at_once_apply_each_migration_once(self, empty_database_url: str, steps: Path) -> None:
+        program = """
+import asyncio, sys
+from pathlib import Path
+from psycopg import AsyncConnection
+from penstock.db import migrate
+
+async def main():
+    async with await AsyncConnection.connect(sys.argv[1], autocommit=True) as conn:
+        for migration in await migrate.upgrade(conn, directory=Path(sys.argv[2])):
+            print(migration.version)
+
+asyncio.run(main())
+"""
+        command = [sys.executable, "-c", program, empty_database_url, str(steps)]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+        outputs = [process.communicate()[0] for process in running]
+        assert [process.returncode for process in running] == [0, 0, 0, 0]
+        assert sorted("".join(outputs).split()) == ["1", "2", "3"]
+
+    async def test_a_failed_migration_leaves_nothing_and_those_before_it_stay(
+        self, empty_database_url: str, steps: Path
+    ) -> None:
+        (steps / "0003_third.sql").write_text("CREATE TABLE penstock.c (id int);\nSELECT 1 / 0;\n")
+        async with await connect(empty_database_url) as conn:
+            with pytest.raises(DatabaseError, match=r"0003_third failed.*division by zero"):
+                await migrate.upgrade(conn, directory=steps)
+            assert await applied(conn) == [(1, "first"), (2, "second")]
+            assert await (await conn.execute("SELECT to_regclass('penstock.c')")).fetchone() == (None,)
+
+    async def test_there_is_no_version_beyond_the_last(self, empty_database_url: str, steps: Path) -> None:
+        async with await connect(empty_database_url) as conn:
+            with pytest.raises(InvalidOption, match="no schema version 4: this package knows 0 to 3"):
+                await migrate.upgrade(conn, target=4, directory=steps)
+
+    async def test_an_existing_schema_of_the_role_is_enough(
+        self, empty_database_url: str, pg18: Server, steps: Path
+    ) -> None:
+        with psycopg.connect(empty_database_url, autocommit=True) as owner:
+            database = owner.info.dbname
+        with pg18.superuser(database) as superuser:
+            superuser.execute(f"ALTER DATABASE {database} OWNER TO penstock".encode())
+            async with await connect(empty_database_url) as conn:
+                with pytest.raises(DatabaseError, match=f'CREATE SCHEMA penstock AUTHORIZATION "{ROLE}"'):
+                    await migrate.upgrade(conn, directory=steps)
+                superuser.execute(f"CREATE SCHEMA penstock AUTHORIZATION {ROLE}".encode())
+                assert len(await migrate.upgrade(conn, directory=steps)) == 3
+
+    async def test_an_up_to_date_database_needs_no_right_to_create(self, database_url: str, pg18: Server) -> None:
+        async with await connect(database_url) as conn:
+            with pg18.superuser(conn.info.dbname) as superuser:
+                superuser.execute("ALTER SCHEMA penstock OWNER TO penstock")
+                superuser.execute("GRANT USAGE ON SCHEMA penstock TO public")
+            assert await migrate.upgrade(conn) == []
+
+
+class TestVerify:
+    async def test_a_missing_schema(self, empty_database_url: str, steps: Path) -> None:
+        async with await connect(empty_database_url) as conn:
+            with pytest.raises(SchemaError, match="no Penstock schema yet: run `penstock db upgrade`"):
+                await migrate.verify(conn, directory=steps)
+
+    async def test_an_older_schema(self, empty_database_url: str, steps: Path) -> None:
+        async with await connect(empty_database_url) as conn:
+            await migrate.upgrade(conn, target=2, directory=steps)
+            with pytest.raises(SchemaError, match="schema 2 and this package needs 3: run `penstock db upgrade`"):
+                await migrate.verify(conn, directory=steps)
+
+    async def test_a_schema_newer_than_the_package(self, empty_database_url: str, steps: Path) -> None:
+        async with await connect(empty_database_url) as conn:
+            await migrate.upgrade(conn, directory=steps)
+            (steps / "0003_third.sql").unlink()
+            newer = r"newer Penstock \(schema 3\); this package knows 2: upgrade the package"
+            with pytest.raises(SchemaError, match=newer):
+                await migrate.verify(conn, directory=steps)
+            with pytest.raises(SchemaError, match=newer):
+                await migrate.upgrade(conn, directory=steps)
+
+    async def test_a_migration_that_was_changed_after_it_was_applied(
+        self, empty_database_url: str, steps: Path
+    ) -> None:
+        async with await connect(empty_database_url) as conn:
+            await migrate.upgrade(conn, target=2, directory=steps)
+            (steps / "0002_second.sql").write_text("SELECT 1;\n")
+            changed = "0002_second of this package is not what made this database"
+            with pytest.raises(SchemaError, match=changed):
+                await migrate.verify(conn, directory=steps)
+            with pytest.raises(SchemaError, match=changed):
+                await migrate.upgrade(conn, directory=steps)
+
+    async def test_a_migration_that_was_left_out(self, empty_database_url: str, steps: Path) -> None:
+        async with await connect(empty_database_url) as conn:
+            await migrate.upgrade(conn, directory=steps)
+            await conn.execute("DELETE FROM penstock.migrations WHERE version = 2")
+            with pytest.raises(SchemaError, match=r"0002_second .* never applied"):
+                await migrate.verify(conn, directory=steps)
+
+
+class TestFiles:
+    @pytest.mark.parametrize("name", ["0005_gap.sql", "4_short.sql", "0004-dash.sql", "0003_twice.sql"])
+    def test_a_file_out_of_turn_is_refused(self, steps: Path, name: str) -> None:
+        (steps / name).write_text("SELECT 1;")
+        with pytest.raises(SchemaError, match="is not the next migration"):
+            migrate.load_migrations(steps)
+
+    def test_line_endings_do_not_change_a_checksum(self, steps: Path) -> None:
+        before = [migration.checksum for migration in migrate.load_migrations(steps)]
+        for path in steps.iterdir():
+            path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+        assert [migration.checksum for migration in migrate.load_migrations(steps)] == before
+
+
+class TestScript:
+    async def test_it_gives_the_same_schema_and_records_as_an_upgrade(
+        self, empty_database_url_any: str, server: Server, steps: Path
+    ) -> None:
+        async with await connect(empty_database_url_any) as conn:
+            await conn.execute(migrate.render_sql(directory=steps).encode())
+            await migrate.verify(conn, directory=steps)
+        with server.fresh_database("template0") as other_url:
+            async with await connect(other_url) as conn:
+                await migrate.upgrade(conn, directory=steps)
+            assert snapshot(empty_database_url_any) == snapshot(other_url)
+
+    async def test_it_starts_from_any_version(self, empty_database_url: str, steps: Path) -> None:
+        async with await connect(empty_database_url) as conn:
+            await migrate.upgrade(conn, target=2, directory=steps)
+            script = migrate.render_sql(2, directory=steps)
+            await conn.execute(script.encode())
+            await migrate.verify(conn, directory=steps)
+            with pytest.raises(psycopg.errors.RaiseException, match="0003_third does not come next"):
+                await conn.execute(script.encode())
+
+    def test_there_is_no_script_from_a_version_that_is_not_known(self, steps: Path) -> None:
+        with pytest.raises(InvalidOption, match="no schema version 9"):
+            migrate.render_sql(9, directory=steps)
+
+
+class TestThisPackage:
+    async def test_its_migrations_give_what_schema_sql_says(
+        self, empty_database_url_any: str, database_url_any: str
+    ) -> None:
+        whole = Path(migrate.__file__).with_name("schema.sql").read_text(encoding="utf-8")
+        async with await connect(empty_database_url_any) as conn:
+            await conn.execute(migrate.BOOKKEEPING)
+            await conn.execute(whole.encode())
+        assert snapshot(empty_database_url_any) == snapshot(database_url_any)
+
+    async def test_the_template_of_the_tests_is_what_an_upgrade_makes(
+        self, empty_database_url_any: str, database_url_any: str
+    ) -> None:
+        async with await connect(empty_database_url_any) as conn:
+            await migrate.upgrade(conn)
+        assert snapshot(empty_database_url_any) == snapshot(database_url_any)
+
+
+class TestOpening:
+    async def test_a_database_is_brought_up_to_date(self, empty_database_url_any: str) -> None:
+        async with Database(Settings(database_url=empty_database_url_any)) as database:
+            async with database.connection() as conn:
+                status = await migrate.status(conn)
+            assert status.current == status.target > 0
+            assert database.conninfo == empty_database_url_any
+
+    async def test_with_auto_upgrade_off_it_is_refused_and_left_alone(self, empty_database_url: str) -> None:
+        settings = Settings(database_url=empty_database_url, auto_upgrade=False)
+        with pytest.raises(SchemaError, match="penstock db upgrade"):
+            await Database(settings).open()
+        async with await connect(empty_database_url) as conn:
+            assert await (await conn.execute("SELECT to_regnamespace('penstock')")).fetchone() == (None,)
+
+    async def test_with_auto_upgrade_off_an_up_to_date_one_is_fine(self, database_url: str) -> None:
+        async with Database(Settings(database_url=database_url, auto_upgrade=False)) as database:
+            assert not database.pool.closed
+
+    async def test_connections_commit_by_themselves_in_utc_and_prepare_at_first_use(
+        self, database_url_any: str
+    ) -> None:
+        url = f"{database_url_any}&options=-c%20timezone%3DAsia/Tokyo"
+        async with Database(Settings(database_url=url)) as database, database.connection() as conn:
+            assert conn.autocommit
+            assert conn.prepare_threshold == 0
+            names = ("TimeZone", "client_encoding", "application_name")
+            shown = [await (await conn.execute(f"SHOW {name}".encode())).fetchone() for name in names]
+            assert shown == [("UTC",), ("UTF8",), ("penstock",)]
+
+    async def test_a_name_in_the_connection_string_is_kept(self, database_url: str) -> None:
+        settings = Settings(database_url=f"{database_url}&application_name=billing")
+        async with Database(settings) as database, database.connection() as conn:
+            assert conn.info.get_parameters()["application_name"] == "billing"
+
+    async def test_libpqs_variables_serve_as_well(self, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        parts = psycopg.conninfo.conninfo_to_dict(database_url)
+        for name, key in {"PGHOST": "host", "PGPORT": "port", "PGDATABASE": "dbname", "PGUSER": "user"}.items():
+            monkeypatch.setenv(name, str(parts[key]))
+        async with Database(Settings.from_env()) as database, database.connection() as conn:
+            assert conn.info.dbname == parts["dbname"]
+
+    async def test_no_more_connections_than_the_pool_may_have(self, database_url: str) -> None:
+        settings = Settings(database_url=database_url, pool_size=1)
+        async with Database(settings) as database, database.connection():
+            with pytest.raises(DatabaseUnavailable, match="connections to spare"):
+                await database.connection(timeout=0.05).__aenter__()
+
+    async def test_a_server_out_of_reach_is_named_without_its_password(self, tmp_path: Path) -> None:
+        settings = Settings(database_url=f"host={tmp_path} user=app password=s3cret dbname=events")
+        with pytest.raises(DatabaseUnavailable, match=f"host={tmp_path}") as caught:
+            await Database(settings).open()
+        assert "s3cret" not in str(caught.value)
+        assert "PENSTOCK_DATABASE_URL" in str(caught.value)
+
+    async def test_a_server_that_is_too_old_is_refused(
+        self, database_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pool, "OLDEST_SERVER", 99)
+        with pytest.raises(DatabaseVersionError, match="is PostgreSQL 18, and Penstock needs 99 or later"):
+            await open_pool(Settings(database_url=database_url))
+
+    async def test_a_server_newer_than_tested_is_used_with_a_warning(
+        self, database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(pool, "NEWEST_TESTED_SERVER", 17)
+        with caplog.at_level(logging.WARNING, "penstock"):
+            async with Database(Settings(database_url=database_url)):
+                pass
+        assert "PostgreSQL 18 is newer than any" in caplog.text
+
+    async def test_a_pool_needs_a_database_to_be_named(self) -> None:
+        with pytest.raises(ConfigurationError, match="no database is named"):
+            await open_pool(Settings(database_url=None))
+
+    async def test_a_closed_database_says_so(self, database_url: str) -> None:
+        database = await Database(Settings(database_url=database_url)).open()
+        await database.close()
+        await database.close()
+        with pytest.raises(DatabaseError, match="not open"):
+            _ = database.pool

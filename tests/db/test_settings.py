@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.core.errors import ConfigurationError
+from penstock.core.settings import Settings, default_data_dir
+
+
+def test_without_any_variable_the_database_is_embedded() -> None:
+    settings = Settings.from_env({})
+    assert settings == Settings()
+    assert settings.database_url is None
+    assert settings.data_dir == default_data_dir()
+    assert str(settings.data_dir) in settings.redacted_url
+
+
+def test_root_gets_a_data_directory_that_another_account_can_reach() -> None:
+    home = Path("~").expanduser()
+    assert (default_data_dir() == Path("/var/lib/penstock")) == (os.geteuid() == 0)
+    assert (home in default_data_dir().parents) == (os.geteuid() != 0)
+
+
+def test_our_own_variable_is_read_before_the_common_one_and_that_before_libpqs() -> None:
+    env = {"PENSTOCK_DATABASE_URL": "host=ours", "DATABASE_URL": "host=common", "PGHOST": "libpq"}
+    assert Settings.from_env(env).database_url == "host=ours"
+    del env["PENSTOCK_DATABASE_URL"]
+    assert Settings.from_env(env).database_url == "host=common"
+    del env["DATABASE_URL"]
+    assert Settings.from_env(env).database_url == ""
+
+
+@pytest.mark.parametrize("name", ["PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"])
+def test_a_variable_of_libpq_that_says_where_means_a_server_of_the_users(name: str) -> None:
+    assert Settings.from_env({name: "1"}).database_url == ""
+
+
+def test_a_variable_of_libpq_that_only_says_who_does_not() -> None:
+    assert Settings.from_env({"PGUSER": "me", "PGPASSWORD": "x"}).database_url is None
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    env = {"PENSTOCK_DATABASE_URL": "", "DATABASE_URL": " ", "PGHOST": "", "PENSTOCK_POOL_SIZE": ""}
+    assert Settings.from_env(env) == Settings()
+
+
+def test_every_setting_has_its_variable(tmp_path: Path) -> None:
+    settings = Settings.from_env(
+        {
+            "PENSTOCK_DATABASE_URL": "postgresql://db/events",
+            "PENSTOCK_DATA_DIR": str(tmp_path),
+            "PENSTOCK_POOL_SIZE": "3",
+            "PENSTOCK_MAX_EVENT_BYTES": "2048",
+            "PENSTOCK_AUTO_UPGRADE": "0",
+            "PENSTOCK_LOG_LEVEL": "debug",
+        }
+    )
+    assert settings == Settings(
+        database_url="postgresql://db/events",
+        data_dir=tmp_path,
+        pool_size=3,
+        max_event_bytes=2048,
+        auto_upgrade=False,
+        log_level="DEBUG",
+    )
+
+
+def test_what_the_caller_says_wins_and_its_variable_is_not_even_read() -> None:
+    env = {"PENSTOCK_POOL_SIZE": "many", "PENSTOCK_DATABASE_URL": "host=db"}
+    settings = Settings.from_env(env, pool_size=2, database_url=None)
+    assert settings.pool_size == 2
+    assert settings.database_url is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PENSTOCK_DATABASE_URL", "mysql://app:s3cret@db/events"),
+        ("PENSTOCK_DATABASE_URL", "postgresql+psycopg://app:s3cret@db/events"),
+        ("DATABASE_URL", "host=db password s3cret"),
+        ("PENSTOCK_DATA_DIR", "relative/path"),
+        ("PENSTOCK_POOL_SIZE", "many"),
+        ("PENSTOCK_POOL_SIZE", "0"),
+        ("PENSTOCK_MAX_EVENT_BYTES", "-1"),
+        ("PENSTOCK_MAX_EVENT_BYTES", "1073741824"),
+        ("PENSTOCK_AUTO_UPGRADE", "perhaps"),
+        ("PENSTOCK_LOG_LEVEL", "loud"),
+    ],
+)
+def test_a_bad_value_is_refused_by_the_name_of_its_variable(name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^{name} ") as caught:
+        Settings.from_env({name: value})
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://app:s3cret@db:5433/events",
+        "postgresql://app@db/events?password=s3cret",
+        "postgresql://app:s3cret@one:1,two:2/events",
+        "host=db user=app password='s3cret' sslpassword=s3cret dbname=events",
+    ],
+)
+def test_a_password_is_never_shown(url: str) -> None:
+    settings = Settings(database_url=url)
+    shown = f"{settings} {settings!r} {settings.redacted_url}"
+    assert "s3cret" not in shown
+    assert "user=app" in settings.redacted_url
+    assert "dbname=events" in settings.redacted_url
+
+
+def test_the_log_levels_are_those_of_logging() -> None:
+    from penstock.core.settings import LOG_LEVELS
+
+    assert set(LOG_LEVELS) <= set(logging.getLevelNamesMapping())

@@ -1,0 +1,110 @@
+"""The PostgreSQL servers that tests run on, and databases on them that last for one test.
+
+Every test process of a run shares the same servers: the embedded server already knows how to be shared. Tests
+connect as a plain role that owns its database and nothing else, as Penstock must be content with.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from penstock.db import embedded, migrate
+from penstock.db.embedded import EmbeddedPostgres
+
+ROLE = "app"
+TEMPLATE = "penstock_template"
+
+# No test that uses these servers kills them, so nothing has to be on disk.
+_FAST = {"fsync": "off", "full_page_writes": "off", "log_min_duration_statement": "2s"}
+
+
+@cache
+def available() -> dict[str, Path]:
+    """Return label -> bin directory: our PostgreSQL 18, and 15 to 17 where Debian's packages are installed.
+
+    PENSTOCK_TEST_POSTGRES_BINDIRS names more of them, separated as in PATH.
+    """
+    named = os.environ.get("PENSTOCK_TEST_POSTGRES_BINDIRS", "").split(os.pathsep)
+    places = [Path(place) for place in named if place]
+    places += [place for major in (15, 16, 17) if (place := Path(f"/usr/lib/postgresql/{major}/bin")).is_dir()]
+    found = {"pg18": embedded.bundled_bin_dir()}
+    for place in places:
+        said = subprocess.check_output([str(place / "postgres"), "--version"], text=True)
+        found.setdefault(f"pg{re.findall('[0-9]+', said)[0]}", place)
+    return found
+
+
+class Server:
+    """A running PostgreSQL."""
+
+    def __init__(self, label: str, postgres: EmbeddedPostgres) -> None:
+        self.label = label
+        self.postgres = postgres
+
+    def url(self, database: str, role: str = ROLE) -> str:
+        """The URI of a database; the role ``penstock`` is the superuser."""
+        host = conninfo_to_dict(self.postgres.url)["host"]
+        return f"postgresql://{role}@/{database}?host={quote(str(host), safe='')}&port={embedded.PORT}"
+
+    def superuser(self, database: str = "postgres") -> psycopg.Connection:
+        return psycopg.connect(self.url(database, embedded.USER), autocommit=True)
+
+    @contextmanager
+    def fresh_database(self, template: str) -> Iterator[str]:
+        """Make a database, give its URI and drop it again, whoever is still connected."""
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        with self.superuser() as connection:
+            connection.execute(_statement("CREATE DATABASE {} TEMPLATE {} OWNER {}", name, template, ROLE))
+        try:
+            yield self.url(name)
+        finally:
+            with self.superuser() as connection:
+                connection.execute(_statement("DROP DATABASE {} WITH (FORCE)", name))
+
+    def make_template(self) -> None:
+        with self.superuser() as connection:
+            if connection.execute("SELECT FROM pg_database WHERE datname = %s", [TEMPLATE]).fetchall():
+                return
+            if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [ROLE]).fetchall():
+                connection.execute(_statement("CREATE ROLE {} LOGIN", ROLE))
+            # Under its name only when it is whole.
+            connection.execute(_statement("DROP DATABASE IF EXISTS {}", f"{TEMPLATE}_unfinished"))
+            connection.execute(_statement("CREATE DATABASE {} OWNER {}", f"{TEMPLATE}_unfinished", ROLE))
+            with psycopg.connect(self.url(f"{TEMPLATE}_unfinished"), autocommit=True) as inside:
+                inside.execute(migrate.render_sql().encode())
+            connection.execute(_statement("ALTER DATABASE {} RENAME TO {}", f"{TEMPLATE}_unfinished", TEMPLATE))
+
+
+@contextmanager
+def running(label: str, root: Path) -> Iterator[Server]:
+    """Use the server ``label`` of this test run, whose files are in ``root``."""
+    with EmbeddedPostgres(root / label, bin_dir=available()[label], options=_FAST) as postgres:
+        server = Server(label, postgres)
+        with (root / f"{label}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            server.make_template()
+        yield server
+
+
+def stop_all(root: Path) -> None:
+    """Stop what test processes that died left running."""
+    for label, bin_dir in available().items():
+        if embedded.status(root / label, bin_dir=bin_dir).pid is not None:
+            EmbeddedPostgres(root / label, bin_dir=bin_dir).stop()
+
+
+def _statement(template: str, *names: str) -> sql.Composed:
+    return sql.SQL(template).format(*map(sql.Identifier, names))
