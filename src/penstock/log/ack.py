@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
@@ -188,14 +188,6 @@ class Acks:
                 return completion.verdicts
         return await self._patiently(self._settle_alone, ack)
 
-    async def complete_delivered(self, events: Sequence[Event]) -> None:
-        """Complete what was delivered with automatic acknowledgement."""
-        ends: dict[int, Event] = {}
-        for event in events:
-            ends[event.delivery.partition_id] = event
-        for event in ends.values():
-            await self.settle(lane_ack(event.delivery, (Signal(event.delivery.lease_end - 1),)))
-
     async def settle_on(
         self, conn: AsyncConnection[Any], acks: Sequence[LaneAck]
     ) -> dict[tuple[int, int], tuple[Verdict, ...]]:
@@ -218,7 +210,7 @@ class Acks:
                 verdicts[key] = verdicts.get(key, ()) + gone
                 continue
             before, now = standing[key]
-            queue = await self._catalog.get(ack.queue)
+            queue = await self._catalog.get_on(conn, ack.queue)
             settlement = settle(
                 before,
                 ack.signals,
@@ -237,49 +229,31 @@ class Acks:
             await self._write(conn, changed.values())
         return verdicts
 
-    async def shorten(self, conn: AsyncConnection[Any], delivery: Delivery, end: int, wake: datetime | None) -> None:
-        """Give back the part of a lease that is not due yet; all of it, until ``wake``, if nothing is."""
-        async with conn.transaction():
-            await self._rewrite(conn, delivery, lease_end=end, release_until=wake)
+    async def shorten(self, delivery: Delivery, end: int) -> None:
+        """Give back the end of a lease: what is not due yet, or not for this group."""
+        await self._rewrite(delivery, lambda before, now: replace(before, lease_end=end))
 
-    async def pass_over(self, conn: AsyncConnection[Any], delivery: Delivery, end: int) -> None:
+    async def postpone(self, delivery: Delivery, until: datetime) -> None:
+        """Give back a lease whose events are not due before a time."""
+        await self._rewrite(delivery, lambda before, now: replace(before, lease_id=None, available_at=until))
+
+    async def pass_over(self, delivery: Delivery, end: int) -> None:
         """Move on over events that are not for this group."""
-        async with conn.transaction():
-            await self._rewrite(conn, delivery, next_offset=end)
 
-    async def _rewrite(
-        self,
-        conn: AsyncConnection[Any],
-        delivery: Delivery,
-        *,
-        lease_end: int | None = None,
-        next_offset: int | None = None,
-        release_until: datetime | None = None,
-    ) -> None:
-        params = {
-            "groups": [delivery.group_id],
-            "partitions": [delivery.partition_id],
-            "skew": self._clock.skew,
-        }
-        await conn.execute(_sql["lock_cursors"], params)
-        row = await (await conn.execute(_sql["standing"], params)).fetchone()
-        if row is None or row[4] != delivery.lease_id:
-            return
-        before, now = _position(row[:9]), row[9]
-        start = before.next_offset if next_offset is None else next_offset
-        released = next_offset is not None or release_until is not None
-        after = Position(
-            before.group_id,
-            before.partition_id,
-            before.version,
-            start,
-            None if released else before.lease_id,
-            before.lease_end if lease_end is None else lease_end,
-            (release_until or now) if released else before.available_at,
-            0 if next_offset is not None else before.attempts,
-            tuple(offset for offset in before.skipped if offset >= start),
-        )
-        await self._write(conn, [after])
+        def moved(before: Position, now: datetime) -> Position:
+            skipped = tuple(offset for offset in before.skipped if offset >= end)
+            return replace(before, next_offset=end, lease_id=None, available_at=now, attempts=0, skipped=skipped)
+
+        await self._rewrite(delivery, moved)
+
+    async def _rewrite(self, delivery: Delivery, change: Callable[[Position, datetime], Position]) -> None:
+        """Change the position under a lease, if it still holds."""
+        params = {"groups": [delivery.group_id], "partitions": [delivery.partition_id], "skew": self._clock.skew}
+        async with self._pool.connection() as conn, conn.transaction():
+            await conn.execute(_sql["lock_cursors"], params)
+            row = await (await conn.execute(_sql["standing"], params)).fetchone()
+            if row is not None and row[4] == delivery.lease_id:
+                await self._write(conn, [change(_position(row[:9]), row[9])])
 
     async def _write(self, conn: AsyncConnection[Any], positions: Iterable[Position]) -> None:
         rows = list(positions)
@@ -308,6 +282,8 @@ class Acks:
             for completion in waiting:
                 batch.setdefault((completion.ack.group_id, completion.ack.partition_id), completion)
             await self._patiently(self._complete_batch, list(batch.values()))
+            for name in {completion.ack.queue for completion in batch.values()}:
+                self._signals.freed((await self._catalog.get(name)).id)
             waiting = [c for c in waiting if c.verdicts is None and not c.other_way]
 
     async def _complete_batch(self, batch: Sequence[_Completion]) -> None:
@@ -340,10 +316,7 @@ class Acks:
     async def _settle_alone(self, ack: LaneAck) -> tuple[Verdict, ...]:
         async with self._pool.connection() as conn, conn.transaction():
             verdicts = await self.settle_on(conn, [ack])
-        if any(signal.status != "completed" for signal in ack.signals):
-            # What was given back can be popped again, by somebody who waits for it.
-            queue = await self._catalog.get(ack.queue)
-            self._signals.pushed(queue.id)
+        self._signals.freed((await self._catalog.get(ack.queue)).id)
         return verdicts[ack.group_id, ack.partition_id]
 
     async def _patiently(self, act: Callable[[_Asked], Awaitable[_Answer]], asked: _Asked) -> _Answer:

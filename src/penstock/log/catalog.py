@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
 from penstock.core.errors import Conflict, NotFound
 from penstock.core.names import check_name
 from penstock.db.statements import Statements
@@ -48,9 +50,18 @@ class Catalog:
             return cached[1]
         return await self.refresh(name)
 
+    async def get_on(self, conn: AsyncConnection[Any], name: str) -> Queue:
+        """The same, with a connection at hand: who holds one must not wait for another."""
+        cached = self._queues.get(name)
+        if cached is not None and time.monotonic() - cached[0] < FRESH_SECONDS:
+            return cached[1]
+        return self._must(name, await self.find_on(conn, name))
+
     async def refresh(self, name: str) -> Queue:
         """The queue of that name, as it is."""
-        queue = await self.find(name)
+        return self._must(name, await self.find(name))
+
+    def _must(self, name: str, queue: Queue | None) -> Queue:
         if queue is None:
             raise NotFound(f"there is no queue {name!r}; create it with queue({name!r}).create()")
         return queue
@@ -75,7 +86,11 @@ class Catalog:
     async def names(self) -> list[str]:
         """The names of all queues."""
         async with self._pool.connection() as conn:
-            rows = await (await conn.execute(_sql["queues"])).fetchall()
+            return await self.names_on(conn)
+
+    async def names_on(self, conn: AsyncConnection[Any]) -> list[str]:
+        """The same, with a connection at hand."""
+        rows = await (await conn.execute(_sql["queues"])).fetchall()
         return [name for (name,) in rows]
 
     def placer(self, queue: Queue) -> Placer:
@@ -191,11 +206,10 @@ class Catalog:
                 found[name] = self._lanes[queue.id, queue.epoch, name] = lane
         return found
 
-    async def find_lanes(self, queue: Queue, name: str) -> list[int]:
+    async def find_lanes(self, conn: AsyncConnection[Any], queue: Queue, name: str) -> list[int]:
         """The partitions of that name, of the oldest epoch first; none is made."""
-        async with self._pool.connection() as conn:
-            params = {"queue": queue.id, "name": name}
-            rows = await (await conn.execute(_sql["partitions_everywhere"], params)).fetchall()
+        params = {"queue": queue.id, "name": name}
+        rows = await (await conn.execute(_sql["partitions_everywhere"], params)).fetchall()
         return [lane for (lane,) in rows]
 
     async def _find_or_make(self, queue: Queue, names: list[str]) -> dict[str, int]:
@@ -205,8 +219,11 @@ class Catalog:
             found: dict[str, int] = dict(rows)
             absent = [name for name in names if name not in found]
             if absent:
-                async with conn.transaction():
-                    found.update(await self.create_partitions(conn, queue.id, queue.epoch, absent))
+                try:
+                    async with conn.transaction():
+                        found.update(await self.create_partitions(conn, queue.id, queue.epoch, absent))
+                except psycopg.errors.ForeignKeyViolation:
+                    raise NotFound(f"queue {queue.name!r} was deleted meanwhile") from None
                 if len(found) < len(set(names)):  # somebody else made some of them meanwhile
                     rows = await (await conn.execute(_sql["partitions_named"], params)).fetchall()
                     found = dict(rows)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from penstock.core import json
-from penstock.core.errors import InvalidRequest, NotFound, PenstockError
+from penstock.core.errors import InvalidRequest, NotFound
 from penstock.db.statements import Statements
 from penstock.log import chunk
 from penstock.log.append import Request, moved_on
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from penstock.log.groups import Groups
     from penstock.log.position import Signal
     from penstock.log.queue import Queue
-    from penstock.log.signals import Signals
 
 _sql = Statements("penstock.log", "dead.sql")
 
@@ -216,7 +215,6 @@ class Redriver:
         groups: Groups,
         dead_letters: DeadLetters,
         appender: Appender,
-        signals: Signals,
         clock: Clock,
     ) -> None:
         self._pool = pool
@@ -224,51 +222,54 @@ class Redriver:
         self._groups = groups
         self._dead_letters = dead_letters
         self._appender = appender
-        self._signals = signals
         self._clock = clock
 
     async def redrive(self, which: Filter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
         """Send back the oldest that match, at most ``limit`` (None: all)."""
         replayed = 0
         problems: dict[int, str] = {}
+        by_queue: dict[str, list[DeadLetter]] = {}
         for letter in await self._dead_letters.oldest(which, limit):
-            try:
-                await self._again(letter)
-                replayed += 1
-            except PenstockError as error:
-                problems[letter.id] = str(error)
+            by_queue.setdefault(letter.queue, []).append(letter)
+        for name, letters in by_queue.items():
+            for start in range(0, len(letters), REDRIVE_LIMIT):
+                refused = await self._some(name, letters[start : start + REDRIVE_LIMIT])
+                problems.update(refused)
+                replayed += len(letters[start : start + REDRIVE_LIMIT]) - len(refused)
         return Redrive(replayed, len(problems), problems)
 
-    async def _again(self, letter: DeadLetter) -> None:
+    async def _some(self, name: str, letters: Sequence[DeadLetter]) -> dict[int, str]:
+        """Send some of one queue back in one transaction; answers which could not be, and why."""
         while True:
+            queue = await self._catalog.refresh(name)
+            problems: dict[int, str] = {}
+            pieces: dict[int, Piece] = {}
+            for letter in letters:
+                group = await self._groups.get(queue, letter.group)
+                if group is None:
+                    problems[letter.id] = f"group {letter.group!r} is gone: nobody would read it"
+                else:
+                    pieces[letter.id] = _piece(queue, letter, group.id)
+            lanes = await self._appender.lanes([Request([list(pieces.values())])])
             try:
-                return await self._one(letter)
+                async with self._pool.connection() as conn, conn.transaction():
+                    rows = await (await conn.execute(_sql["claim"], {"ids": list(pieces)})).fetchall()
+                    claimed = [id for (id,) in rows]
+                    request = Request([[pieces[id] for id in claimed]])
+                    await self._appender.append_on(conn, [request], lanes)
+                    await conn.execute(_sql["mark_redriven"], {"ids": claimed, "skew": self._clock.skew})
             except psycopg.ProgrammingError as error:
                 if not moved_on(error):
                     raise
-                await self._catalog.refresh(letter.queue)
-
-    async def _one(self, letter: DeadLetter) -> None:
-        queue = await self._catalog.get(letter.queue)
-        group = await self._groups.get(queue, letter.group)
-        if group is None:
-            raise NotFound(f"group {letter.group!r} of queue {letter.queue!r} is gone: nobody would read it")
-        piece = _piece(queue, letter, group.id)
-        lanes = await self._catalog.lanes(queue, [piece.partition])
-        async with self._pool.connection() as conn, conn.transaction():
-            claim = {"ids": [letter.id]}
-            if await (await conn.execute(_sql["claim"], claim)).fetchone() is None:
-                raise PenstockError(
-                    f"dead letter {letter.id} was redriven {letter.redrives} times and the cap of the queue is "
-                    f"{queue.max_redrives}, or somebody else is at it; raise max_redrives, or purge it"
-                )
-            await self._appender.append_on(
-                conn,
-                [Request([[piece]])],
-                {(queue.id, name): lane for name, lane in lanes.items()},
-            )
-            await conn.execute(_sql["mark_redriven"], {"ids": [letter.id], "skew": self._clock.skew})
-        self._signals.pushed(queue.id)
+                continue
+            self._appender.announce([request])
+            for letter in letters:
+                if letter.id in pieces and letter.id not in claimed:
+                    problems[letter.id] = (
+                        f"it was redriven {letter.redrives} times and the cap of the queue is {queue.max_redrives}, "
+                        "or somebody else is at it; raise max_redrives, or purge it"
+                    )
+            return problems
 
 
 def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:

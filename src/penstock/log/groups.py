@@ -87,7 +87,14 @@ class Groups:
         if cached is not None and time.monotonic() - cached[0] < FRESH_SECONDS:
             return cached[1]
         async with self._pool.connection() as conn:
-            row = await (await conn.execute(_sql["group"], {"queue": queue.id, "name": name})).fetchone()
+            return await self.get_on(conn, queue, name)
+
+    async def get_on(self, conn: AsyncConnection[Any], queue: Queue, name: str) -> Group | None:
+        """The same, with a connection at hand: who holds one must not wait for another."""
+        cached = self._known.get((queue.id, name))
+        if cached is not None and time.monotonic() - cached[0] < FRESH_SECONDS:
+            return cached[1]
+        row = await (await conn.execute(_sql["group"], {"queue": queue.id, "name": name})).fetchone()
         if row is None:
             self._known.pop((queue.id, name), None)
             return None
@@ -147,7 +154,9 @@ class Groups:
         """Go over to the next epoch of partitions, if nothing of the one before is left to read."""
         self._known.pop((queue.id, group.name), None)
         async with conn.transaction():
-            await conn.execute(_sql["lock_group"], {"group": group.id})
+            held = await (await conn.execute(_sql["lock_group"], {"group": group.id})).fetchone()
+            if held is None or held[1] != group.epoch:
+                return held is not None
             statement = _sql.table("has_unread", queue.id, queue.segment)
             row = await (await conn.execute(statement, {"group": group.id, "epoch": group.epoch})).fetchone()
             if row is None or row[0]:

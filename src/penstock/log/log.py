@@ -22,11 +22,12 @@ from penstock.log.append import Appender, Request
 from penstock.log.browse import Browser
 from penstock.log.catalog import Catalog
 from penstock.log.coalesce import Coalescer
-from penstock.log.consume import Consumer, PopRequest
+from penstock.log.consume import Consumer
 from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetters, Filter, Redrive, Redriver
 from penstock.log.depth import Depths, GroupLag, QueueSize
 from penstock.log.event import Event
 from penstock.log.groups import GroupLane, Groups, Place
+from penstock.log.lease import Leases, PopRequest
 from penstock.log.position import Signal
 from penstock.log.prepare import Piece, prepare, prepare_ndjson
 from penstock.log.pushed import PushResult
@@ -100,9 +101,12 @@ class Log:
         self._signals = Signals(pool, self._connect)
         self._appender = Appender(pool, self.catalog, self._signals, clock, patience)
         self._dead = DeadLetters(pool, self.catalog, clock)
-        self._redriver = Redriver(pool, self.catalog, self._groups, self._dead, self._appender, self._signals, clock)
+        self._redriver = Redriver(pool, self.catalog, self._groups, self._dead, self._appender, clock)
         self._acks = Acks(pool, self.catalog, self._dead, self._signals, clock, patience)
-        self._consumer = Consumer(pool, self.catalog, self._groups, self._acks, self._signals, clock, patience)
+        self._leases = Leases(pool, self.catalog, self._groups, clock, patience)
+        self._consumer = Consumer(
+            pool, self.catalog, self._groups, self._leases, self._acks, self._signals, clock, patience
+        )
         self._transactions = Transactions(pool, self._acks, self._appender, patience)
         self._browser = Browser(pool)
         self._depths = Depths(pool, clock)
@@ -121,6 +125,7 @@ class Log:
                 await self._upkeep
             self._upkeep = None
             await self._pushes.drain()
+            await self._leases.close()
             await self._signals.close()
         await self._database.close()
 
@@ -237,7 +242,7 @@ class Log:
         if len(leases) != 1:
             raise InvalidRequest("events of one lease are needed, and these are of " + str(len(leases)))
         lease: UUID = leases.pop()
-        return await self._consumer.extend(lease, [(group, lane) for _, group, lane in where], seconds)
+        return await self._leases.extend(lease, [(group, lane) for _, group, lane in where], seconds)
 
     async def transact(self, acks: Sequence[tuple[Event, object, str]], batches: Sequence[Batch]) -> TransactionResult:
         """Ack and push together, or raise TransactionRefused and do neither."""

@@ -30,13 +30,17 @@ class Range:
 
 
 async def read_chunks(
-    conn: AsyncConnection[Any], queue: Queue, ranges: Sequence[Range]
+    conn: AsyncConnection[Any], queue: Queue, ranges: Sequence[Range], damaged: dict[int, CorruptChunk] | None = None
 ) -> dict[int, list[StoredChunk]]:
-    """The chunks that hold the ranges, per partition and in order."""
+    """The chunks that hold the ranges, per partition and in order.
+
+    A damaged chunk ends its own partition's list and no other's: it is named in ``damaged``, or raised without it.
+    """
     by_segment: dict[int, list[Range]] = {}
     for wanted in ranges:
         by_segment.setdefault(wanted.segment, []).append(wanted)
     found: dict[int, list[StoredChunk]] = {}
+    broken: dict[int, CorruptChunk] = {} if damaged is None else damaged
     for segment, some in by_segment.items():
         params = {
             "partitions": [r.partition_id for r in some],
@@ -46,15 +50,22 @@ async def read_chunks(
         }
         statement = _sql.table("chunks_between", queue.id, segment)
         rows = await (await conn.execute(statement, params, binary=True)).fetchall()
-        for partition_id, end_offset, _, appended_at, target_group, body in rows:
+        for partition_id, end_offset, count, appended_at, target_group, body in rows:
+            if partition_id in broken:
+                continue
             try:
                 stored = StoredChunk(end_offset, appended_at, target_group, body)
             except CorruptChunk as error:
-                raise CorruptChunk(
-                    f"queue {queue.name!r}, partition {partition_id}: the chunk that ends before offset {end_offset} "
-                    f"(table chunks_{queue.id}_{segment}) is damaged: {error}"
-                ) from error
+                broken[partition_id] = CorruptChunk(
+                    f"queue {queue.name!r}, partition {partition_id}: offsets {end_offset - count} to {end_offset - 1} "
+                    f"(table penstock.chunks_{queue.id}_{segment}) are damaged: {error}; restore the table's row, or "
+                    f"seek the group to offset {end_offset} to go on without them"
+                )
+                continue
             found.setdefault(partition_id, []).append(stored)
+    if damaged is None:
+        for error in broken.values():
+            raise error
     return found
 
 

@@ -65,15 +65,14 @@ class Segments:
             if row is None or not row[0]:
                 return Upkeep()
             try:
-                for name in await self._catalog.names():
-                    queue = await self._catalog.find(name)
+                for name in await self._catalog.names_on(conn):
+                    queue = await self._catalog.find_on(conn, name)
                     if queue is None:
                         continue
                     try:
                         if await self._is_due(conn, queue):
-                            await self.roll(queue)
+                            queue = await self._roll_on(conn, queue)
                             rolled += 1
-                            queue = await self._catalog.refresh(name)
                         gone, kept = await self._retain(conn, queue)
                         dropped, waiting = dropped + gone, waiting + kept
                         parked += await self._park(conn, queue)
@@ -97,10 +96,17 @@ class Segments:
 
     async def roll(self, queue: Queue) -> None:
         """Seal the open segment and open the next. Pushes to the queue wait for the moment it takes."""
-        async with self._pool.connection() as conn, conn.transaction():
+        async with self._pool.connection() as conn:
+            await self._roll_on(conn, queue)
+
+    async def _roll_on(self, conn: AsyncConnection[Any], queue: Queue) -> Queue:
+        async with conn.transaction():
             current = await self._hold(conn, queue)
-            if current is not None and current.segment == queue.segment:
+            if current is None:
+                return queue
+            if current.segment == queue.segment:
                 await self._seal(conn, current)
+        return await self._catalog.find_on(conn, queue.name) or queue
 
     async def repartition(self, queue: Queue, partitioning: str, partitions: int | None) -> Queue:
         """Start a new epoch of partitions. Every group finishes the old ones first, so order per key is kept."""

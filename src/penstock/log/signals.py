@@ -24,6 +24,7 @@ _logger = logging.getLogger("penstock.log")
 CHANNEL = "penstock"
 #: NOTIFY takes a lock of the whole cluster at commit: this many seconds lie between two of one process.
 _SPACING = 0.005
+_FREED_SPACING = 0.05
 
 _NOTIFY = (
     "SELECT pg_notify('penstock', q::text), set_config('synchronous_commit', 'off', true) "
@@ -40,6 +41,8 @@ class Signals:
         self._counts: dict[int, int] = {}
         self._wakers: dict[int, set[asyncio.Future[None]]] = {}
         self._unsent: set[int] = set()
+        self._freed: set[int] = set()
+        self._releaser: asyncio.Task[None] | None = None
         self._sender: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
 
@@ -53,6 +56,13 @@ class Signals:
         self._unsent.add(queue_id)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send())
+
+    def freed(self, queue_id: int) -> None:
+        """Tell everybody that a lease has ended: here at once, elsewhere when there is no hurry."""
+        self.wake(queue_id)
+        self._freed.add(queue_id)
+        if self._releaser is None or self._releaser.done():
+            self._releaser = asyncio.create_task(self._send_freed())
 
     def wake(self, queue_id: int) -> None:
         """Tell those who wait in this process."""
@@ -81,7 +91,7 @@ class Signals:
         """Stop listening; what was pushed has been announced."""
         if self._sender is not None and not self._sender.done():
             await asyncio.wait([self._sender], timeout=1)
-        for task in (self._sender, self._listener):
+        for task in (self._sender, self._releaser, self._listener):
             if task is not None and not task.done():
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -95,6 +105,14 @@ class Signals:
                 async with self._pool.connection() as conn:
                     await conn.execute(_NOTIFY, (queues,))
             await asyncio.sleep(_SPACING)
+
+    async def _send_freed(self) -> None:
+        while self._freed:
+            await asyncio.sleep(_FREED_SPACING)
+            queues, self._freed = self._freed, set()
+            self._unsent |= queues
+            if self._sender is None or self._sender.done():
+                self._sender = asyncio.create_task(self._send())
 
     async def _listen(self) -> None:
         pause = 0.1

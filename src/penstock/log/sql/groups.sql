@@ -37,7 +37,7 @@ CROSS JOIN LATERAL (
 ) k
 
 -- name: lock_group
-SELECT id FROM penstock.groups WHERE id = %(group)s FOR UPDATE
+SELECT id, epoch FROM penstock.groups WHERE id = %(group)s FOR UPDATE
 
 -- name: lock_group_cursors
 SELECT partition_id FROM penstock.cursors WHERE group_id = %(group)s ORDER BY partition_id FOR NO KEY UPDATE

@@ -78,15 +78,15 @@ CROSS JOIN LATERAL (
 ) p
 WHERE c.group_id = %(group)s AND c.state = 0 AND p.available_at > clock_timestamp() + %(skew)s
 
--- name: drop_lease
--- After a lost connection: give back what a lease took whose answer never arrived.
+-- name: drop_leases
+-- Give back what was leased to somebody who is gone, or to an answer that never arrived.
 WITH held AS (
     SELECT p.* FROM penstock.cursors c
     CROSS JOIN LATERAL (
         SELECT * FROM penstock.positions p
         WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
     ) p
-    WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = %(lease)s
+    WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = ANY(%(leases)s)
 ),
 released AS (
     INSERT INTO penstock.positions
@@ -123,4 +123,4 @@ replaced AS (
     DELETE FROM penstock.positions p USING extended e
     WHERE p.group_id = e.group_id AND p.partition_id = e.partition_id AND p.version = e.version - 1
 )
-SELECT partition_id, available_at FROM extended
+SELECT group_id, partition_id, available_at FROM extended

@@ -3,9 +3,19 @@
 SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s ORDER BY id FOR NO KEY UPDATE
 
 -- name: summarize
+-- From both ends of each partition's index: what lies between is not looked at.
 INSERT INTO penstock.segment_lanes (queue_id, segment, partition_id, first_offset, end_offset, last_at)
-SELECT %(queue)s, %(segment)s, c.partition_id, min(c.end_offset - c.event_count), max(c.end_offset), max(c.appended_at)
-FROM {chunks} c GROUP BY c.partition_id
+SELECT %(queue)s, %(segment)s, p.id, f.first_offset, l.end_offset, l.appended_at
+FROM penstock.partitions p
+CROSS JOIN LATERAL (
+    SELECT c.end_offset - c.event_count AS first_offset FROM {chunks} c
+    WHERE c.partition_id = p.id ORDER BY c.end_offset LIMIT 1
+) f
+CROSS JOIN LATERAL (
+    SELECT c.end_offset, c.appended_at FROM {chunks} c
+    WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1
+) l
+WHERE p.queue_id = %(queue)s
 
 -- name: seal_lanes
 UPDATE penstock.partitions p SET sealed_end = l.end_offset, sealed_at = l.last_at

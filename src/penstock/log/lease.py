@@ -1,0 +1,263 @@
+"""Leases: a group's right to some events of a partition for a while, one holder at a time.
+
+All who ask at the same moment are served by one statement. A lease is a row that says until when it holds, so its
+end needs nobody alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from penstock.core.errors import DatabaseUnavailable, InvalidRequest
+from penstock.db.statements import Statements
+from penstock.log.append import moved_on
+from penstock.log.coalesce import Coalescer
+from penstock.log.groups import DEFAULT_GROUP, Place
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.core.clock import Clock
+    from penstock.log.catalog import Catalog
+    from penstock.log.groups import Group, Groups
+    from penstock.log.queue import Queue
+
+_sql = Statements("penstock.log", "pop.sql")
+
+_FURTHEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PopRequest:
+    """What a consumer asks for."""
+
+    queue: str
+    group: str = DEFAULT_GROUP
+    batch: int = 1
+    partitions: int = 1
+    partition: str | None = None
+    wait_seconds: float = 0.0
+    lease_seconds: float | None = None
+    auto_ack: bool = False
+    subscribe_from: Place = "beginning"
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "partitions"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100_000:
+                raise InvalidRequest(f"{name} must be a whole number from 1 to 100,000, not {value!r}")
+        if self.wait_seconds < 0:
+            raise InvalidRequest(f"the time to wait must not be negative, and {self.wait_seconds!r} is")
+        if self.lease_seconds is not None and not 0 < self.lease_seconds <= 7 * 86400:
+            raise InvalidRequest(f"a lease may last up to 7 days, not {self.lease_seconds!r} seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Offsets ``start`` to ``end`` (not included) of a partition, leased."""
+
+    partition_id: int
+    partition: str
+    start: int
+    end: int
+    until: datetime
+    attempts: int
+    skipped: Sequence[int]
+    segment: int
+
+
+@dataclass(slots=True)
+class Ask:
+    """A pop that wants leases, and what it got."""
+
+    lease_id: uuid.UUID = field(default_factory=uuid.uuid4)
+    leases: list[Lease] = field(default_factory=list)
+    #: Nothing was left to read in the group's epoch of partitions, and it went over to the next: ask again.
+    epoch_ended: bool = False
+    #: Who asked has gone: what it gets is given back.
+    abandoned: bool = False
+    #: A statement was sent whose answer has not come.
+    unsure: bool = False
+
+
+class Leases:
+    """Grants, extends and takes back leases."""
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any],
+        catalog: Catalog,
+        groups: Groups,
+        clock: Clock,
+        retry_seconds: float,
+    ) -> None:
+        self._pool = pool
+        self._catalog = catalog
+        self._groups = groups
+        self._clock = clock
+        self._retry_seconds = retry_seconds
+        self._last: dict[int, int] = {}
+        self._asks: dict[tuple[object, ...], Coalescer[Ask]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def ask(self, queue: Queue, group: Group, request: PopRequest) -> Ask:
+        """Leases on what the group has yet to read, if there is any that nobody else holds."""
+        key = (queue.id, group.id, request.partition, request.batch, request.partitions, request.lease_seconds)
+        asks = self._asks.get(key)
+        if asks is None:
+            if len(self._asks) > 1000:
+                self._asks.clear()
+            asks = self._asks[key] = Coalescer(partial(self._serve, queue.name, group.name, request), most=64)
+        ask = Ask()
+        try:
+            await asks.submit(ask)
+        except asyncio.CancelledError:
+            ask.abandoned = True
+            if ask.leases:
+                self.give_back(group, ask)
+            raise
+        return ask
+
+    def give_back(self, group: Group, ask: Ask) -> None:
+        """Release what was leased to somebody who is gone; in the background, since it cannot wait for it."""
+        task = asyncio.create_task(self._release(group.id, [ask]))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def extend(self, lease_id: uuid.UUID, where: Sequence[tuple[int, int]], seconds: float) -> datetime | None:
+        """Make the lease on these (group, partition) last longer; None if it has ended."""
+        left = set(where)
+        ends: list[datetime] = []
+        for _ in range(3):  # an ack of the same lease may come in between
+            params = {
+                "groups": [group for group, _ in left],
+                "partitions": [partition for _, partition in left],
+                "lease": lease_id,
+                "seconds": seconds,
+                "skew": self._clock.skew,
+            }
+            async with self._pool.connection() as conn:
+                rows = await (await conn.execute(_sql["extend"], params)).fetchall()
+            ends += [until for _, _, until in rows]
+            left -= {(group, partition) for group, partition, _ in rows}
+            if not left:
+                break
+        return min(ends, default=None)
+
+    async def next_moment(self, group: Group) -> float | None:
+        """Seconds until the earliest lease, retry or delay of the group ends; None if there is none."""
+        async with self._pool.connection() as conn:
+            params = {"group": group.id, "skew": self._clock.skew}
+            row = await (await conn.execute(_sql["next_moment"], params)).fetchone()
+        if row is None or row[0] is None:
+            return None
+        soon: timedelta = row[0]
+        return max(soon.total_seconds() + 0.001, 0.001)
+
+    async def close(self) -> None:
+        """Wait until what was given back is."""
+        if self._background:
+            await asyncio.wait(self._background, timeout=5)
+
+    async def _serve(self, queue: str, group: str, request: PopRequest, asks: Sequence[Ask]) -> None:
+        deadline = asyncio.get_running_loop().time() + self._retry_seconds
+        pause = 0.05
+        while True:
+            try:
+                async with self._pool.connection() as conn:
+                    await self._lease(conn, queue, group, request, asks)
+                return
+            except psycopg.ProgrammingError as error:
+                if not moved_on(error):
+                    raise
+                await self._catalog.refresh(queue)
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise DatabaseUnavailable(
+                        f"the pop was given up after {self._retry_seconds:g} s without a database: {error}"
+                    ) from error
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 1.0)
+
+    async def _lease(
+        self, conn: AsyncConnection[Any], queue_name: str, group_name: str, request: PopRequest, asks: Sequence[Ask]
+    ) -> None:
+        queue = await self._catalog.get_on(conn, queue_name)
+        group = await self._groups.get_on(conn, queue, group_name)
+        if group is None:
+            return
+        unsure = [ask for ask in asks if ask.unsure]
+        if unsure:
+            await self._release_on(conn, group.id, unsure)
+        for ask in asks:
+            ask.unsure, ask.leases = True, []
+        waiting = list(asks)
+        for after, upto in await self._spans(conn, queue, group, request):
+            # One who asks alone may fill up from several spans; of several, each takes what it gets.
+            had = asks[0].leases if len(asks) == 1 else []
+            params = {
+                "queue": queue.id,
+                "segment": queue.segment,
+                "group": group.id,
+                "after": after,
+                "upto": upto,
+                "partitions": request.partitions - len(had),
+                "batch": request.batch - sum(lease.end - lease.start for lease in had),
+                "leases": [ask.lease_id for ask in waiting],
+                "lease_seconds": request.lease_seconds,
+                "skew": self._clock.skew,
+            }
+            statement = _sql.table("lease", queue.id, queue.segment)
+            rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+            by_id = {ask.lease_id: ask for ask in waiting}
+            for lease_id, *row in rows:
+                by_id[lease_id].leases.append(Lease(*row))
+            if rows and request.partition is None:
+                self._last[group.id] = rows[-1][1]
+            waiting = [ask for ask in waiting if _wants_more(ask, request, len(asks) == 1)]
+            if not waiting:
+                break
+        for ask in asks:
+            ask.unsure = False
+        gone = [ask for ask in asks if ask.abandoned and ask.leases]
+        if gone:
+            await self._release_on(conn, group.id, gone)
+        if group.epoch < queue.epoch and not any(ask.leases for ask in asks):
+            ended = await self._groups.advance(conn, queue, group)
+            for ask in asks:
+                ask.epoch_ended = ended
+
+    async def _spans(
+        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest
+    ) -> list[tuple[int, int]]:
+        """The ranges of partitions to look through, one after the other."""
+        if request.partition is not None:
+            found = await self._catalog.find_lanes(conn, queue, request.partition)
+            return [(lane - 1, lane) for lane in found]
+        # Round the partitions in turn: on from the last one served, then the ones before it.
+        last = self._last.get(group.id, 0)
+        return [(last, _FURTHEST), (0, last)] if last else [(0, _FURTHEST)]
+
+    async def _release(self, group_id: int, asks: Sequence[Ask]) -> None:
+        async with self._pool.connection() as conn:
+            await self._release_on(conn, group_id, asks)
+
+    async def _release_on(self, conn: AsyncConnection[Any], group_id: int, asks: Sequence[Ask]) -> None:
+        params = {"group": group_id, "leases": [ask.lease_id for ask in asks], "skew": self._clock.skew}
+        await conn.execute(_sql["drop_leases"], params)
+
+
+def _wants_more(ask: Ask, request: PopRequest, alone: bool) -> bool:
+    if not alone:
+        return not ask.leases
+    taken = sum(lease.end - lease.start for lease in ask.leases)
+    return len(ask.leases) < request.partitions and taken < request.batch
