@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from penstock.core.errors import DatabaseUnavailable
+from penstock.core.errors import CorruptChunk, DatabaseUnavailable
 from penstock.log.event import Delivery, Event, StoredChunk
 from penstock.log.lease import Ask, Lease, PopRequest
 from penstock.log.reader import Range, read_chunks
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from penstock.log.lease import Leases
     from penstock.log.queue import Queue
     from penstock.log.signals import Signals
+
+_logger = logging.getLogger("penstock.log")
 
 #: A waiting pop looks again after this many seconds even if nobody calls: a NOTIFY can be lost.
 _LOOK_AGAIN = 5.0
@@ -90,7 +93,8 @@ class Consumer:
 
     async def _read(self, queue: Queue, group: Group, ask: Ask) -> tuple[list[Event], bool]:
         """The events under the leases; if there are none, whether there will be after another look."""
-        chunks = await self._chunks(queue, group, ask.leases)
+        damaged: dict[int, CorruptChunk] = {}
+        chunks = await self._chunks(queue, group, ask.leases, damaged)
         visible_until = await self._visible_until(queue)
         events: list[Event] = []
         is_due = False
@@ -98,6 +102,8 @@ class Consumer:
             stored = chunks.get(lease.partition_id, [])
             mine = [c for c in stored if c.target_group is None or c.target_group == group.id]
             cut = _cut(lease, stored, visible_until)
+            if lease.partition_id in damaged:
+                cut = _Cut(min(cut.end, stored[-1].end if stored else lease.start))
             offsets = _offsets(lease, mine, cut.end)
             # Events at the end that are not for this group are none of the lease's, or it would outlive its acks.
             end = offsets[-1][1] + 1 if offsets else cut.end
@@ -121,13 +127,20 @@ class Consumer:
             elif cut.end > lease.start:
                 is_due = True
                 await self._acks.pass_over(delivery, cut.end)
+            elif lease.partition_id in damaged:
+                await self._acks.postpone(delivery, lease.until)
+                _logger.error("%s", damaged[lease.partition_id])
             elif cut.due_at is not None:
                 await self._acks.postpone(delivery, cut.due_at + timedelta(seconds=queue.delay_seconds))
             if stored:
                 self._open_chunks.put(group.id, lease.partition_id, stored[-1])
+        if damaged and not events:
+            raise next(iter(damaged.values()))
         return events, is_due
 
-    async def _chunks(self, queue: Queue, group: Group, leases: Sequence[Lease]) -> dict[int, list[StoredChunk]]:
+    async def _chunks(
+        self, queue: Queue, group: Group, leases: Sequence[Lease], damaged: dict[int, CorruptChunk]
+    ) -> dict[int, list[StoredChunk]]:
         chunks: dict[int, list[StoredChunk]] = {}
         missing: list[Range] = []
         for lease in leases:
@@ -139,16 +152,18 @@ class Consumer:
             if start < lease.end:
                 missing.append(Range(lease.partition_id, lease.segment, start, lease.end))
         if missing:
-            for partition_id, some in (await self._fetch(queue, missing)).items():
+            for partition_id, some in (await self._fetch(queue, missing, damaged)).items():
                 chunks.setdefault(partition_id, []).extend(some)
         return chunks
 
-    async def _fetch(self, queue: Queue, missing: Sequence[Range]) -> dict[int, list[StoredChunk]]:
+    async def _fetch(
+        self, queue: Queue, missing: Sequence[Range], damaged: dict[int, CorruptChunk]
+    ) -> dict[int, list[StoredChunk]]:
         deadline = asyncio.get_running_loop().time() + self._retry_seconds
         while True:
             try:
                 async with self._pool.connection() as conn:
-                    return await read_chunks(conn, queue, missing)
+                    return await read_chunks(conn, queue, missing, damaged)
             except psycopg.errors.UndefinedTable:
                 return {}  # retention was told to drop what is unread, and did
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:

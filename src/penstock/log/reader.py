@@ -64,8 +64,8 @@ async def read_chunks(
                 continue
             found.setdefault(partition_id, []).append(stored)
     if damaged is None:
-        for error in broken.values():
-            raise error
+        for problem in broken.values():
+            raise problem
     return found
 
 
