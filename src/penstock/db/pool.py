@@ -13,7 +13,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
-from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from penstock.core.errors import (
@@ -193,6 +193,7 @@ _SESSION = """
 
 async def _configure(conn: Connection) -> None:
     # One width for all integers: a statement is prepared once and not per size of its numbers.
+    conn.adapters.register_dumper(int, Int8Dumper)
     conn.adapters.register_dumper(int, Int8BinaryDumper)
     await conn.execute(_SESSION)
 

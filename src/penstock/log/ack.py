@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest
+from penstock.db.arrays import numbers, uuids
 from penstock.db.statements import Statements
 from penstock.log import position as rules
 from penstock.log.coalesce import Coalescer
@@ -289,10 +290,10 @@ class Acks:
     async def _complete_batch(self, batch: Sequence[_Completion]) -> None:
         acks = [completion.ack for completion in batch]
         params = {
-            "groups": [ack.group_id for ack in acks],
-            "partitions": [ack.partition_id for ack in acks],
-            "leases": [ack.lease_id for ack in acks],
-            "upto": [ack.upto() for ack in acks],
+            "groups": numbers([ack.group_id for ack in acks]),
+            "partitions": numbers([ack.partition_id for ack in acks]),
+            "leases": uuids([ack.lease_id for ack in acks]),
+            "upto": numbers([ack.upto() for ack in acks]),
             "skew": self._clock.skew,
         }
         async with self._pool.connection() as conn:

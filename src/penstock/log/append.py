@@ -18,10 +18,11 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from penstock.core.errors import DatabaseUnavailable, IdempotencyConflict
+from penstock.db.arrays import digests, numbers
 from penstock.db.statements import Statements
-from penstock.log import chunk
+from penstock.log.merge import encode_chunks
 from penstock.log.place import replaced
-from penstock.log.prepare import PIECE_EVENTS, Piece
+from penstock.log.prepare import Piece
 from penstock.log.pushed import Placed, PushResult
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from penstock.log.signals import Signals
 
 _sql = Statements("penstock.log", "append.sql")
+
+_USUAL_BYTES = 512
 
 
 def moved_on(error: psycopg.Error) -> bool:
@@ -49,11 +52,12 @@ class Request:
     idempotency_key: str | None = None
     fingerprint: bytes = b""
     results: list[PushResult] = field(default_factory=list)
-    #: How many events it holds.
-    size: int = 0
+    #: How much of a flush it takes: its events, or for large ones their bytes in units of what is usual.
+    weight: int = 0
 
     def __post_init__(self) -> None:
-        self.size = sum([piece.columns.count for part in self.parts for piece in part])
+        sizes = [(piece.columns.count, len(piece.columns.data)) for part in self.parts for piece in part]
+        self.weight = sum([max(count, size // _USUAL_BYTES) for count, size in sizes])
 
     def pieces(self) -> Iterable[Piece]:
         """All pieces, of all queues."""
@@ -217,7 +221,9 @@ class Appender:
                 ]
 
     async def _lock(self, conn: AsyncConnection[Any], work: dict[tuple[int, str], _Lane]) -> None:
-        await conn.execute(_sql["lock_partitions"], {"partitions": sorted(lane.partition_id for lane in work.values())})
+        await conn.execute(
+            _sql["lock_partitions"], {"partitions": numbers(sorted(lane.partition_id for lane in work.values()))}
+        )
 
     async def _write(
         self,
@@ -231,17 +237,24 @@ class Appender:
         """Append, and learn where; False, and nothing done, if an id was seen before (unless ``looked``)."""
         for lanes in parts:
             queue = lanes[0].queue
-            params, targets = _chunks(lanes)
-            params.update(skew=self._clock.skew, flush=flush, epoch=queue.epoch)
-            statement = "append"
-            if hashes or any(target is not None for target in targets):
-                statement = "append_more"
-                params.update(_id_params(lanes, hashes), targets=targets)
-                params["id_segments"] = queue.id_segments if params["hashes"] and not looked else []
-            cursor = await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True)
-            rows = await cursor.fetchall()
-            if not rows:
-                return False
+            calls = encode_chunks([(lane.partition_id, lane.pieces) for lane in lanes])
+            if len(calls) > 1 and conn.info.transaction_status == TransactionStatus.IDLE:
+                async with conn.transaction():
+                    return await self._write(conn, parts, flush, hashes, looked=looked)
+            rows: list[Any] = []
+            for call, chunks in enumerate(calls):
+                params = chunks.params()
+                params.update(skew=self._clock.skew, flush=flush, epoch=queue.epoch)
+                statement = "append"
+                if (hashes and call == 0) or chunks.is_targeted():
+                    statement = "append_more"
+                    params.update(_id_params(lanes, hashes if call == 0 else {}), targets=numbers(chunks.targets))
+                    params["id_segments"] = numbers(queue.id_segments if hashes and call == 0 and not looked else [])
+                cursor = await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True)
+                some = await cursor.fetchall()
+                if not some:
+                    return False
+                rows += some
             _settle(lanes, rows)
         return True
 
@@ -281,7 +294,7 @@ class Appender:
         seen: dict[bytes, int] = {}
         if not hashes:
             return seen
-        asked = {"hashes": [uuid.UUID(bytes=h) for h in hashes]}
+        asked = {"hashes": digests(hashes)}
         for segment in queue.id_segments:
             rows = await (await conn.execute(_sql.table("seen_ids", queue.id, segment), asked, binary=True)).fetchall()
             if not rows:
@@ -361,8 +374,8 @@ def _hash_ids(work: dict[tuple[int, str], _Lane]) -> dict[int, list[bytes | None
 
 
 def _all_differ(columns: Iterable[list[bytes | None]]) -> bool:
-    digests = [digest for column in columns for digest in column if digest is not None]
-    return len(digests) == len(set(digests))
+    found = [digest for column in columns for digest in column if digest is not None]
+    return len(found) == len(set(found))
 
 
 def _gather(requests: Sequence[Request], lanes: dict[tuple[int, str], int]) -> dict[tuple[int, str], _Lane]:
@@ -385,67 +398,8 @@ def _by_queue(work: dict[tuple[int, str], _Lane]) -> list[list[_Lane]]:
     return list(queues.values())
 
 
-def _chunks(lanes: Sequence[_Lane]) -> tuple[dict[str, Any], list[int | None]]:
-    """The rows to write, column by column, and the group that each is for."""
-    partitions: list[int] = []
-    counts: list[int] = []
-    targets: list[int | None] = []
-    bodies: list[bytes] = []
-    for lane in lanes:
-        for group in _mergeable(lane.pieces):
-            columns = _merge(group)
-            partitions.append(lane.partition_id)
-            counts.append(columns.count)
-            targets.append(group[0].target_group)
-            bodies.append(chunk.encode(columns))
-    return {"partitions": partitions, "counts": counts, "bodies": bodies}, targets
-
-
-def _mergeable(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    groups: list[list[Piece]] = []
-    events = size = 0
-    for piece in pieces:
-        more, weight = piece.columns.count, len(piece.columns.data)
-        if (
-            groups
-            and groups[-1][0].target_group == piece.target_group
-            and events + more <= PIECE_EVENTS
-            and size + weight <= chunk.TARGET_BYTES
-        ):
-            groups[-1].append(piece)
-            events, size = events + more, size + weight
-        else:
-            groups.append([piece])
-            events, size = more, weight
-    return groups
-
-
-def _merge(pieces: Sequence[Piece]) -> chunk.Columns:
-    if len(pieces) == 1:
-        return pieces[0].columns
-    parts = [piece.columns for piece in pieces]
-
-    def column(name: str) -> list[Any] | None:
-        if all(getattr(part, name) is None for part in parts):
-            return None
-        whole: list[Any] = []
-        for part in parts:
-            some = getattr(part, name)
-            whole.extend([None] * part.count if some is None else some)
-        return whole
-
-    return chunk.Columns(
-        b"\n".join([part.data for part in parts]),
-        sum(part.count for part in parts),
-        column("keys"),
-        column("ids"),
-        column("times"),
-        column("headers"),
-    )
-
-
 def _id_params(lanes: Sequence[_Lane], hashes: dict[int, list[bytes | None]]) -> dict[str, Any]:
-    digests: list[uuid.UUID] = []
+    found: list[bytes] = []
     partitions: list[int] = []
     places: list[int] = []
     for lane in lanes:
@@ -453,11 +407,11 @@ def _id_params(lanes: Sequence[_Lane], hashes: dict[int, list[bytes | None]]) ->
         for piece in lane.pieces:
             for digest in hashes.get(id(piece), ()):
                 if digest is not None:
-                    digests.append(uuid.UUID(bytes=digest))
+                    found.append(digest)
                     partitions.append(lane.partition_id)
                     places.append(place)
                 place += 1
-    return {"hashes": digests, "hash_partitions": partitions, "places": places}
+    return {"hashes": digests(found), "hash_partitions": numbers(partitions), "places": numbers(places)}
 
 
 def _settle(lanes: Sequence[_Lane], rows: Sequence[Any]) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest
+from penstock.db.arrays import uuids
 from penstock.db.statements import Statements
 from penstock.log.append import moved_on
 from penstock.log.coalesce import Coalescer
@@ -212,7 +213,7 @@ class Leases:
                 "upto": upto,
                 "partitions": request.partitions - len(had),
                 "batch": request.batch - sum(lease.end - lease.start for lease in had),
-                "leases": [ask.lease_id for ask in waiting],
+                "leases": uuids([ask.lease_id for ask in waiting]),
                 "lease_seconds": request.lease_seconds,
                 "skew": self._clock.skew,
             }
@@ -252,7 +253,7 @@ class Leases:
             await self._release_on(conn, group_id, asks)
 
     async def _release_on(self, conn: AsyncConnection[Any], group_id: int, asks: Sequence[Ask]) -> None:
-        params = {"group": group_id, "leases": [ask.lease_id for ask in asks], "skew": self._clock.skew}
+        params = {"group": group_id, "leases": uuids([ask.lease_id for ask in asks]), "skew": self._clock.skew}
         await conn.execute(_sql["drop_leases"], params)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.db.pool import Database
 
 #: A flush takes this many events at the most.
-_FLUSH_EVENTS = 16_000
+_FLUSH_WEIGHT = 16_000
 #: From this many waiting events on, a second flush runs beside the first.
 _LARGE_FLUSH = 1_000
 _UPKEEP_SECONDS = 5.0
@@ -112,7 +112,7 @@ class Log:
         self._depths = Depths(pool, clock)
         self.segments = Segments(pool, self.catalog, clock)
         self._pushes: Coalescer[Request] = Coalescer(
-            self._appender.append, weigh=attrgetter("size"), most=_FLUSH_EVENTS, large=_LARGE_FLUSH
+            self._appender.append, weigh=attrgetter("weight"), most=_FLUSH_WEIGHT, large=_LARGE_FLUSH
         )
         self._upkeep = asyncio.create_task(self.segments.run(_UPKEEP_SECONDS))
         return self
@@ -183,7 +183,7 @@ class Log:
         for part in parts:
             if part and part[0].queue.max_depth_events is not None:
                 await self._depths.admit(part[0].queue, sum(piece.columns.count for piece in part))
-        if request.size or idempotency_key is not None:
+        if request.weight or idempotency_key is not None:
             await self._pushes.submit(request)
             return request.results
         return [PushResult([]) for _ in parts]

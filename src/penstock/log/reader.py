@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import CorruptChunk
+from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.log import chunk
 from penstock.log.event import Delivery, Event, StoredChunk
@@ -43,9 +44,9 @@ async def read_chunks(
     broken: dict[int, CorruptChunk] = {} if damaged is None else damaged
     for segment, some in by_segment.items():
         params = {
-            "partitions": [r.partition_id for r in some],
-            "starts": [r.start for r in some],
-            "ends": [r.stop for r in some],
+            "partitions": numbers([r.partition_id for r in some]),
+            "starts": numbers([r.start for r in some]),
+            "ends": numbers([r.stop for r in some]),
             "longest": chunk.MAX_EVENTS,
         }
         statement = _sql.table("chunks_between", queue.id, segment)

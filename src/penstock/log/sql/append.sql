@@ -1,17 +1,21 @@
 -- name: lock_partitions
 -- In id order everywhere, so that two pushes can never wait for each other.
-SELECT id FROM penstock.partitions WHERE id = ANY(%(partitions)s) ORDER BY id FOR NO KEY UPDATE
+SELECT id FROM penstock.partitions WHERE id = ANY(%(partitions)s::bigint[]) ORDER BY id FOR NO KEY UPDATE
 
 -- name: append
 SELECT * FROM penstock.append_{suffix}(
-    %(partitions)b, %(counts)b, %(bodies)b, %(skew)b, %(flush)b, %(epoch)b)
+    %(partitions)s::bigint[], %(counts)s::integer[], %(after)s::integer[], %(starts)s::integer[],
+    %(sizes)s::integer[], %(bodies)b,
+    %(skew)s, %(flush)s, %(epoch)s::integer)
 
 -- name: append_more
 -- The same, with ids to remember or groups to deliver to.
 SELECT * FROM penstock.append_{suffix}(
-    %(partitions)b, %(counts)b, %(bodies)b, %(skew)b, %(flush)b, %(epoch)b,
-    %(targets)b::integer[], %(hashes)b::uuid[], %(hash_partitions)b::bigint[], %(places)b::bigint[],
-    %(id_segments)b::bigint[])
+    %(partitions)s::bigint[], %(counts)s::integer[], %(after)s::integer[], %(starts)s::integer[],
+    %(sizes)s::integer[], %(bodies)b,
+    %(skew)s, %(flush)s, %(epoch)s::integer,
+    %(targets)s::integer[], %(hashes)s::uuid[], %(hash_partitions)s::bigint[], %(places)s::bigint[],
+    %(id_segments)s::integer[])
 
 -- name: was_flushed
 -- After a lost connection: did the flush get through? The partitions are locked, so it is over either way.
@@ -25,7 +29,7 @@ ORDER BY c.partition_id, c.end_offset
 
 -- name: seen_ids
 SELECT i.hash, i.partition_id, i.event_offset
-FROM {ids} i WHERE i.hash = ANY(%(hashes)b::uuid[])
+FROM {ids} i WHERE i.hash = ANY(%(hashes)s::uuid[])
 
 -- name: still_in_window
 -- Of ids seen before, the ones whose event is younger than the window, or no longer there to ask.

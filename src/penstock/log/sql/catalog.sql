@@ -105,16 +105,19 @@ SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)
 
 -- name: create_append
 -- Append chunks to a segment: one call, one transaction, one round trip. Its statements see what was committed before
--- they begin, so the heads are read after the locks are held; their plans are kept for the session. Where ids are
--- given and one of them was seen before, nothing is written and nothing returned: the caller then goes step by step.
+-- they begin, so the heads are read after the locks are held; their plans are kept for the session. _after counts the
+-- events of the call that are in the partition up to and with the chunk, _starts and _sizes cut the chunk out of
+-- _bodies. Where ids are given and one of them was seen before, nothing is written and nothing returned: the caller
+-- then goes step by step.
 CREATE FUNCTION penstock.append_{suffix}(
-    _partitions bigint[], _counts bigint[], _bodies bytea[], _skew interval, _flush uuid, _epoch bigint,
+    _partitions bigint[], _counts integer[], _after integer[], _starts integer[], _sizes integer[], _bodies bytea,
+    _skew interval, _flush uuid, _epoch integer,
     _targets integer[] = '{}', _hashes uuid[] = '{}', _hash_partitions bigint[] = '{}', _places bigint[] = '{}',
-    _id_segments bigint[] = '{}'
+    _id_segments integer[] = '{}'
 ) RETURNS TABLE (partition_id bigint, end_offset bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    _segment bigint;
+    _segment integer;
     _seen boolean;
 BEGIN
     -- In id order everywhere, so that two pushes can never wait for each other.
@@ -131,36 +134,32 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
-    UPDATE penstock.cursors c SET state = 0 WHERE c.partition_id = ANY(_partitions) AND c.state = 1;
-    RETURN QUERY
-    WITH input AS MATERIALIZED (
-        SELECT i.*, sum(i.event_count) OVER (PARTITION BY i.partition_id ORDER BY i.ordinal) AS events_to_here
-        FROM unnest(_partitions, _counts, _bodies, _targets)
-            WITH ORDINALITY AS i (partition_id, event_count, body, target_group, ordinal)
-    ),
-    heads AS MATERIALIZED (
-        SELECT p.id AS partition_id, head.end_offset, head.appended_at
-        FROM (SELECT DISTINCT i.partition_id FROM input i) i
-        JOIN penstock.partitions p ON p.id = i.partition_id
-        CROSS JOIN LATERAL (
-            SELECT newest.end_offset, newest.appended_at FROM (
-                (SELECT c.end_offset, c.appended_at FROM {chunks} c
-                 WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1)
-                UNION ALL
-                SELECT p.sealed_end, p.sealed_at
-            ) newest LIMIT 1
-        ) head
-    ),
-    remembered AS (
+    IF cardinality(_hashes) > 0 THEN
         INSERT INTO {ids} (hash, partition_id, event_offset)
         SELECT n.hash, n.partition_id, h.end_offset + n.place
         FROM unnest(_hashes, _hash_partitions, _places) AS n (hash, partition_id, place)
-        JOIN heads h ON h.partition_id = n.partition_id
-    )
+        CROSS JOIN LATERAL (
+            (SELECT c.end_offset FROM {chunks} c
+             WHERE c.partition_id = n.partition_id ORDER BY c.end_offset DESC LIMIT 1)
+            UNION ALL
+            SELECT p.sealed_end FROM penstock.partitions p WHERE p.id = n.partition_id
+            LIMIT 1
+        ) h;
+    END IF;
+    UPDATE penstock.cursors c SET state = 0 WHERE c.partition_id = ANY(_partitions) AND c.state = 1;
+    RETURN QUERY
     INSERT INTO {chunks} AS k (partition_id, end_offset, event_count, appended_at, target_group, flush_id, body)
-    SELECT i.partition_id, h.end_offset + i.events_to_here, i.event_count,
-           greatest(h.appended_at, clock_timestamp() + _skew), i.target_group, _flush, i.body
-    FROM input i JOIN heads h ON h.partition_id = i.partition_id
+    SELECT i.partition_id, h.end_offset + i.after, i.event_count, greatest(h.appended_at, clock_timestamp() + _skew),
+           i.target_group, _flush, substr(_bodies, i.start, i.size)
+    FROM unnest(_partitions, _counts, _after, _starts, _sizes, _targets)
+        AS i (partition_id, event_count, after, start, size, target_group)
+    CROSS JOIN LATERAL (
+        (SELECT c.end_offset, c.appended_at FROM {chunks} c
+         WHERE c.partition_id = i.partition_id ORDER BY c.end_offset DESC LIMIT 1)
+        UNION ALL
+        SELECT p.sealed_end, p.sealed_at FROM penstock.partitions p WHERE p.id = i.partition_id
+        LIMIT 1
+    ) h
     RETURNING k.partition_id, k.end_offset;
 END
 $$

@@ -86,7 +86,7 @@ WITH held AS (
         SELECT * FROM penstock.positions p
         WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
     ) p
-    WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = ANY(%(leases)s)
+    WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = ANY(%(leases)s::uuid[])
 ),
 released AS (
     INSERT INTO penstock.positions

@@ -1,0 +1,115 @@
+"""From pieces of several pushes to the chunks that are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.db.arrays import numbers
+from penstock.log import chunk
+from penstock.log.prepare import PIECE_EVENTS, Piece
+
+#: One call carries this many bytes at the most, and at least one chunk: PostgreSQL ends a value at 1 GiB.
+_CALL_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class Chunks:
+    """The chunks of one call, column by column."""
+
+    partitions: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    #: Events of the call that are in the partition up to and with this chunk.
+    after: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    targets: list[int | None] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    bytes: int = 0
+
+    def add(self, partition_id: int, count: int, after: int, target: int | None, body: bytes) -> None:
+        """Append one."""
+        self.partitions.append(partition_id)
+        self.counts.append(count)
+        self.after.append(after)
+        self.starts.append(self.bytes + 1)
+        self.sizes.append(len(body))
+        self.targets.append(target)
+        self.bodies.append(body)
+        self.bytes += len(body)
+
+    def is_targeted(self) -> bool:
+        """Whether some of them are for one group alone."""
+        return any(target is not None for target in self.targets)
+
+    def params(self) -> dict[str, Any]:
+        """As the statement takes them."""
+        return {
+            "partitions": numbers(self.partitions),
+            "counts": numbers(self.counts),
+            "after": numbers(self.after),
+            "starts": numbers(self.starts),
+            "sizes": numbers(self.sizes),
+            "bodies": b"".join(self.bodies),
+        }
+
+
+def encode_chunks(lanes: Sequence[tuple[int, Sequence[Piece]]]) -> list[Chunks]:
+    """The chunks for each partition's pieces, in as few calls as they fit in."""
+    calls = [Chunks()]
+    for partition_id, pieces in lanes:
+        events = 0
+        for group in _mergeable(pieces):
+            columns = _merge(group)
+            body = chunk.encode(columns)
+            if calls[-1].bytes and calls[-1].bytes + len(body) > _CALL_BYTES:
+                calls.append(Chunks())
+                events = 0
+            events += columns.count
+            calls[-1].add(partition_id, columns.count, events, group[0].target_group, body)
+    return calls
+
+
+def _mergeable(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Neighbours that fit into one chunk together."""
+    groups: list[list[Piece]] = []
+    events = size = 0
+    for piece in pieces:
+        more, weight = piece.columns.count, len(piece.columns.data)
+        if (
+            groups
+            and groups[-1][0].target_group == piece.target_group
+            and events + more <= PIECE_EVENTS
+            and size + weight <= chunk.TARGET_BYTES
+        ):
+            groups[-1].append(piece)
+            events, size = events + more, size + weight
+        else:
+            groups.append([piece])
+            events, size = more, weight
+    return groups
+
+
+def _merge(pieces: Sequence[Piece]) -> chunk.Columns:
+    if len(pieces) == 1:
+        return pieces[0].columns
+    parts = [piece.columns for piece in pieces]
+
+    def column(name: str) -> list[Any] | None:
+        columns = [getattr(part, name) for part in parts]
+        if all(some is None for some in columns):
+            return None
+        whole: list[Any] = []
+        for part, some in zip(parts, columns, strict=True):
+            whole.extend([None] * part.count if some is None else some)
+        return whole
+
+    return chunk.Columns(
+        b"\n".join([part.data for part in parts]),
+        sum([part.count for part in parts]),
+        column("keys"),
+        column("ids"),
+        column("times"),
+        column("headers"),
+    )
