@@ -26,18 +26,18 @@ class Chunks:
     sizes: list[int] = field(default_factory=list)
     targets: list[int | None] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
-    bytes: int = 0
+    length: int = 0
 
     def add(self, partition_id: int, count: int, after: int, target: int | None, body: bytes) -> None:
         """Append one."""
         self.partitions.append(partition_id)
         self.counts.append(count)
         self.after.append(after)
-        self.starts.append(self.bytes + 1)
+        self.starts.append(self.length + 1)
         self.sizes.append(len(body))
         self.targets.append(target)
         self.bodies.append(body)
-        self.bytes += len(body)
+        self.length += len(body)
 
     def is_targeted(self) -> bool:
         """Whether some of them are for one group alone."""
@@ -63,7 +63,7 @@ def encode_chunks(lanes: Sequence[tuple[int, Sequence[Piece]]]) -> list[Chunks]:
         for group in _mergeable(pieces):
             columns = _merge(group)
             body = chunk.encode(columns)
-            if calls[-1].bytes and calls[-1].bytes + len(body) > _CALL_BYTES:
+            if calls[-1].length and calls[-1].length + len(body) > _CALL_BYTES:
                 calls.append(Chunks())
                 events = 0
             events += columns.count
