@@ -180,11 +180,12 @@ class Database:
 
 
 # Our statements look things up by key, few rows at a time. Their plans are made once, and do not turn to reading whole
-# tables because the statistics of a table that was just made, or is growing fast, are wrong.
+# tables, or all versions of a row, because the statistics of a table that was just made or grows fast are wrong.
 _SESSION = """
     SELECT set_config('TimeZone', 'UTC', false),
            set_config('plan_cache_mode', 'force_generic_plan', false),
            set_config('enable_seqscan', 'off', false),
+           set_config('enable_bitmapscan', 'off', false),
            set_config('enable_hashjoin', 'off', false),
            set_config('enable_mergejoin', 'off', false),
            set_config('jit', 'off', false)

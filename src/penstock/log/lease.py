@@ -223,7 +223,7 @@ class Leases:
             for lease_id, *row in rows:
                 by_id[lease_id].leases.append(Lease(*row))
             if rows and request.partition is None:
-                self._last[group.id] = rows[-1][1]
+                self._last[group.id] = max(row[1] for row in rows)
             waiting = [ask for ask in waiting if _wants_more(ask, request, len(asks) == 1)]
             if not waiting:
                 break

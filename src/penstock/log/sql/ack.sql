@@ -2,11 +2,11 @@
 -- The common case in one statement: events up to an offset are done, under a lease that still holds.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now),
 standing AS MATERIALIZED (
-    SELECT w.ordinal, w.lease_id AS claimed, w.upto, p.*
+    SELECT w.ordinal, w.lease_id AS claimed, w.upto, p.ctid AS before, p.*
     FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[], %(leases)s::uuid[], %(upto)s::bigint[])
         WITH ORDINALITY AS w (group_id, partition_id, lease_id, upto, ordinal)
     CROSS JOIN LATERAL (
-        SELECT * FROM penstock.positions p
+        SELECT p.ctid, p.* FROM penstock.positions p
         WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
     ) p
 ),
@@ -23,8 +23,10 @@ written AS (
     RETURNING group_id, partition_id, version
 ),
 replaced AS (
-    DELETE FROM penstock.positions p USING written w
-    WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id AND p.version = w.version - 1
+    -- By address: by key, the planner may choose to walk all dead versions of all partitions.
+    DELETE FROM penstock.positions p
+    USING written w JOIN standing s ON s.group_id = w.group_id AND s.partition_id = w.partition_id
+    WHERE p.ctid = s.before
 )
 SELECT s.ordinal, s.version, s.next_offset, s.lease_id, s.lease_end, s.available_at,
        w.version IS NOT NULL AS written, (SELECT now FROM clock)
@@ -63,7 +65,12 @@ WITH written AS (
 ),
 replaced AS (
     DELETE FROM penstock.positions p USING written w
-    WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id AND p.version = w.version - 1
+    CROSS JOIN LATERAL (
+        SELECT o.ctid FROM penstock.positions o
+        WHERE o.group_id = w.group_id AND o.partition_id = w.partition_id AND o.version < w.version
+        ORDER BY o.version DESC LIMIT 1
+    ) o
+    WHERE p.ctid = o.ctid
 )
 SELECT group_id, partition_id FROM written
 

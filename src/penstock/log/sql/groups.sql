@@ -56,7 +56,12 @@ WITH moved AS (
     RETURNING partition_id, version
 )
 DELETE FROM penstock.positions p USING moved m
-WHERE p.group_id = %(group)s AND p.partition_id = m.partition_id AND p.version < m.version
+CROSS JOIN LATERAL (
+    SELECT o.ctid FROM penstock.positions o
+    WHERE o.group_id = %(group)s AND o.partition_id = m.partition_id AND o.version < m.version
+    ORDER BY o.version DESC LIMIT 1
+) o
+WHERE p.ctid = o.ctid
 
 -- name: set_epoch
 -- The group reads the first epoch in which it has something unread; later ones wait their turn.

@@ -5,20 +5,20 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now,
     -- A lease need not survive a crash of the database: the crash ends it, and its ack is refused.
     set_config('synchronous_commit', 'off', true)),
 ready AS MATERIALIZED (
-    SELECT c.partition_id, p.version, p.next_offset, p.attempts, p.skipped, h.head
+    SELECT c.partition_id, t.name, p.ctid AS before, p.version, p.next_offset, p.attempts, p.skipped, h.head
     FROM penstock.cursors c
     CROSS JOIN LATERAL (
-        SELECT * FROM penstock.positions p
+        SELECT p.ctid, p.* FROM penstock.positions p
         WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id
         ORDER BY p.version DESC LIMIT 1
     ) p
+    JOIN penstock.partitions t ON t.id = c.partition_id
     CROSS JOIN LATERAL (
-        SELECT end_offset AS head FROM (
+        SELECT coalesce(
             (SELECT k.end_offset FROM {chunks} k
-             WHERE k.partition_id = c.partition_id ORDER BY k.end_offset DESC LIMIT 1)
-            UNION ALL
-            SELECT t.sealed_end FROM penstock.partitions t WHERE t.id = c.partition_id
-        ) newest LIMIT 1
+             WHERE k.partition_id = c.partition_id ORDER BY k.end_offset DESC LIMIT 1),
+            t.sealed_end) AS head
+        OFFSET 0
     ) h
     WHERE c.group_id = %(group)s AND c.state = 0
       AND c.partition_id > %(after)s AND c.partition_id <= %(upto)s
@@ -58,15 +58,13 @@ leased AS (
     RETURNING partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped
 ),
 replaced AS (
-    DELETE FROM penstock.positions p USING leased l
-    WHERE p.group_id = %(group)s AND p.partition_id = l.partition_id AND p.version = l.version - 1
+    -- By address: by key, the planner may choose to walk all dead versions of all partitions.
+    DELETE FROM penstock.positions p USING leased l JOIN sized z ON z.partition_id = l.partition_id
+    WHERE p.ctid = z.before
 )
-SELECT l.lease_id, l.partition_id, t.name, l.next_offset, l.lease_end, l.available_at, l.attempts, l.skipped,
+SELECT l.lease_id, l.partition_id, z.name, l.next_offset, l.lease_end, l.available_at, l.attempts, l.skipped,
        coalesce(z.segment, %(segment)s::integer)
-FROM leased l
-JOIN sized z ON z.partition_id = l.partition_id
-JOIN penstock.partitions t ON t.id = l.partition_id
-ORDER BY l.partition_id
+FROM leased l JOIN sized z ON z.partition_id = l.partition_id
 
 -- name: next_moment
 -- When the earliest lease, retry or delay of the group ends: what a waiting pop sleeps for, if nothing is pushed.
@@ -83,7 +81,7 @@ WHERE c.group_id = %(group)s AND c.state = 0 AND p.available_at > clock_timestam
 WITH held AS (
     SELECT p.* FROM penstock.cursors c
     CROSS JOIN LATERAL (
-        SELECT * FROM penstock.positions p
+        SELECT p.ctid AS before, p.* FROM penstock.positions p
         WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
     ) p
     WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = ANY(%(leases)s::uuid[])
@@ -97,15 +95,15 @@ released AS (
     ON CONFLICT DO NOTHING
     RETURNING partition_id, version
 )
-DELETE FROM penstock.positions p USING released r
-WHERE p.group_id = %(group)s AND p.partition_id = r.partition_id AND p.version = r.version - 1
+DELETE FROM penstock.positions p USING released r JOIN held h ON h.partition_id = r.partition_id
+WHERE p.ctid = h.before
 
 -- name: extend
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now),
 held AS (
     SELECT p.* FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
     CROSS JOIN LATERAL (
-        SELECT * FROM penstock.positions p
+        SELECT p.ctid AS before, p.* FROM penstock.positions p
         WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
     ) p
     WHERE p.lease_id = %(lease)s AND p.available_at > (SELECT now FROM clock)
@@ -120,7 +118,8 @@ extended AS (
     RETURNING group_id, partition_id, version, available_at
 ),
 replaced AS (
-    DELETE FROM penstock.positions p USING extended e
-    WHERE p.group_id = e.group_id AND p.partition_id = e.partition_id AND p.version = e.version - 1
+    DELETE FROM penstock.positions p
+    USING extended e JOIN held h ON h.group_id = e.group_id AND h.partition_id = e.partition_id
+    WHERE p.ctid = h.before
 )
 SELECT group_id, partition_id, available_at FROM extended

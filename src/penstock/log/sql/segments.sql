@@ -74,7 +74,12 @@ moved AS (
     RETURNING group_id, partition_id, version
 )
 DELETE FROM penstock.positions p USING moved m
-WHERE p.group_id = m.group_id AND p.partition_id = m.partition_id AND p.version < m.version
+CROSS JOIN LATERAL (
+    SELECT o.ctid FROM penstock.positions o
+    WHERE o.group_id = m.group_id AND o.partition_id = m.partition_id AND o.version < m.version
+    ORDER BY o.version DESC LIMIT 1
+) o
+WHERE p.ctid = o.ctid
 
 -- name: forget_segment
 DELETE FROM penstock.segments WHERE queue_id = %(queue)s AND segment = %(segment)s
