@@ -352,10 +352,15 @@ class Appender:
                         continue
             if not rows:
                 return False
-            # It did. Ids make what was a repetition then one now, so only the offsets are worked out again.
-            for part in _by_queue(work):
-                _settle(part, rows)
+            # It did, as a whole. Which of its ids were repetitions is no longer known: all are called new.
+            firsts: dict[int, int] = {}
+            for partition_id, end_offset, count in rows:
+                firsts[partition_id] = min(end_offset - count, firsts.get(partition_id, end_offset))
+            for lane in work.values():
+                lane.base = firsts.get(lane.partition_id, 0)
             _answer(requests, work, {})
+            for request in requests:
+                await self._answered_before(conn, request)
         return True
 
 
@@ -405,12 +410,12 @@ def _id_params(lanes: Sequence[_Lane], hashes: dict[int, list[bytes | None]]) ->
     for lane in lanes:
         place = 0
         for piece in lane.pieces:
-            for digest in hashes.get(id(piece), ()):
+            for i, digest in enumerate(hashes.get(id(piece), ())):
                 if digest is not None:
                     found.append(digest)
                     partitions.append(lane.partition_id)
-                    places.append(place)
-                place += 1
+                    places.append(place + i)
+            place += piece.columns.count
     return {"hashes": digests(found), "hash_partitions": numbers(partitions), "places": numbers(places)}
 
 

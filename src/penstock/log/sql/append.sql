@@ -19,7 +19,7 @@ SELECT * FROM penstock.append_{suffix}(
 
 -- name: was_flushed
 -- After a lost connection: did the flush get through? The partitions are locked, so it is over either way.
-SELECT c.partition_id, c.end_offset
+SELECT c.partition_id, c.end_offset, c.event_count
 FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
 CROSS JOIN LATERAL (
     SELECT * FROM {chunks} c WHERE c.partition_id = w.partition_id ORDER BY c.end_offset DESC LIMIT 1000
