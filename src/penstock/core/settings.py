@@ -48,7 +48,11 @@ def default_data_dir() -> Path:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         # PostgreSQL refuses to run as root, and the account it runs as cannot look into root's home.
         return Path("/var/lib/penstock")
-    return Path(platformdirs.user_data_dir("penstock", appauthor=False))
+    try:
+        return Path(platformdirs.user_data_dir("penstock", appauthor=False))
+    except RuntimeError:
+        # A user without a home: refused, being relative, if the embedded PostgreSQL turns out to be needed.
+        return Path("penstock")
 
 
 class Overrides(TypedDict, total=False):
@@ -84,6 +88,11 @@ class Settings:
     def __post_init__(self) -> None:
         if self.database_url is not None:
             _check_url("PENSTOCK_DATABASE_URL", self.database_url)
+        elif not self.data_dir.is_absolute():
+            raise ConfigurationError(
+                f"PENSTOCK_DATA_DIR has to name an absolute path, and {str(self.data_dir)!r} is none: set it to one, "
+                "say /var/lib/penstock, or set PENSTOCK_DATABASE_URL to a PostgreSQL that you run"
+            )
         _check_range("PENSTOCK_POOL_SIZE", self.pool_size, _MOST_CONNECTIONS)
         _check_range("PENSTOCK_MAX_EVENT_BYTES", self.max_event_bytes, _LARGEST_EVENT)
         if self.log_level not in LOG_LEVELS:
@@ -166,7 +175,12 @@ def _switch(name: str, value: str) -> bool:
 
 
 def _directory(name: str, value: str) -> Path:
-    path = Path(value).expanduser()
+    try:
+        path = Path(value).expanduser()
+    except RuntimeError:
+        raise ConfigurationError(
+            f"{name} is {value!r}, and no such user with a home is known here: set it to an absolute path"
+        ) from None
     if not path.is_absolute():
         # Relative, it would name another database from every working directory.
         raise ConfigurationError(f"{name} is {value!r}: set it to an absolute path, say {path.absolute()}")

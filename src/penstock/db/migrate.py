@@ -56,6 +56,9 @@ _BEGIN = (
     # A migration, or the wait for another process's, may take longer than a role's usual limits.
     b"SET LOCAL statement_timeout = 0",
     b"SET LOCAL lock_timeout = 0",
+    # Our sessions are set up for looking things up by key; a migration may have whole tables to go through.
+    b"SELECT set_config(name, reset_val, true) FROM pg_settings"
+    b" WHERE category LIKE 'Query Tuning%' AND source = 'session'",
     _LOCK.encode(),
     BOOKKEEPING.encode(),
 )
@@ -66,6 +69,7 @@ _SCRIPT_HEAD = """\
 -- Penstock's schema, from version {start} to {end}.
 -- Run it with psql as the role that Penstock connects as. Each migration is a transaction that first checks
 -- that it is the next one, so that running this twice, or out of turn, changes nothing.
+SET client_encoding = 'UTF8';
 """
 _SCRIPT_CHECK = """\
 DO $$

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -36,7 +37,8 @@ NEWEST_TESTED_SERVER = 18
 Connection: TypeAlias = AsyncConnection[TupleRow]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 
-# What a connection string may say otherwise. A dead peer is noticed in about a minute, not in two hours.
+# What a connection string, or a variable of libpq, may say otherwise. A dead peer is noticed in about a minute,
+# not in two hours.
 _DEFAULTS: dict[str, Any] = {
     "application_name": "penstock",
     "connect_timeout": 10,
@@ -47,6 +49,9 @@ _DEFAULTS: dict[str, Any] = {
 }
 # What it may not. A statement is prepared the first time it is used: ours are few and come again and again.
 _FIXED: dict[str, Any] = {"client_encoding": "UTF8", "autocommit": True, "prepare_threshold": 0}
+
+# The pauses between attempts to reconnect double; after so many seconds they begin anew with a short one.
+_RECONNECT_SECONDS = 10.0
 
 
 async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitable[str]] | None = None) -> Pool:
@@ -60,9 +65,8 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
             "no database is named: set PENSTOCK_DATABASE_URL, or open a Database, which starts its own"
         )
     first = conninfo if isinstance(conninfo, str) else await conninfo()
-    kwargs = _DEFAULTS | _FIXED
-    for name in _DEFAULTS.keys() & conninfo_to_dict(first).keys():
-        del kwargs[name]
+    said = conninfo_to_dict(first).keys() | _said_by_environment()
+    kwargs = {name: value for name, value in _DEFAULTS.items() if name not in said} | _FIXED
     # Before the pool, which would try again and again and in the end not say why.
     await _check_server(settings, first, kwargs)
     pool: Pool = AsyncConnectionPool(
@@ -71,6 +75,9 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
         min_size=1,
         max_size=settings.pool_size,
         configure=_configure,
+        # Left to itself, the pool pauses longer and longer, and comes back long after the server does.
+        reconnect_timeout=_RECONNECT_SECONDS,
+        reconnect_failed=AsyncConnectionPool.check,
         name="penstock",
         open=False,
     )
@@ -199,11 +206,16 @@ async def _configure(conn: Connection) -> None:
     await conn.execute(_SESSION)
 
 
+def _said_by_environment() -> set[str]:
+    # With PGSERVICE, that includes what its file says.
+    return {option.keyword.decode() for option in Conninfo.get_defaults() if option.val}
+
+
 async def _check_server(settings: Settings, conninfo: str, kwargs: dict[str, Any]) -> None:
     try:
         async with await AsyncConnection.connect(conninfo, **kwargs) as conn:
             version = conn.info.server_version // 10_000
-    except psycopg.OperationalError as error:
+    except psycopg.Error as error:
         raise _unavailable(settings, error) from error
     if version < OLDEST_SERVER:
         raise DatabaseVersionError(

@@ -1,0 +1,136 @@
+"""The tree of commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from penstock.cli import databases, dead_letters, groups, queues
+from penstock.cli.command import (
+    EXIT_CODES,
+    FAILED,
+    DatabaseUrl,
+    DataDir,
+    Json,
+    Quiet,
+    Verbose,
+    command,
+    shared_options,
+)
+from penstock.cli.output import Output
+from penstock.cli.session import Session
+
+
+class Root(TyperGroup):
+    """Prints what was asked for in a wrong way as it prints every other error."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and unless told otherwise end the process."""
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            if not standalone_mode:
+                return code
+        except typer.TyperException as error:
+            if not standalone_mode:
+                raise
+            Output().error(_explained(error))
+            code = error.exit_code
+        except typer.Abort:
+            if not standalone_mode:
+                raise
+            Output().error("not confirmed, so nothing was done")
+            code = FAILED
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explained(error: typer.TyperException) -> str:
+    message = error.format_message().removeprefix("Invalid value: ").rstrip(".")
+    context = getattr(error, "ctx", None)
+    return message if context is None else f"{message} (`{context.command_path} --help` shows how)"
+
+
+def _help_if_alone(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+app = typer.Typer(
+    cls=Root,
+    name="penstock",
+    help="Durable, partitioned event queues on the PostgreSQL you already run.",
+    epilog=EXIT_CODES,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    # Its tracebacks would print local variables, and with them what is in a connection string.
+    pretty_exceptions_enable=False,
+)
+for sub_app, name in ((queues.app, "queue"), (groups.app, "group"), (dead_letters.app, "dlq"), (databases.app, "db")):
+    sub_app.callback(invoke_without_command=True)(_help_if_alone)
+    app.add_typer(sub_app, name=name)
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Durable, partitioned event queues on the PostgreSQL you already run."""
+    ctx.obj = shared_options(database_url, data_dir, json, quiet, verbose)
+    if version:
+        _print_version(Output(json=json))
+        raise typer.Exit()
+    _help_if_alone(ctx)
+
+
+@command(app, "demo", examples=["penstock demo", "penstock demo --keep", "penstock demo --speed 3 --events 200000"])
+async def demo(
+    session: Session,
+    events: Annotated[int, typer.Option(min=10, max=2_000_000, metavar="N", help="How many orders to push.")] = 50_000,
+    speed: Annotated[
+        float,
+        typer.Option(min=0.1, max=1000, metavar="X", help="Play it so many times as fast; the log is not slowed."),
+    ] = 1.0,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the database, to look around in it.")] = False,
+) -> None:
+    """Watch the log at work: pushes, groups, retries, dead letters, a replay, and whether it all adds up.
+
+    It takes about half a minute, starts a PostgreSQL in a temporary directory and touches nothing else.
+    """
+    from penstock.cli.demo.command import run_demo
+
+    if session.choices.database_url is not None or session.choices.data_dir is not None:
+        raise typer.BadParameter("the demo brings a database of its own, so that it cannot touch yours")
+    if not await run_demo(session.out, events=events, speed=speed, keep=keep):
+        raise typer.Exit(FAILED)
+
+
+@command(app, "version", examples=["penstock version", "penstock version --json"])
+def version(session: Session) -> None:
+    """Print the version."""
+    _print_version(session.out)
+
+
+def _print_version(out: Output) -> None:
+    from importlib.metadata import version
+
+    if out.json:
+        out.document({"version": version("penstock")})
+    else:
+        out.text(f"penstock {version('penstock')}")

@@ -1,0 +1,1 @@
+"""``penstock demo``: the log at work, on a database of its own."""

@@ -1,0 +1,90 @@
+"""The options of a queue, as options of a command."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+_PANEL = "Options of the queue"
+_NONE = "none"
+
+
+def _option(help: str, default: str, metavar: str) -> Any:
+    return typer.Option(help=help, show_default=default, metavar=metavar, rich_help_panel=_PANEL)
+
+
+def queue_options(
+    lease_seconds: Annotated[
+        float | None, _option("How long a consumer may take before its events go to another.", "300", "SECONDS")
+    ] = None,
+    retry_limit: Annotated[
+        int | None, _option("How often a failed event is tried again before it is a dead letter.", "3", "N")
+    ] = None,
+    retry_delay_ms: Annotated[int | None, _option("How long a failed event waits for that.", "1000", "MS")] = None,
+    delay_seconds: Annotated[
+        float | None, _option("How long an event waits before it is delivered first.", "0", "SECONDS")
+    ] = None,
+    retention_seconds: Annotated[
+        str | None, _option("How long events are kept, at least; none: for ever.", _NONE, "SECONDS|none")
+    ] = None,
+    retention_drops_unread: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether retention drops events that a group has not read yet.",
+            show_default="no",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    dedup_window_seconds: Annotated[
+        float | None,
+        _option(
+            "How long an event's id keeps another with the same id out; 0: not at all.", "3600, by hash 0", "SECONDS"
+        ),
+    ] = None,
+    max_depth_events: Annotated[
+        str | None,
+        _option("How far the slowest group may be behind before pushes are refused.", _NONE, "N|none"),
+    ] = None,
+    max_event_bytes: Annotated[
+        str | None, _option("The largest event, in bytes of JSON.", "PENSTOCK_MAX_EVENT_BYTES", "BYTES|none")
+    ] = None,
+    max_redrives: Annotated[int | None, _option("How often one dead letter may be sent back.", "10", "N")] = None,
+) -> dict[str, object]:
+    """Those that were given, as the log takes them."""
+    given: dict[str, object] = {
+        "lease_seconds": lease_seconds,
+        "retry_limit": retry_limit,
+        "retry_delay_ms": retry_delay_ms,
+        "delay_seconds": delay_seconds,
+        "retention_drops_unread": retention_drops_unread,
+        "dedup_window_seconds": dedup_window_seconds,
+        "max_redrives": max_redrives,
+    }
+    texts = {
+        "retention_seconds": retention_seconds,
+        "max_depth_events": max_depth_events,
+        "max_event_bytes": max_event_bytes,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    return options | {name: _number_or_none(name, text) for name, text in texts.items() if text is not None}
+
+
+def _number_or_none(name: str, text: str) -> float | None:
+    if text.lower() == _NONE:
+        return None
+    try:
+        return float(text) if name.endswith("_seconds") else int(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is neither a number nor {_NONE}", param_hint=f"'--{name.replace('_', '-')}'"
+        ) from None
+
+
+def show_option(value: object) -> str:
+    """An option's value for people."""
+    if value is None:
+        return _NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

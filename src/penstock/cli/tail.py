@@ -1,0 +1,122 @@
+"""Looking at a queue while it grows, without consuming it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.cli import documents
+from penstock.cli.output import visible
+from penstock.cli.partitions import Partition, partitions_of
+from penstock.cli.times import show_time
+from penstock.log.reader import read_events
+
+if TYPE_CHECKING:
+    from penstock.cli.output import Output
+    from penstock.cli.session import Opened
+    from penstock.log.event import Event
+    from penstock.log.queue import Queue
+
+#: Events of one partition that are read at a time.
+_PAGE = 1_000
+#: A push is announced; should that get lost, it is found after so many seconds.
+_LOOK_AGAIN = 2.0
+#: Two looks at a busy queue lie so far apart: events are many then, and each look asks every partition.
+_SPACING = 0.05
+
+
+class Tail:
+    """Shows every event once: the newest at first, then whatever is appended after them.
+
+    It remembers the next offset of each partition. Offsets are dense and in commit order, so nothing can turn up
+    behind it.
+    """
+
+    def __init__(self, opened: Opened, queue: str, key: str | None = None) -> None:
+        self._opened = opened
+        self._name = queue
+        self._key = key
+        self._next: dict[int, int] = {}
+
+    async def newest(self, count: int) -> list[Event]:
+        """The newest events, the oldest of them first; what is appended from now on is left to :meth:`follow`."""
+        queue = await self._opened.log.catalog.refresh(self._name)
+        self._next = {partition.id: partition.end for partition in await partitions_of(self._opened, queue)}
+        if count == 0:
+            return []
+        found = await self._opened.log.browse(
+            self._name,
+            key=self._key,
+            matching=lambda event: event.offset < self._next.get(event.partition_id, 0),
+            limit=count,
+        )
+        return sorted(found, key=_age)
+
+    async def follow(self) -> AsyncIterator[list[Event]]:
+        """Events as they are appended, without end."""
+        log = self._opened.log
+        while True:
+            seen = await log.pushes_seen(self._name)
+            async for events in self._appended():
+                yield events
+            await asyncio.sleep(_SPACING)
+            await log.wait_for_push(self._name, seen, _LOOK_AGAIN)
+
+    async def _appended(self) -> AsyncIterator[list[Event]]:
+        """What has been appended since the last look, a page of each partition at a time."""
+        queue = await self._opened.log.catalog.refresh(self._name)
+        grown = [
+            partition
+            for partition in await partitions_of(self._opened, queue)
+            if partition.end > self._start(partition) and self._may_hold(queue, partition)
+        ]
+        while grown:
+            page: list[Event] = []
+            for partition in grown:
+                page += await self._page(queue, partition)
+            wanted = [event for event in page if self._key is None or event.key == self._key]
+            if wanted:
+                yield sorted(wanted, key=_age)
+            grown = [partition for partition in grown if partition.end > self._start(partition)]
+
+    async def _page(self, queue: Queue, partition: Partition) -> list[Event]:
+        start = self._start(partition)
+        limit = min(partition.end - start, _PAGE)
+        async with self._opened.database.connection() as conn:
+            # By the partition's number: another epoch may have one of the same name.
+            events = await read_events(conn, queue, partition.id, partition.name, start, limit)
+        # None at all: retention has dropped them meanwhile.
+        self._next[partition.id] = events[-1].offset + 1 if events else partition.end
+        return events
+
+    def _start(self, partition: Partition) -> int:
+        # A partition that was not there at first is new as a whole.
+        return max(self._next.get(partition.id, 0), partition.first)
+
+    def _may_hold(self, queue: Queue, partition: Partition) -> bool:
+        return self._key is None or partition.epoch != queue.epoch or queue.place(self._key) == partition.name
+
+
+def print_events(out: Output, events: Sequence[Event]) -> None:
+    """Print events, a line each."""
+    if out.json:
+        for event in events:
+            out.line(documents.event(event))
+        return
+    for event in events:
+        when = show_time(event.appended_at, millis=True)
+        where = visible(f"{event.partition}/{event.offset}")
+        key = "" if event.key is None or event.key == event.partition else f"  {visible(event.key)}"
+        data = visible(event.raw.decode())
+        if not out.is_terminal:
+            out.text(f"{when}  {where}{key}  {data}")
+            continue
+        from rich.text import Text
+
+        line = Text.assemble((when, "dim"), "  ", (where, "cyan"), (key, "magenta"), "  ", data)
+        out.console.print(line, soft_wrap=True)
+
+
+def _age(event: Event) -> tuple[object, int, int]:
+    return (event.appended_at, event.partition_id, event.offset)

@@ -1,0 +1,36 @@
+"""Times as people type and read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import typer
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def parse_time(text: str) -> datetime:
+    """Read ``2026-01-31T12:00:00Z``, or ``90s``, ``15m``, ``2h``, ``1d`` for so long ago."""
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a time: write 2026-01-31T12:00:00Z, or 15m for fifteen minutes ago (s, m, h, d)"
+        ) from None
+    if moment.tzinfo is None:
+        raise typer.BadParameter(f"{text!r} has no time zone: add one, such as a Z at the end")
+    return moment
+
+
+def show_time(moment: datetime | None, *, millis: bool = False) -> str:
+    """Write a moment in UTC."""
+    if moment is None:
+        return "–"
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + (
+        f".{moment.microsecond // 1000:03}Z" if millis else "Z"
+    )
