@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from penstock.client.arguments import (
+    AckStatus,
     EventsToPush,
     PoppedEvents,
 )
@@ -420,7 +421,7 @@ class SyncTransaction:
         return self._twin.result
 
     def ack(
-        self, events: PoppedEvents, status: object = "completed", error: str | BaseException | None = None
+        self, events: PoppedEvents, status: AckStatus = "completed", error: str | BaseException | None = None
     ) -> SyncTransaction:
         """Acknowledge events that were popped: completed, failed, retry or dead_letter."""
         return SyncTransaction(self._twin.ack(events, status, error), self._portal)
@@ -535,7 +536,7 @@ class SyncPenstock:
     def ack(
         self,
         events: PoppedEvents,
-        status: object = True,
+        status: AckStatus = True,
         context: Mapping[str, Any] | None = None,
         *,
         group: str | None = None,

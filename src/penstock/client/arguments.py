@@ -6,7 +6,7 @@ import re
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.log.event import Event
@@ -15,6 +15,8 @@ from penstock.log.event import Event
 EventsToPush = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 #: What can be acknowledged: what a pop gave, or one of it.
 PoppedEvents = Event | Sequence[Event] | None
+#: What can be said of an event: True is ``completed``, False ``failed``; ``success`` and ``dlq`` are other words.
+AckStatus = bool | Literal["completed", "failed", "retry", "dead_letter", "success", "dlq"]
 
 
 def read_events(given: object) -> Sequence[Mapping[str, Any]]:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.client.arguments import (
+    AckStatus,
     EventsToPush,
     PoppedEvents,
     check_number,
@@ -131,7 +132,7 @@ class Penstock:
     async def ack(
         self,
         events: PoppedEvents,
-        status: object = True,
+        status: AckStatus = True,
         context: Mapping[str, Any] | None = None,
         *,
         group: str | None = None,

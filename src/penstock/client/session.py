@@ -47,7 +47,7 @@ class Session:
 
     async def close(self) -> None:
         """End pops that wait, let consumers finish what they have in hand, and close the transport."""
-        if _handling.get() is self:
+        if _handling.get() is self and self._consumers:
             raise CloseRefused(
                 "a handler cannot close its client, because closing waits for the handler: set the event that was "
                 "given to consume() as stop instead"

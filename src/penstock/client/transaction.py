@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from penstock.client.arguments import EventsToPush, PoppedEvents, read_error, read_events, read_ndjson, read_popped
+from penstock.client.arguments import (
+    AckStatus,
+    EventsToPush,
+    PoppedEvents,
+    read_error,
+    read_events,
+    read_ndjson,
+    read_popped,
+)
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_key, check_name
 from penstock.log.ack import check_status
@@ -49,7 +57,7 @@ class Transaction:
         return self._result
 
     def ack(
-        self, events: PoppedEvents, status: object = "completed", error: str | BaseException | None = None
+        self, events: PoppedEvents, status: AckStatus = "completed", error: str | BaseException | None = None
     ) -> Transaction:
         """Acknowledge events that were popped: completed, failed, retry or dead_letter."""
         self._check_unsent()

@@ -450,21 +450,18 @@ def _answer(
                 if skipped is None:
                     offsets = range(start, start + count)
                     starts[key] = start + count
+                    if repeated and ids is not None:
+                        first_seen.update(((*key, event_id or ""), start + i) for i, event_id in enumerate(ids))
                 else:
                     offsets = []
                     for place in range(count):
-                        if place not in skipped:
-                            offsets.append(start)
-                            start += 1
-                        else:
-                            known = skipped[place]
-                            event_id = ids[place] if ids is not None else None
-                            offsets.append(known if known is not None else first_seen.get((*key, event_id or ""), -1))
+                        known = skipped.get(place, start)
+                        own = (*key, (ids[place] if ids is not None else None) or "")
+                        offset = first_seen[own] if known is None else known
+                        first_seen.setdefault(own, offset)
+                        offsets.append(offset)
+                        start += place not in skipped
                     starts[key] = start
-                if repeated and ids is not None:
-                    for place, event_id in enumerate(ids):
-                        if event_id is not None:
-                            first_seen.setdefault((*key, event_id), offsets[place])
                 placed.append(
                     Placed(
                         piece.queue.name,

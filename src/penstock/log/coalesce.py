@@ -36,6 +36,7 @@ class Coalescer(Generic[Item]):
         self._large = large
         self._waiting: deque[tuple[Item, int, asyncio.Future[None]]] = deque()
         self._weight = 0
+        self._running = 0
         self._workers: set[asyncio.Task[None]] = set()
 
     async def submit(self, item: Item) -> None:
@@ -44,8 +45,8 @@ class Coalescer(Generic[Item]):
         weight = self._weigh(item)
         self._waiting.append((item, weight, done))
         self._weight += weight
-        running = len(self._workers)
-        if running == 0 or (running == 1 and self._large is not None and self._weight >= self._large):
+        if self._running == 0 or (self._running == 1 and self._large is not None and self._weight >= self._large):
+            self._running += 1
             worker = asyncio.create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
@@ -57,10 +58,14 @@ class Coalescer(Generic[Item]):
             await asyncio.wait(self._workers)
 
     async def _work(self) -> None:
-        while batch := self._take():
-            await self._serve(batch)
-            # Those who were just answered may have more: let them come aboard before the next one leaves.
-            await asyncio.sleep(0)
+        try:
+            while batch := self._take():
+                await self._serve(batch)
+                # Those who were just answered may have more: let them come aboard before the next one leaves.
+                await asyncio.sleep(0)
+        finally:
+            # At once, and not when the task is seen to be done: who comes in between would wait for nobody.
+            self._running -= 1
 
     def _take(self) -> list[tuple[Item, asyncio.Future[None]]]:
         batch: list[tuple[Item, asyncio.Future[None]]] = []

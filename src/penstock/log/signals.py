@@ -48,7 +48,7 @@ class Signals:
 
     def count(self, queue_id: int) -> int:
         """How many pushes to the queue this process has heard of. Note it before you look."""
-        return self._counts.get(queue_id, 0)
+        return self._counts.setdefault(queue_id, 0)
 
     def pushed(self, queue_id: int) -> None:
         """Tell everybody who waits for the queue, here at once and elsewhere soon."""
@@ -122,8 +122,8 @@ class Signals:
                 async with conn:
                     await conn.execute("LISTEN penstock")
                     pause = 0.1
-                    # What was pushed while nobody listened.
-                    for queue_id in list(self._wakers):
+                    # What was pushed while nobody listened: also for those who have looked and not waited yet.
+                    for queue_id in list(self._counts):
                         self.wake(queue_id)
                     async for notice in conn.notifies():
                         if notice.payload.isdigit():
