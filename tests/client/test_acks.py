@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import InvalidRequest, Penstock
+from penstock.client.arguments import AckStatus
 from tests.client.conditions import numbered, seqs
 
 
@@ -22,7 +23,9 @@ async def test_completing_an_event_completes_those_before_it(q: Penstock) -> Non
 
 
 @pytest.mark.parametrize("status", [False, "failed"])
-async def test_a_failed_event_comes_again_and_then_is_a_dead_letter_with_its_error(q: Penstock, status: object) -> None:
+async def test_a_failed_event_comes_again_and_then_is_a_dead_letter_with_its_error(
+    q: Penstock, status: AckStatus
+) -> None:
     reader = q.queue("jobs").group("g")
     for attempt in range(2):
         (event,) = await reader.pop()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Consumed, Event, NotFound, Penstock, PenstockError
+from penstock.client import in_hand
 from penstock.client.queue import QueueHandle
 from tests.client.conditions import PATIENCE, eventually, numbered, seqs
 
@@ -229,6 +230,21 @@ async def test_once_a_lease_is_lost_the_rest_is_left_to_who_gets_it_next(
     await jobs.each().lease_seconds(1).consume(handler, idle_seconds=0)
 
     assert seen == [0, 0, 1, 2]
+
+
+async def test_what_is_done_is_reported_while_the_rest_of_a_batch_takes_its_time(
+    jobs: QueueHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_hand, "_REPORT_SECONDS", 0.0)
+    await jobs.push(numbered(3))
+    lags: list[int] = []
+
+    async def handler(event: Event) -> None:
+        lags.append(await jobs.lag())
+
+    await jobs.each().consume(handler, idle_seconds=0)
+
+    assert lags == [3, 2, 1]
 
 
 async def test_it_stops_after_the_limit_and_leaves_the_rest(jobs: QueueHandle) -> None:

@@ -36,7 +36,7 @@ async def test_each_choice_makes_a_new_handle_and_leaves_the_old_one(q: Penstock
     assert before == q.queue("jobs").settings
     assert chosen.settings != before
     with pytest.raises(AttributeError):
-        plain.name = "other"  # type: ignore[misc]
+        plain.name = "other"  # type: ignore[misc]  # what the test is about
 
 
 async def test_a_handle_can_be_shared_by_consumers_that_choose_differently(q: Penstock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from penstock import Penstock
@@ -63,3 +64,14 @@ async def test_an_event_reads_as_a_mapping(q: Penstock) -> None:
 async def test_ack_of_nothing_does_nothing(q: Penstock) -> None:
     assert await q.ack([]) == []
     assert await q.ack(None, True, {"group": "g"}) == []
+
+
+async def test_without_a_url_a_postgresql_is_started(data_dir: Path) -> None:
+    async with Penstock(data_dir=data_dir) as q:
+        await q.queue("jobs").create()
+        await q.queue("jobs").push({"data": "kept"})
+
+    async with Penstock(data_dir=data_dir) as q:
+        (event,) = await q.queue("jobs").pop()
+
+    assert event.data == "kept"

@@ -154,7 +154,7 @@ def test_an_unknown_option_is_named() -> None:
 
 def test_a_queue_needs_a_name() -> None:
     with pytest.raises(InvalidName, match="the name of a queue must be text, not NoneType"):
-        Penstock(URL).queue(None)  # type: ignore[arg-type]
+        Penstock(URL).queue(None)  # type: ignore[arg-type]  # what the test is about
 
 
 async def test_an_ack_takes_the_events_themselves(q: Penstock) -> None:
@@ -173,12 +173,12 @@ async def test_an_ack_takes_the_events_themselves(q: Penstock) -> None:
     with pytest.raises(InvalidOption, match="there is no 'grp' in the context"):
         await q.ack(event, True, {"grp": "g"})
     with pytest.raises(InvalidRequest, match="'done' cannot be said of an event"):
-        await q.ack(event, "done")
+        await q.ack(event, "done")  # type: ignore[arg-type]  # what the test is about
 
 
 async def test_push_of_several_queues_explains_itself(q: Penstock) -> None:
     with pytest.raises(InvalidRequest, match=r"for one queue it is q\.queue\(name\)\.push\(events\)"):
-        await q.push(numbered(1))  # type: ignore[arg-type]
+        await q.push(numbered(1))  # type: ignore[arg-type]  # what the test is about
 
 
 def test_the_synchronous_client_explains_itself_in_its_own_words(database_url: str) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,16 +12,13 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from penstock.core.errors import (
-    ConfigurationError,
     DatabaseError,
-    DatabaseUnavailable,
-    DatabaseVersionError,
     InvalidOption,
     SchemaError,
 )
 from penstock.core.settings import Settings
-from penstock.db import migrate, pool
-from penstock.db.pool import Database, open_pool
+from penstock.db import embedded, migrate
+from penstock.db.pool import open_pool
 from tests.db.schema_snapshot import schema_snapshot
 from tests.servers import ROLE, Server
 
@@ -46,6 +43,14 @@ async def connect(url: str) -> AsyncConnection[TupleRow]:
 async def applied(conn: AsyncConnection[TupleRow]) -> list[tuple[int, str]]:
     cursor = await conn.execute("SELECT version, name FROM penstock.migrations ORDER BY applied_at")
     return [(version, name) for version, name in await cursor.fetchall()]
+
+
+def psql(url: str, script: str, *, stops: bool, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as a database administrator would, by default going on after an error."""
+    options = ["-X", "-q", "-o", "/dev/null", *(["-v", "ON_ERROR_STOP=1"] if stops else [])]
+    command = [str(embedded.bundled_bin_dir() / "psql"), *options, "-d", url]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, input=script, check=False, capture_output=True, encoding="utf-8", env=env)
 
 
 def snapshot(url: str) -> str:
@@ -173,6 +178,39 @@ asyncio.run(main())
             assert await migrate.upgrade(conn) == []
 
 
+class TestSession:
+    """A connection of the pool is set up for our everyday statements, and has to do for the others too."""
+
+    async def test_a_migration_runs_with_the_planner_that_the_server_is_set_up_with(
+        self, empty_database_url_any: str, steps: Path
+    ) -> None:
+        changed = (
+            "SELECT name, setting FROM pg_settings"
+            " WHERE source = 'session' AND category LIKE 'Query Tuning%' ORDER BY name"
+        )
+        (steps / "0003_third.sql").write_text(f"CREATE TABLE penstock.seen AS {changed};\n")
+        pool = await open_pool(Settings(database_url=empty_database_url_any))
+        async with pool, pool.connection() as conn:
+            before = await (await conn.execute(changed.encode())).fetchall()
+            assert ("enable_seqscan", "off") in before
+            await migrate.upgrade(conn, directory=steps)
+            seen = await (await conn.execute("SELECT name, setting FROM penstock.seen")).fetchall()
+            usual = await AsyncConnection.connect(empty_database_url_any)
+            async with usual:
+                for name, setting in seen:
+                    assert await (await usual.execute("SELECT current_setting(%s)", [name])).fetchone() == (setting,)
+            assert {name for name, _ in seen} == {name for name, _ in before}
+            assert await (await conn.execute(changed.encode())).fetchall() == before
+
+    async def test_status_and_verify_work_on_it(self, empty_database_url_any: str) -> None:
+        pool = await open_pool(Settings(database_url=empty_database_url_any))
+        async with pool, pool.connection() as conn:
+            assert (await migrate.status(conn)).current == 0
+            done = await migrate.upgrade(conn)
+            await migrate.verify(conn)
+            assert await migrate.status(conn) == migrate.MigrationStatus(len(done), len(done), ())
+
+
 class TestVerify:
     async def test_a_missing_schema(self, empty_database_url: str, steps: Path) -> None:
         async with await connect(empty_database_url) as conn:
@@ -250,6 +288,31 @@ class TestScript:
             with pytest.raises(psycopg.errors.RaiseException, match="0003_third does not come next"):
                 await conn.execute(script.encode())
 
+    @pytest.mark.parametrize("stops", [True, False])
+    def test_psql_runs_it_and_running_it_twice_changes_nothing(
+        self, empty_database_url_any: str, database_url_any: str, stops: bool
+    ) -> None:
+        first = psql(empty_database_url_any, migrate.render_sql(), stops=stops)
+        assert (first.returncode, first.stderr) == (0, "")
+        assert snapshot(empty_database_url_any) == snapshot(database_url_any)
+        second = psql(empty_database_url_any, migrate.render_sql(), stops=stops)
+        assert second.returncode == (3 if stops else 0)
+        assert "does not come next: the schema is at version" in second.stderr
+        assert snapshot(empty_database_url_any) == snapshot(database_url_any)
+
+    async def test_what_psql_made_is_what_the_package_works_with(self, empty_database_url_any: str) -> None:
+        psql(empty_database_url_any, migrate.render_sql(), stops=True)
+        async with await connect(empty_database_url_any) as conn:
+            await migrate.verify(conn)
+            assert await migrate.upgrade(conn) == []
+
+    def test_it_does_not_depend_on_the_encoding_of_the_terminal(self, empty_database_url: str, steps: Path) -> None:
+        (steps / "0002_second.sql").write_text("COMMENT ON TABLE penstock.a IS 'größer × 2';\n", encoding="utf-8")
+        psql(empty_database_url, migrate.render_sql(directory=steps), stops=True, PGCLIENTENCODING="LATIN1")
+        with psycopg.connect(empty_database_url) as conn:
+            comment = conn.execute("SELECT obj_description('penstock.a'::regclass)").fetchone()
+        assert comment == ("größer × 2",)
+
     def test_there_is_no_script_from_a_version_that_is_not_known(self, steps: Path) -> None:
         with pytest.raises(InvalidOption, match="no schema version 9"):
             migrate.render_sql(9, directory=steps)
@@ -271,86 +334,3 @@ class TestThisPackage:
         async with await connect(empty_database_url_any) as conn:
             await migrate.upgrade(conn)
         assert snapshot(empty_database_url_any) == snapshot(database_url_any)
-
-
-class TestOpening:
-    async def test_a_database_is_brought_up_to_date(self, empty_database_url_any: str) -> None:
-        async with Database(Settings(database_url=empty_database_url_any)) as database:
-            async with database.connection() as conn:
-                status = await migrate.status(conn)
-            assert status.current == status.target > 0
-            assert database.conninfo == empty_database_url_any
-
-    async def test_with_auto_upgrade_off_it_is_refused_and_left_alone(self, empty_database_url: str) -> None:
-        settings = Settings(database_url=empty_database_url, auto_upgrade=False)
-        with pytest.raises(SchemaError, match="penstock db upgrade"):
-            await Database(settings).open()
-        async with await connect(empty_database_url) as conn:
-            assert await (await conn.execute("SELECT to_regnamespace('penstock')")).fetchone() == (None,)
-
-    async def test_with_auto_upgrade_off_an_up_to_date_one_is_fine(self, database_url: str) -> None:
-        async with Database(Settings(database_url=database_url, auto_upgrade=False)) as database:
-            assert not database.pool.closed
-
-    async def test_connections_commit_by_themselves_in_utc_and_prepare_at_first_use(
-        self, database_url_any: str
-    ) -> None:
-        url = f"{database_url_any}&options=-c%20timezone%3DAsia/Tokyo"
-        async with Database(Settings(database_url=url)) as database, database.connection() as conn:
-            assert conn.autocommit
-            assert conn.prepare_threshold == 0
-            names = ("TimeZone", "client_encoding", "application_name")
-            shown = [await (await conn.execute(f"SHOW {name}".encode())).fetchone() for name in names]
-            assert shown == [("UTC",), ("UTF8",), ("penstock",)]
-
-    async def test_a_name_in_the_connection_string_is_kept(self, database_url: str) -> None:
-        settings = Settings(database_url=f"{database_url}&application_name=billing")
-        async with Database(settings) as database, database.connection() as conn:
-            assert conn.info.get_parameters()["application_name"] == "billing"
-
-    async def test_libpqs_variables_serve_as_well(self, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        parts = psycopg.conninfo.conninfo_to_dict(database_url)
-        for name, key in {"PGHOST": "host", "PGPORT": "port", "PGDATABASE": "dbname", "PGUSER": "user"}.items():
-            monkeypatch.setenv(name, str(parts[key]))
-        async with Database(Settings.from_env()) as database, database.connection() as conn:
-            assert conn.info.dbname == parts["dbname"]
-
-    async def test_no_more_connections_than_the_pool_may_have(self, database_url: str) -> None:
-        settings = Settings(database_url=database_url, pool_size=1)
-        async with Database(settings) as database, database.connection():
-            with pytest.raises(DatabaseUnavailable, match="connections to spare"):
-                await database.connection(timeout=0.05).__aenter__()
-
-    async def test_a_server_out_of_reach_is_named_without_its_password(self, tmp_path: Path) -> None:
-        settings = Settings(database_url=f"host={tmp_path} user=app password=s3cret dbname=events")
-        with pytest.raises(DatabaseUnavailable, match=f"host={tmp_path}") as caught:
-            await Database(settings).open()
-        assert "s3cret" not in str(caught.value)
-        assert "PENSTOCK_DATABASE_URL" in str(caught.value)
-
-    async def test_a_server_that_is_too_old_is_refused(
-        self, database_url: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(pool, "OLDEST_SERVER", 99)
-        with pytest.raises(DatabaseVersionError, match="is PostgreSQL 18, and Penstock needs 99 or later"):
-            await open_pool(Settings(database_url=database_url))
-
-    async def test_a_server_newer_than_tested_is_used_with_a_warning(
-        self, database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        monkeypatch.setattr(pool, "NEWEST_TESTED_SERVER", 17)
-        with caplog.at_level(logging.WARNING, "penstock"):
-            async with Database(Settings(database_url=database_url)):
-                pass
-        assert "PostgreSQL 18 is newer than any" in caplog.text
-
-    async def test_a_pool_needs_a_database_to_be_named(self) -> None:
-        with pytest.raises(ConfigurationError, match="no database is named"):
-            await open_pool(Settings(database_url=None))
-
-    async def test_a_closed_database_says_so(self, database_url: str) -> None:
-        database = await Database(Settings(database_url=database_url)).open()
-        await database.close()
-        await database.close()
-        with pytest.raises(DatabaseError, match="not open"):
-            _ = database.pool

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.core.errors import ConfigurationError
 from penstock.core.settings import Settings, default_data_dir
+from tests.db.embedded_server import as_root, run_python
 
 
 def test_without_any_variable_the_database_is_embedded() -> None:
@@ -82,6 +83,7 @@ def test_what_the_caller_says_wins_and_its_variable_is_not_even_read() -> None:
         ("PENSTOCK_DATABASE_URL", "postgresql+psycopg://app:s3cret@db/events"),
         ("DATABASE_URL", "host=db password s3cret"),
         ("PENSTOCK_DATA_DIR", "relative/path"),
+        ("PENSTOCK_DATA_DIR", "~nobody-of-that-name/path"),
         ("PENSTOCK_POOL_SIZE", "many"),
         ("PENSTOCK_POOL_SIZE", "0"),
         ("PENSTOCK_MAX_EVENT_BYTES", "-1"),
@@ -96,6 +98,42 @@ def test_a_bad_value_is_refused_by_the_name_of_its_variable(name: str, value: st
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_relative_data_directory_is_refused_with_the_absolute_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/usr")
+    with pytest.raises(
+        ConfigurationError, match="is 'share/events': set it to an absolute path, say /usr/share/events"
+    ):
+        Settings.from_env({"PENSTOCK_DATA_DIR": "share/events"})
+
+
+def test_a_relative_data_directory_is_refused_however_it_is_given() -> None:
+    with pytest.raises(
+        ConfigurationError, match="PENSTOCK_DATA_DIR has to name an absolute path, and 'events' is none"
+    ):
+        Settings(data_dir=Path("events"))
+
+
+@as_root
+@pytest.mark.parametrize("url", ["", "host=db"])
+def test_a_user_without_a_home_needs_a_database_or_a_directory(url: str) -> None:
+    output = run_python(
+        """
+        import os, sys
+        from penstock.core.errors import ConfigurationError
+        from penstock.core.settings import Settings
+
+        os.environ.pop("HOME", None)
+        os.setuid(54321)
+        try:
+            print("fine", Settings.from_env({"PENSTOCK_DATABASE_URL": sys.argv[1]}).database_url)
+        except ConfigurationError as error:
+            print(error)
+        """,
+        url,
+    )
+    assert output.startswith("fine host=db" if url else "PENSTOCK_DATA_DIR has to name an absolute path")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ app = typer.Typer(help="Consumer groups: where each stands, and moving it.")
 
 OptionalQueue = Annotated[
     str | None,
-    typer.Argument(metavar="[QUEUE]", help="This queue only.", autocompletion=queue_names, show_default=False),
+    typer.Argument(metavar="QUEUE", help="This queue only.", autocompletion=queue_names, show_default=False),
 ]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -29,12 +29,8 @@ def queue_options(
         str | None, _option("How long events are kept, at least; none: for ever.", _NONE, "SECONDS|none")
     ] = None,
     retention_drops_unread: Annotated[
-        bool | None,
-        typer.Option(
-            help="Whether retention drops events that a group has not read yet.",
-            show_default="no",
-            rich_help_panel=_PANEL,
-        ),
+        Literal["yes", "no"] | None,
+        _option("Whether retention drops events that a group has not read yet.", "no", "yes|no"),
     ] = None,
     dedup_window_seconds: Annotated[
         float | None,
@@ -57,7 +53,7 @@ def queue_options(
         "retry_limit": retry_limit,
         "retry_delay_ms": retry_delay_ms,
         "delay_seconds": delay_seconds,
-        "retention_drops_unread": retention_drops_unread,
+        "retention_drops_unread": None if retention_drops_unread is None else retention_drops_unread == "yes",
         "dedup_window_seconds": dedup_window_seconds,
         "max_redrives": max_redrives,
     }

@@ -168,7 +168,7 @@ async def push(
     session: Session,
     name: QueueName,
     events: Annotated[
-        list[str] | None, typer.Argument(metavar="JSON...", help="Events, each a JSON value.", show_default=False)
+        list[str] | None, typer.Argument(metavar="JSON", help="Events, each a JSON value.", show_default=False)
     ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="The key of every event that has none of its own.")

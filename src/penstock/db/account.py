@@ -6,12 +6,12 @@ import os
 import pwd
 import shlex
 import shutil
-import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.core.errors import ConfigurationError
+from penstock.db.forking import run
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def account_for(data: Path) -> Account | None:
         with suppress(KeyError):
             return _known(pwd.getpwnam(name))
     if useradd := shutil.which("useradd"):
-        subprocess.run([useradd, "--system", "pgserver"], check=False, capture_output=True)  # noqa: S603
+        run([useradd, "--system", "pgserver"])
         with suppress(KeyError):
             return _known(pwd.getpwnam("pgserver"))
     return _known(pwd.getpwnam("nobody"))
@@ -60,9 +60,7 @@ def _known(entry: pwd.struct_passwd) -> Account:
 def _reaches(account: Account, place: Path) -> bool:
     probe = ["/bin/sh", "-c", '[ -x "$1" ]', "sh", str(place)]
     try:
-        done = subprocess.run(  # noqa: S603
-            probe, check=False, cwd="/", user=account.uid, group=account.gid, extra_groups=[]
-        )
+        done = run(probe, cwd=Path("/"), uid=account.uid, gid=account.gid)
     except PermissionError:
         raise ConfigurationError(
             f"PostgreSQL refuses to run as root, and this root may not run it as {account.name!r}: give it "

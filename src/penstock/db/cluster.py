@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -21,6 +21,7 @@ from psycopg.pq import Ping
 from penstock.core.errors import ConfigurationError, DatabaseError, DatabaseVersionError
 from penstock.db import postmaster
 from penstock.db.account import Account, account_for, check_reach
+from penstock.db.forking import run
 from penstock.db.lock_file import LockFile
 from penstock.db.postmaster import DATABASE, SOCKET, USER, Postmaster, alive, choose_socket_dir, conninfo
 from penstock.db.private_files import cannot_use, check_not_shared, new_file, private_directory
@@ -49,12 +50,12 @@ class Cluster:
         """PostgreSQL's own data directory."""
         return self.directory / f"pg{self.major}"
 
-    @cached_property
+    @property
     def account(self) -> Account | None:
         """Who runs the server, if not this process's own user."""
         return account_for(self.data)
 
-    @cached_property
+    @property
     def postmaster(self) -> Postmaster:
         """The server's process."""
         return Postmaster(self.data)
@@ -244,34 +245,28 @@ class Cluster:
         start_new_session: bool = False,
         pass_fds: Sequence[int] = (),
     ) -> subprocess.CompletedProcess[str]:
-        account = self.account
-        return subprocess.run(  # noqa: S603
+        return run(
             command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=stderr,
-            text=True,
-            errors="replace",
-            check=False,
             cwd=self.directory,
             env=_environment(),
             umask=0o077,
             start_new_session=start_new_session,
             pass_fds=pass_fds,
-            user=account.uid if account else None,
-            group=account.gid if account else None,
-            extra_groups=[] if account else None,
+            uid=self.account.uid if self.account else None,
+            gid=self.account.gid if self.account else None,
         )
 
 
 @cache
 def _major_version(bin_dir: Path) -> int:
-    command: list[str | Path] = [bin_dir / "postgres", "--version"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
-        return int(re.findall(r"\d+", said)[0])
-    except (OSError, subprocess.CalledProcessError, IndexError) as error:
+        done = run([bin_dir / "postgres", "--version"])
+    except OSError as error:
         raise ConfigurationError(f"no PostgreSQL can be run from {bin_dir}: {error}") from error
+    if (match := re.search(r"\d+", done.stdout)) is None:
+        raise ConfigurationError(f"no PostgreSQL can be run from {bin_dir}: {done.stderr.strip()}")
+    return int(match[0])
 
 
 def _end(server: psutil.Process) -> None:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from pathlib import Path
 
+from penstock.db.forking import no_fork
 from penstock.db.private_files import cannot_use
 
 _open: set[LockFile] = set()
-# No fork between opening a file and noting it down. Reentrant, because a signal handler may fork.
-_guard = threading.RLock()
 
 
 class LockFile:
@@ -24,7 +22,7 @@ class LockFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with _guard:
+            with no_fork:
                 self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
                 _open.add(self)
         except OSError as error:
@@ -63,7 +61,7 @@ class LockFile:
 
     def close(self) -> None:
         """Close it; the lock lasts for as long as a process to which it was handed on lives."""
-        with _guard:
+        with no_fork:
             _open.discard(self)
             os.close(self.fd)
 
@@ -72,7 +70,6 @@ def _close_all_in_child() -> None:
     for lock in _open:
         os.close(lock.fd)
     _open.clear()
-    _guard.release()
 
 
-os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_close_all_in_child)
+os.register_at_fork(after_in_child=_close_all_in_child)

@@ -1,0 +1,22 @@
+"""``python -m benchmarks <what>``: measures Penstock and checks what it measured."""
+
+from __future__ import annotations
+
+import sys
+
+_WHAT = {"log": "the log: push, pop and ack, storage, lanes, history, a held transaction, and two other queues"}
+
+
+def main() -> int:
+    if len(sys.argv) < 2 or sys.argv[1] not in _WHAT:
+        print("usage: python -m benchmarks <what> [--help]\n\nwhat there is to measure:", file=sys.stderr)
+        for name, meaning in _WHAT.items():
+            print(f"  {name}  {meaning}", file=sys.stderr)
+        return 2
+    from benchmarks.log.command import run
+
+    return run(sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

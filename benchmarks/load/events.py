@@ -1,0 +1,83 @@
+"""The events: about 100 bytes of JSON each, from a generator with a fixed seed.
+
+Only the standard library is used here: the peers' environments import it too.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from math import log2
+from random import Random
+from typing import NamedTuple, TypedDict
+
+SEED = 20_260_131
+#: An event's ``ts`` is this plus its number, so that whoever reads the event knows which one it is.
+EPOCH = 1_763_200_000_000
+USERS = 10_000
+_PAGES = [f"/catalogue/item/{i}" for i in range(500)]
+_LEAST, _MOST = 100, 99_999
+_NOTE_BYTES = 6
+_ID_BYTES = 8
+
+
+class Data(TypedDict):
+    """What an event says."""
+
+    user: str
+    amount: int
+    ts: int
+    page: str
+    note: str
+
+
+class Made(NamedTuple):
+    """Consecutive events, from number ``first`` on, and the id of each."""
+
+    first: int
+    data: list[Data]
+    ids: list[str]
+
+
+class Generator:
+    """Makes events, all different, always the same ones for the same seed and number of users.
+
+    ``each_once`` deals the users out like cards, so that any run of as many events as there are users has one of each.
+    """
+
+    def __init__(self, users: int = USERS, *, each_once: bool = False, seed: int = SEED) -> None:
+        self._random = Random(seed)
+        self._users = [f"u{i}" for i in range(users)]
+        self._each_once = each_once
+        self._next = 0
+
+    def make(self, amount: int) -> Made:
+        random, first = self._random, self._next
+        self._next += amount
+        users = self._deal(amount) if self._each_once else random.choices(self._users, k=amount)
+        amounts = random.choices(range(_LEAST, _MOST + 1), k=amount)
+        pages = random.choices(_PAGES, k=amount)
+        notes = _hex(random, amount, _NOTE_BYTES)
+        ids = _hex(random, amount, _ID_BYTES)
+        data = [
+            Data(user=user, amount=cents, ts=ts, page=page, note=note)
+            for user, cents, ts, page, note in zip(users, amounts, count(EPOCH + first), pages, notes, strict=False)
+        ]
+        return Made(first, data, ids)
+
+    def random_bits(self) -> float:
+        """How many random bits an event holds, with its id; its ``ts`` counts for none."""
+        users = 0.0 if self._each_once else log2(len(self._users))
+        return users + log2(_MOST - _LEAST + 1) + log2(len(_PAGES)) + 8 * (_NOTE_BYTES + _ID_BYTES)
+
+    def _deal(self, amount: int) -> list[str]:
+        if amount % len(self._users):
+            raise ValueError(f"{amount} events cannot be dealt to {len(self._users)} users")
+        dealt: list[str] = []
+        for _ in range(amount // len(self._users)):
+            dealt += self._random.sample(self._users, len(self._users))
+        return dealt
+
+
+def _hex(random: Random, amount: int, width: int) -> list[str]:
+    text = random.randbytes(amount * width).hex()
+    return [text[i : i + 2 * width] for i in range(0, len(text), 2 * width)]

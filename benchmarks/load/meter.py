@@ -1,0 +1,60 @@
+"""Measuring: wall clock and this process's CPU time, only while the load runs."""
+
+from __future__ import annotations
+
+import time
+from cProfile import Profile
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+
+@dataclass(slots=True)
+class Rate:
+    """So many events in so many seconds, and the CPU seconds that this process spent on them."""
+
+    events: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        return self.events / self.seconds if self.seconds else 0.0
+
+
+class Meter:
+    """Runs inside ``with``; may be entered again and again."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.cpu = 0.0
+        self._wall = self._spent = 0.0
+
+    def __enter__(self) -> Self:
+        self._spent = time.process_time()
+        self._wall = time.perf_counter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.seconds += time.perf_counter() - self._wall
+        self.cpu += time.process_time() - self._spent
+
+
+class ProfilingMeter(Meter):
+    """A meter that keeps a profile of what ran inside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.profile = Profile()
+
+    def __enter__(self) -> Self:
+        self.profile.enable()
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self.profile.disable()

@@ -1,0 +1,178 @@
+"""The command: what to measure, in what order, and one JSON object as the last line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.log import entropy, machine, profile, server
+from benchmarks.log.bench import Bench
+from benchmarks.log.cells import all_cells
+from benchmarks.log.checks import Checks
+from benchmarks.log.held import held_transaction_ratio
+from benchmarks.log.history import history_ratio
+from benchmarks.log.plan import FULL, QUICK, SECTIONS, TASKS, Plan
+from benchmarks.log.stocks import DEDUP_OFF, LANES_100, Stocks
+from benchmarks.log.storage import bytes_per_event
+from benchmarks.log.table import Table, run_cells
+from benchmarks.log.worst import worst_lanes
+from benchmarks.peers.environment import PeerUnavailable
+from benchmarks.peers.process import NAMES, PeerProcess
+from penstock import Penstock
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Measure what the arguments ask for; 0 if every check held."""
+    options = _parse(arguments)
+    try:
+        result = asyncio.run(_measure(options))
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
+    text = json.dumps(result)
+    if options.json is not None:
+        options.json.write_text(text + "\n")
+    print(text)
+    return 0 if result["ok"] else 1
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks log", description="Measure the log and check it.")
+    parser.add_argument("--quick", action="store_true", help="the same checks on less work, in under a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
+    parser.add_argument(
+        "--only", type=_sections, default=SECTIONS, metavar="SECTIONS", help=f"some of {', '.join(SECTIONS)}"
+    )
+    parser.add_argument("--profile", choices=profile.names(), metavar="CELL", help="one cell, e.g. push_1000")
+    return parser.parse_args(arguments)
+
+
+def _sections(text: str) -> tuple[str, ...]:
+    asked = text.split(",")
+    if unknown := set(asked) - set(SECTIONS):
+        raise argparse.ArgumentTypeError(f"no such section: {', '.join(sorted(unknown))}")
+    return tuple(name for name in SECTIONS if name in asked)
+
+
+async def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    _end_in_order()
+    began = time.monotonic()
+    plan = QUICK if options.quick else FULL
+    checks = Checks()
+    with server.running() as running:
+        bystanders, cpu_before = machine.Bystanders(), running.cpu_seconds()
+        result = _introduce(plan, running, checks)
+        async with Penstock(running.url) as q:
+            bench = Bench(running, running.url, q, plan, checks)
+            if options.profile is not None:
+                result |= await profile.profile_cell(bench, options.profile)
+            else:
+                await _run_sections(bench, options.only, result)
+        deadlocks = running.deadlocks()
+        checks.expect("no deadlocks anywhere", deadlocks == 0, f"there were {deadlocks}")
+        result["cpu_share_of_others"] = round(bystanders.share(running.cpu_seconds() - cpu_before), 3)
+    result["seconds"] = round(time.monotonic() - began, 1)
+    return result | {"checks": checks.results, "failures": checks.failures, "ok": checks.ok}
+
+
+def _end_in_order() -> None:
+    """Let SIGTERM end the run as Ctrl-C does, so that the server is stopped and its directory removed."""
+    this = asyncio.current_task()
+    if this is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+
+
+def _introduce(plan: Plan, running: server.Server, checks: Checks) -> dict[str, Any]:
+    settings, events = running.settings(), entropy.describe_events()
+    environment = machine.describe()
+    checks.expect("fsync is on", settings["fsync"] == "on")
+    checks.expect("synchronous_commit is on", settings["synchronous_commit"] == "on")
+    rounds = f"median of {plan.rounds}" if plan.rounds > 1 else "once"
+    print(
+        f"PostgreSQL {settings['server_version']}, embedded, in a temporary directory; it says fsync is "
+        f"{settings['fsync']} and synchronous_commit {settings['synchronous_commit']}.\n"
+        f"Load generator, client and PostgreSQL share {environment['cpus']} CPUs; one Python process makes the load.\n"
+        f"Events are dicts of {events['json_bytes']} bytes of JSON, from a generator with a fixed seed, "
+        f"{events['random_bits']} random bits each with the id; zlib makes {events['data_zlib_bytes']} bytes of the "
+        f"data and {events['id_column_zlib_bytes']} of the id.\n"
+        f"Each cell runs for {_span(plan)} s, {rounds}; making the events is not measured, encoding them is. "
+        "What is pushed is read back and held against what was made.",
+        flush=True,
+    )
+    return {"quick": plan.quick, "environment": environment, "settings": settings, "events": events}
+
+
+def _span(plan: Plan) -> str:
+    if plan.extra_cell_seconds == plan.cell_seconds:
+        return f"{plan.cell_seconds}"
+    return f"{plan.cell_seconds} (push, pop_ack and the peers') or {plan.extra_cell_seconds}"
+
+
+async def _run_sections(bench: Bench, sections: Sequence[str], result: dict[str, Any]) -> None:
+    cells = [cell for cell in all_cells() if cell.section in sections]
+    stocks = Stocks(bench)
+    async with _peers(bench, "peers" in sections and bool(cells)) as (peers, unavailable):
+        table = await run_cells(bench, cells, stocks, peers)
+        table.unavailable |= unavailable
+        result |= table.result()
+        for peer in peers:
+            result["peers"][peer.name]["versions"] = peer.versions
+    _summarize(table, stocks, result)
+    if "bytes_per_event" in sections:
+        with bench.checks.catching("bytes_per_event"):
+            result["bytes_per_event"] = await bytes_per_event(bench, stocks)
+    if "lanes_1000_worst" in sections:
+        with bench.checks.catching("lanes_1000_worst"):
+            result["lanes_1000_worst"] = await worst_lanes(bench)
+    if "history_ratio" in sections:
+        with bench.checks.catching("history_ratio"):
+            result["history"] = await history_ratio(bench)
+            result["history_ratio"] = result["history"]["ratio"]
+    if "held_transaction_ratio" in sections:
+        with bench.checks.catching("held_transaction_ratio"):
+            result["held_transaction"] = await held_transaction_ratio(bench)
+            result["held_transaction_ratio"] = result["held_transaction"]["ratio"]
+
+
+def _summarize(table: Table, stocks: Stocks, result: dict[str, Any]) -> None:
+    result["rounds"] = table.spread()
+    cpu = result["cpu_by_cell"] = table.cpu_per_million()
+    asked = {"push": "push_1000", "pop_ack": "pop_ack_1000"}
+    result["cpu_s_per_million"] = {name: cpu[cell]["both"] for name, cell in asked.items() if cell in cpu}
+    stored = stocks.bytes_per_event
+    result["stock_bytes_per_event"] = {name: round(size, 2) for name, size in stored.items()}
+    if LANES_100.name in stored and DEDUP_OFF.name in stored:
+        result["dedup_bytes_per_event"] = round(stored[LANES_100.name] - stored[DEDUP_OFF.name], 2)
+    ours = {name: result[name] for name in ("push", "pop_ack") if name in result}
+    result["times_the_peer"] = {
+        peer: {
+            what: {batch: round(rate / theirs[what][batch], 2) for batch, rate in rates.items() if theirs[what][batch]}
+            for what, rates in ours.items()
+            if what in theirs
+        }
+        for peer, theirs in result.get("peers", {}).items()
+    }
+
+
+@asynccontextmanager
+async def _peers(bench: Bench, wanted: bool) -> AsyncIterator[tuple[list[PeerProcess], dict[str, str]]]:
+    peers: list[PeerProcess] = []
+    unavailable: dict[str, str] = {}
+    try:
+        for name in NAMES if wanted else ():
+            try:
+                url = bench.server.create_database(f"peer_{name}")
+                peers.append(await PeerProcess.start(name, url, TASKS))
+            except PeerUnavailable as error:
+                unavailable[name] = str(error)
+                print(f"{name} cannot be measured: {error}", flush=True)
+        yield peers, unavailable
+    finally:
+        for peer in peers:
+            await peer.stop()

@@ -1,0 +1,79 @@
+"""The PostgreSQL that is measured: embedded, in a temporary directory, with durability on."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psutil
+import psycopg
+
+from penstock.db.embedded import EmbeddedPostgres, status
+
+_SETTINGS = (
+    "server_version",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "wal_level",
+    "shared_buffers",
+    "max_wal_size",
+    "checkpoint_timeout",
+    "autovacuum",
+    "jit",
+)
+
+
+class Server:
+    """A running server with databases of our making."""
+
+    def __init__(self, url: str, pid: int) -> None:
+        self.url = url
+        self._postmaster = psutil.Process(pid)
+
+    def create_database(self, name: str) -> str:
+        """Make an empty database and return its URL."""
+        with psycopg.connect(self.url, autocommit=True) as conn:
+            conn.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
+        return urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
+
+    def settings(self) -> dict[str, str]:
+        """What the server itself says of how it is set up."""
+        with psycopg.connect(self.url) as conn:
+            said = {name: conn.execute(f"SHOW {name}".encode()).fetchone() for name in _SETTINGS}
+        return {name: str(row[0]) for name, row in said.items() if row is not None}
+
+    def deadlocks(self) -> int:
+        """How many deadlocks there were in all databases."""
+        with psycopg.connect(self.url) as conn:
+            row = conn.execute("SELECT coalesce(sum(deadlocks), 0)::bigint FROM pg_stat_database").fetchone()
+        return int(row[0]) if row is not None else 0
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all its processes so far, those that have ended included."""
+        spent = 0.0
+        for process in [self._postmaster, *self._postmaster.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                spent += times.user + times.system
+                if process == self._postmaster:
+                    spent += times.children_user + times.children_system
+        return spent
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    """Start a server, and leave nothing behind."""
+    directory = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    try:
+        with EmbeddedPostgres(directory) as embedded:
+            pid = status(directory).pid
+            if pid is None:
+                raise RuntimeError("the server runs and has no process id")
+            yield Server(embedded.url, pid)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

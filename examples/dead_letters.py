@@ -1,0 +1,65 @@
+"""An event that cannot be processed is retried, then set aside with the reason, and sent back once the bug is fixed.
+
+python examples/dead_letters.py
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from penstock import Penstock
+
+QUEUE = "example-invoices"
+
+
+def careless(data: dict[str, Any]) -> int:
+    """Read an amount, unless it is empty."""
+    return int(data["amount"])
+
+
+def careful(data: dict[str, Any]) -> int:
+    """Read an amount; an empty one is nothing."""
+    return int(data["amount"] or 0)
+
+
+async def process(q: Penstock, read: Callable[[dict[str, Any]], int]) -> list[int]:
+    """Process until nothing is left to read, and return the amounts in the order in which they were taken."""
+    amounts: list[int] = []
+    invoices = q.queue(QUEUE).group("accounting").wait(True).timeout_millis(500)
+    while events := await invoices.pop():
+        (event,) = events
+        try:
+            amounts.append(read(event.data))
+        except ValueError as error:
+            # It comes again, up to retry_limit times; what comes after it in its lane waits, others do not.
+            await q.ack(event, "failed", error=error)
+        else:
+            await q.ack(event)
+    return amounts
+
+
+async def main() -> None:
+    async with Penstock() as q:
+        await q.queue(QUEUE).delete()
+        await q.queue(QUEUE).config(retry_limit=2, retry_delay_ms=50).create()
+        await q.queue(QUEUE).push([{"data": {"amount": amount}, "key": "acme"} for amount in ("12", "", "30")])
+
+        amounts = await process(q, careless)
+        dead = await q.queue(QUEUE).dlq("accounting").list()
+        for letter in dead:
+            print(f"dead letter {letter.id}: {letter.data} failed {letter.attempts} times: {letter.error}")
+
+        print("The bug is fixed: sending it back, to the group that failed on it and to no other.")
+        outcome = await q.queue(QUEUE).dlq("accounting").redrive()
+        redriven = await process(q, careful)
+        left = await q.queue(QUEUE).dlq().count()
+
+        await q.queue(QUEUE).delete()
+
+    found = (amounts, [letter.attempts for letter in dead], outcome.replayed, outcome.failed, redriven, left)
+    if found != ([12, 30], [3], 1, 0, [0], 0):
+        raise SystemExit(f"that is not what should have happened: {found}")
+    print("Nothing is left.")
+
+
+asyncio.run(main())

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import typer.main
+
+from penstock.cli.app import app
+from tests.cli.command_line import CommandLine
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    for name, command in typer.main.get_group(app).commands.items():
+        below = getattr(command, "commands", None)
+        if below is None:
+            yield (name,)
+        else:
+            yield from ((name, sub) for sub in below)
+
+
+EVERY_COMMAND = list(commands())
+NOWHERE = CommandLine("postgresql://localhost:1/nowhere")
+
+
+def words(text: str) -> str:
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
+
+
+def test_these_are_the_commands() -> None:
+    assert {" ".join(command) for command in EVERY_COMMAND} == {
+        *(f"queue {name}" for name in ("list", "create", "show", "push", "tail", "configure", "repartition", "delete")),
+        *(f"group {name}" for name in ("list", "show", "seek", "delete")),
+        *(f"dlq {name}" for name in ("list", "show", "redrive", "purge")),
+        *(f"db {name}" for name in ("upgrade", "status", "sql", "start", "stop")),
+        "demo",
+        "version",
+    }
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND, ids=" ".join)
+def test_every_command_has_help_with_an_example_and_takes_the_shared_options(command: tuple[str, ...]) -> None:
+    text = words(NOWHERE.ok(*command, "--help"))
+    assert f"Usage: penstock {' '.join(command)}" in text
+    assert re.search(rf"Examples .*penstock {' '.join(command)}", text)
+    for option in ("--json", "--database-url", "--data-dir", "--quiet", "--verbose"):
+        assert option in text
+
+
+def test_help_explains_the_exit_codes() -> None:
+    text = words(NOWHERE.ok("--help"))
+    assert "0 done, 1 refused or failed, 2 asked for in a wrong way, 3 not found, 4 no database" in text
+
+
+@pytest.mark.parametrize("arguments", [[], ["queue"], ["db"]])
+def test_alone_it_shows_its_help(arguments: list[str]) -> None:
+    assert "Commands" in NOWHERE.ok(*arguments)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["version"]])
+def test_the_version_is_the_package_s(arguments: list[str]) -> None:
+    version = importlib.metadata.version("penstock")
+    assert NOWHERE.ok(*arguments) == f"penstock {version}\n"
+    assert json.loads(NOWHERE.ok(*arguments, "--json")) == {"version": version}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["quue"], "Did you mean 'queue'?"),
+        (["queue", "create"], "Missing argument 'QUEUE'"),
+        (["queue", "list", "--nonsense"], "No such option"),
+        (["queue", "list", "--quiet", "--verbose"], "exclude each other"),
+        (["--quiet", "queue", "list", "--verbose"], "exclude each other"),
+        (["queue", "list", "--database-url", "x", "--data-dir", "y"], "two databases"),
+        (["demo", "--database-url", "postgresql://db/mine"], "a database of its own"),
+    ],
+)
+def test_what_is_asked_in_a_wrong_way_gets_a_line_and_2(arguments: list[str], said: str) -> None:
+    code, line = NOWHERE.refused(*arguments)
+    assert code == 2
+    assert said in line
+
+
+def test_shared_options_go_before_or_after_the_command(cli: CommandLine) -> None:
+    url = str(cli.database_url)
+    for arguments in (["--database-url", url, "--json", "queue", "list"], ["queue", "list", "--json"]):
+        if arguments[0] == "queue":
+            arguments += ["--database-url", url]
+        assert json.loads(NOWHERE.ok(*arguments)) == []
+
+
+def test_what_comes_after_the_command_wins(cli: CommandLine) -> None:
+    first = ("--database-url", "postgresql://localhost:1/nowhere")
+    assert NOWHERE.ok(*first, "queue", "list", "--database-url", str(cli.database_url), "--json") == "[]\n"
+
+
+def test_verbose_tells_the_cause() -> None:
+    result = NOWHERE("queue", "list", "--verbose")
+    assert result.exit_code == 4
+    assert "caused by OperationalError" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_quiet_prints_results_and_errors_only(cli: CommandLine) -> None:
+    assert cli.ok("queue", "create", "orders", "--quiet") == ""
+    assert cli.ok("--quiet", "queue", "push", "orders", "1") == ""
+    assert cli.ok("queue", "tail", "orders", "--quiet") != ""
+    assert cli.refused("queue", "show", "nowhere", "--quiet")[0] == 3
+
+
+def test_queue_names_are_completed(cli: CommandLine) -> None:
+    for name in ("orders", "others", "clicks"):
+        cli.ok("queue", "create", name)
+    completing = {"_PENSTOCK_COMPLETE": "complete_bash", "COMP_WORDS": "penstock queue show o", "COMP_CWORD": "3"}
+    cli.environment |= completing
+    with cli.start() as process:
+        assert process.communicate(timeout=30)[0].split() == ["orders", "others"]
+    cli.environment["PENSTOCK_DATABASE_URL"] = "postgresql://localhost:1/nowhere"
+    with cli.start() as process:
+        output, errors = process.communicate(timeout=30)
+        assert (output.strip(), errors) == ("", "")
+
+
+def test_completion_can_be_installed() -> None:
+    text = words(NOWHERE.ok("--help"))
+    assert "--install-completion" in text
+    assert "--show-completion" in text
+
+
+def test_help_does_not_load_what_only_work_needs() -> None:
+    # Without the package's own __init__, which a reader of this command line does not go through either.
+    script = """
+import sys, types, importlib.util
+spec = importlib.util.find_spec("penstock")
+package = types.ModuleType("penstock")
+package.__path__ = list(spec.submodule_search_locations)
+sys.modules["penstock"] = package
+import penstock.cli.app
+heavy = {"psycopg", "psycopg_pool", "msgspec", "zstandard", "asyncio", "psutil", "rich.console"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,83 @@
+"""The pages of the documentation and the blocks of code in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)")
+_NOT_RUN = re.compile(r"\s*<!-- not run: (?P<reason>.+) -->\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: ``line`` is where its text begins, ``not_run`` the reason that a comment before it gives."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    not_run: str | None = None
+
+    def __str__(self) -> str:
+        return f"{name_of(self.page)}:{self.line}"
+
+
+def name_of(page: Path) -> str:
+    """The page as it is called in the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks_of(page: Path, *languages: str) -> list[Block]:
+    """The page's blocks in these languages, in order."""
+    return [block for block in _blocks(page) if block.language in languages]
+
+
+def prose_of(page: Path) -> Iterator[tuple[int, str]]:
+    """The lines outside of blocks, numbered."""
+    closing: str | None = None
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        fence = _FENCE.match(line)
+        if closing is not None:
+            closing = None if line.strip() == closing else closing
+        elif fence is not None:
+            closing = fence["ticks"]
+        else:
+            yield number, line
+
+
+def table_of(page: Path, first_header: str) -> dict[str, list[str]]:
+    """The table whose first column has that header: the cells of each row by its first, marks of code removed."""
+    rows = [
+        [cell.strip().replace("`", "") for cell in line.strip().strip("|").split(" | ")]
+        for _, line in prose_of(page)
+        if line.startswith("|")
+    ]
+    (start,) = [i for i, row in enumerate(rows) if row[0] == first_header]
+    table: dict[str, list[str]] = {}
+    for row in rows[start + 2 :]:
+        if len(row) != len(rows[start]):
+            break
+        table[row[0]] = row[1:]
+    return table
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    lines = page.read_text().splitlines()
+    number = 0
+    while number < len(lines):
+        fence = _FENCE.match(lines[number])
+        if fence is None:
+            number += 1
+            continue
+        before = _NOT_RUN.fullmatch(lines[number - 1]) if number else None
+        start = number + 1
+        end = next(i for i in range(start, len(lines)) if lines[i].strip() == fence["ticks"])
+        text = "".join(f"{line.removeprefix(fence['indent'])}\n" for line in lines[start:end])
+        yield Block(page, start + 1, fence["language"], text, before and before["reason"])
+        number = end + 1

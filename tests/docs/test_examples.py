@@ -1,0 +1,124 @@
+"""Every example runs, and prints what the page says that it prints.
+
+The blocks of a page run in order, in one namespace and on one fresh database, which the environment names:
+
+* ``python``: as it stands; ``await`` works outside of functions, as in ``python -m asyncio``;
+* ``sql``: as the role that owns the schema;
+* ``console``: a ``penstock`` command of which the page shows the output; the others are looked at by
+  ``test_commands``;
+* ``output``: what the python block before it printed.
+
+Output is compared less times and sizes, and with ``…`` for anything.
+
+A block that cannot run has a comment on the line before it, ``<!-- not run: the reason -->``.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock import Penstock, SyncPenstock
+from tests.docs.console import Command, commands_in
+from tests.docs.pages import PAGES, Block, blocks_of, name_of
+
+#: An example that takes longer than this hangs.
+_PATIENCE = 30.0
+_LANGUAGES = ("python", "sql", "console", "output")
+_RUNNABLE = [page for page in PAGES if blocks_of(page, "python", "sql")]
+
+
+@pytest.mark.parametrize("page", _RUNNABLE, ids=name_of)
+def test_the_examples_of_a_page_run(
+    page: Path, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", database_url)
+    monkeypatch.chdir(tmp_path)
+    with Session(database_url) as session:
+        for block in blocks_of(page, *_LANGUAGES):
+            if block.not_run is not None:
+                continue
+            if block.language == "python":
+                capsys.readouterr()
+                session.run_python(block)
+            elif block.language == "output":
+                assert_printed(block, capsys.readouterr().out, block.text)
+            elif block.language == "sql":
+                session.run_sql(block)
+            else:
+                for command in commands_in(block):
+                    if command.output:
+                        assert_printed(block, run(command), command.output)
+
+
+class Session:
+    """One reader who goes through a page from top to bottom."""
+
+    def __init__(self, database_url: str) -> None:
+        self._database_url = database_url
+        self._namespace: dict[str, Any] = {"__name__": "__main__"}
+
+    def __enter__(self) -> Session:
+        # A loop that goes on between blocks, as it does at the prompt of python -m asyncio.
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for value in self._namespace.values():
+            if isinstance(value, Penstock):
+                self._run(value.close())
+            elif isinstance(value, SyncPenstock):
+                value.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run_python(self, block: Block) -> None:
+        # As many empty lines before it as there are in the page, so that a traceback shows where it failed.
+        source = "\n" * (block.line - 1) + block.text
+        code: CodeType = compile(source, str(block.page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        result = eval(code, self._namespace)  # noqa: S307 - it is our own
+        if code.co_flags & inspect.CO_COROUTINE:
+            self._run(result)
+
+    def _run(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_PATIENCE)
+
+    def run_sql(self, block: Block) -> None:
+        with psycopg.connect(self._database_url, autocommit=True) as connection:
+            connection.execute(block.text.encode())
+
+
+def run(command: Command) -> str:
+    words = shlex.split(command.text)
+    assert words[0] == "penstock", "the output of our own commands can be checked, not of others"
+    done = subprocess.run([sys.executable, "-m", "penstock", *words[1:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command.text}: {done.stderr}"
+    return done.stdout
+
+
+def assert_printed(block: Block, printed: str, expected: str) -> None:
+    pattern = ".*".join(re.escape(part) for part in alike(expected).split("…"))
+    assert re.fullmatch(pattern, alike(printed), re.DOTALL), f"{block} shows\n{expected}\nand it was\n{printed}"
+
+
+def alike(text: str) -> str:
+    """The text without what may differ from run to run: times, sizes on disk, the widths of columns."""
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?Z", "TIME", text.strip())
+    text = re.sub(r"[\d.]+ [kM]?B\b", "SIZE", text)
+    return "\n".join(" ".join(line.split()) for line in text.splitlines())

@@ -1,0 +1,73 @@
+"""A way to PostgreSQL that loses an answer when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from psycopg.conninfo import conninfo_to_dict
+
+
+class Proxy:
+    """Passes everything on; the n-th answer from now is thrown away, and its connection with it."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._until_lost = 0
+        #: How many answers were lost.
+        self.lost = 0
+
+    def lose(self, answer: int) -> None:
+        """Lose the n-th answer that comes back from now on: 1 is the next."""
+        self._until_lost = answer
+
+    def stop_losing(self) -> None:
+        self._until_lost = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_unix_connection(self._server)
+        pumps = [
+            asyncio.create_task(self._pump(reader, there_writer, counts=False)),
+            asyncio.create_task(self._pump(there_reader, writer, counts=True)),
+        ]
+        self._tasks.update(pumps)
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            self._tasks.difference_update(pumps)
+            for end in (writer, there_writer):
+                end.close()
+                with contextlib.suppress(OSError):
+                    await end.wait_closed()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counts: bool) -> None:
+        with contextlib.suppress(OSError):
+            while some := await reader.read(1 << 20):
+                if counts and self._until_lost:
+                    self._until_lost -= 1
+                    if self._until_lost == 0:
+                        self.lost += 1
+                        return
+                writer.write(some)
+                await writer.drain()
+
+
+@asynccontextmanager
+async def proxied(url: str, directory: Path) -> AsyncIterator[tuple[Proxy, str]]:
+    """A proxy before the server of a URI, and the URI that goes through it."""
+    parts = conninfo_to_dict(url)
+    proxy = Proxy(f"{parts['host']}/.s.PGSQL.{parts['port']}")
+    through = f"postgresql://{parts['user']}@/{parts['dbname']}?host={quote(str(directory), safe='')}&port=5432"
+    server = await asyncio.start_unix_server(proxy.serve, directory / ".s.PGSQL.5432")
+    try:
+        yield proxy, through
+    finally:
+        server.close()

@@ -1,0 +1,739 @@
+"""Whatever is handed in is stored as it is or refused with its place and name; never half, never changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.core.errors import (
+    InvalidEvent,
+    InvalidName,
+    InvalidOption,
+    InvalidRequest,
+    NotFound,
+    PenstockError,
+)
+from penstock.log.dead import Filter
+from penstock.log.lease import PopRequest
+from penstock.log.log import Batch, Log
+from tests import servers
+from tests.log.logs import GROUP, QUEUE, ask, data, drain, opened, pop, push
+from tests.servers import Server
+
+# One database for all of them: what is refused leaves nothing behind, and there are hundreds.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def url(pg18: Server) -> Iterator[str]:
+    with pg18.fresh_database(servers.TEMPLATE) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_log(url: str) -> AsyncIterator[Log]:
+    async with opened(url) as log:
+        yield log
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def log(shared_log: Log) -> Log:
+    for queue in await shared_log.queues():
+        await shared_log.delete_queue(queue.name)
+    await shared_log.configure(QUEUE)
+    await shared_log.configure("hashed", partitioning="hash", partitions=2)
+    return shared_log
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for level in range(depth):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+# Stored as they are
+
+FAITHFUL: dict[str, Any] = {
+    "null": None,
+    "true": True,
+    "false": False,
+    "an integer": 3,
+    "a negative zero": -0.0,
+    "text": "x",
+    "empty text": "",
+    "an empty list": [],
+    "an empty object": {},
+    "nested": {"a": [{"b": [None, True, {"c": "d"}]}, [[[]]]]},
+    "U+0000": {"\u0000 key": "a\u0000b"},
+    "control characters": "".join(map(chr, range(32))) + "\x7f\x85\u2028\u2029",
+    "text that looks like escapes": '\\u0000 \\n \\" \\\\',
+    "line ends": "a\nb\r\nc\rd",
+    "beyond the first plane": "\U0001f600\U0010ffff",
+    "64 bits": [2**63 - 1, -(2**63), 2**64 - 1],
+    "beyond 64 bits": [2**64, -(2**70), 10**300],
+    "floats": [0.1, 1e308, 5e-324, 1 / 3, -1.5e-10],
+    "beyond a double": [Decimal("1e400"), Decimal("-1e-400")],
+    "200 levels": nested(200),
+    "what the encoder has names for": ["NaN", "Infinity", "null", {"NaN": "-Infinity"}],
+    "words of SQL": "'; DROP TABLE penstock.queues; --",
+    "an object with odd names": {"": 1, " ": 2, "data": 3, "key": None, "id": 5},
+}
+
+
+@pytest.mark.parametrize("what", FAITHFUL)
+async def test_any_json_value_is_stored_as_it_is(log: Log, what: str) -> None:
+    value = FAITHFUL[what]
+    text = json.dumps(value, default=str).encode() if what != "beyond a double" else b"[1e400, -1e-400]"
+    await push(log, [value, value])
+    await push(log, [value])
+    await log.push([Batch(QUEUE, text), Batch(QUEUE, [{"data": value}])])
+    events = await pop(log)
+    assert data(events) == [value] * 5
+    assert [type(event.data) for event in events] == [type(value)] * 5
+    assert events[3].raw == text
+
+
+json_values = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(st.characters(exclude_categories=["Cs"])),
+    ),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)),
+)
+
+
+async def test_any_json_value_at_all_is_stored_as_it_is(log: Log) -> None:
+    found: list[list[Any]] = []
+
+    @settings(max_examples=200, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(json_values, min_size=1, max_size=3))
+    def collect(values: list[Any]) -> None:
+        found.append(values)
+
+    collect()
+    for values in found:
+        await push(log, values)
+    stored = data(await drain(log))
+    assert stored == [value for values in found for value in values]
+    # A number is not equal to another of another type: what went in as an integer comes out as one.
+    assert repr(stored) == repr([value for values in found for value in values])
+
+
+async def test_the_number_beyond_a_double_does_not_change_its_neighbours(log: Log) -> None:
+    await log.push([Batch(QUEUE, b'{"far": 1e400, "near": 0.1}')])
+    (event,) = await pop(log)
+    assert event.data == {"far": Decimal("1e400"), "near": 0.1}
+
+
+KEYS_AND_IDS = [
+    "a",
+    " spaces around ",
+    "line\nend",
+    "tab\t",
+    "\x7f\x85\u2028",
+    "\U0001f600",
+    "e\u0301",
+    "\u00e9",
+    "'; DROP TABLE penstock.queues; --",
+    '"quoted" \\backslashed\\ %s %(key)s {chunks} $1',
+    "Default",
+    "0",
+    "None",
+    "null",
+    "NULL",
+    "{a,b}",
+    "x" * 256,
+    "\u20ac" * 85,
+]
+
+
+async def test_any_text_can_be_a_key_or_an_id(log: Log) -> None:
+    for queue in (QUEUE, "hashed"):
+        await log.push([Batch(queue, [{"data": text, "key": text, "id": text} for text in KEYS_AND_IDS])])
+        for event in await drain(log, queue):
+            assert (event.key, event.given_id) == (event.data, event.data)
+        for text in KEYS_AND_IDS:
+            found = await log.find(queue, text)
+            assert found is not None
+            assert found.data == text
+    for text in KEYS_AND_IDS:
+        (event,) = await log.fetch(QUEUE, text)
+        assert event.data == text
+
+
+async def test_keys_that_look_alike_are_not_the_same(log: Log) -> None:
+    alike = ["e\u0301", "\u00e9", "a", "A", " a", "a "]
+    for key in alike:
+        await push(log, [key], key=key)
+    assert {event.key: event.offset for event in await drain(log)} == dict.fromkeys(alike, 0)
+
+
+TIMES: list[tuple[Any, datetime]] = [
+    ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+    ("2026-01-31T12:00:00.123456+05:30", datetime(2026, 1, 31, 6, 30, 0, 123456, tzinfo=UTC)),
+    ("20260131T120000Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+    (datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+    (datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=-11))), datetime(2026, 1, 1, 11, tzinfo=UTC)),
+    (datetime.min.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)),
+    (datetime.max.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)),
+]
+
+
+async def test_times_are_kept_to_the_microsecond(log: Log) -> None:
+    await log.push([Batch(QUEUE, [{"data": i, "time": given} for i, (given, _) in enumerate(TIMES)])])
+    events = await pop(log)
+    assert [event.time for event in events] == [expected for _, expected in TIMES]
+    await log.ack(events, "dead_letter")
+    assert await log.count_dead_letters(Filter(queue=QUEUE)) == len(TIMES)
+
+
+async def test_headers_are_kept_as_they_are(log: Log) -> None:
+    headers = [{}, {"": ""}, {"a\u0000\n": "\U0001f600"}, None, {f"h{i}": "v" * 100 for i in range(100)}]
+    await log.push([Batch(QUEUE, [{"data": i, "headers": some} for i, some in enumerate(headers)])])
+    assert [event.headers for event in await pop(log)] == [some or {} for some in headers]
+
+
+async def test_an_event_may_be_as_large_as_the_limit(log: Log, url: str) -> None:
+    await push(log, ["x" * (1024 * 1024 - 2)])
+    with pytest.raises(InvalidEvent, match="limit") as refusal:
+        await push(log, ["small", "x" * (1024 * 1024 - 1)])
+    assert (refusal.value.index, refusal.value.field) == (1, "data")
+    await log.configure(QUEUE, {"max_event_bytes": 3_000_000})
+    await push(log, ["x" * 2_999_998])
+    await log.configure(QUEUE, {"max_event_bytes": 10})
+    large = [{"data": "123456789"}]
+    requests: list[tuple[Any, int]] = [
+        (large, 0),
+        ([{"data": 1}, *large], 1),
+        (b'"123456789"', 0),
+        (b'1\n"123456789"', 1),
+    ]
+    for events, index in requests:
+        with pytest.raises(InvalidEvent) as refusal:
+            await log.push([Batch(QUEUE, events)])
+        assert refusal.value.index == index
+    assert [len(event.raw) for event in await drain(log)] == [1024 * 1024, 3_000_000]
+    async with opened(url, max_event_bytes=20) as small:
+        await push(small, ["x" * 18], queue="hashed")
+        with pytest.raises(InvalidEvent):
+            await push(small, ["x" * 19], queue="hashed")
+
+
+# Refused
+
+
+@dataclass
+class Plain:
+    number: float
+
+
+BAD_FIELDS: dict[str, tuple[dict[str, Any], str]] = {
+    "NaN": ({"data": math.nan}, "data"),
+    "Infinity": ({"data": -math.inf}, "data"),
+    "nested NaN": ({"data": {"a": [None, {"b": (1.0, math.nan)}]}}, "data"),
+    "NaN as a name": ({"data": {math.nan: 1}}, "data"),
+    "Decimal NaN": ({"data": [Decimal("NaN")]}, "data"),
+    "Decimal signalling NaN": ({"data": [Decimal("sNaN")]}, "data"),
+    "Decimal Infinity": ({"data": {"a": Decimal("-Infinity")}}, "data"),
+    "NaN in an object of the program": ({"data": Plain(math.nan)}, "data"),
+    "a surrogate": ({"data": "\ud800"}, "data"),
+    "a surrogate in a name": ({"data": {"\udfff": 1}}, "data"),
+    "10,000 levels": ({"data": nested(10_000)}, "data"),
+    "300 levels": ({"data": nested(300)}, "data"),
+    "an object of the program": ({"data": object()}, "data"),
+    "bytes": ({"data": b"\xff\x00"}, "data"),
+    "a set": ({"data": {1, 2}}, "data"),
+    "a range": ({"data": range(3)}, "data"),
+    "a complex number": ({"data": [1j]}, "data"),
+    "no data": ({"key": "a"}, "data"),
+    "no fields": ({}, "data"),
+    "another field": ({"data": 1, "payload": 2}, "'payload'"),
+    "a field that is no text": ({"data": 1, 7: 2}, "7"),
+    "a number as key": ({"data": 1, "key": 7}, "key"),
+    "a list as key": ({"data": 1, "key": ["a"]}, "key"),
+    "true as key": ({"data": 1, "key": True}, "key"),
+    "an empty key": ({"data": 1, "key": ""}, "key"),
+    "U+0000 in a key": ({"data": 1, "key": "a\x00"}, "key"),
+    "a surrogate in a key": ({"data": 1, "key": "a\ud800"}, "key"),
+    "a key too long": ({"data": 1, "key": "x" * 1025}, "key"),
+    "a key too long in bytes": ({"data": 1, "key": "\u20ac" * 342}, "key"),
+    "a number as id": ({"data": 1, "id": 7}, "id"),
+    "an empty id": ({"data": 1, "id": ""}, "id"),
+    "U+0000 in an id": ({"data": 1, "id": "\x00"}, "id"),
+    "a surrogate in an id": ({"data": 1, "id": "\udc00"}, "id"),
+    "an id too long": ({"data": 1, "id": "x" * 257}, "id"),
+    "an id too long in bytes": ({"data": 1, "id": "\u20ac" * 86}, "id"),
+    "a time without zone": ({"data": 1, "time": datetime(2026, 1, 1)}, "time"),
+    "a time without zone as text": ({"data": 1, "time": "2026-01-31T12:00:00"}, "time"),
+    "a time that is none": ({"data": 1, "time": "yesterday"}, "time"),
+    "a number as time": ({"data": 1, "time": 1_700_000_000}, "time"),
+    "a time after the last year": ({"data": 1, "time": "9999-12-31T23:59:59-12:00"}, "time"),
+    "a time before the first year": ({"data": 1, "time": "0001-01-01T00:00:00+12:00"}, "time"),
+    "a list as headers": ({"data": 1, "headers": [("a", "b")]}, "headers"),
+    "a number in the headers": ({"data": 1, "headers": {"a": 1}}, "headers"),
+    "a number as header": ({"data": 1, "headers": {1: "a"}}, "headers"),
+    "a surrogate in the headers": ({"data": 1, "headers": {"a": "\ud800"}}, "headers"),
+    "headers too large": ({"data": 1, "headers": {"a": "x" * 70_000}}, "headers"),
+}
+
+
+@pytest.mark.parametrize("queue", [QUEUE, "hashed"])
+@pytest.mark.parametrize("what", BAD_FIELDS)
+async def test_a_bad_event_is_refused_by_index_and_field(log: Log, what: str, queue: str) -> None:
+    event, field = BAD_FIELDS[what]
+    good: dict[str, Any] = {"data": 0, "key": "good"}
+    alike: dict[str, Any] = {name: None for name in event if isinstance(name, str) and name in ("key", "id", "headers")}
+    requests: list[Sequence[Any]] = [
+        [event],
+        [good, event],
+        [good] * 2500 + [event, good],
+        [good | alike, event, {"data": 1}],
+    ]
+    for events in requests:
+        with pytest.raises(InvalidEvent) as refusal:
+            await log.push([Batch(queue, events)])
+        assert (refusal.value.index, refusal.value.field) == (events.index(event), field)
+        assert f"event {events.index(event)}: {field}" in str(refusal.value)
+    assert (await log.describe(queue)).size.appended == 0
+
+
+@pytest.mark.parametrize("item", [None, 1, "text", ["data"], b"{}", ("data", 1)], ids=repr)
+async def test_an_event_that_is_no_mapping_is_refused(log: Log, item: Any) -> None:
+    for events in ([item], [{"data": 1}, item]):
+        with pytest.raises(InvalidEvent) as refusal:
+            await log.push([Batch(QUEUE, events)])
+        assert refusal.value.index == len(events) - 1
+    assert (await log.describe(QUEUE)).size.appended == 0
+
+
+@pytest.mark.parametrize("events", [None, 7, "text", {"data": 1}, iter([{"data": 1}]), {1, 2}], ids=repr)
+async def test_events_that_are_no_list_are_refused(log: Log, events: Any) -> None:
+    with pytest.raises(InvalidRequest, match="list"):
+        await log.push([Batch(QUEUE, events)])
+
+
+# NDJSON
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"1\n2\n3", [1, 2, 3]),
+        (b"1\n2\n3\n", [1, 2, 3]),
+        (b"1\r\n2\r\n3\r\n", [1, 2, 3]),
+        (b"\n\n1\n\n\n2\n \n\t\n3\n\n", [1, 2, 3]),
+        (b"1\n  \n2", [1, 2]),
+        (b"1\n\t\r\n2", [1, 2]),
+        (b'  {"a" :\t1 }  \n[ ]', [{"a": 1}, []]),
+        (b'{"a":\r1}', [{"a": 1}]),
+        (b'{"a": 1, "a": 2}', [{"a": 2}]),
+        ('"€"\n"\\ud83d\\ude00"'.encode(), ["€", "\U0001f600"]),
+        (b"1e400", [Decimal("1e400")]),
+        (b"1E5\n-0\n0.10", [1e5, 0, 0.1]),
+        (b"123456789012345678901234567890", [123456789012345678901234567890]),
+    ],
+    ids=repr,
+)
+async def test_ndjson_is_one_value_a_line(log: Log, text: bytes, expected: list[Any]) -> None:
+    for given_text in (text, bytearray(text), memoryview(text)):
+        (result,) = await log.push([Batch(QUEUE, given_text)])  # type: ignore[arg-type]  # as a caller may
+        assert len(result) == len(expected)
+        assert data(await drain(log)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        (b"{", 0),
+        (b"1\n2\nx\n4", 2),
+        (b'{"a": 1}\n{"a": 1,}', 1),
+        (b"1 2", 0),
+        (b"1\r2", 0),
+        (b"1\n2 3\n4", 1),
+        (b"[1,\n2]", 0),
+        (b'1\n{"a":\n1}', 1),
+        (b"nul\nl", 0),
+        (b"NaN", 0),
+        (b"1\n[Infinity]", 1),
+        (b"'a'", 0),
+        (b"01", 0),
+        (b"1.", 0),
+        (b"+1", 0),
+        (b'"a\tb"', 0),
+        (b'"a\x00b"', 0),
+        (b'"\\x41"', 0),
+        (b'"\\ud800"', 0),
+        (b'1\n{"\\udc00": 1}', 1),
+        (b'1\n"\xff"', 1),
+        (b'"\xed\xa0\x80"', 0),
+        (b"\xef\xbb\xbf1", 0),
+        (b"[" * 10_000 + b"]" * 10_000, 0),
+        (b"1\n" + b"[" * 300 + b"]" * 300, 1),
+        (b"1\n" + b"[ " * 300 + b"] " * 300, 1),
+        (b'{"a": ' * 300 + b"1" + b"}" * 300, 0),
+        (b"1\n\n2\n \nx", 2),
+        (b'1\n"' + b"x" * (1024 * 1024) + b'"\n3', 1),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+async def test_a_bad_line_is_refused_by_its_index(log: Log, text: bytes, index: int) -> None:
+    with pytest.raises(InvalidEvent) as refusal:
+        await log.push([Batch(QUEUE, text)])
+    assert (refusal.value.index, refusal.value.field) == (index, "data")
+    assert (await log.describe(QUEUE)).size.appended == 0
+
+
+async def test_fields_of_ndjson_can_be_named(log: Log) -> None:
+    text = b'{"k": "ada", "i": "1", "t": "2026-01-31T12:00:00Z"}\n{"k": 7, "x": 1e400}\n{"k": null}\n{}'
+    await log.push([Batch("hashed", text, key_field="k", id_field="i", time_field="t", key="fallback")])
+    events = await drain(log, "hashed")
+    assert {(event.key, event.given_id) for event in events} == {("ada", "1"), ("7", None), ("fallback", None)}
+    assert [event.event_time for event in events if event.key == "ada"] == [datetime(2026, 1, 31, 12, tzinfo=UTC)]
+
+
+async def test_one_field_can_be_named_twice(log: Log) -> None:
+    await log.push([Batch(QUEUE, b'{"id": "a"}\n{"id": "b"}', key_field="id", id_field="id")])
+    assert {(event.key, event.given_id) for event in await drain(log)} == {("a", "a"), ("b", "b")}
+
+
+@pytest.mark.parametrize("name", ['"', "\\", "a b", "\u20ac", "\x01", "'; --", "field0"])
+async def test_a_named_field_may_have_any_name(log: Log, name: str) -> None:
+    await log.push([Batch(QUEUE, json.dumps({name: "ada"}).encode(), key_field=name)])
+    (event,) = await drain(log)
+    assert event.key == "ada"
+
+
+@pytest.mark.parametrize(
+    ("line", "named", "field"),
+    [
+        (b'{"f": 1.5}', "key_field", "key"),
+        (b'{"f": true}', "key_field", "key"),
+        (b'{"f": ["a"]}', "key_field", "key"),
+        (b'{"f": ""}', "key_field", "key"),
+        (b'{"f": 1e400}', "key_field", "key"),
+        (b'{"f": "\\u0000"}', "key_field", "key"),
+        (b'{"f": 7}', "id_field", "id"),
+        (b'{"f": "' + b"x" * 257 + b'"}', "id_field", "id"),
+        (b'{"f": 1700000000}', "time_field", "time"),
+        (b'{"f": "2026-01-31T12:00:00"}', "time_field", "time"),
+        (b'[{"f": "a"}]', "key_field", "data"),
+        (b'  "text"', "id_field", "data"),
+        (b"null", "time_field", "data"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+async def test_a_bad_named_field_is_refused_by_index_and_field(log: Log, line: bytes, named: str, field: str) -> None:
+    with pytest.raises(InvalidEvent) as refusal:
+        await log.push([Batch(QUEUE, b"{}\n" + line + b"\n{}", **{named: "f"})])  # type: ignore[arg-type]
+    assert (refusal.value.index, refusal.value.field) == (1, field)
+    assert (await log.describe(QUEUE)).size.appended == 0
+
+
+@pytest.mark.parametrize("named", ["key_field", "id_field", "time_field"])
+@pytest.mark.parametrize("name", [7, b"f", ["f"]], ids=repr)
+async def test_a_name_of_a_field_is_text(log: Log, named: str, name: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        await log.push([Batch(QUEUE, b'{"f": "a"}', **{named: name})])
+
+
+# Names
+
+
+BAD_NAMES: list[Any] = [
+    "",
+    " ",
+    " a",
+    "a ",
+    "a\n",
+    "a\x00b",
+    "\x7f",
+    "\u2028",
+    "\ud800",
+    "x" * 201,
+    None,
+    7,
+    b"a",
+    ["a"],
+    True,
+]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name)[:20])
+async def test_a_bad_name_is_refused_wherever_it_is_given(log: Log, name: Any) -> None:
+    with pytest.raises(InvalidName):
+        await log.configure(name)
+    with pytest.raises(InvalidName):
+        await log.push([Batch(name, [{"data": 1}])])
+    with pytest.raises(InvalidName):
+        await log.pop(PopRequest(name))
+    with pytest.raises(InvalidName):
+        await log.pop(PopRequest(QUEUE, name))
+    with pytest.raises(InvalidName):
+        await log.subscribe(QUEUE, name)
+    with pytest.raises(InvalidName):
+        await log.describe(name)
+    with pytest.raises(InvalidName):
+        await log.delete_queue(name)
+    if name is not None:
+        with pytest.raises(InvalidName):
+            await push(log, [1], idempotency_key=name)
+    assert len(await log.queues()) == 2
+
+
+async def test_any_printable_name_will_do(log: Log, url: str) -> None:
+    names = [
+        "'; DROP SCHEMA penstock CASCADE; --",
+        '"',
+        "%s %(name)s {chunks}",
+        "a/b.c:d",
+        "\u20ac\U0001f600",
+        "../../etc/passwd",
+        "x" * 200,
+        "Default",
+        "a  b",
+        "SELECT",
+    ]
+    for name in names:
+        await log.configure(name)
+        await log.subscribe(name, name)
+        await push(log, [name], queue=name, key=name, idempotency_key=name)
+        assert data(await drain(log, name, group=name)) == [name]
+    assert {queue.name for queue in await log.queues()} == {*names, QUEUE, "hashed"}
+    assert ask(url, "SELECT count(*) FROM penstock.groups") == len(names)
+    for name in names:
+        assert await log.delete_queue(name)
+
+
+async def test_what_is_not_there_is_said_to_be_not_there(log: Log) -> None:
+    for attempt in (
+        log.push([Batch("nowhere", [{"data": 1}])]),
+        log.pop(PopRequest("nowhere")),
+        log.describe("nowhere"),
+        log.seek("nowhere", GROUP, "end"),
+        log.seek(QUEUE, "nobody", "end"),
+        log.group_lanes(QUEUE, "nobody"),
+        log.groups("nowhere"),
+        log.delete_group("nowhere", GROUP),
+        log.repartition("nowhere", "hash", 2),
+        log.fetch("nowhere", "a"),
+        log.fetch(QUEUE, "nowhere"),
+        log.browse("nowhere"),
+        log.find("nowhere", "a"),
+        log.dead_letter(7),
+        log.dead_letters(Filter(queue="nowhere")),
+        log.redrive(Filter(queue="nowhere")),
+        log.purge(Filter(queue="nowhere")),
+    ):
+        with pytest.raises(NotFound):
+            await attempt
+    assert await log.delete_queue("nowhere") is False
+    assert await log.delete_group(QUEUE, "nobody") is False
+    assert await log.find(QUEUE, "nothing") is None
+    assert await pop(log, partition="nowhere") == []
+
+
+# Options and requests
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("unknown", 1),
+        ("leaseSeconds", 1),
+        ("", 1),
+        ("lease_seconds", 0),
+        ("lease_seconds", -1),
+        ("lease_seconds", "60"),
+        ("lease_seconds", True),
+        ("lease_seconds", math.nan),
+        ("lease_seconds", math.inf),
+        ("lease_seconds", 10**400),
+        ("lease_seconds", Decimal(60)),
+        ("lease_seconds", [60]),
+        ("retry_limit", -1),
+        ("retry_limit", 1.5),
+        ("retry_limit", True),
+        ("retry_limit", 10**10),
+        ("retry_delay_ms", 0.5),
+        ("delay_seconds", -0.1),
+        ("retention_seconds", 0),
+        ("retention_seconds", math.inf),
+        ("retention_seconds", 10**400),
+        ("retention_drops_unread", 1),
+        ("retention_drops_unread", "yes"),
+        ("dedup_window_seconds", -1),
+        ("max_depth_events", 0),
+        ("max_depth_events", 2**63),
+        ("max_event_bytes", 0),
+        ("max_event_bytes", 2**31),
+        ("max_redrives", -1),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+async def test_a_bad_option_is_refused_by_name(log: Log, option: str, value: Any) -> None:
+    for name in (QUEUE, "new"):
+        with pytest.raises(InvalidOption) as refusal:
+            await log.configure(name, {option: value})
+        assert refusal.value.option == option
+        assert repr(option)[1:-1] in str(refusal.value)
+    assert len(await log.queues()) == 2
+
+
+async def test_an_option_is_given_once(log: Log) -> None:
+    with pytest.raises(InvalidOption):
+        await log.configure(QUEUE, {"lease_seconds": 60, "lease_time": 60})
+
+
+async def test_options_that_are_not_named_stay_as_they_are(log: Log) -> None:
+    await log.configure(QUEUE, {"retry_limit": 7, "retention_seconds": 100})
+    queue = await log.configure(QUEUE, {"lease_seconds": 9, "retention_seconds": None})
+    assert (queue.retry_limit, queue.lease_seconds, queue.retention_seconds) == (7, 9, None)
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "partitions"),
+    [("hash", 0), ("hash", -1), ("hash", 1025), ("hash", 1.5), ("hash", True), ("hash", "8"), ("key", 2), ("range", 2)],
+)
+async def test_a_bad_partitioning_is_refused(log: Log, partitioning: str, partitions: Any) -> None:
+    with pytest.raises(InvalidOption):
+        await log.configure("new", partitioning=partitioning, partitions=partitions)
+    with pytest.raises(InvalidOption):
+        await log.repartition(QUEUE, partitioning, partitions)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"batch": 0},
+        {"batch": -1},
+        {"batch": 1.5},
+        {"batch": True},
+        {"batch": "1"},
+        {"batch": 100_001},
+        {"partitions": 0},
+        {"wait_seconds": -1},
+        {"wait_seconds": math.nan},
+        {"wait_seconds": "1"},
+        {"lease_seconds": 0},
+        {"lease_seconds": math.nan},
+        {"lease_seconds": 10**9},
+        {"lease_seconds": "1"},
+        {"partition": 7},
+        {"partition": "a\x00b"},
+        {"partition": "\ud800"},
+        {"subscribe_from": "yesterday"},
+        {"subscribe_from": datetime(2026, 1, 1)},
+        {"subscribe_from": -1},
+        {"subscribe_from": None},
+    ],
+    ids=repr,
+)
+async def test_a_bad_pop_is_refused(log: Log, asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        async with asyncio.timeout(5):
+            await log.pop(PopRequest(QUEUE, **asked))
+
+
+@pytest.mark.parametrize("place", ["", "yesterday", -1, 1.5, None, True, datetime(2026, 1, 1), b"end"], ids=repr)
+async def test_a_bad_place_is_refused(log: Log, place: Any) -> None:
+    await log.subscribe(QUEUE, GROUP)
+    with pytest.raises(InvalidRequest):
+        await log.seek(QUEUE, GROUP, place, partition="ada")
+
+
+async def test_an_offset_needs_a_partition(log: Log) -> None:
+    await log.subscribe(QUEUE, GROUP)
+    with pytest.raises(InvalidRequest, match="partition"):
+        await log.seek(QUEUE, GROUP, 3)
+
+
+@pytest.mark.parametrize("status", ["done", "", None, 2, "Completed", [], {}], ids=repr)
+async def test_a_bad_status_is_refused(log: Log, status: Any) -> None:
+    await push(log, [1])
+    events = await pop(log)
+    with pytest.raises(InvalidRequest, match="completed"):
+        await log.ack(events, status)
+    with pytest.raises(InvalidRequest):
+        await log.ack_each([(events[0], status, "")])
+    with pytest.raises(InvalidRequest):
+        await log.transact([(events[0], status, "")], [])
+    assert all(await log.ack(events))
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, 1e300, "60", None], ids=repr)
+async def test_a_bad_extension_is_refused(log: Log, seconds: Any) -> None:
+    await push(log, [1])
+    events = await pop(log)
+    with pytest.raises(InvalidRequest):
+        await log.extend(events, seconds)
+    assert all(await log.ack(events))
+
+
+TEXTS = ["a\x00b", "\ud800", "", "nowhere", "x" * 5000]
+NUMBERS = [-1, 0, 2**70, -(2**70)]
+TIMES_WITHOUT_ZONE = [datetime(2026, 1, 1)]
+
+LOOKING: dict[str, tuple[Callable[[Log, Any], Awaitable[object]], list[Any]]] = {
+    "fetch of a partition": (lambda log, odd: log.fetch(QUEUE, odd), TEXTS),
+    "fetch from an offset": (lambda log, odd: log.fetch(QUEUE, "ada", odd), NUMBERS),
+    "fetch with a limit": (lambda log, odd: log.fetch(QUEUE, "ada", 0, odd), NUMBERS),
+    "browse of a key": (lambda log, odd: log.browse(QUEUE, key=odd), TEXTS),
+    "browse of a partition": (lambda log, odd: log.browse(QUEUE, partition=odd), TEXTS),
+    "browse since a time": (lambda log, odd: log.browse(QUEUE, since=odd), TIMES_WITHOUT_ZONE),
+    "browse with a limit": (lambda log, odd: log.browse(QUEUE, limit=odd), NUMBERS),
+    "find": (lambda log, odd: log.find(QUEUE, odd), TEXTS),
+    "seek in a partition": (lambda log, odd: log.seek(QUEUE, GROUP, "end", partition=odd), TEXTS),
+    "seek to an offset": (lambda log, odd: log.seek(QUEUE, GROUP, odd, partition="ada"), NUMBERS),
+    "seek of a group": (lambda log, odd: log.seek(QUEUE, odd, "end"), TEXTS),
+    "lanes of a group": (lambda log, odd: log.group_lanes(QUEUE, odd), TEXTS),
+    "delete of a group": (lambda log, odd: log.delete_group(QUEUE, odd), TEXTS),
+    "a dead letter": (lambda log, odd: log.dead_letter(odd), NUMBERS),
+    "dead letters with a limit": (lambda log, odd: log.dead_letters(Filter(queue=QUEUE), limit=odd), NUMBERS),
+    "dead letters from an offset": (lambda log, odd: log.dead_letters(Filter(queue=QUEUE), offset=odd), NUMBERS),
+    "dead letters by id": (lambda log, odd: log.dead_letters(Filter(ids=[odd])), NUMBERS),
+    "dead letters of a group": (lambda log, odd: log.dead_letters(Filter(group=odd)), TEXTS),
+    "dead letters of a key": (lambda log, odd: log.dead_letters(Filter(key=odd)), TEXTS),
+    "dead letters by error": (lambda log, odd: log.dead_letters(Filter(error=odd)), TEXTS),
+    "dead letters since a time": (lambda log, odd: log.dead_letters(Filter(since=odd)), TIMES_WITHOUT_ZONE),
+    "redrive with a limit": (lambda log, odd: log.redrive(Filter(queue=QUEUE), limit=odd), NUMBERS),
+    "purge of a key": (lambda log, odd: log.purge(Filter(queue=QUEUE, key=odd)), TEXTS),
+}
+
+
+@pytest.mark.parametrize("how", LOOKING)
+async def test_looking_for_something_odd_gives_an_answer_or_one_of_our_errors(log: Log, how: str) -> None:
+    await push(log, [1], key="ada")
+    await log.subscribe(QUEUE, GROUP)
+    problems: dict[str, str] = {}
+    look, odd = LOOKING[how]
+    for value in odd:
+        try:
+            async with asyncio.timeout(5):
+                await look(log, value)
+        except PenstockError:
+            continue
+        except Exception as error:
+            problems[repr(value)[:40]] = repr(error)
+    assert problems == {}
+
+
+async def test_nothing_is_browsed_where_nothing_is_asked_for(log: Log) -> None:
+    await push(log, [1, 2])
+    with pytest.raises(InvalidRequest):
+        await log.browse(QUEUE, limit=0)
+    assert len(await log.browse(QUEUE, limit=1)) == 1

@@ -1,0 +1,373 @@
+"""What was answered with success is there, once, whatever is killed; and clients go on by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+
+from penstock.core.clock import Clock
+from penstock.core.errors import DatabaseUnavailable
+from penstock.db import embedded
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.log.dead import Filter
+from penstock.log.log import Batch, Log
+from penstock.log.pushed import PushResult
+from tests.log.logs import GROUP, QUEUE, ask, by_key, data, drain, lag, opened, pop, push
+from tests.log.proxy import Proxy, proxied
+
+
+class Load:
+    """Producers and consumers that go on until they are told to stop, and fail if one of their calls does."""
+
+    def __init__(self, log: Log, *, producers: int = 4, consumers: int = 2) -> None:
+        self._log = log
+        self._stop = asyncio.Event()
+        self.pushed: dict[str, list[int]] = {f"producer {i}": [] for i in range(producers)}
+        self.got: dict[str | None, list[int]] = {}
+        self._tasks = [asyncio.create_task(self._produce(name)) for name in self.pushed]
+        self._tasks += [asyncio.create_task(self._consume()) for _ in range(consumers)]
+
+    async def _produce(self, name: str) -> None:
+        number = 0
+        while not self._stop.is_set():
+            await push(self._log, [number], key=name)
+            self.pushed[name].append(number)
+            number += 1
+
+    async def _consume(self) -> None:
+        while not self._stop.is_set():
+            events = await pop(self._log, batch=20, partitions=2, wait_seconds=0.2)
+            results = await self._log.ack(events)
+            for event, result in zip(events, results, strict=True):
+                if result and not result.noop:
+                    self.got.setdefault(event.key, []).append(event.data)
+
+    async def progress(self, more: int = 30) -> None:
+        """Wait until so many more were pushed, or one has failed."""
+        goal = self.count() + more
+        while self.count() < goal:
+            done, _ = await asyncio.wait(self._tasks, timeout=0.02, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+
+    def count(self) -> int:
+        return sum(map(len, self.pushed.values()))
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await asyncio.gather(*self._tasks)
+
+    async def check(self) -> None:
+        """Everything that was acknowledged is stored once and in order, and was consumed or still is."""
+        for name, numbers in self.pushed.items():
+            stored = data(await self._log.fetch(QUEUE, name, 0, 100_000))
+            assert stored == numbers, f"{name}: acknowledged and stored differ"
+        rest = by_key(await drain(self._log))
+        for name, numbers in self.pushed.items():
+            completed = self.got.get(name, []) + rest.get(name, [])
+            # An ack whose answer was lost may have been taken: then what it completed is not in either.
+            assert completed == sorted(completed)
+            assert set(completed) <= set(numbers)
+        assert await lag(self._log) == 0
+
+
+@pytest.mark.slow
+async def test_a_killed_postgresql_loses_nothing_that_was_acknowledged(data_dir: Path) -> None:
+    chance = random.Random(4)
+    with EmbeddedPostgres(data_dir) as server:
+        async with opened(server.url, retry_seconds=60) as log:
+            await log.configure(QUEUE, {"lease_seconds": 2})
+            load = Load(log)
+            for _ in range(3):
+                await load.progress(more=chance.randint(20, 60))
+                pid = embedded.status(data_dir).pid
+                assert pid is not None
+                children = psutil.Process(pid).children(recursive=True)
+                for victim in (pid, *(child.pid for child in children)):
+                    with suppress(ProcessLookupError):
+                        os.kill(victim, signal.SIGKILL)
+                await asyncio.to_thread(server.start)
+            await load.progress()
+            await load.stop()
+            # Leases may be younger than what the crash has kept of them; they end by themselves.
+            log.clock.advance(10)
+            await load.check()
+
+
+@pytest.mark.slow
+async def test_connections_that_are_cut_lose_nothing(database_url: str, clock: Clock) -> None:
+    cut = (
+        "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT 2) victims"
+    )
+    async with opened(database_url, clock=clock) as log:
+        await log.configure(QUEUE, {"lease_seconds": 60})
+        load = Load(log, producers=6)
+        for _ in range(15):
+            await load.progress(more=15)
+            await asyncio.to_thread(ask, database_url, cut)
+        await load.progress()
+        await load.stop()
+        clock.advance(61)
+        await load.check()
+
+
+async def test_without_a_database_a_call_gives_up_in_time(data_dir: Path) -> None:
+    with EmbeddedPostgres(data_dir, options={"fsync": "off"}) as server:
+        async with opened(server.url, retry_seconds=1) as log:
+            await log.configure(QUEUE)
+            await push(log, [1])
+            (event,) = await pop(log)
+            server.stop()
+            attempts: list[Callable[[], Awaitable[object]]] = [
+                lambda: push(log, [2]),
+                lambda: pop(log),
+                lambda: log.ack([event]),
+                lambda: log.ack([event], False),
+                lambda: log.transact([(event, True, "")], [Batch(QUEUE, [{"data": 3}])]),
+                lambda: log.describe(QUEUE),
+            ]
+            for attempt in attempts:
+                began = time.monotonic()
+                with pytest.raises(DatabaseUnavailable):
+                    await attempt()
+                assert time.monotonic() - began < 10
+            await asyncio.to_thread(server.start)
+            assert (await push(log, [2]))[0].offset == 1
+
+
+# A client that is killed
+
+PRODUCER = """
+import asyncio, sys
+from penstock.core.settings import Settings
+from penstock.db.pool import Database
+from penstock.log.log import Batch, Log
+
+async def main() -> None:
+    log = await Log(Database(Settings(database_url=sys.argv[1]))).open()
+    for number in range(10**6):
+        await log.push([
+            Batch(queue, [{"data": number, "key": f"key {i % 7}"} for i in range(50)]) for queue in ("first", "second")
+        ])
+        print(number, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_a_killed_client_leaves_whole_requests_or_nothing(log: Log, database_url: str) -> None:
+    for queue in ("first", "second"):
+        await log.configure(queue)
+    chance = random.Random(5)
+    for _ in range(3):
+        for queue in ("first", "second"):
+            await drain(log, queue)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", PRODUCER, database_url, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        for _ in range(chance.randint(3, 15)):
+            last = int(await process.stdout.readline())
+        await asyncio.sleep(chance.random() * 0.01)
+        process.kill()
+        await process.wait()
+        while line := await process.stdout.readline():
+            last = int(line)
+        # The server may still be at what it was handed last.
+        question = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%append_%'"
+        busy = f"{question} AND state <> 'idle' AND pid <> pg_backend_pid()"
+        while await asyncio.to_thread(ask, database_url, busy):
+            await asyncio.sleep(0.01)
+        found = [Counter(data(await drain(log, queue))) for queue in ("first", "second")]
+        assert found[0] == found[1]
+        assert set(found[0].values()) == {50}
+        assert list(found[0]) == list(range(len(found[0])))
+        assert len(found[0]) in (last + 1, last + 2)
+
+
+# An answer that is lost
+
+#: More answers than any call takes.
+ANSWERS = 14
+
+
+@asynccontextmanager
+async def losing(url: str, directory: Path, clock: Clock) -> AsyncIterator[tuple[Proxy, Log]]:
+    async with proxied(url, directory) as (proxy, through), opened(through, clock=clock, pool_size=1) as log:
+        yield proxy, log
+
+
+async def each_answer(proxy: Proxy, attempt: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    """Attempt it again and again, and lose another of its answers each time, until all were lost once."""
+    for answer in range(1, ANSWERS + 1):
+        before = proxy.lost
+        proxy.lose(answer)
+        async with asyncio.timeout(10):
+            await attempt(answer)
+        proxy.stop_losing()
+        if proxy.lost == before:
+            assert answer > 1
+            return
+
+
+def answers(result: PushResult) -> list[tuple[str, int, bool]]:
+    return [(pushed.partition, pushed.offset, pushed.duplicate) for pushed in result]
+
+
+async def test_a_push_whose_answer_is_lost_is_stored_once(database_url: str, data_dir: Path, clock: Clock) -> None:
+    async with losing(database_url, data_dir, clock) as (proxy, log):
+        await log.configure(QUEUE)
+        await log.configure("second")
+        await push(log, ["first"], key="ada")
+
+        async def attempt(i: int) -> None:
+            offset = len(await log.fetch(QUEUE, "ada"))
+            batches = [{"data": (i, n), "key": "ada"} for n in range(3)]
+            (result,) = await log.push([Batch(QUEUE, batches)])
+            assert answers(result) == [("ada", offset + n, False) for n in range(3)]
+            assert len(await log.fetch(QUEUE, "ada")) == offset + 3
+
+        await each_answer(proxy, attempt)
+
+
+async def test_repeated_ids_are_told_from_a_repeated_flush(database_url: str, data_dir: Path, clock: Clock) -> None:
+    async with losing(database_url, data_dir, clock) as (proxy, log):
+        await log.configure(QUEUE)
+        for key in ("ada", "bob"):
+            await push(log, [0, 1], key=key, ids=["zero", "one"])
+
+        async def attempt(i: int) -> None:
+            offset = len(await log.fetch(QUEUE, "ada"))
+            asked = [("ada", f"new {i}"), ("ada", "one"), ("ada", f"newer {i}"), ("bob", "zero"), ("bob", "one")]
+            (result,) = await log.push([Batch(QUEUE, [{"data": i, "key": key, "id": id} for key, id in asked])])
+            assert answers(result) == [
+                ("ada", offset, False),
+                ("ada", 1, True),
+                ("ada", offset + 1, False),
+                ("bob", 0, True),
+                ("bob", 1, True),
+            ]
+            assert len(await log.fetch(QUEUE, "ada")) == offset + 2
+            assert len(await log.fetch(QUEUE, "bob")) == 2
+
+        await each_answer(proxy, attempt)
+
+
+async def test_a_request_with_a_key_whose_answer_is_lost_is_answered(
+    database_url: str, data_dir: Path, clock: Clock
+) -> None:
+    async with losing(database_url, data_dir, clock) as (proxy, log):
+        await log.configure(QUEUE)
+        await log.configure("second")
+        for queue in (QUEUE, "second"):
+            await push(log, ["first"], key="ada", queue=queue)
+
+        async def attempt(i: int) -> None:
+            offset = len(await log.fetch(QUEUE, "ada"))
+            batches = [Batch(queue, [{"data": i}], key="ada") for queue in (QUEUE, "second")]
+            for _ in range(2):
+                results = await log.push(batches, idempotency_key=f"request {i}")
+                assert [answers(result) for result in results] == [[("ada", offset, False)]] * 2
+            for queue in (QUEUE, "second"):
+                assert len(await log.fetch(queue, "ada")) == offset + 1
+
+        await each_answer(proxy, attempt)
+
+
+async def test_a_pop_whose_answer_is_lost_delivers_all_the_same(
+    database_url: str, data_dir: Path, clock: Clock
+) -> None:
+    async with losing(database_url, data_dir, clock) as (proxy, log), opened(database_url, clock=clock) as other_log:
+        await log.configure(QUEUE)
+        await push(log, ["first"], key="ada")
+        await drain(log)
+
+        async def attempt(i: int) -> None:
+            await push(other_log, [i, i], key="ada")
+            assert data(await pop(log)) == [i, i]
+            proxy.stop_losing()
+            clock.advance(1000)
+            assert data(await drain(log)) == [i, i]
+
+        await each_answer(proxy, attempt)
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "retry", "dead_letter"])
+async def test_an_ack_whose_answer_is_lost_is_taken_once(
+    database_url: str, data_dir: Path, clock: Clock, status: str
+) -> None:
+    async with losing(database_url, data_dir, clock) as (proxy, log), opened(database_url, clock=clock) as other_log:
+        await log.configure(QUEUE, {"retry_limit": 1000, "retry_delay_ms": 0})
+
+        async def attempt(i: int) -> None:
+            await push(other_log, [i], key="ada")
+            (event,) = await pop(other_log)
+            await log.ack([event], status)
+            proxy.stop_losing()
+            left = await pop(other_log)
+            assert len(left) == (status in ("failed", "retry"))
+            if left:
+                assert left[0].attempts == (status == "failed")
+                await other_log.ack(left)
+            assert await other_log.count_dead_letters(Filter(queue=QUEUE)) == (i if status == "dead_letter" else 0)
+
+        await each_answer(proxy, attempt)
+
+
+async def test_a_transaction_whose_answer_is_lost_happened_whole_or_not_at_all(
+    database_url: str, data_dir: Path, clock: Clock
+) -> None:
+    async with losing(database_url, data_dir, clock) as (proxy, log), opened(database_url, clock=clock) as other_log:
+        await log.configure(QUEUE, {"lease_seconds": 60})
+        await log.configure("out")
+
+        async def attempt(i: int) -> None:
+            await push(other_log, [i], key="ada")
+            events = await pop(other_log)
+            with suppress(DatabaseUnavailable):
+                await log.transact([(event, True, "") for event in events], [Batch("out", [{"data": i}], key="k")])
+            proxy.stop_losing()
+            clock.advance(61)
+            acked = data(await drain(other_log)) == []
+            assert data(await drain(other_log, "out", group=GROUP)) == ([i] if acked else [])
+
+        await each_answer(proxy, attempt)
+
+
+async def test_a_listener_that_is_cut_listens_again(database_url: str) -> None:
+    cut = (
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid() AND query = 'LISTEN penstock'"
+    )
+    async with opened(database_url) as log, opened(database_url) as other_log:
+        await log.configure(QUEUE)
+        for i in range(4):
+            popped = asyncio.create_task(pop(log, wait_seconds=20, auto_ack=True))
+            if i:
+                while not await asyncio.to_thread(ask, database_url, cut):
+                    await asyncio.sleep(0.01)
+            await push(other_log, [i])
+            async with asyncio.timeout(7):
+                assert data(await popped) == [i]
+
+
+def test_the_server_is_the_one_that_keeps_its_word(data_dir: Path) -> None:
+    """What is tested here rests on it."""
+    with EmbeddedPostgres(data_dir) as server, psycopg.connect(server.url) as conn:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            assert conn.execute("SELECT current_setting(%s)", [setting]).fetchone() == ("on",)

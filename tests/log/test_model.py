@@ -1,0 +1,414 @@
+"""The log does what its rules say, whatever is done to it in whatever order.
+
+A machine pushes, pops, acknowledges, seeks, rolls, redrives and repartitions at random, through two logs on one
+database (and looks through a third), and compares what it is told with a model of the rules.
+PENSTOCK_TEST_MODEL_EXAMPLES asks for more examples than the few of a usual run; PENSTOCK_TEST_MODEL_SHRINK=1 takes the
+minutes to make a failing one small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from copy import deepcopy
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import count, groupby
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from penstock.core.clock import Clock
+from penstock.core.errors import TransactionRefused
+from penstock.log.dead import Filter
+from penstock.log.event import Event
+from penstock.log.lease import PopRequest
+from penstock.log.log import Batch, Log
+from tests.log.logs import opened
+from tests.log.model import LEASE, RETRY_DELAY, Lane, Model, Status, Verdict
+
+EXAMPLES = int(os.environ.get("PENSTOCK_TEST_MODEL_EXAMPLES", "30"))
+SHRINK = os.environ.get("PENSTOCK_TEST_MODEL_SHRINK") == "1"
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate, *([Phase.shrink] if SHRINK else [])]
+STEPS = 40
+
+KEYS = ("ada", "bob", "cyd")
+GROUPS = ("workers", "audit")
+HASHED = (1, 3)
+
+_names = count()
+_T = TypeVar("_T")
+
+keys = st.sampled_from(KEYS)
+groups = st.sampled_from(GROUPS)
+logs = st.integers(0, 1)
+ids = st.one_of(st.none(), st.sampled_from(["a", "b", "c"]))
+statuses: st.SearchStrategy[Status] = st.sampled_from(["completed", "completed", "failed", "retry", "dead_letter"])
+partitionings = st.one_of(st.none(), st.sampled_from(HASHED))
+
+ERRORS: dict[Verdict, str] = {"committed": "committed", "late": "late", "held back": "held back"}
+
+
+class World:
+    """Two logs on one database and one to look, with a clock and an event loop, for all examples of a test."""
+
+    def __init__(self, url: str) -> None:
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self.clock = Clock()
+        self.logs: list[Log] = []
+        for _ in range(3):
+            self.logs.append(self.run(self._stack.enter_async_context(opened(url, clock=self.clock))))
+        self.observer = self.logs[2]
+
+    def run(self, what: Coroutine[Any, Any, _T]) -> _T:
+        return self._runner.run(what)
+
+    def now(self) -> datetime:
+        async def ask() -> datetime:
+            async with self.logs[0].catalog._pool.connection() as conn:
+                row = await (await conn.execute("SELECT clock_timestamp()")).fetchone()
+            assert row is not None
+            now: datetime = row[0]
+            return now
+
+        return self.run(ask()) + self.clock.skew
+
+    def close(self) -> None:
+        self.run(self._stack.aclose())
+        self._runner.close()
+
+
+class LogMachine(RuleBasedStateMachine):
+    """Everything that can be done to a queue."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self.run = world.run
+        self.name = f"queue-{next(_names)}"
+        self.numbers = count()
+        self.deliveries: list[list[Event]] = []
+
+    @initialize(
+        partitions=partitionings,
+        retry_limit=st.integers(0, 2),
+        delay=st.sampled_from([0, 0, 350]),
+        window=st.sampled_from([0, 450]),
+        max_redrives=st.integers(1, 2),
+    )
+    def configure(self, partitions: int | None, retry_limit: int, delay: int, window: int, max_redrives: int) -> None:
+        self.world.clock.skew = timedelta(0)
+        options = {
+            "lease_seconds": LEASE,
+            "retry_delay_ms": RETRY_DELAY * 1000,
+            "retry_limit": retry_limit,
+            "delay_seconds": delay,
+            "dedup_window_seconds": window,
+            "max_redrives": max_redrives,
+        }
+        queue = self.run(
+            self.world.logs[0].configure(
+                self.name, options, partitioning="key" if partitions is None else "hash", partitions=partitions
+            )
+        )
+        self.model = Model(queue.place, retry_limit, delay, window, max_redrives)
+        self._make_lanes(partitions)
+        self.began = self.world.now()
+
+    def _make_lanes(self, partitions: int | None) -> None:
+        for i in range(partitions or 0):
+            self.model.lane(str(i))
+
+    # What producers do
+
+    @rule(log=logs, asked=st.lists(st.tuples(keys, ids), min_size=1, max_size=5), as_text=st.booleans())
+    def push(self, log: int, asked: list[tuple[str, str | None]], as_text: bool) -> None:
+        batch, expected = self._batch(self.model, asked, as_text)
+        (result,) = self.run(self.world.logs[log].push([batch]))
+        assert [(pushed.offset, pushed.duplicate) for pushed in result] == expected
+
+    def _batch(
+        self, model: Model, asked: list[tuple[str, str | None]], as_text: bool = False
+    ) -> tuple[Batch, list[tuple[int, bool]]]:
+        events = [{"data": {"n": next(self.numbers), "key": key, "id": id}} for key, id in asked]
+        expected = [model.push(e["data"]["n"], key, id) for e, (key, id) in zip(events, asked, strict=True)]
+        if as_text:
+            lines = "\n".join(str(event["data"]).replace("'", '"').replace("None", "null") for event in events)
+            return Batch(self.name, lines.encode(), key_field="key", id_field="id"), expected
+        rows = [
+            {**event, "key": key} if id is None else {**event, "key": key, "id": id}
+            for event, (key, id) in zip(events, asked, strict=True)
+        ]
+        return Batch(self.name, rows), expected
+
+    # What consumers do
+
+    @rule(
+        log=logs,
+        group=groups,
+        batch=st.integers(1, 8),
+        partitions=st.integers(1, 4),
+        only=st.one_of(st.none(), st.none(), keys),
+        auto_ack=st.sampled_from([False, False, False, True]),
+        from_end=st.booleans(),
+    )
+    def pop(
+        self, log: int, group: str, batch: int, partitions: int, only: str | None, auto_ack: bool, from_end: bool
+    ) -> None:
+        if group not in self.model.groups:
+            self.model.subscribe(group, from_end)
+        partition = None if only is None else self.model.place(only)
+        request = PopRequest(
+            self.name,
+            group,
+            batch=batch,
+            partitions=partitions,
+            partition=partition,
+            auto_ack=auto_ack,
+            subscribe_from="end" if from_end else "beginning",
+        )
+        events = self.run(self.world.logs[log].pop(request))
+        assert len(events) <= batch
+        self._check_delivery(group, events, partition)
+        assert len({event.partition_id for event in events}) <= partitions
+        if auto_ack:
+            for event in events:
+                self._ack_model(self.model, [(event, "completed")])
+        elif events:
+            self.deliveries.append(events)
+
+    def _check_delivery(self, group: str, events: list[Event], partition: str | None) -> None:
+        model = self.model
+        due = {
+            where: model.deliverable(group, lane)
+            for where, lane in model.lanes.items()
+            if partition in (None, lane.name)
+        }
+        if not events:
+            assert not any(due.values()), "something was due and nothing came"
+        for _, run in groupby(events, key=lambda event: event.partition_id):
+            some = list(run)
+            lane = self._lane(some[0])
+            offsets = due.pop((lane.epoch, lane.name))[: len(some)]
+            assert [event.offset for event in some] == offsets
+            for event in some:
+                stored = lane.events[event.offset]
+                assert (event.data["n"], event.key) == (stored.data, stored.key)
+                assert stored.letter is not None or event.given_id == stored.id
+                assert event.attempts == model.standing(group, lane).failures
+            model.delivered(group, lane, offsets, some[0].lease_id)
+
+    def _lane(self, event: Event) -> Lane:
+        # A partition's name may come back in a later epoch; what it holds tells them apart.
+        (lane,) = (
+            lane
+            for lane in self.model.lanes.values()
+            if lane.name == event.partition
+            and event.offset < len(lane.events)
+            and lane.events[event.offset].data == event.data["n"]
+        )
+        return lane
+
+    @precondition(lambda self: self.deliveries)
+    @rule(log=logs, data=st.data(), status=statuses)
+    def ack_alike(self, log: int, data: st.DataObject, status: Status) -> None:
+        events = self._choose(data)
+        expected = self._ack_model(self.model, [(event, status) for event in events])
+        results = self.run(self.world.logs[log].ack(events, status, error="no"))
+        self._check_verdicts(results, expected, all_alike=True)
+
+    @precondition(lambda self: self.deliveries)
+    @rule(log=logs, data=st.data())
+    def ack_each(self, log: int, data: st.DataObject) -> None:
+        events = self._choose(data)
+        said = [(event, data.draw(statuses)) for event in events]
+        expected = self._ack_model(self.model, said)
+        results = self.run(self.world.logs[log].ack_each([(event, status, "no") for event, status in said]))
+        self._check_verdicts(results, expected)
+
+    @precondition(lambda self: self.deliveries)
+    @rule(log=logs, data=st.data(), asked=st.lists(st.tuples(keys, ids), max_size=3))
+    def transact(self, log: int, data: st.DataObject, asked: list[tuple[str, str | None]]) -> None:
+        said = [(event, data.draw(statuses)) for event in self._choose(data)]
+        attempt = deepcopy(self.model)
+        verdicts = self._ack_model(attempt, said)
+        batch, expected = self._batch(attempt, asked)
+        acks = [(event, status, "no") for event, status in said]
+        if set(verdicts) <= {"taken", "dead"}:
+            done = self.run(self.world.logs[log].transact(acks, [batch]))
+            assert [(pushed.offset, pushed.duplicate) for pushed in done.pushes[0]] == expected
+            self.model = attempt
+        else:
+            with pytest.raises(TransactionRefused):
+                self.run(self.world.logs[log].transact(acks, [batch]))
+            # The lanes that it would have pushed to are there, and empty.
+            for key, _ in asked:
+                self.model.lane(self.model.place(key))
+
+    def _choose(self, data: st.DataObject) -> list[Event]:
+        """Some events of one delivery, mostly a late one, in any order."""
+        events = data.draw(st.sampled_from(self.deliveries[-3:]))
+        return data.draw(st.permutations(data.draw(st.lists(st.sampled_from(events), min_size=1, unique_by=id))))
+
+    def _ack_model(self, model: Model, said: list[tuple[Event, Status]]) -> list[Verdict]:
+        lanes: dict[int, list[tuple[Event, Status]]] = {}
+        for event, status in said:
+            lanes.setdefault(event.partition_id, []).append((event, status))
+        verdicts: dict[tuple[int, int], Verdict] = {}
+        for partition_id, some in lanes.items():
+            event = some[0][0]
+            lane, group = self._lane(event), event.group
+            assert group is not None
+            lane = model.lanes[lane.epoch, lane.name]
+            of_lane = model.ack(group, lane, event.lease_id, [(e.offset, status) for e, status in some])
+            verdicts.update({(partition_id, offset): verdict for offset, verdict in of_lane.items()})
+        return [verdicts[event.partition_id, event.offset] for event, _ in said]
+
+    def _check_verdicts(self, results: Any, expected: list[Verdict], *, all_alike: bool = False) -> None:
+        for result, verdict in zip(results, expected, strict=True):
+            assert result.success == (verdict in ("taken", "dead", "noop")), verdict
+            assert result.dead_letter == (verdict == "dead")
+            # Of events that are all completed together nobody asks which had been completed before.
+            assert all_alike or result.noop == (verdict == "noop")
+            assert ERRORS.get(verdict, "") in (result.error or "")
+
+    @precondition(lambda self: self.deliveries)
+    @rule(log=logs, data=st.data(), seconds=st.sampled_from([50, 450]))
+    def extend(self, log: int, data: st.DataObject, seconds: int) -> None:
+        events = data.draw(st.sampled_from(self.deliveries[-3:]))
+        still = [
+            self.model.extend(event.group or "", self._lane(event), event.lease_id, seconds)
+            for event in {event.partition_id: event for event in events}.values()
+        ]
+        assert (self.run(self.world.logs[log].extend(events, seconds)) is not None) == any(still)
+
+    # What operators do
+
+    @rule(
+        log=logs,
+        group=groups,
+        place=st.sampled_from(["beginning", "end", "time", "offset"]),
+        at=st.integers(0, 6),
+        only=st.one_of(st.none(), keys),
+    )
+    def seek(self, log: int, group: str, place: str, at: int, only: str | None) -> None:
+        partition = None if only is None else self.model.place(only)
+        if place == "offset" and partition is None:
+            partition = self.model.place(KEYS[0])
+        if group not in self.model.groups or not any(lane.name == partition for lane in self.model.lanes.values()):
+            return
+        moment = at * 100 - 50
+        to = {
+            "beginning": lambda lane: 0,
+            "end": lambda lane: len(lane.events),
+            "time": lambda lane: sum(event.at < moment for event in lane.events),
+            "offset": lambda lane: at,
+        }[place]
+        moved = self.model.seek(group, to, partition)
+        where: Any = {"time": self.began + timedelta(seconds=moment), "offset": at}.get(place, place)
+        # There may be more, and empty: of pushes that came too late for their partitions and went elsewhere.
+        assert self.run(self.world.logs[log].seek(self.name, group, where, partition=partition)) >= moved
+
+    @rule(log=logs, group=st.one_of(st.none(), groups), limit=st.integers(1, 3))
+    def redrive(self, log: int, group: str | None, limit: int) -> None:
+        expected = self.model.redrive(group, limit)
+        done = self.run(self.world.logs[log].redrive(Filter(queue=self.name, group=group), limit=limit))
+        assert (done.replayed, done.failed) == expected
+
+    @rule(log=logs)
+    def roll(self, log: int) -> None:
+        async def roll() -> None:
+            await self.world.logs[log].segments.roll(await self.world.logs[log].catalog.refresh(self.name))
+
+        self.run(roll())
+
+    @rule(log=logs)
+    def upkeep(self, log: int) -> None:
+        self.run(self.world.logs[log].upkeep())
+
+    @rule(log=logs, partitions=partitionings)
+    def repartition(self, log: int, partitions: int | None) -> None:
+        before = self.run(self.world.logs[log].catalog.refresh(self.name))
+        kind = "key" if partitions is None else "hash"
+        queue = self.run(self.world.logs[log].repartition(self.name, kind, partitions))
+        if before.partition_count != partitions:
+            self.model.epoch += 1
+            self.model.place = queue.place
+            self._make_lanes(partitions)
+
+    @rule(seconds=st.sampled_from([100, 200, 300, 500]))
+    def pass_time(self, seconds: int) -> None:
+        self.world.clock.advance(seconds)
+        self.model.now += seconds
+
+    # What is always true
+
+    @invariant()
+    def nothing_is_lost_or_made_up(self) -> None:
+        info = self.run(self.world.observer.describe(self.name))
+        assert info.size.events == info.size.appended == self.model.appended()
+        assert {lag.group for lag in info.groups} == set(self.model.groups)
+        for lag in info.groups:
+            least, most = self.model.lag(lag.group)
+            assert least <= lag.lag <= most
+
+    @invariant()
+    def dead_letters_are_those_of_the_model(self) -> None:
+        letters = self.run(self.world.observer.dead_letters(Filter(queue=self.name), limit=1000))
+        found = Counter((x.group, x.data["n"], x.key or "", x.redrives, len(x.history) + 1) for x in letters)
+        assert found == self.model.waiting_letters()
+
+    def teardown(self) -> None:
+        if hasattr(self, "model"):
+            self._drain()
+            self.run(self.world.logs[0].delete_queue(self.name))
+
+    def _drain(self) -> None:
+        """When every lease, retry and delay has ended, all that is unread comes, and then nothing more."""
+        self.pass_time(2000)
+        for group in self.model.groups:
+            while any(self.model.unread(group, lane) for lane in self.model.lanes.values()):
+                events = self.run(self.world.logs[0].pop(PopRequest(self.name, group, batch=100, partitions=100)))
+                assert events, "something is left that never comes"
+                self._check_delivery(group, events, None)
+                expected = self._ack_model(self.model, [(event, "completed") for event in events])
+                assert set(expected) == {"taken"}
+                assert all(self.run(self.world.logs[0].ack(events)))
+            assert self.run(self.world.logs[0].pop(PopRequest(self.name, group, batch=100, partitions=100))) == []
+        lags = self.run(self.world.observer.describe(self.name)).groups
+        assert [lag.lag for lag in lags] == [0] * len(lags)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120 + 10 * EXAMPLES + 600 * SHRINK)
+def test_the_log_follows_its_rules(database_url_any: str) -> None:
+    world = World(database_url_any)
+    try:
+        run_state_machine_as_test(
+            partial(LogMachine, world),
+            settings=settings(
+                max_examples=EXAMPLES,
+                stateful_step_count=STEPS,
+                deadline=None,
+                print_blob=True,
+                report_multiple_bugs=False,
+                phases=PHASES,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    finally:
+        world.close()

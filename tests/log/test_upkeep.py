@@ -1,0 +1,458 @@
+"""What time does to a queue: segments are sealed and dropped, lanes parked, partitions made anew, letters sent back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from penstock.core.clock import Clock
+from penstock.core.errors import NotFound
+from penstock.log.dead import HEADER, Filter
+from penstock.log.log import Batch, Log
+from tests.log.logs import GROUP, QUEUE, ask, by_key, data, drain, eventually, lag, letters, pop, push
+
+
+async def roll(log: Log, queue: str = QUEUE) -> None:
+    await log.segments.roll(await log.catalog.refresh(queue))
+
+
+# Segments and retention
+
+
+async def test_reading_goes_on_across_segments(log: Log, other_log: Log) -> None:
+    await log.configure(QUEUE)
+    for part in range(5):
+        for i in range(4):
+            await push(other_log if i % 2 else log, [(part, i)], key=f"key {i % 2}")
+        await roll(log if part % 2 else other_log)
+    expected = [[(part, i) for part in range(5) for i in range(4) if i % 2 == odd] for odd in (0, 1)]
+    for group, batch in (("one by one", 1), ("by threes", 3), ("at once", 1000)):
+        found = by_key(await drain(log, group=group, batch=batch))
+        assert [[tuple(x) for x in found[f"key {odd}"]] for odd in (0, 1)] == expected
+    events = await log.fetch(QUEUE, "key 1", 0, 100)
+    assert [tuple(event.data) for event in events] == expected[1]
+    assert [event.offset for event in events] == list(range(10))
+
+
+async def test_depth_and_lag_are_right_at_once_after_a_roll(log: Log, other_log: Log) -> None:
+    await log.configure(QUEUE)
+    await log.subscribe(QUEUE, GROUP)
+    for rolls in range(1, 4):
+        await push(log, range(3), key="ada")
+        await roll(log)
+        await push(other_log, range(2), key="ada")
+        await push(other_log, range(2), key=f"key {rolls}")
+        for mine in (log, other_log):
+            assert await lag(mine) == 7 * rolls
+            info = await mine.describe(QUEUE)
+            assert (info.size.appended, info.size.events, info.groups[0].lag) == (7 * rolls,) * 3
+            assert sum(lane.lag for lane in await mine.group_lanes(QUEUE, GROUP)) == 7 * rolls
+
+
+async def test_retention_keeps_what_is_unread_and_drops_what_is_read(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"retention_seconds": 100, "dedup_window_seconds": 0})
+    await push(log, range(5), key="ada")
+    await log.subscribe(QUEUE, "slow")
+    await drain(log, group="quick")
+    await roll(log)
+    await push(log, range(5, 8), key="ada")
+    clock.advance(200)
+    upkeep = await log.upkeep()
+    assert (upkeep.dropped, upkeep.waiting) == (0, 1)
+    assert data(await drain(log, group="slow")) == list(range(8))
+    assert data(await drain(log, group="quick")) == [5, 6, 7]
+    await log.upkeep()
+    clock.advance(200)
+    await log.upkeep()
+    info = await log.describe(QUEUE)
+    assert (info.size.events, info.size.appended) == (0, 8)
+    assert (await push(log, [8], key="ada"))[0].offset == 8
+    assert data(await drain(log, group="a new one")) == [8]
+
+
+async def test_retention_drops_what_is_unread_when_it_is_told_to(log: Log, clock: Clock) -> None:
+    options = {"retention_seconds": 100, "dedup_window_seconds": 0, "retention_drops_unread": True}
+    await log.configure(QUEUE, options)
+    await push(log, range(5), key="ada")
+    held = await pop(log, batch=2)
+    await roll(log)
+    await push(log, range(5, 8), key="ada")
+    clock.advance(110)
+    assert (await log.upkeep()).dropped == 1
+    assert not any(await log.ack(held, False))
+    assert data(await drain(log)) == [5, 6, 7]
+    assert await lag(log) == 0
+
+
+async def test_what_is_young_is_kept(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"retention_seconds": 100, "dedup_window_seconds": 0})
+    await push(log, range(5), key="ada")
+    await drain(log)
+    await roll(log)
+    clock.advance(50)
+    assert (await log.upkeep()).dropped == 0
+    assert len(await log.fetch(QUEUE, "ada")) == 5
+
+
+async def test_seeking_to_what_was_dropped_goes_to_what_is_left(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"retention_seconds": 100, "dedup_window_seconds": 0})
+    await push(log, range(5), key="ada")
+    await drain(log)
+    await roll(log)
+    clock.advance(110)
+    assert (await log.upkeep()).dropped == 1
+    await push(log, range(5, 8), key="ada")
+    for place in ("beginning", 0, 2):
+        await log.seek(QUEUE, GROUP, place, partition="ada")
+        assert data(await drain(log)) == [5, 6, 7]
+
+
+async def test_one_queue_that_cannot_be_kept_up_does_not_stop_the_others(log: Log, clock: Clock) -> None:
+    for retention in (1e10, 1e13, 1e18):
+        await log.configure(f"a queue to keep for {retention:g} seconds", {"retention_seconds": retention})
+    for name in [queue.name for queue in await log.queues()]:
+        await push(log, [1], queue=name)
+        await roll(log, name)
+    await log.configure("the other", {"retention_seconds": 100, "dedup_window_seconds": 0})
+    await push(log, [1], queue="the other")
+    await roll(log, "the other")
+    clock.advance(200)
+    assert (await log.upkeep()).dropped == 1
+
+
+# Parking
+
+
+async def test_a_parked_lane_is_read_again_after_a_push(log: Log, other_log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE)
+    for i in range(20):
+        await push(log, [i], key=f"key {i}")
+    await drain(log)
+    clock.advance(60)
+    assert (await log.upkeep()).parked == 20
+    assert (await log.upkeep()).parked == 0
+    await push(other_log, ["again"], key="key 7")
+    assert by_key(await drain(log)) == {"key 7": ["again"]}
+    assert await lag(log) == 0
+
+
+async def test_a_lane_with_something_to_read_is_not_parked(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"lease_seconds": 10})
+    await push(log, [1], key="unread")
+    await push(log, [1, 2], key="leased")
+    await log.subscribe(QUEUE, GROUP)
+    await log.ack((await pop(log, partition="leased"))[:1])
+    clock.advance(60)
+    assert (await log.upkeep()).parked == 0
+    assert len(await drain(log)) == 2
+
+
+async def test_a_parked_lane_is_read_again_after_a_seek(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE)
+    await push(log, range(3), key="ada")
+    await drain(log)
+    clock.advance(60)
+    assert (await log.upkeep()).parked == 1
+    await log.seek(QUEUE, GROUP, "beginning")
+    assert data(await drain(log)) == [0, 1, 2]
+
+
+# Repartitioning
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(("key", None), ("hash", 3)), (("hash", 3), ("key", None)), (("hash", 2), ("hash", 5))],
+    ids=["key to hash", "hash to key", "hash to hash"],
+)
+async def test_repartitioning_keeps_order_per_key_and_places_while_others_push(
+    log: Log, other_log: Log, before: tuple[str, int | None], after: tuple[str, int | None]
+) -> None:
+    await log.configure(QUEUE, partitioning=before[0], partitions=before[1])
+    keys = [f"key {i}" for i in range(6)]
+    for i in range(5):
+        for key in keys:
+            await push(log, [i], key=key)
+    await log.subscribe(QUEUE, "ahead", "end")
+    behind = await pop(log, group="behind", batch=7)
+    assert all(await log.ack(behind))
+    stop = asyncio.Event()
+    last = dict.fromkeys(keys, 4)
+
+    async def produce(mine: Log, some: Sequence[str]) -> None:
+        while not stop.is_set():
+            for key in some:
+                last[key] += 1
+                await push(mine, [last[key]], key=key)
+
+    producing = [asyncio.create_task(produce(log, keys[:3])), asyncio.create_task(produce(other_log, keys[3:]))]
+
+    async def some_were_pushed() -> object:
+        return sum(last.values()) > pushed + 20
+
+    for _ in range(3):
+        pushed = sum(last.values())
+        await eventually(some_were_pushed)
+        await other_log.repartition(QUEUE, *after)
+        await log.repartition(QUEUE, *before)
+    stop.set()
+    await asyncio.gather(*producing)
+    expected = {key: list(range(last[key] + 1)) for key in keys}
+    assert by_key(await drain(log, group="from the start")) == expected
+    rest = by_key(await drain(other_log, group="behind"))
+    done = by_key(behind)
+    assert {key: done.get(key, []) + rest.get(key, []) for key in keys} == expected
+    assert by_key(await drain(log, group="ahead")) == {key: numbers[5:] for key, numbers in expected.items()}
+
+
+async def test_nothing_of_the_new_partitions_comes_before_the_old_are_done(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"lease_seconds": 60})
+    await push(log, ["old"], key="ada")
+    await push(log, ["older"], key="bob")
+    await log.repartition(QUEUE, "hash", 1)
+    await push(log, ["new"], key="ada")
+    await log.ack(await pop(log, partition="bob"))
+    first = await pop(log)
+    assert data(first) == ["old"]
+    assert await pop(log) == []
+    clock.advance(61)
+    assert data(await pop(log)) == ["old"]
+    clock.advance(61)
+    assert data(await drain(log)) == ["old", "new"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(("key", None), ("hash", 2)), (("hash", 2), ("key", None))],
+    ids=["key to hash", "hash to key"],
+)
+async def test_events_keep_their_keys_when_the_queue_is_repartitioned(
+    log: Log, before: tuple[str, int | None], after: tuple[str, int | None]
+) -> None:
+    await log.configure(QUEUE, {"retry_limit": 0}, partitioning=before[0], partitions=before[1])
+    for key in ("ada", "bob"):
+        await push(log, [key], key=key)
+    await log.repartition(QUEUE, *after)
+    events = await pop(log)
+    assert {event.data: event.key for event in events} == {"ada": "ada", "bob": "bob"}
+    assert {event.data: event.key for event in await log.browse(QUEUE)} == {"ada": "ada", "bob": "bob"}
+    await log.ack(events, False)
+    assert sorted(letter.key or "" for letter in await letters(log)) == ["ada", "bob"]
+    await log.redrive(Filter(queue=QUEUE))
+    assert by_key(await drain(log)) == {"ada": ["ada"], "bob": ["bob"]}
+
+
+async def test_another_process_reads_the_new_partitions_at_once(log: Log, other_log: Log) -> None:
+    await log.configure(QUEUE)
+    await push(log, ["old"], key="ada")
+    assert data(await drain(other_log)) == ["old"]
+    await log.repartition(QUEUE, "hash", 2)
+    await push(log, ["new"], key="ada")
+    assert data(await pop(other_log)) == ["new"]
+
+
+async def test_repartitioning_to_what_it_is_changes_nothing(log: Log) -> None:
+    queue = await log.configure(QUEUE, partitioning="hash", partitions=2)
+    assert (await log.repartition(QUEUE, "hash", 2)).epoch == queue.epoch
+
+
+# Moving groups
+
+
+@pytest.mark.parametrize("partitioning", [("key", None), ("hash", 2)])
+async def test_a_group_goes_where_it_is_put(
+    log: Log, clock: Clock, database_url: str, partitioning: tuple[str, int | None]
+) -> None:
+    await log.configure(QUEUE, partitioning=partitioning[0], partitions=partitioning[1])
+    moments = []
+    for i in range(6):
+        moments.append(ask(database_url, "SELECT clock_timestamp()") + clock.skew)
+        clock.advance(10)
+        for key in ("ada", "bob"):
+            await push(log, [i], key=key)
+        clock.advance(10)
+        if i % 2:
+            await roll(log)
+    everything = await drain(log)
+    places: list[tuple[Any, int]] = [("beginning", 0), ("end", 6), ("now", 6), *zip(moments, range(6), strict=True)]
+    random.Random(3).shuffle(places)
+    for place, first in places:
+        assert await log.seek(QUEUE, GROUP, place) == 2
+        assert by_key(await drain(log)) == ({k: list(range(first, 6)) for k in ("ada", "bob")} if first < 6 else {})
+    lane = everything[0].partition
+    of_lane = [event for event in everything if event.partition == lane]
+    for offset in (0, 3, len(of_lane), 1000):
+        assert await log.seek(QUEUE, GROUP, offset, partition=lane) == 1
+        assert data(await drain(log)) == data(of_lane[offset:])
+    with pytest.raises(NotFound):
+        await log.seek(QUEUE, GROUP, "end", partition="nowhere")
+    with pytest.raises(NotFound):
+        await log.seek(QUEUE, "nobody", "end")
+
+
+async def test_a_deleted_group_starts_over(log: Log) -> None:
+    await log.configure(QUEUE)
+    await push(log, range(3))
+    await drain(log)
+    assert await log.delete_group(QUEUE, GROUP)
+    assert not await log.delete_group(QUEUE, GROUP)
+    assert await log.groups(QUEUE) == []
+    assert data(await drain(log)) == [0, 1, 2]
+
+
+# Dead letters
+
+
+async def bury(log: Log, datas: Sequence[Any], *, group: str = GROUP, key: str = "ada", error: str = "why") -> None:
+    await push(log, datas, key=key)
+    await log.ack(await pop(log, group=group), "dead_letter", error=error)
+
+
+async def test_a_redriven_event_goes_to_its_group_alone(log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, [1])
+    await log.subscribe(QUEUE, "at the end", "end")
+    assert data(await drain(log, group="another")) == [1]
+    await push(log, [2], key="ada")
+    done = await log.redrive(Filter(queue=QUEUE))
+    assert (done.replayed, done.failed) == (1, 0)
+    await push(log, [3], key="ada")
+    assert await letters(log) == []
+    assert data(await drain(log)) == [2, 1, 3]
+    for group in ("another", "at the end"):
+        assert data(await drain(log, group=group)) == [2, 3]
+        assert await lag(log, group=group) == 0
+    assert data(await drain(log, group="a new one")) == [1, 2, 3]
+
+
+async def test_others_are_not_held_up_by_what_is_not_for_them(log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, [1])
+    await log.redrive(Filter(queue=QUEUE))
+    assert data(await drain(log, group="another")) == [1]
+    await push(log, [2], key="ada")
+    assert data(await pop(log, group="another")) == [2]
+
+
+async def test_an_event_that_fails_again_is_the_same_dead_letter(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"retry_limit": 0})
+    await push(log, [{"n": 1}], key="ada", ids=["one"])
+    for i in range(4):
+        (event,) = await pop(log)
+        assert (event.data, event.key, event.given_id) == ({"n": 1}, "ada", "one")
+        await log.ack([event], False, error=f"failure {i}")
+        clock.advance(10)
+        (letter,) = await letters(log)
+        assert (letter.error, letter.redrives, letter.event_id) == (f"failure {i}", i, "one")
+        assert [past["error"] for past in letter.history] == [f"failure {n}" for n in range(i)]
+        assert await log.dead_letter(letter.id) == letter
+        assert (await log.redrive(Filter(ids=[letter.id]))).replayed == 1
+        with pytest.raises(NotFound):
+            await log.dead_letter(letter.id)
+    assert len(await drain(log)) == 1
+    assert await letters(log) == []
+
+
+async def test_a_dead_letter_is_redriven_no_more_often_than_the_cap(log: Log) -> None:
+    await log.configure(QUEUE, {"max_redrives": 2})
+    await bury(log, [1])
+    for _ in range(2):
+        assert (await log.redrive(Filter(queue=QUEUE))).replayed == 1
+        await log.ack(await pop(log), "dead_letter")
+    done = await log.redrive(Filter(queue=QUEUE))
+    assert (done.replayed, done.failed) == (0, 1)
+    assert "max_redrives" in next(iter(done.problems.values()))
+    assert await pop(log) == []
+    await log.configure(QUEUE, {"max_redrives": 3})
+    assert (await log.redrive(Filter(queue=QUEUE))).replayed == 1
+
+
+async def test_two_who_redrive_at_once_send_each_letter_once(log: Log, other_log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, range(30))
+    done = await asyncio.gather(*(mine.redrive(Filter(queue=QUEUE)) for mine in [log, other_log] * 3))
+    assert sum(some.replayed for some in done) == 30
+    assert sorted(data(await drain(log))) == list(range(30))
+
+
+async def test_a_redrive_of_a_group_that_is_gone_says_so(log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, [1])
+    await log.delete_group(QUEUE, GROUP)
+    done = await log.redrive(Filter(queue=QUEUE))
+    assert (done.replayed, done.failed) == (0, 1)
+    assert len(await letters(log)) == 1
+
+
+async def test_dead_letters_are_found_by_what_is_known_of_them(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE)
+    await log.configure("another")
+    await log.subscribe(QUEUE, "second")
+    await bury(log, [1], key="ada", error="division by zero")
+    await bury(log, [2], key="bob", error="100% _wrong_")
+    clock.advance(100)
+    await bury(log, [3], key="ada", error="timeout")
+    await log.ack(await pop(log, group="second"), "dead_letter", error="no")
+    everything = await letters(log)
+    assert len(everything) == 6
+    between = everything[2].failed_at
+    found = {
+        "group": await letters(log, group=GROUP),
+        "key": await letters(log, group=GROUP, key="ada"),
+        "error": await letters(log, error="100% _"),
+        "since": await letters(log, group=GROUP, since=between),
+        "until": await letters(log, group=GROUP, until=between),
+        "ids": await letters(log, ids=[everything[0].id]),
+        "nothing": await letters(log, ids=[]),
+        "queue": await letters(log, "another"),
+    }
+    assert {name: sorted(letter.data for letter in some) for name, some in found.items()} == {
+        "group": [1, 2, 3],
+        "key": [1, 3],
+        "error": [2],
+        "since": [3],
+        "until": [1, 2],
+        "ids": [1],
+        "nothing": [],
+        "queue": [],
+    }
+    assert await log.count_dead_letters(Filter(queue=QUEUE)) == 6
+    assert await log.purge(Filter(queue=QUEUE, group="second")) == 3
+    assert await log.count_dead_letters(Filter(queue=QUEUE)) == 3
+
+
+async def test_a_header_of_the_producers_does_not_make_an_event_another_dead_letter(log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, ["first"])
+    (letter,) = await letters(log)
+    await log.redrive(Filter(queue=QUEUE))
+    await drain(log)
+    await log.push([Batch(QUEUE, [{"data": "second", "headers": {HEADER: str(letter.id)}}])])
+    await log.ack(await pop(log), "dead_letter")
+    assert [found.data for found in await letters(log)] == ["second"]
+
+
+async def test_what_an_event_says_is_kept_in_its_dead_letter(log: Log) -> None:
+    await log.configure(QUEUE, partitioning="hash", partitions=1)
+    event = {
+        "data": {"text": "\u0000 \U0001f600", "number": 10**40, "none": None},
+        "key": "k\u20ac\u00fc",
+        "id": "i\u20ac",
+        "time": "2026-01-31T12:00:00.123456Z",
+        "headers": {"a\u0000": "\U0001f600\u0000"},
+    }
+    await log.push([Batch(QUEUE, [event])])
+    (before,) = await pop(log)
+    await log.ack([before], "dead_letter", error="bad \x00 \ud800", traceback="\x00")
+    (letter,) = await letters(log)
+    assert (letter.data, letter.key, letter.event_id) == (event["data"], event["key"], event["id"])
+    assert (letter.headers, letter.event_time) == (event["headers"], before.time)
+    await log.redrive(Filter(queue=QUEUE))
+    (after,) = await pop(log)
+    assert after.raw == before.raw
+    assert (after.key, after.given_id, after.time) == (before.key, before.given_id, before.time)
+    assert {name: value for name, value in after.headers.items() if name != HEADER} == event["headers"]
