@@ -17,7 +17,7 @@ class Proxy:
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self._until_lost = 0
         #: How many answers were lost.
         self.lost = 0
@@ -30,23 +30,34 @@ class Proxy:
         self._until_lost = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_unix_connection(self._server)
-        pumps = [
-            asyncio.create_task(self._pump(reader, there_writer, counts=False)),
-            asyncio.create_task(self._pump(there_reader, writer, counts=True)),
-        ]
-        self._tasks.update(pumps)
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        there: asyncio.StreamWriter | None = None
+        pumps: list[asyncio.Task[None]] = []
         try:
+            there_reader, there = await asyncio.open_unix_connection(self._server)
+            pumps = [
+                asyncio.create_task(self._pump(reader, there, counts=False)),
+                asyncio.create_task(self._pump(there_reader, writer, counts=True)),
+            ]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            pass  # only at the end of the test
         finally:
             for pump in pumps:
                 pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            self._tasks.difference_update(pumps)
-            for end in (writer, there_writer):
-                end.close()
-                with contextlib.suppress(OSError):
-                    await end.wait_closed()
+            for end in (writer, there):
+                if end is not None:
+                    end.close()
+            self._connections.discard(task)
+
+    async def close(self) -> None:
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cancel()
+        if connections:
+            await asyncio.wait(connections)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counts: bool) -> None:
         with contextlib.suppress(OSError):
@@ -71,3 +82,4 @@ async def proxied(url: str, directory: Path) -> AsyncIterator[tuple[Proxy, str]]
         yield proxy, through
     finally:
         server.close()
+        await proxy.close()

@@ -7,10 +7,9 @@ import os
 import random
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from penstock.db.embedded import EmbeddedPostgres
 from penstock.log.dead import Filter
 from penstock.log.log import Batch, Log
 from penstock.log.pushed import PushResult
-from tests.log.logs import GROUP, QUEUE, ask, by_key, data, drain, lag, opened, pop, push
+from tests.log.logs import GROUP, QUEUE, ask, by_key, data, drain, eventually, lag, opened, pop, push
 from tests.log.proxy import Proxy, proxied
 
 
@@ -131,20 +130,21 @@ async def test_without_a_database_a_call_gives_up_in_time(data_dir: Path) -> Non
             await log.configure(QUEUE)
             await push(log, [1])
             (event,) = await pop(log)
-            server.stop()
-            attempts: list[Callable[[], Awaitable[object]]] = [
-                lambda: push(log, [2]),
-                lambda: pop(log),
-                lambda: log.ack([event]),
-                lambda: log.ack([event], False),
-                lambda: log.transact([(event, True, "")], [Batch(QUEUE, [{"data": 3}])]),
-                lambda: log.describe(QUEUE),
-            ]
-            for attempt in attempts:
-                began = time.monotonic()
-                with pytest.raises(DatabaseUnavailable):
-                    await attempt()
-                assert time.monotonic() - began < 10
+            await asyncio.to_thread(server.stop)
+            attempts: dict[str, Coroutine[Any, Any, object]] = {
+                "push": push(log, [2]),
+                "pop": pop(log),
+                "ack": log.ack([event]),
+                "nack": log.ack([event], False),
+                "transact": log.transact([(event, True, "")], [Batch(QUEUE, [{"data": 3}])]),
+                "describe": log.describe(QUEUE),
+            }
+            outcomes = await asyncio.gather(
+                *(asyncio.wait_for(attempt, 10) for attempt in attempts.values()), return_exceptions=True
+            )
+            assert {name: type(outcome) for name, outcome in zip(attempts, outcomes, strict=True)} == dict.fromkeys(
+                attempts, DatabaseUnavailable
+            )
             await asyncio.to_thread(server.start)
             assert (await push(log, [2]))[0].offset == 1
 
@@ -173,6 +173,14 @@ asyncio.run(main())
 async def test_a_killed_client_leaves_whole_requests_or_nothing(log: Log, database_url: str) -> None:
     for queue in ("first", "second"):
         await log.configure(queue)
+    busy = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%append_%' "
+        "AND state <> 'idle' AND pid <> pg_backend_pid()"
+    )
+
+    async def is_over() -> object:
+        return not await asyncio.to_thread(ask, database_url, busy)
+
     chance = random.Random(5)
     for _ in range(3):
         for queue in ("first", "second"):
@@ -189,10 +197,7 @@ async def test_a_killed_client_leaves_whole_requests_or_nothing(log: Log, databa
         while line := await process.stdout.readline():
             last = int(line)
         # The server may still be at what it was handed last.
-        question = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%append_%'"
-        busy = f"{question} AND state <> 'idle' AND pid <> pg_backend_pid()"
-        while await asyncio.to_thread(ask, database_url, busy):
-            await asyncio.sleep(0.01)
+        await eventually(is_over)
         found = [Counter(data(await drain(log, queue))) for queue in ("first", "second")]
         assert found[0] == found[1]
         assert set(found[0].values()) == {50}
@@ -203,13 +208,34 @@ async def test_a_killed_client_leaves_whole_requests_or_nothing(log: Log, databa
 # An answer that is lost
 
 #: More answers than any call takes.
-ANSWERS = 14
+ANSWERS = 25
 
 
-@asynccontextmanager
-async def losing(url: str, directory: Path, clock: Clock) -> AsyncIterator[tuple[Proxy, Log]]:
-    async with proxied(url, directory) as (proxy, through), opened(through, clock=clock, pool_size=1) as log:
-        yield proxy, log
+@pytest.fixture
+async def proxy_and_url(database_url: str, data_dir: Path) -> AsyncIterator[tuple[Proxy, str]]:
+    async with proxied(database_url, data_dir) as there:
+        yield there
+
+
+@pytest.fixture
+def proxy(proxy_and_url: tuple[Proxy, str]) -> Proxy:
+    return proxy_and_url[0]
+
+
+@pytest.fixture(params=["knowing", "forgetful"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether what is known of queues and groups lasts, or has to be looked up in each call, which can fail too."""
+    if request.param == "forgetful":
+        for module in ("catalog", "groups"):
+            monkeypatch.setattr(f"penstock.log.{module}.FRESH_SECONDS", 0)
+    return str(request.param)
+
+
+@pytest.fixture
+async def losing_log(proxy_and_url: tuple[Proxy, str], clock: Clock, memory: str) -> AsyncIterator[Log]:
+    """A log with one connection, which the proxy cuts."""
+    async with opened(proxy_and_url[1], clock=clock, pool_size=1) as log:
+        yield log
 
 
 async def each_answer(proxy: Proxy, attempt: Callable[[int], Coroutine[Any, Any, None]]) -> None:
@@ -223,130 +249,156 @@ async def each_answer(proxy: Proxy, attempt: Callable[[int], Coroutine[Any, Any,
         if proxy.lost == before:
             assert answer > 1
             return
+    raise AssertionError(f"it takes more than {ANSWERS} answers")
 
 
 def answers(result: PushResult) -> list[tuple[str, int, bool]]:
     return [(pushed.partition, pushed.offset, pushed.duplicate) for pushed in result]
 
 
-async def test_a_push_whose_answer_is_lost_is_stored_once(database_url: str, data_dir: Path, clock: Clock) -> None:
-    async with losing(database_url, data_dir, clock) as (proxy, log):
-        await log.configure(QUEUE)
-        await log.configure("second")
-        await push(log, ["first"], key="ada")
+async def test_a_push_whose_answer_is_lost_is_stored_once(proxy: Proxy, losing_log: Log, log: Log) -> None:
+    await log.configure(QUEUE)
+    await push(losing_log, ["first"], key="ada")
 
-        async def attempt(i: int) -> None:
-            offset = len(await log.fetch(QUEUE, "ada"))
-            batches = [{"data": (i, n), "key": "ada"} for n in range(3)]
-            (result,) = await log.push([Batch(QUEUE, batches)])
-            assert answers(result) == [("ada", offset + n, False) for n in range(3)]
-            assert len(await log.fetch(QUEUE, "ada")) == offset + 3
+    async def attempt(i: int) -> None:
+        offset = len(await log.fetch(QUEUE, "ada"))
+        (result,) = await losing_log.push([Batch(QUEUE, [{"data": (i, n), "key": "ada"} for n in range(3)])])
+        assert answers(result) == [("ada", offset + n, False) for n in range(3)]
+        assert len(await log.fetch(QUEUE, "ada")) == offset + 3
 
-        await each_answer(proxy, attempt)
+    await each_answer(proxy, attempt)
 
 
-async def test_repeated_ids_are_told_from_a_repeated_flush(database_url: str, data_dir: Path, clock: Clock) -> None:
-    async with losing(database_url, data_dir, clock) as (proxy, log):
-        await log.configure(QUEUE)
-        for key in ("ada", "bob"):
-            await push(log, [0, 1], key=key, ids=["zero", "one"])
+async def test_repeated_ids_are_told_from_a_repeated_flush(proxy: Proxy, losing_log: Log, log: Log) -> None:
+    await log.configure(QUEUE)
+    for key in ("ada", "bob"):
+        await push(losing_log, [0, 1], key=key, ids=["zero", "one"])
 
-        async def attempt(i: int) -> None:
-            offset = len(await log.fetch(QUEUE, "ada"))
-            asked = [("ada", f"new {i}"), ("ada", "one"), ("ada", f"newer {i}"), ("bob", "zero"), ("bob", "one")]
-            (result,) = await log.push([Batch(QUEUE, [{"data": i, "key": key, "id": id} for key, id in asked])])
-            assert answers(result) == [
-                ("ada", offset, False),
-                ("ada", 1, True),
-                ("ada", offset + 1, False),
-                ("bob", 0, True),
-                ("bob", 1, True),
-            ]
-            assert len(await log.fetch(QUEUE, "ada")) == offset + 2
-            assert len(await log.fetch(QUEUE, "bob")) == 2
+    async def attempt(i: int) -> None:
+        offset = len(await log.fetch(QUEUE, "ada"))
+        asked = [("ada", f"new {i}"), ("ada", "one"), ("ada", f"newer {i}"), ("bob", "zero"), ("bob", "one")]
+        (result,) = await losing_log.push([Batch(QUEUE, [{"data": i, "key": key, "id": id} for key, id in asked])])
+        stored = await log.fetch(QUEUE, "ada")
+        assert len(stored) == offset + 2
+        assert len(await log.fetch(QUEUE, "bob")) == 2
+        # Whether the first attempt or the second has stored them is not said; where they are is.
+        assert [(pushed.partition, pushed.offset) for pushed in result] == [
+            ("ada", offset),
+            ("ada", 1),
+            ("ada", offset + 1),
+            ("bob", 0),
+            ("bob", 1),
+        ]
+        assert [stored[pushed.offset].given_id for pushed in result[:3]] == [id for _, id in asked[:3]]
 
-        await each_answer(proxy, attempt)
+    await each_answer(proxy, attempt)
 
 
-async def test_a_request_with_a_key_whose_answer_is_lost_is_answered(
-    database_url: str, data_dir: Path, clock: Clock
-) -> None:
-    async with losing(database_url, data_dir, clock) as (proxy, log):
-        await log.configure(QUEUE)
-        await log.configure("second")
+async def test_a_request_with_a_key_whose_answer_is_lost_is_answered(proxy: Proxy, losing_log: Log, log: Log) -> None:
+    for queue in (QUEUE, "second"):
+        await log.configure(queue)
+        await push(losing_log, ["first"], key="ada", queue=queue)
+
+    async def attempt(i: int) -> None:
+        offset = len(await log.fetch(QUEUE, "ada"))
+        batches = [Batch(queue, [{"data": i}], key="ada") for queue in (QUEUE, "second")]
+        for _ in range(2):
+            results = await losing_log.push(batches, idempotency_key=f"request {i}")
+            assert [answers(result) for result in results] == [[("ada", offset, False)]] * 2
         for queue in (QUEUE, "second"):
-            await push(log, ["first"], key="ada", queue=queue)
+            assert len(await log.fetch(queue, "ada")) == offset + 1
 
-        async def attempt(i: int) -> None:
-            offset = len(await log.fetch(QUEUE, "ada"))
-            batches = [Batch(queue, [{"data": i}], key="ada") for queue in (QUEUE, "second")]
-            for _ in range(2):
-                results = await log.push(batches, idempotency_key=f"request {i}")
-                assert [answers(result) for result in results] == [[("ada", offset, False)]] * 2
-            for queue in (QUEUE, "second"):
-                assert len(await log.fetch(queue, "ada")) == offset + 1
-
-        await each_answer(proxy, attempt)
+    await each_answer(proxy, attempt)
 
 
 async def test_a_pop_whose_answer_is_lost_delivers_all_the_same(
-    database_url: str, data_dir: Path, clock: Clock
+    proxy: Proxy, losing_log: Log, log: Log, clock: Clock
 ) -> None:
-    async with losing(database_url, data_dir, clock) as (proxy, log), opened(database_url, clock=clock) as other_log:
-        await log.configure(QUEUE)
-        await push(log, ["first"], key="ada")
-        await drain(log)
+    await log.configure(QUEUE)
+    await push(log, ["first"], key="ada")
+    await drain(losing_log)
 
-        async def attempt(i: int) -> None:
-            await push(other_log, [i, i], key="ada")
-            assert data(await pop(log)) == [i, i]
-            proxy.stop_losing()
-            clock.advance(1000)
-            assert data(await drain(log)) == [i, i]
+    async def attempt(i: int) -> None:
+        await push(log, [i, i], key="ada")
+        assert data(await pop(losing_log)) == [i, i]
+        proxy.stop_losing()
+        clock.advance(1000)
+        assert data(await drain(log)) == [i, i]
 
-        await each_answer(proxy, attempt)
+    await each_answer(proxy, attempt)
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "retry", "dead_letter"])
-async def test_an_ack_whose_answer_is_lost_is_taken_once(
-    database_url: str, data_dir: Path, clock: Clock, status: str
-) -> None:
-    async with losing(database_url, data_dir, clock) as (proxy, log), opened(database_url, clock=clock) as other_log:
-        await log.configure(QUEUE, {"retry_limit": 1000, "retry_delay_ms": 0})
+async def test_an_ack_whose_answer_is_lost_is_taken_once(proxy: Proxy, losing_log: Log, log: Log, status: str) -> None:
+    await log.configure(QUEUE, {"retry_limit": 1000, "retry_delay_ms": 0})
 
-        async def attempt(i: int) -> None:
-            await push(other_log, [i], key="ada")
-            (event,) = await pop(other_log)
-            await log.ack([event], status)
-            proxy.stop_losing()
-            left = await pop(other_log)
-            assert len(left) == (status in ("failed", "retry"))
-            if left:
-                assert left[0].attempts == (status == "failed")
-                await other_log.ack(left)
-            assert await other_log.count_dead_letters(Filter(queue=QUEUE)) == (i if status == "dead_letter" else 0)
+    async def attempt(i: int) -> None:
+        await push(log, [i], key="ada")
+        (event,) = await pop(log)
+        await losing_log.ack([event], status)
+        proxy.stop_losing()
+        left = await pop(log)
+        assert len(left) == (status in ("failed", "retry"))
+        if left:
+            assert left[0].attempts == (status == "failed")
+            await log.ack(left)
+        assert await log.count_dead_letters(Filter(queue=QUEUE)) == (i if status == "dead_letter" else 0)
 
-        await each_answer(proxy, attempt)
+    await each_answer(proxy, attempt)
 
 
 async def test_a_transaction_whose_answer_is_lost_happened_whole_or_not_at_all(
-    database_url: str, data_dir: Path, clock: Clock
+    proxy: Proxy, losing_log: Log, log: Log, clock: Clock
 ) -> None:
-    async with losing(database_url, data_dir, clock) as (proxy, log), opened(database_url, clock=clock) as other_log:
-        await log.configure(QUEUE, {"lease_seconds": 60})
-        await log.configure("out")
+    await log.configure(QUEUE, {"lease_seconds": 60})
+    await log.configure("out")
 
-        async def attempt(i: int) -> None:
-            await push(other_log, [i], key="ada")
-            events = await pop(other_log)
-            with suppress(DatabaseUnavailable):
-                await log.transact([(event, True, "") for event in events], [Batch("out", [{"data": i}], key="k")])
-            proxy.stop_losing()
-            clock.advance(61)
-            acked = data(await drain(other_log)) == []
-            assert data(await drain(other_log, "out", group=GROUP)) == ([i] if acked else [])
+    async def attempt(i: int) -> None:
+        await push(log, [i], key="ada")
+        events = await pop(log)
+        with suppress(DatabaseUnavailable):
+            await losing_log.transact([(event, True, "") for event in events], [Batch("out", [{"data": i}], key="k")])
+        proxy.stop_losing()
+        clock.advance(61)
+        acked = data(await drain(log)) == []
+        assert data(await drain(log, "out")) == ([i] if acked else [])
 
-        await each_answer(proxy, attempt)
+    await each_answer(proxy, attempt)
+
+
+CALLS: dict[str, Callable[[Log], Awaitable[object]]] = {
+    "configure": lambda log: log.configure(QUEUE, {"retry_limit": 1}),
+    "queues": lambda log: log.queues(),
+    "describe": lambda log: log.describe(QUEUE),
+    "groups": lambda log: log.groups(),
+    "lanes": lambda log: log.group_lanes(QUEUE, GROUP),
+    "subscribe": lambda log: log.subscribe(QUEUE, "another"),
+    "seek": lambda log: log.seek(QUEUE, GROUP, "beginning"),
+    "fetch": lambda log: log.fetch(QUEUE, "ada"),
+    "browse": lambda log: log.browse(QUEUE),
+    "dead letters": lambda log: log.dead_letters(Filter(queue=QUEUE)),
+    "redrive": lambda log: log.redrive(Filter(queue=QUEUE)),
+    "purge": lambda log: log.purge(Filter(queue=QUEUE, key="nobody")),
+    "repartition": lambda log: log.repartition(QUEUE, "key"),
+    "delete a group": lambda log: log.delete_group(QUEUE, "nobody"),
+    "delete a queue": lambda log: log.delete_queue("nowhere"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_lost_connection_is_overcome_or_one_of_our_errors(
+    proxy: Proxy, losing_log: Log, log: Log, call: str
+) -> None:
+    await log.configure(QUEUE)
+    await push(log, [1], key="ada")
+    await log.ack(await pop(log), "dead_letter")
+    await losing_log.describe(QUEUE)
+
+    async def attempt(i: int) -> None:
+        with suppress(DatabaseUnavailable):
+            await CALLS[call](losing_log)
+
+    await each_answer(proxy, attempt)
 
 
 async def test_a_listener_that_is_cut_listens_again(database_url: str) -> None:
@@ -354,13 +406,16 @@ async def test_a_listener_that_is_cut_listens_again(database_url: str) -> None:
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid() AND query = 'LISTEN penstock'"
     )
+
+    async def is_cut() -> object:
+        return await asyncio.to_thread(ask, database_url, cut)
+
     async with opened(database_url) as log, opened(database_url) as other_log:
         await log.configure(QUEUE)
         for i in range(4):
             popped = asyncio.create_task(pop(log, wait_seconds=20, auto_ack=True))
             if i:
-                while not await asyncio.to_thread(ask, database_url, cut):
-                    await asyncio.sleep(0.01)
+                await eventually(is_cut)
             await push(other_log, [i])
             async with asyncio.timeout(7):
                 assert data(await popped) == [i]

@@ -85,7 +85,7 @@ class Tail:
         limit = min(partition.end - start, _PAGE)
         async with self._opened.database.connection() as conn:
             # By the partition's number: another epoch may have one of the same name.
-            events = await read_events(conn, queue, partition.id, partition.name, start, limit)
+            events = await read_events(conn, queue, partition.id, start, limit)
         # None at all: retention has dropped them meanwhile.
         self._next[partition.id] = events[-1].offset + 1 if events else partition.end
         return events

@@ -26,6 +26,15 @@ Each carries the facts as attributes, and its message says what to do next.
 from __future__ import annotations
 
 
+def shown(value: object) -> str:
+    """What was given, as a message quotes it: never too long, and whatever it is."""
+    try:
+        text = repr(value)
+    except Exception:  # a whole number of thousands of digits, an object that cannot be printed
+        return f"that {type(value).__name__}"
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
 class PenstockError(Exception):
     """Base of every error that Penstock raises on purpose."""
 

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import json
 import math
-from decimal import Decimal
-from typing import Any
+import re
+from collections.abc import Iterable, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from itertools import accumulate, chain
+from typing import Any, NoReturn
+from uuid import UUID
 
 import msgspec
 
 #: Deeper nesting than this is refused: parsers downstream recurse, and none of them agrees on a limit.
 MAX_DEPTH = 256
 
+_WHITESPACE = b" \t\r\n"
+
 _encoder = msgspec.json.Encoder(decimal_format="number")
 _decoder = msgspec.json.Decoder()
-# A number outside the range of a double is kept exact instead of becoming infinite.
-_exact_decoder = msgspec.json.Decoder(float_hook=Decimal)
 _syntax = msgspec.json.Decoder(msgspec.Raw)
-_deepest = b"[" * MAX_DEPTH
+
+_TEXT = frozenset((str,))
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_CONTAINERS = frozenset((dict, list, tuple))
+_PLAIN = _SCALARS | _CONTAINERS
+# The encoder has one way to write each of these, as text.
+_WRITTEN_AS_TEXT = (date, time, timedelta, UUID)
+
+_string = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_not_brackets = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_steps = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 class JSONProblem(ValueError):
-    """A value that JSON cannot hold, or text that is not JSON."""
+    """A value that JSON cannot hold, or text that is not JSON; of several, ``index`` says which."""
+
+    def __init__(self, reason: str, *, index: int = 0) -> None:
+        super().__init__(reason)
+        self.index = index
 
 
 def encode(value: Any) -> bytes:
@@ -29,7 +50,14 @@ def encode(value: Any) -> bytes:
         text = _encoder.encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise JSONProblem(_explain(error)) from None
-    _check(value, text)
+    if (
+        type(value) is dict
+        and _SCALARS.issuperset(map(type, value.values()))
+        and _TEXT.issuperset(map(type, value))
+        and b"null" not in text
+    ):
+        return text
+    _inspect([value], text)
     return text
 
 
@@ -39,9 +67,7 @@ def encode_lines(values: list[Any]) -> bytes:
         text = _encoder.encode_lines(values)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise JSONProblem(_explain(error)) from None
-    if b"null" in text or b"NaN" in text or b"Inf" in text or _may_be_deep(text):
-        for value in values:
-            _check(value, _encoder.encode(value))
+    _inspect(values, text)
     return text
 
 
@@ -50,7 +76,7 @@ def decode(text: bytes | str) -> Any:
     try:
         return _decoder.decode(text)
     except msgspec.ValidationError:
-        return _exact_decoder.decode(text)
+        return _decode_exactly(text)
     except (ValueError, RecursionError) as error:
         raise JSONProblem(_explain(error)) from None
 
@@ -65,66 +91,199 @@ def validate(text: bytes) -> None:
     _check_depth(text)
 
 
-def validate_lines(text: bytes) -> None:
-    """Check that every line of NDJSON is one JSON value, without building them."""
+def split_lines(text: bytes) -> list[bytes]:
+    """The lines of NDJSON less the blank ones, each checked to be one JSON value, without building them."""
+    text = text.strip(_WHITESPACE)
+    if not text:
+        return []
+    lines = text.split(b"\n")
     try:
-        _syntax.decode_lines(text)
+        values = _syntax.decode_lines(text)
         text.decode()
+    except (ValueError, RecursionError):
+        return _split_carefully(lines)
+    # The parser does not care where a line ends: several values on one, or one on several, are found by comparison.
+    if len(values) != len(lines) or b"\n".join(values) != text:
+        return _split_carefully(lines)
+    # What is opened is closed again: half of a line can be brackets that open.
+    if max(map(len, lines)) > 2 * MAX_DEPTH:
+        for i, line in enumerate(lines):
+            if len(line) > 2 * MAX_DEPTH:
+                _check_depth(line, i)
+    return lines
+
+
+def _split_carefully(lines: Iterable[bytes]) -> list[bytes]:
+    found = [line for raw in lines if (line := raw.strip(_WHITESPACE))]
+    for i, line in enumerate(found):
+        try:
+            validate(line)
+        except JSONProblem as problem:
+            raise JSONProblem(str(problem), index=i) from None
+    return found
+
+
+def _inspect(values: Sequence[Any], text: bytes) -> None:
+    """Refuse what the encoder has written as something else, and what is nested too deep.
+
+    It goes through all values one level at a time, because that can be done at the speed of C.
+    """
+    level = values
+    depth = 0
+    may_hide_nan: bool | None = None
+    while True:
+        types = set(map(type, level))
+        if not types <= _PLAIN:
+            _inspect_any(level, depth)
+            return
+        if float in types and may_hide_nan is None:
+            may_hide_nan = b"null" in text  # which is what the encoder writes for one
+        if float in types and may_hide_nan:
+            _check_numbers(_only(float, level, types))
+        if types <= _SCALARS:
+            return
+        depth += 1
+        if depth > MAX_DEPTH:
+            _refuse_depth()
+        dicts = _only(dict, level, types)
+        if not _TEXT.issuperset(map(type, set().union(*dicts))):
+            _inspect_any(level, depth - 1)
+            return
+        inner: Iterable[Any] = chain.from_iterable(map(dict.values, dicts))
+        if not types.isdisjoint((list, tuple)):
+            inner = chain(
+                inner,
+                chain.from_iterable(_only(list, level, types)),
+                chain.from_iterable(_only(tuple, level, types)),
+            )
+        level = list(inner)
+
+
+def _only(kind: type, level: Sequence[Any], types: set[type]) -> Sequence[Any]:
+    if kind not in types:
+        return ()
+    return level if len(types) == 1 else [value for value in level if type(value) is kind]
+
+
+def _inspect_any(level: Sequence[Any], depth: int) -> None:
+    """The same for values of any type."""
+    while level:
+        inner: list[Any] = []
+        nested = False
+        for value in level:
+            parts = _parts(value)
+            if parts is not None:
+                nested = True
+                inner.extend(parts)
+        depth += nested
+        if depth > MAX_DEPTH:
+            _refuse_depth()
+        level = inner
+
+
+def _parts(value: Any) -> Iterable[Any] | None:
+    """What a container holds; None for a value that is whole."""
+    kind = type(value)
+    if kind is str or value is None or isinstance(value, _WRITTEN_AS_TEXT):
+        return None
+    if isinstance(value, Enum):
+        return _parts(value.value)
+    if isinstance(value, int):
+        return None
+    if isinstance(value, float):
+        _check_numbers([value])
+        return None
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            _refuse_number(value)
+        return None
+    if isinstance(value, dict):
+        for name in value:
+            if not isinstance(name, str):
+                raise JSONProblem(f"has the name {name!r:.100}; names in a JSON object are text, so send str() of it")
+        return value.values()
+    if isinstance(value, list | tuple):
+        return value
+    if isinstance(value, msgspec.Raw):
+        _check_raw(bytes(value))
+        return None
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise JSONProblem("holds bytes, which JSON does not have; decode them to text, or send base64 or hex text")
+    if isinstance(value, set | frozenset):
+        raise JSONProblem("holds a set, which JSON does not have; send a list, such as sorted(...)")
+    fields = (
+        getattr(kind, "__dataclass_fields__", None)
+        or getattr(kind, "__struct_fields__", None)
+        or [attribute.name for attribute in getattr(kind, "__attrs_attrs__", ())]
+    )
+    if not fields:
+        raise JSONProblem(_unknown(kind.__name__))
+    return [getattr(value, name, None) for name in fields]
+
+
+def _check_raw(text: bytes) -> None:
+    validate(text)
+    if b"\n" in text:
+        raise JSONProblem("holds JSON text of several lines; write it on one")
+
+
+def _decode_exactly(text: bytes | str) -> Any:
+    try:
+        return _exact_decoder.decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
         raise JSONProblem(_explain(error)) from None
-    if _may_be_deep(text):
-        for line in text.split(b"\n"):
-            _check_depth(line)
 
 
-def _check(value: Any, text: bytes) -> None:
-    _check_depth(text)
-    # The encoder writes a NaN as null (a Decimal's as NaN): only text that shows one is worth a walk.
-    if b"null" in text or b"NaN" in text or b"Inf" in text:
-        _refuse_non_finite(value)
+def _float(text: str) -> float | Decimal:
+    near = float(text)
+    if near and math.isfinite(near):
+        return near
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:
+        if near:
+            raise JSONProblem(f"the number {text:.40} is beyond all bounds") from None
+        return near
+    return exact if exact else near
 
 
-def _refuse_non_finite(value: Any) -> None:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, float):
-            if not math.isfinite(item):
-                raise JSONProblem(f"{item!r} is not a JSON number; send null or leave the field out")
-        elif isinstance(item, Decimal):
-            if not item.is_finite():
-                raise JSONProblem(f"{item} is not a JSON number; send null or leave the field out")
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, list | tuple | set | frozenset):
-            stack.extend(item)
+def _int(text: str) -> int | Decimal:
+    try:
+        return int(text)
+    except ValueError:  # more digits than Python is willing to read
+        return Decimal(text)
 
 
-def _may_be_deep(text: bytes) -> bool:
-    return text.count(b"[") + text.count(b"{") > MAX_DEPTH and (b"[[" in text or b":{" in text or b":[" in text)
+def _constant(text: str) -> NoReturn:
+    raise JSONProblem(f"{text} is not JSON")
 
 
-def _check_depth(text: bytes) -> None:
+_exact_decoder = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_constant)
+
+
+def _check_depth(text: bytes, index: int = 0) -> None:
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return
-    depth = 0
-    in_string = escaped = False
-    for byte in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise JSONProblem(f"nested deeper than {MAX_DEPTH} levels")
-        elif byte in b"]}":
-            depth -= 1
+    brackets = _string.sub(b"", text).translate(None, _not_brackets)
+    if max(accumulate(map(_steps.__getitem__, brackets)), default=0) > MAX_DEPTH:
+        _refuse_depth(index)
+
+
+def _refuse_depth(index: int = 0) -> NoReturn:
+    raise JSONProblem(f"nested deeper than {MAX_DEPTH} levels; flatten it, or send the inner part as text", index=index)
+
+
+def _check_numbers(numbers: Sequence[float]) -> None:
+    if not all(map(math.isfinite, numbers)):
+        _refuse_number(next(number for number in numbers if not math.isfinite(number)))
+
+
+def _refuse_number(value: float | Decimal) -> NoReturn:
+    raise JSONProblem(f"{value} is not a JSON number; send null or leave the field out")
+
+
+def _unknown(kind: str) -> str:
+    return f"holds a {kind}, which JSON does not have; send text, numbers, booleans, None, lists and dicts"
 
 
 def _explain(error: BaseException) -> str:
@@ -133,5 +292,6 @@ def _explain(error: BaseException) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "is not valid UTF-8"
     if isinstance(error, RecursionError):
-        return f"nested deeper than {MAX_DEPTH} levels"
-    return str(error)
+        return f"nested deeper than {MAX_DEPTH} levels; flatten it, or send the inner part as text"
+    unknown = re.fullmatch(r"Encoding objects of type (\S+) is unsupported", str(error))
+    return str(error) if unknown is None else _unknown(unknown[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.core.errors import InvalidName
+from penstock.core.errors import InvalidName, InvalidRequest
 
 MAX_NAME = 200
 MAX_KEY_BYTES = 1024
@@ -21,18 +21,37 @@ def check_name(name: object, what: str) -> str:
     return name
 
 
-def key_problem(key: object) -> str | None:
-    """Say what is wrong with an event's key, or None if nothing is."""
-    if not isinstance(key, str):
-        return f"must be text, not {type(key).__name__}"
-    if not key:
-        return "must not be empty; leave it out for an event without a key"
-    if "\x00" in key:
-        return "must not hold the character U+0000"
+def text_problem(text: object) -> str | None:
+    """Say what is wrong with a text that the database is to store or to look for, or None if nothing is."""
+    if not isinstance(text, str):
+        return f"must be text, not {type(text).__name__}"
+    if "\x00" in text:
+        return "must not hold the character U+0000, which PostgreSQL cannot store"
     try:
-        size = len(key.encode())
+        text.encode()
     except UnicodeEncodeError:
         return "holds a lone surrogate, which UTF-8 cannot carry"
+    return None
+
+
+def check_text(text: object, what: str) -> str:
+    """Return a text if the database can look for it."""
+    problem = text_problem(text)
+    if problem is not None:
+        raise InvalidRequest(f"{what} {problem}")
+    assert isinstance(text, str)  # noqa: S101 - text_problem has just said so
+    return text
+
+
+def key_problem(key: object) -> str | None:
+    """Say what is wrong with an event's key, or None if nothing is."""
+    problem = text_problem(key)
+    if problem is not None:
+        return problem
+    assert isinstance(key, str)  # noqa: S101 - text_problem has just said so
+    if not key:
+        return "must not be empty; leave it out for an event without a key"
+    size = len(key.encode())
     if size > MAX_KEY_BYTES:
         return f"may have {MAX_KEY_BYTES} bytes; this one has {size}"
     return None
@@ -44,4 +63,4 @@ def check_key(key: object) -> str:
     if problem is not None:
         raise InvalidName(f"the key {problem}")
     assert isinstance(key, str)  # noqa: S101 - key_problem has just said so
-    return key
+    return str.__str__(key)

@@ -190,6 +190,7 @@ class Database:
 # tables, or all versions of a row, because the statistics of a table that was just made or grows fast are wrong.
 _SESSION = """
     SELECT set_config('TimeZone', 'UTC', false),
+           set_config('default_transaction_isolation', 'read committed', false),
            set_config('plan_cache_mode', 'force_generic_plan', false),
            set_config('enable_seqscan', 'off', false),
            set_config('enable_bitmapscan', 'off', false),

@@ -172,9 +172,7 @@ class Acks:
         results: list[AckResult | None] = [None] * len(said)
         for part in lanes.values():
             ack = lane_ack(part[0][1].delivery, tuple(signal for _, _, signal in part))
-            verdicts = {v.offset: v for v in await self.settle(ack)}
-            for index, event, signal in part:
-                verdict = verdicts[signal.offset]
+            for (index, event, _), verdict in zip(part, await self.settle(ack), strict=True):
                 results[index] = AckResult(
                     event.id, not verdict.problem, verdict.problem or None, verdict.noop, verdict.dead
                 )
@@ -193,14 +191,18 @@ class Acks:
         self, conn: AsyncConnection[Any], acks: Sequence[LaneAck]
     ) -> dict[tuple[int, int], tuple[Verdict, ...]]:
         """Take signals inside the connection's transaction; the cursors are locked until it ends."""
+        queues = {ack.queue: await self._catalog.get_on(conn, ack.queue) for ack in acks}
+        await conn.execute(_sql["share_queues"], {"queues": [queue.id for queue in queues.values()]})
         where = sorted({(ack.group_id, ack.partition_id) for ack in acks})
         params: dict[str, Any] = {
             "groups": [group for group, _ in where],
             "partitions": [partition for _, partition in where],
             "skew": self._clock.skew,
         }
-        await conn.execute(_sql["lock_cursors"], params)
+        there = await (await conn.execute(_sql["lock_cursors"], params)).fetchall()
         rows = await (await conn.execute(_sql["standing"], params)).fetchall()
+        if len(rows) < len(there):
+            raise psycopg.errors.SerializationFailure("a position has moved")
         standing = {(row[0], row[1]): (_position(row[:9]), row[9]) for row in rows}
         verdicts: dict[tuple[int, int], tuple[Verdict, ...]] = {}
         changed: dict[tuple[int, int], Position] = {}
@@ -211,7 +213,7 @@ class Acks:
                 verdicts[key] = verdicts.get(key, ()) + gone
                 continue
             before, now = standing[key]
-            queue = await self._catalog.get_on(conn, ack.queue)
+            queue = queues[ack.queue]
             settlement = settle(
                 before,
                 ack.signals,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _sql = Statements("penstock.log", "append.sql")
 
 _USUAL_BYTES = 512
+_NOWHERE = 2**62
 
 
 def moved_on(error: psycopg.Error) -> bool:
@@ -191,7 +192,9 @@ class Appender:
         _answer(fresh, work, repeated)
         for request in fresh:
             if request.idempotency_key is not None:
-                stored = msgspec.msgpack.encode(_StoredResult([list(r.placed()) for r in request.results]))
+                stored = msgspec.msgpack.encode(
+                    _StoredResult([[p.plain() for p in r.placed()] for r in request.results])
+                )
                 await conn.execute(_sql["store_request"], {"key": request.idempotency_key, "result": stored})
 
     async def lanes(self, requests: Sequence[Request]) -> dict[tuple[int, str], int]:
@@ -352,16 +355,42 @@ class Appender:
                         continue
             if not rows:
                 return False
-            # It did, as a whole. Which of its ids were repetitions is no longer known: all are called new.
-            firsts: dict[int, int] = {}
-            for partition_id, end_offset, count in rows:
-                firsts[partition_id] = min(end_offset - count, firsts.get(partition_id, end_offset))
-            for lane in work.values():
-                lane.base = firsts.get(lane.partition_id, 0)
-            _answer(requests, work, {})
-            for request in requests:
-                await self._answered_before(conn, request)
+            await self._answer_again(conn, requests, lanes, rows)
         return True
+
+    async def _answer_again(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[Request],
+        lanes: dict[tuple[int, str], int],
+        rows: Sequence[tuple[int, int, int]],
+    ) -> None:
+        """Work out from what a flush has stored what its answer was."""
+        firsts: dict[int, int] = {}
+        for partition_id, end_offset, count in rows:
+            firsts[partition_id] = min(end_offset - count, firsts.get(partition_id, end_offset))
+
+        def first(partition_id: int) -> int:
+            return firsts.get(partition_id, _NOWHERE)
+
+        fresh: list[Request] = []
+        for request in requests:
+            known = await self._answered_before(conn, request)
+            placed = [p for result in request.results for p in result.placed()]
+            if not known or any(p.offsets and p.offsets[-1] >= first(p.partition_id) for p in placed):
+                fresh.append(request)
+        work = _gather(fresh, lanes)
+        for lane in work.values():
+            lane.base = first(lane.partition_id)
+        # Every id is found now; those that were there before the flush stand below what it stored.
+        found, _ = await self._find_repeated(conn, work)
+        bases = {id(piece): lane.base for lane in work.values() for piece in lane.pieces}
+        repeated: dict[int, dict[int, int | None]] = {}
+        for piece_id, places in found.items():
+            before = {place: at for place, at in places.items() if at is None or at < bases[piece_id]}
+            if before:
+                repeated[piece_id] = before
+        _answer(fresh, work, repeated)
 
 
 def _deduplicates(piece: Piece) -> bool:

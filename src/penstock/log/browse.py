@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.db.statements import Statements
-from penstock.log.event import Delivery, Event, StoredChunk
-from penstock.log.reader import read_events
+from penstock.log.event import Delivery, Event
+from penstock.log.reader import read_events, stored_chunk
 
 if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
@@ -39,7 +39,7 @@ class Browser:
                 raise NotFound(f"queue {queue.name!r} has no partition {partition!r}")
             lane, start, end = row
             first = max(start, end + offset if offset < 0 else offset)
-            return await read_events(conn, queue, lane, partition, first, limit)
+            return await read_events(conn, queue, lane, first, limit)
 
     async def browse(
         self,
@@ -54,7 +54,7 @@ class Browser:
     ) -> list[Event]:
         """The newest events that match, newest first."""
         found: list[Event] = []
-        if key is not None and partition is None:
+        if key is not None and partition is None and queue.epoch == 0:
             partition = queue.place(key)
         async for event in self._newest(queue, partition, since, until):
             if (key is None or event.key == key) and (matching is None or matching(event)):
@@ -88,9 +88,9 @@ class Browser:
                     params = {**span, "partition": partition, "limit": _PAGE, "offset": page * _PAGE}
                     statement = _sql.table("recent", queue.id, segment)
                     rows = await (await conn.execute(statement, params, binary=True)).fetchall()
-                    for lane, name, end, appended_at, target, body in rows:
-                        stored = StoredChunk(end, appended_at, target, body)
-                        delivery = Delivery(queue.name, name, lane, queue.partitioning == "key")
+                    for lane, name, is_lane, *row in rows:
+                        stored = stored_chunk(queue, segment, lane, tuple(row))
+                        delivery = Delivery(queue.name, name, lane, is_lane)
                         for offset in range(stored.end - 1, stored.first - 1, -1):
                             yield Event(delivery, stored, offset)
                     if len(rows) < _PAGE:

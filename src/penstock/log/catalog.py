@@ -162,13 +162,20 @@ class Catalog:
             queue_id = row[0]
             await self.create_segment(conn, queue_id, 1)
             if partition_count is not None:
-                await self.create_partitions(conn, queue_id, 0, [str(i) for i in range(partition_count)])
+                names = [str(i) for i in range(partition_count)]
+                await self.create_partitions(conn, queue_id, 0, names, is_lane=False)
         return await self.refresh(name)
 
     async def create_segment(self, conn: AsyncConnection[Any], queue_id: int, segment: int) -> None:
         """Make the tables of a segment."""
         await conn.execute(_sql["create_segment"], {"queue": queue_id, "segment": segment, "skew": self._clock.skew})
-        for statement in ("create_chunks_table", "create_ids_table", "create_ids_index", "create_append"):
+        for statement in (
+            "create_chunks_table",
+            "store_compressed",
+            "create_ids_table",
+            "create_ids_index",
+            "create_append",
+        ):
             await conn.execute(_sql.table(statement, queue_id, segment), prepare=False)
 
     async def delete(self, name: str) -> bool:
@@ -179,6 +186,8 @@ class Catalog:
         async with self._pool.connection() as conn, conn.transaction():
             if await (await conn.execute(_sql["lock_queue"], {"queue": queue.id})).fetchone() is None:
                 return False
+            for statement in ("lock_groups", "lock_all", "lock_lanes"):
+                await conn.execute(_sql[statement], {"queue": queue.id})
             segments = await (await conn.execute(_sql["segments"], {"queue": queue.id})).fetchall()
             for segment, *_ in segments:
                 for statement in ("drop_append", "drop_chunks_table", "drop_ids_table"):
@@ -221,7 +230,7 @@ class Catalog:
             if absent:
                 try:
                     async with conn.transaction():
-                        found.update(await self.create_partitions(conn, queue.id, queue.epoch, absent))
+                        found.update(await self._create_lanes(conn, queue, absent))
                 except psycopg.errors.ForeignKeyViolation:
                     raise NotFound(f"queue {queue.name!r} was deleted meanwhile") from None
                 if len(found) < len(set(names)):  # somebody else made some of them meanwhile
@@ -230,14 +239,19 @@ class Catalog:
                 await self._watch_lanes(conn, queue, len(absent))
         return found
 
+    async def _create_lanes(self, conn: AsyncConnection[Any], queue: Queue, names: list[str]) -> dict[str, int]:
+        by_key = queue.partitioning == "key"
+        return await self.create_partitions(conn, queue.id, queue.epoch, names, is_lane=by_key)
+
     async def create_partitions(
-        self, conn: AsyncConnection[Any], queue_id: int, epoch: int, names: list[str]
+        self, conn: AsyncConnection[Any], queue_id: int, epoch: int, names: list[str], *, is_lane: bool
     ) -> dict[str, int]:
         """Make partitions, with a cursor for every group. They outlive a push that fails."""
-        params: dict[str, Any] = {"queue": queue_id, "epoch": epoch, "names": names}
+        params: dict[str, Any] = {"queue": queue_id, "epoch": epoch, "names": names, "is_lane": is_lane}
         rows = await (await conn.execute(_sql["create_partitions"], params)).fetchall()
         made: dict[str, int] = dict(rows)
         params["partitions"] = list(made.values())
+        await conn.execute(_sql["share_groups"], params)
         await conn.execute(_sql["subscribe_partitions"], params)
         return made
 

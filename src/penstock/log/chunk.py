@@ -26,6 +26,8 @@ _RAW = 0
 _ZSTD = 1
 _SMALL = 256
 _LEVEL = 1
+# What no chunk comes near to: a frame that claims more has lost its head, and is not worth the memory.
+_LARGEST = 1 << 30
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
@@ -63,14 +65,17 @@ def decode(body: bytes) -> Columns:
         size = int.from_bytes(payload[:4], "little")
         count, keys, ids, times, headers = _unpack(payload[4 : 4 + size])
         return Columns(payload[4 + size :], count, keys, ids, times, headers)
-    except (ValueError, TypeError, IndexError, zstandard.ZstdError, msgspec.MsgspecError) as error:
+    except (ValueError, TypeError, IndexError, MemoryError, zstandard.ZstdError, msgspec.MsgspecError) as error:
         raise CorruptChunk(f"a chunk of {len(body)} bytes cannot be decoded: {error}") from error
 
 
 def _payload(body: bytes) -> bytes:
     codec = body[0]
     if codec == _ZSTD:
-        return _codecs.decompressor.decompress(body[1:])
+        frame = body[1:]
+        if zstandard.frame_content_size(frame) > _LARGEST:
+            raise ValueError("its size is damaged")
+        return _codecs.decompressor.decompress(frame)
     if codec == _RAW:
         payload = body[5:]
         if zlib.crc32(payload) != int.from_bytes(body[1:5], "little"):

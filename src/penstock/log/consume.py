@@ -74,7 +74,7 @@ class Consumer:
             await self._signals.wait(queue.id, seen, min(remaining, _LOOK_AGAIN, soon or _LOOK_AGAIN))
 
     async def _look(self, queue: Queue, group: Group, request: PopRequest) -> list[Event]:
-        """One look: lease, read, and if what was leased holds nothing for this group, look on."""
+        """Lease and read; if what was leased is not due yet or not for this group, look on."""
         while True:
             ask = await self._leases.ask(queue, group, request)
             if ask.epoch_ended:
@@ -82,22 +82,21 @@ class Consumer:
             if not ask.leases:
                 return []
             try:
-                events, is_due = await self._read(await self._catalog.get(queue.name), group, ask)
+                events = await self._read(await self._catalog.get(queue.name), group, ask)
                 if request.auto_ack and events:
                     await self._acks.ack(events, True)
             except BaseException:
                 self._leases.give_back(group, ask)
                 raise
-            if events or not is_due:
+            if events:
                 return events
 
-    async def _read(self, queue: Queue, group: Group, ask: Ask) -> tuple[list[Event], bool]:
-        """The events under the leases; if there are none, whether there will be after another look."""
+    async def _read(self, queue: Queue, group: Group, ask: Ask) -> list[Event]:
+        """The events under the leases. What is not to be delivered now is passed over or given back."""
         damaged: dict[int, CorruptChunk] = {}
         chunks = await self._chunks(queue, group, ask.leases, damaged)
         visible_until = await self._visible_until(queue)
         events: list[Event] = []
-        is_due = False
         for lease in ask.leases:
             stored = chunks.get(lease.partition_id, [])
             mine = [c for c in stored if c.target_group is None or c.target_group == group.id]
@@ -111,7 +110,7 @@ class Consumer:
                 queue.name,
                 lease.partition,
                 lease.partition_id,
-                queue.partitioning == "key",
+                lease.is_lane,
                 group.name,
                 group.id,
                 ask.lease_id,
@@ -120,23 +119,20 @@ class Consumer:
                 lease.attempts,
             )
             events += [Event(delivery, source, offset) for source, offset in offsets]
-            if offsets:
-                is_due = True
-                if end < lease.end:
-                    await self._acks.shorten(delivery, end)
-            elif cut.end > lease.start:
-                is_due = True
+            if offsets and end < lease.end:
+                await self._acks.shorten(delivery, end)
+            elif not offsets and cut.end > lease.start:
                 await self._acks.pass_over(delivery, cut.end)
-            elif lease.partition_id in damaged:
+            elif not offsets and lease.partition_id in damaged:
                 await self._acks.postpone(delivery, lease.until)
                 _logger.error("%s", damaged[lease.partition_id])
-            elif cut.due_at is not None:
+            elif not offsets and cut.due_at is not None:
                 await self._acks.postpone(delivery, cut.due_at + timedelta(seconds=queue.delay_seconds))
             if stored:
                 self._open_chunks.put(group.id, lease.partition_id, stored[-1])
         if damaged and not events:
             raise next(iter(damaged.values()))
-        return events, is_due
+        return events
 
     async def _chunks(
         self, queue: Queue, group: Group, leases: Sequence[Lease], damaged: dict[int, CorruptChunk]

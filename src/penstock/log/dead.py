@@ -125,12 +125,8 @@ class DeadLetters:
         dead: Sequence[tuple[Signal, int]],
     ) -> None:
         """Store events as dead letters, in the transaction that moves the group past them."""
-        row = await (
-            await conn.execute("SELECT name FROM penstock.partitions WHERE id = %s", (partition_id,))
-        ).fetchone()
-        name = row[0] if row is not None else DEFAULT_KEY
         for signal, attempts in dead:
-            found = await read_events(conn, queue, partition_id, name, signal.offset, 1)
+            found = await read_events(conn, queue, partition_id, signal.offset, 1)
             if not found:
                 raise NotFound(f"queue {queue.name!r}: the event {partition_id}/{signal.offset} is no longer there")
             event = found[0]
@@ -151,7 +147,7 @@ class DeadLetters:
                 "attempts": attempts,
                 "skew": self._clock.skew,
             }
-            before = event.headers.get(HEADER, "")
+            before = event.headers.get(HEADER, "") if event.is_redriven else ""
             if before.isdigit():
                 params["id"] = int(before)
                 if await (await conn.execute(_sql["bury_again"], params)).fetchone() is not None:

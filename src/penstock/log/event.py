@@ -9,6 +9,7 @@ from uuid import UUID
 
 from penstock.core import json
 from penstock.log import chunk
+from penstock.log.queue import DEFAULT_KEY
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNREAD: Any = object()
@@ -92,7 +93,7 @@ class Event:
     def key(self) -> str | None:
         """Its key, which decides its order; None if it was pushed without one."""
         if self.delivery.is_lane:
-            return self.delivery.partition
+            return None if self.delivery.partition == DEFAULT_KEY else self.delivery.partition
         keys = self._chunk.columns.keys
         return None if keys is None else keys[self._index]
 
@@ -130,6 +131,11 @@ class Event:
         headers = self._chunk.columns.headers
         mine = None if headers is None else headers[self._index]
         return mine or {}
+
+    @property
+    def is_redriven(self) -> bool:
+        """Whether it is a dead letter that was sent back."""
+        return self._chunk.target_group is not None
 
     @property
     def group(self) -> str | None:

@@ -144,6 +144,7 @@ class Groups:
             queue = await self._current(conn, queue)
             await conn.execute(_sql["lock_group"], {"group": group.id})
             await conn.execute(_sql["lock_group_cursors"], {"group": group.id})
+            await self._hold_positions(conn, group.id)
             moved = await self._place(conn, queue, group.id, place, partition)
         self._known.pop((queue.id, name), None)
         if moved == 0 and partition is not None:
@@ -197,6 +198,13 @@ class Groups:
             statement = _sql.table("group_lanes", queue.id, queue.segment)
             rows = await (await conn.execute(statement, {"group": group.id, "skew": self._clock.skew})).fetchall()
         return [GroupLane(*row) for row in rows]
+
+    async def _hold_positions(self, conn: AsyncConnection[Any], group_id: int) -> None:
+        """Lock every position of the group; acks do not ask for the cursors, so some may slip away at first."""
+        while True:
+            row = await (await conn.execute(_sql["lock_positions"], {"group": group_id})).fetchone()
+            if row is None or row[0] == row[1]:
+                return
 
     async def _current(self, conn: AsyncConnection[Any], queue: Queue) -> Queue:
         # The queue's row is locked: what is read now stays so until the end of the transaction.

@@ -7,6 +7,7 @@ end needs nobody alive.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.log.catalog import Catalog
     from penstock.log.groups import Group, Groups
     from penstock.log.queue import Queue
+    from penstock.log.signals import Signals
 
 _sql = Statements("penstock.log", "pop.sql")
 
@@ -68,6 +70,7 @@ class Lease:
 
     partition_id: int
     partition: str
+    is_lane: bool
     start: int
     end: int
     until: datetime
@@ -98,12 +101,14 @@ class Leases:
         pool: AsyncConnectionPool[Any],
         catalog: Catalog,
         groups: Groups,
+        signals: Signals,
         clock: Clock,
         retry_seconds: float,
     ) -> None:
         self._pool = pool
         self._catalog = catalog
         self._groups = groups
+        self._signals = signals
         self._clock = clock
         self._retry_seconds = retry_seconds
         self._last: dict[int, int] = {}
@@ -130,7 +135,7 @@ class Leases:
 
     def give_back(self, group: Group, ask: Ask) -> None:
         """Release what was leased to somebody who is gone; in the background, since it cannot wait for it."""
-        task = asyncio.create_task(self._release(group.id, [ask]))
+        task = asyncio.create_task(self._release(group, [ask]))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
@@ -208,6 +213,7 @@ class Leases:
             params = {
                 "queue": queue.id,
                 "segment": queue.segment,
+                "epoch": queue.epoch,
                 "group": group.id,
                 "after": after,
                 "upto": upto,
@@ -248,9 +254,12 @@ class Leases:
         last = self._last.get(group.id, 0)
         return [(last, _FURTHEST), (0, last)] if last else [(0, _FURTHEST)]
 
-    async def _release(self, group_id: int, asks: Sequence[Ask]) -> None:
-        async with self._pool.connection() as conn:
-            await self._release_on(conn, group_id, asks)
+    async def _release(self, group: Group, asks: Sequence[Ask]) -> None:
+        # If it fails, the lease ends by itself.
+        with contextlib.suppress(psycopg.Error):
+            async with self._pool.connection() as conn:
+                await self._release_on(conn, group.id, asks)
+            self._signals.freed(group.queue_id)
 
     async def _release_on(self, conn: AsyncConnection[Any], group_id: int, asks: Sequence[Ask]) -> None:
         params = {"group": group_id, "leases": uuids([ask.lease_id for ask in asks]), "skew": self._clock.skew}

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import wraps
 from hashlib import blake2b
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
+import psycopg
 from psycopg import AsyncConnection
 
 from penstock.core.clock import Clock
-from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.log.ack import AckResult, Acks, check_status, lane_ack
 from penstock.log.append import Appender, Request
@@ -82,6 +84,28 @@ class QueueInfo:
     dead_letters: int
 
 
+_Params = ParamSpec("_Params")
+_Answer = TypeVar("_Answer")
+
+
+def _reachable(
+    call: Callable[_Params, Coroutine[Any, Any, _Answer]],
+) -> Callable[_Params, Coroutine[Any, Any, _Answer]]:
+    """Say in our own words that the database is gone; what was asked may or may not have happened."""
+
+    @wraps(call)
+    async def said(*args: _Params.args, **kwargs: _Params.kwargs) -> _Answer:
+        try:
+            return await call(*args, **kwargs)
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise DatabaseUnavailable(
+                f"the database was lost while it was asked to {call.__name__.replace('_', ' ')}: "
+                f"{str(error).strip()}; ask again"
+            ) from error
+
+    return said
+
+
 class Log:
     """Durable, partitioned queues in one database."""
 
@@ -95,6 +119,7 @@ class Log:
         """Open the database and begin upkeep in the background."""
         await self._database.open()
         pool = self._database.pool
+        pool.timeout = min(pool.timeout, self._retry_seconds)
         clock, patience = self.clock, self._retry_seconds
         self.catalog = Catalog(pool, clock)
         self._groups = Groups(pool, self.catalog, clock)
@@ -103,7 +128,7 @@ class Log:
         self._dead = DeadLetters(pool, self.catalog, clock)
         self._redriver = Redriver(pool, self.catalog, self._groups, self._dead, self._appender, clock)
         self._acks = Acks(pool, self.catalog, self._dead, self._signals, clock, patience)
-        self._leases = Leases(pool, self.catalog, self._groups, clock, patience)
+        self._leases = Leases(pool, self.catalog, self._groups, self._signals, clock, patience)
         self._consumer = Consumer(
             pool, self.catalog, self._groups, self._leases, self._acks, self._signals, clock, patience
         )
@@ -131,6 +156,7 @@ class Log:
 
     # Queues
 
+    @_reachable
     async def configure(
         self,
         name: str,
@@ -145,11 +171,13 @@ class Log:
             name, options or {}, partitioning=partitioning, partitions=partitions, only_new=only_new
         )
 
+    @_reachable
     async def queues(self) -> list[Queue]:
         """All queues, by name."""
         found = [await self.catalog.find(name) for name in await self.catalog.names()]
         return [queue for queue in found if queue is not None]
 
+    @_reachable
     async def describe(self, name: str) -> QueueInfo:
         """A queue with its size, its groups and its dead letters."""
         queue = await self.catalog.refresh(name)
@@ -160,10 +188,12 @@ class Log:
             await self._dead.count(Filter(queue=name)),
         )
 
+    @_reachable
     async def delete_queue(self, name: str) -> bool:
         """Delete a queue and all that belongs to it; False if there was none."""
         return await self.catalog.delete(name)
 
+    @_reachable
     async def repartition(self, name: str, partitioning: str, partitions: int | None = None) -> Queue:
         """Partition a queue differently from now on; order per key and every group's place are kept."""
         queue = await self.catalog.refresh(name)
@@ -173,6 +203,7 @@ class Log:
 
     # Pushing
 
+    @_reachable
     async def push(self, batches: Sequence[Batch], *, idempotency_key: str | None = None) -> list[PushResult]:
         """Store all batches or none; the answer comes when they are durable."""
         parts = [await self.prepare(batch) for batch in batches]
@@ -213,10 +244,12 @@ class Log:
 
     # Consuming
 
+    @_reachable
     async def pop(self, request: PopRequest) -> list[Event]:
         """Lease partitions that have unread events and deliver them."""
         return await self._consumer.pop(request)
 
+    @_reachable
     async def ack(
         self,
         events: Sequence[Event],
@@ -229,12 +262,14 @@ class Log:
         """Say of every event the same."""
         return await self._acks.ack(events, status, error=error, stage=stage, traceback=traceback)
 
+    @_reachable
     async def ack_each(self, said: Sequence[tuple[Event, object, str]]) -> Sequence[AckResult]:
         """Say of each event something of its own: status, and an error if there is one."""
         return await self._acks.signal(
             [(event, Signal(event.offset, check_status(status), error)) for event, status, error in said]
         )
 
+    @_reachable
     async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
         """Make the lease of these events last this long from now; None if it has ended."""
         where = {(e.delivery.lease_id, e.delivery.group_id, e.delivery.partition_id) for e in events}
@@ -244,6 +279,7 @@ class Log:
         lease: UUID = leases.pop()
         return await self._leases.extend(lease, [(group, lane) for _, group, lane in where], seconds)
 
+    @_reachable
     async def transact(self, acks: Sequence[tuple[Event, object, str]], batches: Sequence[Batch]) -> TransactionResult:
         """Ack and push together, or raise TransactionRefused and do neither."""
         lanes: dict[tuple[int, int, UUID | None], list[tuple[Event, Signal]]] = {}
@@ -257,6 +293,7 @@ class Log:
 
     # Groups
 
+    @_reachable
     async def groups(self, queue: str | None = None) -> list[GroupInfo]:
         """Every group with its lag."""
         only = None if queue is None else await self.catalog.refresh(queue)
@@ -281,10 +318,12 @@ class Log:
             )
         return found
 
+    @_reachable
     async def subscribe(self, queue: str, group: str, place: Place = "beginning") -> None:
         """Make a group that starts at a place, without popping."""
         await self._groups.subscribe(await self.catalog.get(queue), group, place)
 
+    @_reachable
     async def group_lanes(self, queue: str, group: str) -> list[GroupLane]:
         """Where a group stands in each partition."""
         known = await self.catalog.refresh(queue)
@@ -293,6 +332,7 @@ class Log:
             raise NotFound(f"queue {queue!r} has no group {group!r}")
         return await self._groups.lanes(known, found)
 
+    @_reachable
     async def seek(self, queue: str, group: str, place: Place, *, partition: str | None = None) -> int:
         """Move a group; answers in how many partitions."""
         known = await self.catalog.refresh(queue)
@@ -300,38 +340,46 @@ class Log:
         self._signals.pushed(known.id)
         return moved
 
+    @_reachable
     async def delete_group(self, queue: str, group: str) -> bool:
         """Forget a group; False if there was none."""
         return await self._groups.delete(await self.catalog.refresh(queue), group)
 
     # Dead letters
 
+    @_reachable
     async def dead_letters(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
         """Dead letters that match, newest failure first."""
         return await self._dead.page(which, limit=limit, offset=offset)
 
+    @_reachable
     async def dead_letter(self, id: int) -> DeadLetter:
         """One dead letter."""
         return await self._dead.get(id)
 
+    @_reachable
     async def count_dead_letters(self, which: Filter) -> int:
         """How many match."""
         return await self._dead.count(which)
 
+    @_reachable
     async def redrive(self, which: Filter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
         """Send the oldest dead letters that match back to the group that failed on them."""
         return await self._redriver.redrive(which, limit=limit)
 
+    @_reachable
     async def purge(self, which: Filter) -> int:
         """Delete dead letters for good; answers how many."""
         return await self._dead.purge(which)
 
     # Looking
 
+    @_reachable
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
         """Events of a partition from an offset on, without consuming them."""
         return await self._browser.fetch(await self.catalog.refresh(queue), partition, offset, limit)
 
+    @_reachable
     async def browse(
         self,
         queue: str,
@@ -354,6 +402,7 @@ class Log:
             limit=limit,
         )
 
+    @_reachable
     async def find(
         self, queue: str, event_id: str, *, since: datetime | None = None, until: datetime | None = None
     ) -> Event | None:
@@ -362,14 +411,17 @@ class Log:
 
     # Waiting and upkeep
 
+    @_reachable
     async def wait_for_push(self, queue: str, seen: int, timeout: float) -> None:
         """Wait until the queue gets events that were not there when ``seen`` was noted."""
         await self._signals.wait((await self.catalog.get(queue)).id, seen, timeout)
 
+    @_reachable
     async def pushes_seen(self, queue: str) -> int:
         """The mark to note before looking, for :meth:`wait_for_push`."""
         return self._signals.count((await self.catalog.get(queue)).id)
 
+    @_reachable
     async def upkeep(self) -> Upkeep:
         """Roll, drop and park what is due, now."""
         return await self.segments.upkeep()
@@ -379,9 +431,9 @@ class Log:
 
 
 def _fingerprint(parts: Sequence[Sequence[Piece]]) -> bytes:
+    """What a request says, wherever its events land."""
     digest = blake2b(digest_size=16)
     for part in parts:
-        for piece in part:
-            digest.update(piece.queue.name.encode() + b"\x00" + piece.columns.data + b"\x00")
-            digest.update(repr((piece.columns.ids, piece.columns.times, piece.columns.headers)).encode())
+        said = sorted((event for piece in part for event in piece.events()), key=itemgetter(0))
+        digest.update(repr([(piece.queue.name) for piece in part[:1]] + said).encode())
     return digest.digest()

@@ -1,15 +1,22 @@
-"""What a queue can be told, and the checking of it."""
+"""What a queue can be told, and the checking of it and of the numbers and times in requests."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from penstock.core.errors import InvalidOption
+from penstock.core.errors import InvalidOption, InvalidRequest, shown
 
 #: The largest number of hash partitions: more cost reads without giving parallelism.
 MAX_PARTITIONS = 1024
+#: The longest lease.
+MAX_LEASE_SECONDS = 7 * 86400
+#: More than any offset or number of events.
+MAX_COUNT = 2**62
+#: The largest number that a row can have.
+MAX_ID = 2**63 - 1
 
 _SECONDS = ("a number of seconds", (int, float))
 _COUNT = ("a whole number", (int,))
@@ -17,14 +24,14 @@ _FLAG = ("true or false", (bool,))
 
 # option: (kind, lowest, highest, may be None)
 _RULES: dict[str, tuple[tuple[str, tuple[type, ...]], float, float, bool]] = {
-    "lease_seconds": (_SECONDS, 0.1, 7 * 86400, False),
+    "lease_seconds": (_SECONDS, 0.1, MAX_LEASE_SECONDS, False),
     "retry_limit": (_COUNT, 0, 1_000_000_000, False),
     "retry_delay_ms": (_COUNT, 0, 86_400_000, False),
     "delay_seconds": (_SECONDS, 0, 366 * 86400, False),
-    "retention_seconds": (_SECONDS, 1, math.inf, True),
+    "retention_seconds": (_SECONDS, 1, 1e18, True),
     "retention_drops_unread": (_FLAG, 0, 1, False),
     "dedup_window_seconds": (_SECONDS, 0, 366 * 86400, False),
-    "max_depth_events": (_COUNT, 1, 2**62, True),
+    "max_depth_events": (_COUNT, 1, MAX_COUNT, True),
     "max_event_bytes": (_COUNT, 1, 64 << 20, True),
     "max_redrives": (_COUNT, 0, 1_000_000, False),
 }
@@ -60,7 +67,7 @@ def check_options(options: Mapping[str, object]) -> dict[str, Any]:
         name = _ALSO_CALLED.get(given, given)
         if name not in _RULES:
             known = ", ".join(sorted(_RULES))
-            raise InvalidOption(f"there is no option {given!r}; a queue has {known}", option=given)
+            raise InvalidOption(f"there is no option {shown(given)}; a queue has {known}", option=given)
         if name in checked:
             raise InvalidOption(f"{given!r} and {name!r} are the same option; give one", option=given)
         checked[name] = _check(name, given, value)
@@ -71,7 +78,7 @@ def check_partitioning(partitioning: object, partitions: object) -> tuple[str, i
     """Return how a queue is partitioned, if it can be so."""
     if partitioning not in ("key", "hash"):
         raise InvalidOption(
-            f"partitioning is 'key' (a lane per key) or 'hash' (a fixed number), not {partitioning!r}",
+            f"partitioning is 'key' (a lane per key) or 'hash' (a fixed number), not {shown(partitioning)}",
             option="partitioning",
         )
     if partitioning == "key":
@@ -82,8 +89,31 @@ def check_partitioning(partitioning: object, partitions: object) -> tuple[str, i
         return "key", None
     count = 8 if partitions is None else partitions
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_PARTITIONS:
-        raise InvalidOption(f"partitions must be 1 to {MAX_PARTITIONS}, not {count!r}", option="partitions")
+        raise InvalidOption(f"partitions must be 1 to {MAX_PARTITIONS}, not {shown(count)}", option="partitions")
     return "hash", count
+
+
+def check_whole(what: str, value: object, lowest: int, highest: int) -> int:
+    """Return a whole number if it is one, in its range."""
+    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+        raise InvalidRequest(f"{what} must be a whole number from {lowest:,} to {highest:,}, not {shown(value)}")
+    return value
+
+
+def check_lease_seconds(seconds: object) -> float:
+    """Return how long a lease is to last, if one can."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_LEASE_SECONDS:
+        raise InvalidRequest(f"a lease may last up to 7 days: give a number of seconds, not {shown(seconds)}")
+    return seconds
+
+
+def check_moment(what: str, moment: object) -> datetime | None:
+    """Return a time if it says which moment it means, or None."""
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise InvalidRequest(f"{what} must be a time with a zone, such as datetime.now(UTC), not {shown(moment)}")
+    return moment
 
 
 def _check(name: str, given: str, value: object) -> Any:
@@ -95,10 +125,11 @@ def _check(name: str, given: str, value: object) -> Any:
             return 0.0
         return DEFAULTS[name]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise InvalidOption(f"{given} must be {kind}, not {value!r}", option=given)
+        raise InvalidOption(f"{given} must be {kind}, not {shown(value)}", option=given)
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidOption(f"{given} must be finite, not {value!r}", option=given)
     if isinstance(value, (int, float)) and not lowest <= value <= highest:
-        upper = "" if highest == math.inf else f" and at most {highest:g}"
-        raise InvalidOption(f"{given} must be at least {lowest:g}{upper}, not {value!r}", option=given)
+        raise InvalidOption(
+            f"{given} must be at least {lowest:g} and at most {highest:g}, not {shown(value)}", option=given
+        )
     return float(value) if types == _SECONDS[1] and isinstance(value, int) else value

@@ -80,7 +80,32 @@ def settle(
     retry_limit: int,
     retry_delay: timedelta,
 ) -> Settlement:
-    """Apply signals under a lease (or under none, where the caller vouches for them)."""
+    """Apply signals under a lease (or under none, where the caller vouches for them).
+
+    The verdicts are in the order of the signals. What is said of an event first counts.
+    """
+    firsts: dict[int, Signal] = {}
+    for signal in signals:
+        firsts.setdefault(signal.offset, signal)
+    settlement = _settle(position, list(firsts.values()), lease_id, now, retry_limit, retry_delay)
+    by_offset = {verdict.offset: verdict for verdict in settlement.verdicts}
+    verdicts = tuple(
+        by_offset[signal.offset]
+        if signal.status == firsts[signal.offset].status or by_offset[signal.offset].problem
+        else Verdict(signal.offset, COMMITTED)
+        for signal in signals
+    )
+    return replace(settlement, verdicts=verdicts)
+
+
+def _settle(
+    position: Position,
+    signals: Sequence[Signal],
+    lease_id: UUID | None,
+    now: datetime,
+    retry_limit: int,
+    retry_delay: timedelta,
+) -> Settlement:
     if lease_id is not None and (position.lease_id != lease_id or position.available_at <= now):
         return Settlement(position, tuple(_without_lease(position, signal) for signal in signals), ())
     end = position.lease_end if lease_id is not None else max(position.lease_end, *(s.offset + 1 for s in signals))

@@ -55,6 +55,24 @@ class Piece:
             for event_id in self.columns.ids
         ]
 
+    def events(self) -> list[tuple[Any, ...]]:
+        """Each event as it was pushed: its place in the request, key, id, time, headers and data."""
+        columns, nothing = self.columns, [None] * self.columns.count
+        keys = columns.keys or nothing
+        if self.queue.partition_count is None:
+            keys = [None if self.partition == DEFAULT_KEY else self.partition] * columns.count
+        return list(
+            zip(
+                self.indices,
+                keys,
+                columns.ids or nothing,
+                columns.times or nothing,
+                columns.headers or nothing,
+                columns.lines(),
+                strict=True,
+            )
+        )
+
     def without(self, dropped: set[int]) -> Piece:
         """The piece less the events at these places (of the piece, not of the request)."""
         keep = [i for i in range(self.columns.count) if i not in dropped]

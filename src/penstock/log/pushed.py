@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 
@@ -36,6 +36,11 @@ class Placed:
     offsets: Sequence[int]
     ids: Sequence[str | None] | None
     duplicates: frozenset[int] = frozenset()
+
+    def plain(self) -> Placed:
+        """The same in lists, to be stored."""
+        ids = None if self.ids is None else list(self.ids)
+        return replace(self, indices=list(self.indices), offsets=list(self.offsets), ids=ids)
 
 
 class PushResult(Sequence[Pushed]):

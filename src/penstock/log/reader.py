@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import CorruptChunk
@@ -51,17 +52,13 @@ async def read_chunks(
         }
         statement = _sql.table("chunks_between", queue.id, segment)
         rows = await (await conn.execute(statement, params, binary=True)).fetchall()
-        for partition_id, end_offset, count, appended_at, target_group, body in rows:
+        for partition_id, *row in rows:
             if partition_id in broken:
                 continue
             try:
-                stored = StoredChunk(end_offset, appended_at, target_group, body)
+                stored = stored_chunk(queue, segment, partition_id, tuple(row))
             except CorruptChunk as error:
-                broken[partition_id] = CorruptChunk(
-                    f"queue {queue.name!r}, partition {partition_id}: offsets {end_offset - count} to {end_offset - 1} "
-                    f"(table penstock.chunks_{queue.id}_{segment}) are damaged: {error}; restore the table's row, or "
-                    f"seek the group to offset {end_offset} to go on without them"
-                )
+                broken[partition_id] = error
                 continue
             found.setdefault(partition_id, []).append(stored)
     if damaged is None:
@@ -71,10 +68,13 @@ async def read_chunks(
 
 
 async def read_events(
-    conn: AsyncConnection[Any], queue: Queue, partition_id: int, partition: str, start: int, limit: int
+    conn: AsyncConnection[Any], queue: Queue, partition_id: int, start: int, limit: int
 ) -> list[Event]:
     """Up to ``limit`` events of a partition from an offset on, across segments."""
-    delivery = Delivery(queue.name, partition, partition_id, queue.partitioning == "key")
+    row = await (await conn.execute(_sql["partition"], {"partition": partition_id})).fetchone()
+    if row is None:
+        return []
+    delivery = Delivery(queue.name, row[0], partition_id, row[1])
     events: list[Event] = []
     while len(events) < limit:
         row = await (await conn.execute(_sql["segment_of"], {"partition": partition_id, "offset": start})).fetchone()
@@ -91,3 +91,18 @@ async def read_events(
             break
         start = stop
     return events
+
+
+def stored_chunk(
+    queue: Queue, segment: int, partition_id: int, row: tuple[int, int, datetime, int | None, bytes]
+) -> StoredChunk:
+    """A chunk from its row (end offset, count, time, target, body); if it is damaged, the error names it."""
+    end_offset, count, appended_at, target_group, body = row
+    try:
+        return StoredChunk(end_offset, appended_at, target_group, body)
+    except CorruptChunk as error:
+        raise CorruptChunk(
+            f"queue {queue.name!r}, partition {partition_id}: offsets {end_offset - count} to {end_offset - 1} "
+            f"(table penstock.chunks_{queue.id}_{segment}) are damaged: {error}; restore the table's row, or "
+            f"seek the group to offset {end_offset} to go on without them"
+        ) from error

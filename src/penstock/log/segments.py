@@ -119,7 +119,7 @@ class Segments:
                 await conn.execute(_sql["new_epoch"], params)
                 if count is not None:
                     names = [str(i) for i in range(count)]
-                    await self._catalog.create_partitions(conn, queue.id, epoch, names)
+                    await self._catalog.create_partitions(conn, queue.id, epoch, names, is_lane=False)
         return await self._catalog.refresh(queue.name)
 
     async def _hold(self, conn: AsyncConnection[Any], queue: Queue) -> Queue | None:
@@ -167,6 +167,7 @@ class Segments:
             async with conn.transaction():
                 where = {"queue": queue.id, "segment": segment, "skew": self._clock.skew}
                 if unread:
+                    await conn.execute(_sql["lock_behind"], where)
                     await conn.execute(_sql["skip_dropped"], where)
                 await self._drop_table(conn, "drop_chunks_table", queue, segment)
                 await self._drop_table(conn, "drop_ids_table", queue, segment)
@@ -187,10 +188,12 @@ class Segments:
         if not idle:
             return 0
         async with conn.transaction():
-            wanted = {"partitions": sorted({partition for _, partition in idle})}
+            where = {"groups": [group for group, _ in idle], "partitions": [partition for _, partition in idle]}
+            held = await (await conn.execute(_sql["try_lock_cursors"], where)).fetchall()
+            wanted = {"partitions": sorted({partition for _, partition in held})}
             rows = await (await conn.execute(_sql["try_lock_lanes"], wanted)).fetchall()
             locked = {partition for (partition,) in rows}
-            some = [(group, partition) for group, partition in idle if partition in locked]
+            some = [(group, partition) for group, partition in held if partition in locked]
             where = {
                 "groups": [group for group, _ in some],
                 "partitions": [partition for _, partition in some],

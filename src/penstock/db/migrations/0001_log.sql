@@ -29,8 +29,10 @@ CREATE TABLE penstock.partitions (
     queue_id   integer NOT NULL REFERENCES penstock.queues ON DELETE CASCADE,
     epoch      integer NOT NULL,
     name       text NOT NULL,
+    -- Its name is the key of all its events; else each event carries its own.
+    is_lane    boolean NOT NULL,
     sealed_end bigint NOT NULL DEFAULT 0,
-    sealed_at  timestamptz NOT NULL DEFAULT '-infinity',
+    sealed_at  timestamptz NOT NULL DEFAULT 'epoch',
     UNIQUE (queue_id, epoch, name)
 );
 

@@ -10,15 +10,20 @@ standing AS MATERIALIZED (
         WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
     ) p
 ),
+held AS MATERIALIZED (
+    -- What was moved since this statement began is not there to be locked: it is looked at again.
+    SELECT s.* FROM standing s JOIN penstock.positions p ON p.ctid = s.before CROSS JOIN clock c
+    WHERE s.lease_id = s.claimed AND s.available_at > c.now AND s.upto > s.next_offset AND s.upto <= s.lease_end
+      AND s.skipped = '{}'
+    FOR NO KEY UPDATE OF p
+),
 written AS (
     INSERT INTO penstock.positions
         (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, moved_at)
     SELECT s.group_id, s.partition_id, s.version + 1, s.upto,
            CASE WHEN s.upto < s.lease_end THEN s.lease_id END, s.lease_end,
            CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE c.now END, 0, c.now
-    FROM standing s CROSS JOIN clock c
-    WHERE s.lease_id = s.claimed AND s.available_at > c.now AND s.upto > s.next_offset AND s.upto <= s.lease_end
-      AND s.skipped = '{}'
+    FROM held s CROSS JOIN clock c
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version
 ),
@@ -41,13 +46,19 @@ JOIN unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, par
 ORDER BY c.group_id, c.partition_id
 FOR NO KEY UPDATE OF c
 
+-- name: share_queues
+-- Before any cursor: a dead letter refers to its queue, and whoever moves a group locks the queue first too.
+SELECT id FROM penstock.queues WHERE id = ANY(%(queues)s) ORDER BY id FOR KEY SHARE
+
 -- name: standing
+-- Held still: nobody moves them before the transaction ends. One that was moved while we waited is not among them.
 SELECT p.group_id, p.partition_id, p.version, p.next_offset, p.lease_id, p.lease_end, p.available_at, p.attempts,
        p.skipped, clock_timestamp() + %(skew)s
 FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
 CROSS JOIN LATERAL (
     SELECT * FROM penstock.positions p
     WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
+    FOR NO KEY UPDATE
 ) p
 
 -- name: write_positions

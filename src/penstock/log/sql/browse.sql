@@ -1,10 +1,10 @@
 -- name: recent
 -- The newest chunks of a queue in this segment, newest first. From the end of each partition's index, so that what
 -- lies further back is not looked at.
-SELECT p.id, p.name, c.end_offset, c.appended_at, c.target_group, c.body
+SELECT p.id, p.name, p.is_lane, c.end_offset, c.event_count, c.appended_at, c.target_group, c.body
 FROM penstock.partitions p
 CROSS JOIN LATERAL (
-    SELECT k.end_offset, k.appended_at, k.target_group, k.body FROM {chunks} k
+    SELECT k.end_offset, k.event_count, k.appended_at, k.target_group, k.body FROM {chunks} k
     WHERE k.partition_id = p.id
       AND (%(since)s::timestamptz IS NULL OR k.appended_at >= %(since)s)
       AND (%(until)s::timestamptz IS NULL OR k.appended_at < %(until)s)

@@ -41,9 +41,13 @@ CREATE TABLE {chunks} (
     appended_at  timestamptz NOT NULL,
     target_group integer,
     flush_id     uuid NOT NULL,
-    body         bytea STORAGE EXTERNAL NOT NULL,
+    body         bytea NOT NULL,
     PRIMARY KEY (partition_id, end_offset)
 )
+
+-- name: store_compressed
+-- It is compressed already: PostgreSQL need not try again.
+ALTER TABLE {chunks} ALTER COLUMN body SET STORAGE EXTERNAL
 
 -- name: create_ids_table
 CREATE TABLE {ids} (
@@ -64,6 +68,17 @@ DROP TABLE IF EXISTS {ids}
 -- name: segments
 SELECT segment, has_ids, created_at, sealed_at FROM penstock.segments WHERE queue_id = %(queue)s ORDER BY segment
 
+-- name: lock_all
+-- Everybody who is in the middle of something holds a cursor or a partition: after this nobody is.
+SELECT c.group_id FROM penstock.cursors c JOIN penstock.groups g ON g.id = c.group_id
+WHERE g.queue_id = %(queue)s ORDER BY c.group_id, c.partition_id FOR UPDATE OF c
+
+-- name: lock_groups
+SELECT id FROM penstock.groups WHERE queue_id = %(queue)s ORDER BY id FOR UPDATE
+
+-- name: lock_lanes
+SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s ORDER BY id FOR UPDATE
+
 -- name: delete_positions
 DELETE FROM penstock.positions p USING penstock.groups g WHERE g.queue_id = %(queue)s AND p.group_id = g.id
 
@@ -76,10 +91,14 @@ WHERE queue_id = %(queue)s AND epoch = %(epoch)s AND name = ANY(%(names)s)
 
 -- name: create_partitions
 -- In name order, so that two processes that make the same lanes wait for each other and never in a circle.
-INSERT INTO penstock.partitions (queue_id, epoch, name)
-SELECT %(queue)s, %(epoch)s, n FROM unnest(%(names)s::text[]) AS n ORDER BY n
+INSERT INTO penstock.partitions (queue_id, epoch, name, is_lane)
+SELECT %(queue)s, %(epoch)s, n, %(is_lane)s FROM unnest(%(names)s::text[]) AS n ORDER BY n
 ON CONFLICT (queue_id, epoch, name) DO NOTHING
 RETURNING name, id
+
+-- name: share_groups
+-- No group goes over to another epoch between this and the end of the transaction.
+SELECT id FROM penstock.groups WHERE queue_id = %(queue)s ORDER BY id FOR KEY SHARE
 
 -- name: subscribe_partitions
 -- Every group of the queue gets a cursor at the start of the new partitions.
@@ -92,7 +111,7 @@ WITH made AS (
     RETURNING group_id, partition_id
 )
 INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at)
-SELECT group_id, partition_id, 0, 0, 0, '-infinity' FROM made
+SELECT group_id, partition_id, 0, 0, 0, 'epoch' FROM made
 
 -- name: warn_of_lanes
 UPDATE penstock.queues SET lanes_warned_at = clock_timestamp()

@@ -42,12 +42,22 @@ SELECT id, epoch FROM penstock.groups WHERE id = %(group)s FOR UPDATE
 -- name: lock_group_cursors
 SELECT partition_id FROM penstock.cursors WHERE group_id = %(group)s ORDER BY partition_id FOR NO KEY UPDATE
 
+-- name: lock_positions
+-- How many of the group's positions were held still; one that was moved meanwhile is not among them.
+SELECT count(p.partition_id), count(*) FROM penstock.cursors c
+LEFT JOIN LATERAL (
+    SELECT p.partition_id FROM penstock.positions p
+    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+    FOR NO KEY UPDATE
+) p ON true
+WHERE c.group_id = %(group)s
+
 -- name: move_positions
 -- Wherever a lease was, it is gone, and so is what was known of failures.
 WITH moved AS (
     INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at, moved_at)
     SELECT %(group)s, w.partition_id, coalesce(p.version, -1) + 1, w.next_offset, w.next_offset,
-           '-infinity', clock_timestamp() + %(skew)s
+           'epoch', clock_timestamp() + %(skew)s
     FROM unnest(%(partitions)s::bigint[], %(offsets)s::bigint[]) AS w (partition_id, next_offset)
     LEFT JOIN LATERAL (
         SELECT version FROM penstock.positions p

@@ -1,11 +1,12 @@
 -- name: lease
 -- Walks the group's partitions from where this process left off, takes the first ones that have unread events and
--- no lease, and writes the lease as their next version. Several who ask at once are served by one statement. Somebody quicker makes the insert a no-op.
+-- no lease, and writes the lease as their next version. Several who ask at once
+-- are served by one statement.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now,
     -- A lease need not survive a crash of the database: the crash ends it, and its ack is refused.
     set_config('synchronous_commit', 'off', true)),
 ready AS MATERIALIZED (
-    SELECT c.partition_id, t.name, p.ctid AS before, p.version, p.next_offset, p.attempts, p.skipped, h.head
+    SELECT c.partition_id, t.name, t.is_lane, p.ctid AS before, p.version, p.next_offset, p.attempts, p.skipped, h.head
     FROM penstock.cursors c
     CROSS JOIN LATERAL (
         SELECT p.ctid, p.* FROM penstock.positions p
@@ -24,16 +25,22 @@ ready AS MATERIALIZED (
       AND c.partition_id > %(after)s AND c.partition_id <= %(upto)s
       AND p.available_at <= (SELECT now FROM clock)
       AND h.head > p.next_offset
-      AND (SELECT CASE WHEN q.segment = %(segment)s THEN true ELSE penstock.refuse('the queue has moved on') END
+      AND (SELECT CASE WHEN q.segment = %(segment)s AND q.epoch = %(epoch)s THEN true
+                       ELSE penstock.refuse('the queue has moved on') END
            FROM penstock.queues q WHERE q.id = %(queue)s)
     ORDER BY c.partition_id
     LIMIT %(partitions)s * cardinality(%(leases)s::uuid[])
     FOR NO KEY UPDATE OF c SKIP LOCKED
 ),
+held AS MATERIALIZED (
+    -- What was moved since this statement began is not there to be locked, and so not leased.
+    SELECT r.* FROM ready r JOIN penstock.positions p ON p.ctid = r.before
+    FOR NO KEY UPDATE OF p SKIP LOCKED
+),
 readable AS (
     SELECT r.*, s.segment, coalesce(s.end_offset, r.head) AS readable_end,
            (row_number() OVER (ORDER BY r.partition_id) - 1) / %(partitions)s AS asker
-    FROM ready r
+    FROM held r
     LEFT JOIN LATERAL (
         SELECT l.segment, l.end_offset FROM penstock.segment_lanes l
         WHERE l.partition_id = r.partition_id AND l.end_offset > r.next_offset
@@ -62,7 +69,7 @@ replaced AS (
     DELETE FROM penstock.positions p USING leased l JOIN sized z ON z.partition_id = l.partition_id
     WHERE p.ctid = z.before
 )
-SELECT l.lease_id, l.partition_id, z.name, l.next_offset, l.lease_end, l.available_at, l.attempts, l.skipped,
+SELECT l.lease_id, l.partition_id, z.name, z.is_lane, l.next_offset, l.lease_end, l.available_at, l.attempts, l.skipped,
        coalesce(z.segment, %(segment)s::integer)
 FROM leased l JOIN sized z ON z.partition_id = l.partition_id
 
@@ -78,13 +85,16 @@ WHERE c.group_id = %(group)s AND c.state = 0 AND p.available_at > clock_timestam
 
 -- name: drop_leases
 -- Give back what was leased to somebody who is gone, or to an answer that never arrived.
-WITH held AS (
+WITH found AS MATERIALIZED (
     SELECT p.* FROM penstock.cursors c
     CROSS JOIN LATERAL (
         SELECT p.ctid AS before, p.* FROM penstock.positions p
         WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
     ) p
     WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = ANY(%(leases)s::uuid[])
+),
+held AS MATERIALIZED (
+    SELECT f.* FROM found f JOIN penstock.positions p ON p.ctid = f.before FOR NO KEY UPDATE OF p
 ),
 released AS (
     INSERT INTO penstock.positions
@@ -100,13 +110,16 @@ WHERE p.ctid = h.before
 
 -- name: extend
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now),
-held AS (
+found AS MATERIALIZED (
     SELECT p.* FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
     CROSS JOIN LATERAL (
         SELECT p.ctid AS before, p.* FROM penstock.positions p
         WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
     ) p
     WHERE p.lease_id = %(lease)s AND p.available_at > (SELECT now FROM clock)
+),
+held AS MATERIALIZED (
+    SELECT f.* FROM found f JOIN penstock.positions p ON p.ctid = f.before FOR NO KEY UPDATE OF p
 ),
 extended AS (
     INSERT INTO penstock.positions

@@ -13,3 +13,6 @@ ORDER BY k.partition_id, k.end_offset
 -- The segment that holds the event at an offset; no row, if it is the open one.
 SELECT l.segment, l.end_offset FROM penstock.segment_lanes l
 WHERE l.partition_id = %(partition)s AND l.end_offset > %(offset)s ORDER BY l.end_offset LIMIT 1
+
+-- name: partition
+SELECT name, is_lane FROM penstock.partitions WHERE id = %(partition)s

@@ -51,8 +51,19 @@ SELECT s.segment,
            WHERE l.queue_id = s.queue_id AND l.segment = s.segment AND p.next_offset < l.end_offset
        ) AS unread
 FROM penstock.segments s
-WHERE s.queue_id = %(queue)s AND s.sealed_at < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
+WHERE s.queue_id = %(queue)s AND s.sealed_at < clock_timestamp() + %(skew)s - make_interval(secs => least(%(seconds)s, 1e10))
 ORDER BY s.segment
+
+-- name: lock_behind
+-- The positions that are about to be moved: nobody else moves them any more.
+SELECT p.partition_id FROM penstock.segment_lanes l
+JOIN penstock.cursors c ON c.partition_id = l.partition_id
+CROSS JOIN LATERAL (
+    SELECT p.partition_id FROM penstock.positions p
+    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+    FOR NO KEY UPDATE
+) p
+WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s
 
 -- name: skip_dropped
 -- Groups that had not read what is dropped go on at what is left.
@@ -68,7 +79,7 @@ WITH behind AS (
 ),
 moved AS (
     INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at, moved_at)
-    SELECT group_id, partition_id, version + 1, end_offset, end_offset, '-infinity', clock_timestamp() + %(skew)s
+    SELECT group_id, partition_id, version + 1, end_offset, end_offset, 'epoch', clock_timestamp() + %(skew)s
     FROM behind
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version
@@ -86,7 +97,7 @@ DELETE FROM penstock.segments WHERE queue_id = %(queue)s AND segment = %(segment
 
 -- name: old_ids
 SELECT segment FROM penstock.segments
-WHERE queue_id = %(queue)s AND has_ids AND sealed_at < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
+WHERE queue_id = %(queue)s AND has_ids AND sealed_at < clock_timestamp() + %(skew)s - make_interval(secs => least(%(seconds)s, 1e10))
 
 -- name: forget_ids
 UPDATE penstock.segments SET has_ids = false WHERE queue_id = %(queue)s AND segment = %(segment)s
@@ -105,17 +116,24 @@ CROSS JOIN LATERAL (
     WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
 ) p
 WHERE g.queue_id = %(queue)s AND c.state = 0
-  AND p.available_at < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
+  AND p.available_at < clock_timestamp() + %(skew)s - make_interval(secs => least(%(seconds)s, 1e10))
   AND p.next_offset >= coalesce(
       (SELECT k.end_offset FROM {chunks} k
        WHERE k.partition_id = c.partition_id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end)
 LIMIT 10000
 
+-- name: try_lock_cursors
+SELECT c.group_id, c.partition_id FROM penstock.cursors c
+JOIN unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
+    ON w.group_id = c.group_id AND w.partition_id = c.partition_id
+ORDER BY c.group_id, c.partition_id
+FOR NO KEY UPDATE OF c SKIP LOCKED
+
 -- name: try_lock_lanes
 SELECT id FROM penstock.partitions WHERE id = ANY(%(partitions)s) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: park
--- The partitions are locked, so no push is under way that would not see what is parked here.
+-- Cursors and partitions are locked, so no push or seek is under way that would not see what is parked here.
 UPDATE penstock.cursors c SET state = 1
 FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
 CROSS JOIN LATERAL (
