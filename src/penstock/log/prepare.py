@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from operator import itemgetter
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock.core import json
-from penstock.core.errors import InvalidEvent, InvalidRequest
+from penstock.core.errors import InvalidEvent, InvalidRequest, shown
 from penstock.core.names import key_problem
 from penstock.log import chunk
 from penstock.log.queue import DEFAULT_KEY, Queue
@@ -31,6 +31,10 @@ _FIELDS = ("data", "key", "id", "time", "headers")
 _FIELD_SET = frozenset(_FIELDS)
 _SIMPLE_FIELDS = frozenset(("data", "key", "id"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The first and the last moment that a reader can be told of, in microseconds.
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_TEXT_OR_NONE = frozenset((str, type(None)))
 
 
 @dataclass(slots=True)
@@ -117,7 +121,8 @@ class Placer:
             raise InvalidEvent(problem, index=index, field="key")
         if len(self._known) >= 200_000:
             self._known.clear()
-        partition = self._known[key] = self.queue.place(key)
+        plain = str.__str__(key)
+        partition = self._known[plain] = self.queue.place(plain)
         return partition
 
     def place_all(self, keys: Sequence[str | None]) -> list[str]:
@@ -152,15 +157,14 @@ def prepare(placer: Placer, items: Sequence[Any], *, key: str | None = None, max
         partitions = placer.place_all(keys)
         partition = partitions[0]
     if ids is not None:
-        _check_ids(ids)
+        ids = _check_ids(ids)
     micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
     if headers is not None:
-        for i, header in enumerate(headers):
-            _check_headers(header, i)
+        headers = [_check_headers(header, i) for i, header in enumerate(headers)]
     is_hash = placer.queue.partition_count is not None
     if keys is None and key is not None:
         keys = [key] * len(datas)
-    kept = keys if is_hash else None
+    kept = _plain(keys) if is_hash and keys is not None else None
     pieces: list[Piece] = []
     if partitions is None or len(set(partitions)) == 1:
         everything = range(len(datas))
@@ -197,18 +201,14 @@ def prepare_ndjson(
     max_bytes: int,
 ) -> list[Piece]:
     """Check events that are already encoded, a JSON value a line, and place them without decoding them."""
-    text = text.strip()
-    if not text:
-        return []
-    if b"\n\n" in text or b"\r" in text:
-        text = b"\n".join([line for raw in text.split(b"\n") if (line := raw.strip())])
+    for option, name in (("key_field", key_field), ("id_field", id_field), ("time_field", time_field)):
+        _check_field_name(option, name)
     try:
-        json.validate_lines(text)
-    except json.JSONProblem:
-        for i, line in enumerate(text.split(b"\n")):
-            _validate_line(line, i)
-        raise
-    lines = text.split(b"\n")
+        lines = json.split_lines(text)
+    except json.JSONProblem as problem:
+        raise InvalidEvent(str(problem), index=problem.index, field="data") from None
+    if not lines:
+        return []
     if len(text) > max_bytes:
         for i, line in enumerate(lines):
             _check_size(line, i, max_bytes)
@@ -216,7 +216,7 @@ def prepare_ndjson(
     if keys is not None and key is not None:
         keys = [key if k is None else k for k in keys]
     if ids is not None:
-        _check_ids(ids)
+        ids = _check_ids(ids)
     micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
     if keys is None:
         partitions = [placer.place(key, 0)] * len(lines)
@@ -291,6 +291,8 @@ def _simple(placer: Placer, item: Any, key: str | None, max_bytes: int) -> Piece
     own_key = item.get("key")
     if own_key is None:
         own_key = key
+    elif type(own_key) is not str:
+        return None
     partition = placer.place(own_key, 0)
     keys = None if own_key is None or placer.queue.partition_count is None else (own_key,)
     return Piece(placer.queue, partition, (0,), chunk.Columns(text, 1, keys, None if event_id is None else (event_id,)))
@@ -325,7 +327,7 @@ def _check_shape(item: Any, index: int) -> None:
             raise InvalidEvent(
                 f"is not a field of an event ({', '.join(_FIELDS)}); put the event's content under 'data'",
                 index=index,
-                field=repr(name),
+                field=shown(name),
             )
     if "data" not in item:
         raise InvalidEvent("is missing; it holds the event's content, any JSON value", index=index, field="data")
@@ -412,18 +414,18 @@ def _check_size(line: bytes, index: int, max_bytes: int) -> None:
         )
 
 
-def _validate_line(line: bytes, index: int) -> None:
-    try:
-        json.validate(line)
-    except json.JSONProblem as problem:
-        raise InvalidEvent(str(problem), index=index, field="data") from None
+def _plain(texts: list[Any]) -> list[Any]:
+    """The same texts, those of a type derived from str as plain ones, which is what a chunk can hold."""
+    if _TEXT_OR_NONE.issuperset(map(type, texts)):
+        return texts
+    return [None if text is None else str.__str__(text) for text in texts]
 
 
-def _check_ids(ids: Sequence[Any]) -> None:
+def _check_ids(ids: list[Any]) -> list[Any]:
     try:
         joined = "".join(ids)
         if joined.isascii() and "\x00" not in joined and 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_ID_BYTES:
-            return
+            return _plain(ids)
     except TypeError:
         pass
     for i, event_id in enumerate(ids):
@@ -434,6 +436,7 @@ def _check_ids(ids: Sequence[Any]) -> None:
             problem = f"may have {MAX_ID_BYTES} bytes"
         if problem is not None:
             raise InvalidEvent(problem, index=i, field="id")
+    return _plain(ids)
 
 
 def _micros(time: Any, index: int) -> int | None:
@@ -444,67 +447,108 @@ def _micros(time: Any, index: int) -> int | None:
             time = datetime.fromisoformat(time)
         except ValueError:
             raise InvalidEvent(
-                f"{time!r} is not an ISO 8601 time such as 2026-01-31T12:00:00Z", index=index, field="time"
+                f"{shown(time)} is not an ISO 8601 time such as 2026-01-31T12:00:00Z", index=index, field="time"
             ) from None
     if not isinstance(time, datetime):
         raise InvalidEvent(f"must be a datetime or ISO 8601 text, not {type(time).__name__}", index=index, field="time")
-    if time.tzinfo is None:
+    if time.utcoffset() is None:
         raise InvalidEvent(
             "has no time zone; add one (datetime.now(UTC), or a Z at the end)", index=index, field="time"
         )
-    try:
-        delta = time - _EPOCH
-    except OverflowError:
-        raise InvalidEvent("is out of range", index=index, field="time") from None
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    delta = time - _EPOCH
+    micros = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    if not _FIRST <= micros <= _LAST:
+        raise InvalidEvent(f"{time} is not in the years 1 to 9999 of UTC", index=index, field="time")
+    return micros
 
 
-def _check_headers(headers: Any, index: int) -> None:
+def _check_headers(headers: Any, index: int) -> dict[str, str] | None:
     if headers is None:
-        return
+        return None
     if not isinstance(headers, dict):
         raise InvalidEvent(
             f"must be a mapping of text to text, not {type(headers).__name__}", index=index, field="headers"
         )
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidEvent(f"{name!r}: names and values are text", index=index, field="headers")
+            raise InvalidEvent(f"{shown(name)}: names and values are text", index=index, field="headers")
         try:
             (name + value).encode()
         except UnicodeEncodeError:
-            raise InvalidEvent(f"{name!r} holds a lone surrogate", index=index, field="headers") from None
+            raise InvalidEvent(f"{shown(name)} holds a lone surrogate", index=index, field="headers") from None
     if sum(len(name) + len(value) for name, value in headers.items()) > 65_536:
         raise InvalidEvent("take more than 64 KiB", index=index, field="headers")
+    # Plain texts, and a dict that nobody else has: it is stored after this.
+    return {str.__str__(name): str.__str__(value) for name, value in headers.items()}
 
 
-_extractors: dict[tuple[str | None, ...], msgspec.json.Decoder[Any]] = {}
+def _check_field_name(option: str, name: object) -> None:
+    if name is None:
+        return
+    if not isinstance(name, str):
+        raise InvalidRequest(f"{option} is the name of a field, and so text, not {type(name).__name__}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{option} {name!r} holds a lone surrogate, which no field's name does") from None
+
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+# What reads the fields of these names; None where their names are too odd for it.
+_extractors: dict[tuple[str, ...], msgspec.json.Decoder[Any] | None] = {}
 
 
 def _named_fields(
     lines: Sequence[bytes], *fields: str | None
 ) -> tuple[list[Any] | None, list[Any] | None, list[Any] | None]:
     """The values of named top-level fields, read without building the events."""
-    if not any(fields):
+    names = tuple(dict.fromkeys(name for name in fields if name is not None))
+    if not names:
         return None, None, None
-    decoder = _extractors.get(fields)
-    if decoder is None:
-        wanted = [(f"field{i}", Any, None) for i, name in enumerate(fields) if name]
-        rename = {f"field{i}": name for i, name in enumerate(fields) if name}
-        decoder = msgspec.json.Decoder(msgspec.defstruct("Named", wanted, rename=rename))
-        _extractors[fields] = decoder
-    try:
-        named = decoder.decode_lines(b"\n".join(lines))
-    except msgspec.ValidationError:
-        for i, line in enumerate(lines):
-            if not line.startswith(b"{"):
-                raise InvalidEvent(
-                    "must be an object, because fields of it were named", index=i, field="data"
-                ) from None
-        raise
-    columns: list[list[Any] | None] = []
-    for i, name in enumerate(fields):
-        columns.append([getattr(row, f"field{i}") for row in named] if name else None)
-    if columns[0] is not None:
+    found = _extract(lines, names) or _extract_carefully(lines, names)
+    keys, ids, times = (None if name is None else found[name] for name in fields)
+    if keys is not None:
         # Numbers are common keys; anything else that is not text is refused with the others.
-        columns[0] = [str(k) if type(k) is int else k for k in columns[0]]
-    return columns[0], columns[1], columns[2]
+        keys = [str(k) if type(k) is int else k for k in keys]
+    return keys, ids, times
+
+
+def _extract(lines: Sequence[bytes], names: tuple[str, ...]) -> dict[str, list[Any]] | None:
+    """The fields as the parser picks them out; None if it cannot."""
+    if names not in _extractors:
+        if len(_extractors) >= 256:
+            _extractors.clear()
+        _extractors[names] = _extractor(names)
+    decoder = _extractors[names]
+    if decoder is None:
+        return None
+    try:
+        rows = decoder.decode_lines(b"\n".join(lines))
+    except msgspec.ValidationError:
+        return None
+    return {name: [getattr(row, f"field{i}") for row in rows] for i, name in enumerate(names)}
+
+
+def _extractor(names: tuple[str, ...]) -> msgspec.json.Decoder[Any] | None:
+    wanted = [(f"field{i}", Any, None) for i in range(len(names))]
+    rename = {f"field{i}": name for i, name in enumerate(names)}
+    try:
+        return msgspec.json.Decoder(msgspec.defstruct("Named", wanted, rename=rename))
+    except ValueError:
+        return None
+
+
+def _extract_carefully(lines: Sequence[bytes], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    """The same for names of any kind, and for what the parser refused: it may be a line, or a number in a field."""
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for i, line in enumerate(lines):
+        if not line.startswith(b"{"):
+            raise InvalidEvent("must be an object, because fields of it were named", index=i, field="data")
+        members = _members.decode(line)
+        for name in names:
+            value = members.get(name)
+            try:
+                found[name].append(None if value is None else json.decode(bytes(value)))
+            except json.JSONProblem as problem:
+                raise InvalidEvent(str(problem), index=i, field="data") from None
+    return found

@@ -30,7 +30,7 @@ CREATE TABLE penstock.partitions (
     epoch      integer NOT NULL,
     name       text NOT NULL,
     -- Its name is the key of all its events; else each event carries its own.
-    is_lane    boolean NOT NULL,
+    is_lane    boolean NOT NULL DEFAULT true,
     sealed_end bigint NOT NULL DEFAULT 0,
     sealed_at  timestamptz NOT NULL DEFAULT 'epoch',
     UNIQUE (queue_id, epoch, name)
