@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)")
+_BORDER = re.compile(r"(?<!\\)\|")
 _NOT_RUN = re.compile(r"\s*<!-- not run: (?P<reason>.+) -->\s*")
 
 
@@ -34,8 +35,8 @@ def name_of(page: Path) -> str:
 
 
 def blocks_of(page: Path, *languages: str) -> list[Block]:
-    """The page's blocks in these languages, in order."""
-    return [block for block in _blocks(page) if block.language in languages]
+    """The page's blocks in these languages, or in any, in order."""
+    return [block for block in _blocks(page) if not languages or block.language in languages]
 
 
 def prose_of(page: Path) -> Iterator[tuple[int, str]]:
@@ -54,7 +55,7 @@ def prose_of(page: Path) -> Iterator[tuple[int, str]]:
 def table_of(page: Path, first_header: str) -> dict[str, list[str]]:
     """The table whose first column has that header: the cells of each row by its first, marks of code removed."""
     rows = [
-        [cell.strip().replace("`", "") for cell in line.strip().strip("|").split(" | ")]
+        [cell.strip().replace("`", "") for cell in _BORDER.split(line.strip())[1:-1]]
         for _, line in prose_of(page)
         if line.startswith("|")
     ]

@@ -86,6 +86,11 @@ async def letters(log: Log, queue: str = QUEUE, **which: Any) -> list[DeadLetter
     return (await log.dead_letters(Filter(queue=queue, **which), limit=10_000))[::-1]
 
 
+async def roll(log: Log, queue: str = QUEUE) -> None:
+    """Seal the queue's segment and open the next."""
+    await log.segments.roll(await log.catalog.refresh(queue))
+
+
 def data(events: Iterable[Event]) -> list[Any]:
     """What the events hold."""
     return [event.data for event in events]
@@ -110,7 +115,7 @@ async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
 async def held(url: str, statement: str, *params: Any) -> AsyncIterator[AsyncConnection[Any]]:
     """A transaction of somebody else that holds what the statement locks, until the block ends."""
     async with await AsyncConnection.connect(url) as conn:
-        await conn.execute(statement, params or None)  # type: ignore[call-overload]  # a test's own text
+        await conn.execute(statement, params or None)
         yield conn
         await conn.rollback()
 
@@ -118,7 +123,7 @@ async def held(url: str, statement: str, *params: Any) -> AsyncIterator[AsyncCon
 def ask(url: str, question: str, *params: Any) -> Any:
     """What the database itself answers: one value."""
     with psycopg.connect(url, autocommit=True) as conn:
-        row = conn.execute(question, params or None).fetchone()  # type: ignore[call-overload]
+        row = conn.execute(question, params or None).fetchone()
     return None if row is None else row[0]
 
 

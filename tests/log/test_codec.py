@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psycopg
@@ -143,7 +144,8 @@ async def test_a_damaged_chunk_is_named_to_those_who_only_look(log: Log, databas
         await push(log, [i], key="ada")
     damage(database_url, queue.id, "ada", 2)
     assert data(await log.fetch(QUEUE, "ada", 0, 1)) == [0]
-    for look in (lambda: log.fetch(QUEUE, "ada"), lambda: log.browse(QUEUE)):
+    looks: list[Callable[[], Awaitable[object]]] = [lambda: log.fetch(QUEUE, "ada"), lambda: log.browse(QUEUE)]
+    for look in looks:
         with pytest.raises(CorruptChunk) as named:
             await look()
         for word in (QUEUE, "partition", "1", f"chunks_{queue.id}_1"):

@@ -222,17 +222,8 @@ def proxy(proxy_and_url: tuple[Proxy, str]) -> Proxy:
     return proxy_and_url[0]
 
 
-@pytest.fixture(params=["knowing", "forgetful"])
-def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whether what is known of queues and groups lasts, or has to be looked up in each call, which can fail too."""
-    if request.param == "forgetful":
-        for module in ("catalog", "groups"):
-            monkeypatch.setattr(f"penstock.log.{module}.FRESH_SECONDS", 0)
-    return str(request.param)
-
-
 @pytest.fixture
-async def losing_log(proxy_and_url: tuple[Proxy, str], clock: Clock, memory: str) -> AsyncIterator[Log]:
+async def losing_log(proxy_and_url: tuple[Proxy, str], clock: Clock) -> AsyncIterator[Log]:
     """A log with one connection, which the proxy cuts."""
     async with opened(proxy_and_url[1], clock=clock, pool_size=1) as log:
         yield log
@@ -256,6 +247,7 @@ def answers(result: PushResult) -> list[tuple[str, int, bool]]:
     return [(pushed.partition, pushed.offset, pushed.duplicate) for pushed in result]
 
 
+@pytest.mark.usefixtures("memory")
 async def test_a_push_whose_answer_is_lost_is_stored_once(proxy: Proxy, losing_log: Log, log: Log) -> None:
     await log.configure(QUEUE)
     await push(losing_log, ["first"], key="ada")
@@ -269,6 +261,7 @@ async def test_a_push_whose_answer_is_lost_is_stored_once(proxy: Proxy, losing_l
     await each_answer(proxy, attempt)
 
 
+@pytest.mark.usefixtures("memory")
 async def test_repeated_ids_are_told_from_a_repeated_flush(proxy: Proxy, losing_log: Log, log: Log) -> None:
     await log.configure(QUEUE)
     for key in ("ada", "bob"):
@@ -294,6 +287,7 @@ async def test_repeated_ids_are_told_from_a_repeated_flush(proxy: Proxy, losing_
     await each_answer(proxy, attempt)
 
 
+@pytest.mark.usefixtures("memory")
 async def test_a_request_with_a_key_whose_answer_is_lost_is_answered(proxy: Proxy, losing_log: Log, log: Log) -> None:
     for queue in (QUEUE, "second"):
         await log.configure(queue)
@@ -311,6 +305,7 @@ async def test_a_request_with_a_key_whose_answer_is_lost_is_answered(proxy: Prox
     await each_answer(proxy, attempt)
 
 
+@pytest.mark.usefixtures("memory")
 async def test_a_pop_whose_answer_is_lost_delivers_all_the_same(
     proxy: Proxy, losing_log: Log, log: Log, clock: Clock
 ) -> None:
@@ -329,6 +324,7 @@ async def test_a_pop_whose_answer_is_lost_delivers_all_the_same(
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "retry", "dead_letter"])
+@pytest.mark.usefixtures("memory")
 async def test_an_ack_whose_answer_is_lost_is_taken_once(proxy: Proxy, losing_log: Log, log: Log, status: str) -> None:
     await log.configure(QUEUE, {"retry_limit": 1000, "retry_delay_ms": 0})
 
@@ -347,6 +343,7 @@ async def test_an_ack_whose_answer_is_lost_is_taken_once(proxy: Proxy, losing_lo
     await each_answer(proxy, attempt)
 
 
+@pytest.mark.usefixtures("memory")
 async def test_a_transaction_whose_answer_is_lost_happened_whole_or_not_at_all(
     proxy: Proxy, losing_log: Log, log: Log, clock: Clock
 ) -> None:

@@ -17,6 +17,8 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, sql
 
+from penstock.core.settings import Settings
+from penstock.db.pool import Database
 from penstock.db.statements import Statements
 from penstock.log import chunk
 from penstock.log.log import Log
@@ -123,6 +125,7 @@ class Place:
             "skew": timedelta(0),
             "queue": self.queue.id,
             "segment": self.queue.segment,
+            "epoch": self.queue.epoch,
             "group": self.group,
             "groups": groups,
             "after": 0,
@@ -199,13 +202,13 @@ class Place:
 
 @asynccontextmanager
 async def place(url: str) -> AsyncIterator[Place]:
-    async with opened(url, pool_size=2) as log:
+    settings = Settings(database_url=url, pool_size=1)
+    async with opened(url, pool_size=2) as log, Database(settings) as database, database.connection() as conn:
         queue = await log.configure(QUEUE)
         await log.subscribe(QUEUE, GROUP)
         for key in LANES:
             await push(log, [1], key=key, ids=[key])
-        async with log.catalog._pool.connection() as conn:
-            yield Place(log, url, queue, conn)
+        yield Place(log, url, queue, conn)
 
 
 @pytest.mark.parametrize("analyzed", [True, False], ids=["analyzed", "fresh"])

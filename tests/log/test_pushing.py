@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -53,7 +54,8 @@ async def test_large_and_small_requests_share_a_lane_without_a_gap(log: Log, oth
 
 async def test_nothing_is_pushed_by_an_empty_request(log: Log) -> None:
     await log.configure(QUEUE)
-    for events in ([], b"", b"\n \r\n"):
+    nothing: list[Sequence[Any] | bytes] = [[], b"", b"\n \r\n"]
+    for events in nothing:
         (result,) = await log.push([Batch(QUEUE, events)])
         assert len(result) == 0
     assert await log.push([]) == []
@@ -163,7 +165,7 @@ async def test_an_idempotency_key_is_for_one_queue(log: Log) -> None:
 
 async def test_the_same_request_has_the_same_content_wherever_its_events_land(log: Log) -> None:
     await log.configure(QUEUE, partitioning="hash", partitions=5)
-    events = [{"data": 0, "key": "ada"}, {"data": 1}, {"data": 2, "key": "bob"}, {"data": 3}]
+    events: list[dict[str, Any]] = [{"data": 0, "key": "ada"}, {"data": 1}, {"data": 2, "key": "bob"}, {"data": 3}]
     for i in range(10):
         first, again = [(await log.push([Batch(QUEUE, events)], idempotency_key=f"request {i}"))[0] for _ in range(2)]
         assert again.replayed

@@ -12,22 +12,19 @@ from itertools import chain
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.core.errors import InvalidRequest, TransactionRefused
+from penstock.core.errors import InvalidRequest
 from penstock.log.event import Event
-from penstock.log.log import Batch, Log
+from penstock.log.log import Log
 from tests.log.logs import (
     GROUP,
     PATIENCE,
     QUEUE,
-    ask,
     by_key,
     data,
     drain,
-    eventually,
     held,
     lag,
     letters,
-    opened,
     pop,
     push,
     waiting,
@@ -516,179 +513,3 @@ async def test_a_waiting_pop_comes_when_an_event_is_due(log: Log) -> None:
     assert await pop(log) == []
     async with asyncio.timeout(CALLED):
         assert data(await pop(log, wait_seconds=PATIENCE)) == [1]
-
-
-# Groups
-
-
-async def test_groups_do_not_disturb_each_other(log: Log) -> None:
-    await log.configure(QUEUE, {"retry_delay_ms": 0})
-    await push(log, range(10))
-    names = [f"group {i}" for i in range(20)]
-    await log.ack(await pop(log, group="the slow one", batch=4))
-    await log.ack(await pop(log, group="the failing one"), False)
-    drained = await asyncio.gather(*(drain(log, group=name) for name in names))
-    assert [data(events) for events in drained] == [list(range(10))] * 20
-    lags = {info.group: info.lag for info in await log.groups(QUEUE)}
-    assert lags == dict.fromkeys(names, 0) | {"the slow one": 6, "the failing one": 10}
-
-
-async def test_a_group_from_now_gets_new_lanes_from_their_beginning(log: Log, other_log: Log) -> None:
-    await log.configure(QUEUE)
-    await push(log, ["old"], key="ada")
-    await log.subscribe(QUEUE, GROUP, "now")
-    await push(other_log, ["new"], key="ada")
-    await push(other_log, ["first", "second"], key="bob")
-    assert by_key(await drain(log)) == {"ada": ["new"], "bob": ["first", "second"]}
-
-
-async def test_lanes_made_while_groups_subscribe_are_lost_to_none(log: Log, other_log: Log) -> None:
-    await log.configure(QUEUE)
-    names = [f"group {i}" for i in range(10)]
-
-    async def subscribe() -> None:
-        for name in names:
-            await log.subscribe(QUEUE, name)
-
-    async def make() -> None:
-        for i in range(50):
-            await push(other_log, [i], key=f"key {i}")
-
-    await asyncio.gather(subscribe(), make())
-    for name in names:
-        assert sorted(data(await drain(log, group=name))) == list(range(50))
-
-
-async def test_a_group_can_be_looked_at_before_it_has_popped(log: Log, other_log: Log) -> None:
-    await log.configure(QUEUE)
-    await log.subscribe(QUEUE, GROUP)
-    await push(log, range(3), key="ada")
-    (lane,) = await log.group_lanes(QUEUE, GROUP)
-    assert (lane.partition, lane.next_offset, lane.end_offset, lane.lag, lane.leased) == ("ada", 0, 3, 3, False)
-
-
-async def test_an_ack_after_a_seek_is_late_and_no_more(log: Log) -> None:
-    await log.configure(QUEUE)
-    await push(log, range(3))
-    events = await pop(log)
-    await log.seek(QUEUE, GROUP, "beginning")
-    for status in ("completed", "failed"):
-        results = await log.ack(events, status)
-        assert all("late" in str(result.error) for result in results)
-    assert data(await drain(log)) == [0, 1, 2]
-
-
-async def test_the_key_of_an_event_is_the_one_it_was_pushed_with(log: Log) -> None:
-    await log.configure("by key")
-    await log.configure("by hash", partitioning="hash", partitions=2)
-    for queue in ("by key", "by hash"):
-        await push(log, ["with"], key="ada", queue=queue)
-        await push(log, ["without"], queue=queue)
-        assert {event.data: event.key for event in await pop(log, queue)} == {"with": "ada", "without": None}
-
-
-# Transactions
-
-
-async def test_a_transaction_acks_and_pushes_together(log: Log) -> None:
-    await log.configure(QUEUE)
-    await log.configure("out")
-    await push(log, range(3))
-    events = await pop(log)
-    done = await log.transact([(event, True, "") for event in events], [Batch("out", [{"data": "sum", "key": "k"}])])
-    assert done.acked == 3
-    assert [pushed.offset for pushed in done.pushes[0]] == [0]
-    assert await lag(log) == 0
-    assert data(await drain(log, "out")) == ["sum"]
-
-
-async def test_a_refused_ack_takes_the_pushes_with_it(log: Log, other_log: Log, clock: Clock) -> None:
-    await log.configure(QUEUE, {"lease_seconds": 60})
-    await log.configure("out")
-    await push(log, range(3), key="ada")
-    await push(log, range(3), key="bob")
-    paused = await pop(log)
-    clock.advance(61)
-    (taken, *_) = await pop(other_log, partition="ada")
-    out = [Batch("out", [{"data": 1}])]
-    with pytest.raises(TransactionRefused, match="late"):
-        await log.transact([(event, True, "") for event in paused], out)
-    assert await drain(log, "out") == []
-    assert await lag(log) == 6
-    await other_log.transact([(taken, True, "")], out)
-    with pytest.raises(TransactionRefused, match="committed"):
-        await other_log.transact([(taken, True, "")], out)
-    assert data(await drain(log, "out")) == [1]
-
-
-async def test_a_refused_push_takes_the_acks_with_it(log: Log) -> None:
-    await log.configure(QUEUE)
-    await log.configure("out")
-    await push(log, range(3))
-    events = await pop(log)
-    batches = [Batch("out", [{"data": 1}]), Batch("out", [{"data": float("nan")}])]
-    with pytest.raises(InvalidRequest):
-        await log.transact([(event, True, "") for event in events], batches)
-    assert await lag(log) == 3
-    assert await drain(log, "out") == []
-
-
-async def test_a_transaction_says_failed_retry_and_dead_letter_too(log: Log) -> None:
-    await log.configure(QUEUE, {"retry_limit": 0})
-    await log.configure("out")
-    for key in ("ada", "bob", "cyd"):
-        await push(log, [key], key=key)
-    said = {"ada": "failed", "bob": "retry", "cyd": "dead_letter"}
-    await log.transact([(event, said[event.data], "why") for event in await pop(log)], [Batch("out", [{"data": 1}])])
-    assert sorted(letter.data for letter in await letters(log)) == ["ada", "cyd"]
-    assert data(await drain(log)) == ["bob"]
-    assert data(await drain(log, "out")) == [1]
-
-
-async def test_transactions_that_compete_for_a_lease_happen_once(log: Log, other_log: Log) -> None:
-    await log.configure(QUEUE)
-    await log.configure("out")
-    await push(log, [1])
-    events = await pop(log)
-    out = [Batch("out", [{"data": 1}])]
-    outcomes = await asyncio.gather(
-        *(mine.transact([(events[0], True, "")], out) for mine in [log, other_log] * 5), return_exceptions=True
-    )
-    assert sum(isinstance(outcome, TransactionRefused) for outcome in outcomes) == 9
-    assert data(await drain(log, "out")) == [1]
-
-
-# One connection
-
-
-async def test_one_connection_is_enough_for_everything(database_url: str) -> None:
-    async with opened(database_url, pool_size=1, retry_seconds=5) as log, asyncio.timeout(PATIENCE):
-        await log.configure(QUEUE, {"retry_delay_ms": 0, "retry_limit": 0, "max_depth_events": 1000})
-        for i in range(12):
-            await push(log, [i], key=f"key {i}")
-        popped = await asyncio.gather(*(pop(log, partition=f"key {i}") for i in range(12)))
-        await asyncio.gather(*(log.ack(events, "dead_letter") for events in popped[:6]))
-        await asyncio.gather(*(log.transact([(e, True, "") for e in events], []) for events in popped[6:]))
-        await asyncio.gather(*(log.upkeep() for _ in range(3)))
-        await log.segments.roll(await log.catalog.refresh(QUEUE))
-        await log.repartition(QUEUE, "hash", 2)
-        await push(log, [12], key="key 1")
-        assert data(await drain(log)) == [12]
-        await log.describe(QUEUE)
-        assert len(await log.groups()) == 1
-
-
-async def test_a_pop_leaves_the_pool_free_while_it_waits(database_url: str) -> None:
-    async with opened(database_url, pool_size=2) as log:
-        await log.configure(QUEUE)
-        waiters = [asyncio.create_task(pop(log, batch=1, wait_seconds=PATIENCE, auto_ack=True)) for _ in range(20)]
-
-        async def all_wait() -> object:
-            return len(log._signals._wakers.get(1, ())) == 20
-
-        await eventually(all_wait)
-        async with asyncio.timeout(CALLED):
-            for i in range(20):
-                await push(log, [i], key=f"key {i}")
-            assert sorted(data(chain(*await asyncio.gather(*waiters)))) == list(range(20))
-        assert ask(database_url, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()") <= 5

@@ -39,4 +39,4 @@ async def _names(ctx: typer.Context) -> list[str]:
         settings = replace(settings, database_url=running.url)
     async with asyncio.timeout(_PATIENCE_SECONDS):
         async with Database(replace(settings, pool_size=1, auto_upgrade=False)) as database:
-            return await Catalog(database.pool, Clock()).names()
+            return await Catalog(database.pool, Clock(), retry_seconds=1.0).names()

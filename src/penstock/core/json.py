@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import re
@@ -57,18 +58,18 @@ def encode(value: Any) -> bytes:
         and b"null" not in text
     ):
         return text
-    _inspect([value], text)
+    _inspect([value], [text])
     return text
 
 
-def encode_lines(values: list[Any]) -> bytes:
-    """Encode many values as NDJSON (each line ends in a newline); refuses all of them if one is bad."""
+def encode_lines(parts: Sequence[list[Any]]) -> list[bytes]:
+    """Encode the values of each part as NDJSON, without the last line end; refuses all of them if one is bad."""
     try:
-        text = _encoder.encode_lines(values)
+        texts = [_encoder.encode_lines(part)[:-1] for part in parts]
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise JSONProblem(_explain(error)) from None
-    _inspect(values, text)
-    return text
+    _inspect(parts[0] if len(parts) == 1 else list(chain.from_iterable(parts)), texts)
+    return texts
 
 
 def decode(text: bytes | str) -> Any:
@@ -123,7 +124,7 @@ def _split_carefully(lines: Iterable[bytes]) -> list[bytes]:
     return found
 
 
-def _inspect(values: Sequence[Any], text: bytes) -> None:
+def _inspect(values: Sequence[Any], texts: Sequence[bytes]) -> None:
     """Refuse what the encoder has written as something else, and what is nested too deep.
 
     It goes through all values one level at a time, because that can be done at the speed of C.
@@ -136,33 +137,23 @@ def _inspect(values: Sequence[Any], text: bytes) -> None:
         if not types <= _PLAIN:
             _inspect_any(level, depth)
             return
-        if float in types and may_hide_nan is None:
-            may_hide_nan = b"null" in text  # which is what the encoder writes for one
-        if float in types and may_hide_nan:
-            _check_numbers(_only(float, level, types))
+        if float in types:
+            if may_hide_nan is None:
+                may_hide_nan = any(b"null" in text for text in texts)  # which is what the encoder writes for one
+            if may_hide_nan:
+                _check_numbers([value for value in level if type(value) is float])
         if types <= _SCALARS:
+            return
+        containers = level if types <= _CONTAINERS else [value for value in level if type(value) in _CONTAINERS]
+        # A dict refers to its values and, unless all its keys are plain text, to its keys: counting tells.
+        inner = gc.get_referents(*containers)
+        if len(inner) != sum(map(len, containers)):
+            _inspect_any(containers, depth)
             return
         depth += 1
         if depth > MAX_DEPTH:
             _refuse_depth()
-        dicts = _only(dict, level, types)
-        if not _TEXT.issuperset(map(type, set().union(*dicts))):
-            _inspect_any(level, depth - 1)
-            return
-        inner: Iterable[Any] = chain.from_iterable(map(dict.values, dicts))
-        if not types.isdisjoint((list, tuple)):
-            inner = chain(
-                inner,
-                chain.from_iterable(_only(list, level, types)),
-                chain.from_iterable(_only(tuple, level, types)),
-            )
-        level = list(inner)
-
-
-def _only(kind: type, level: Sequence[Any], types: set[type]) -> Sequence[Any]:
-    if kind not in types:
-        return ()
-    return level if len(types) == 1 else [value for value in level if type(value) is kind]
+        level = inner
 
 
 def _inspect_any(level: Sequence[Any], depth: int) -> None:

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
 import psycopg
 
-from penstock.core.errors import DatabaseUnavailable, InvalidRequest
+from penstock.core.errors import InvalidRequest
 from penstock.db.arrays import numbers, uuids
+from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
 from penstock.log import position as rules
 from penstock.log.coalesce import Coalescer
@@ -251,6 +253,9 @@ class Acks:
 
     async def _rewrite(self, delivery: Delivery, change: Callable[[Position, datetime], Position]) -> None:
         """Change the position under a lease, if it still holds."""
+        await self._patiently(partial(self._rewrite_once, delivery), change)
+
+    async def _rewrite_once(self, delivery: Delivery, change: Callable[[Position, datetime], Position]) -> None:
         params = {"groups": [delivery.group_id], "partitions": [delivery.partition_id], "skew": self._clock.skew}
         async with self._pool.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_cursors"], params)
@@ -324,20 +329,14 @@ class Acks:
 
     async def _patiently(self, act: Callable[[_Asked], Awaitable[_Answer]], asked: _Asked) -> _Answer:
         """Repeat over lost connections: acknowledging again what was acknowledged changes nothing."""
-        deadline = asyncio.get_running_loop().time() + self._retry_seconds
-        pause = 0.05
+        patience = Patience(self._retry_seconds)
         while True:
             try:
                 return await act(asked)
             except psycopg.errors.SerializationFailure:
                 continue
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise DatabaseUnavailable(
-                        f"the ack was given up after {self._retry_seconds:g} s without a database: {error}"
-                    ) from error
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 1.0)
+            except LOST as error:
+                await patience.pause(error)
 
 
 def check_status(status: object) -> Status:

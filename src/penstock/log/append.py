@@ -7,7 +7,6 @@ seen before ask for more care.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from penstock.core.errors import DatabaseUnavailable, IdempotencyConflict
+from penstock.core.errors import IdempotencyConflict
 from penstock.db.arrays import digests, numbers
+from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
 from penstock.log.merge import encode_chunks
 from penstock.log.place import replaced
@@ -105,9 +105,8 @@ class Appender:
         through, so that repeating it stores nothing twice.
         """
         flush = uuid.uuid4()
-        deadline = asyncio.get_running_loop().time() + self._retry_seconds
+        patience = Patience(self._retry_seconds)
         unsure = False
-        pause = 0.05
         while True:
             try:
                 lanes = await self.lanes(requests)
@@ -120,14 +119,9 @@ class Appender:
             except psycopg.ProgrammingError as error:
                 if not moved_on(error):
                     raise
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise DatabaseUnavailable(
-                        f"the push was given up after {self._retry_seconds:g} s without a database: {error}"
-                    ) from error
+            except LOST as error:
                 unsure = True
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 1.0)
+                await patience.pause(error)
                 continue
             await self.look_again(requests)
 

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.errors import NotFound
+from penstock.core.names import check_text
 from penstock.db.statements import Statements
 from penstock.log.event import Delivery, Event
+from penstock.log.options import MAX_COUNT, check_moment, check_whole
 from penstock.log.reader import read_events, stored_chunk
 
 if TYPE_CHECKING:
@@ -30,8 +32,9 @@ class Browser:
 
     async def fetch(self, queue: Queue, partition: str, offset: int, limit: int) -> list[Event]:
         """Events of a partition from an offset on; a negative offset counts from the end."""
-        if limit < 1 or limit > 100_000:
-            raise InvalidRequest(f"limit must be from 1 to 100,000, not {limit}")
+        check_text(partition, "the partition")
+        check_whole("offset", offset, -MAX_COUNT, MAX_COUNT)
+        check_whole("limit", limit, 1, 100_000)
         async with self._pool.connection() as conn:
             statement = _sql.table("lane", queue.id, queue.segment)
             row = await (await conn.execute(statement, {"queue": queue.id, "name": partition})).fetchone()
@@ -53,6 +56,13 @@ class Browser:
         limit: int = 100,
     ) -> list[Event]:
         """The newest events that match, newest first."""
+        if partition is not None:
+            check_text(partition, "the partition")
+        if key is not None:
+            check_text(key, "the key")
+        check_moment("since", since)
+        check_moment("until", until)
+        check_whole("limit", limit, 1, MAX_COUNT)
         found: list[Event] = []
         if key is not None and partition is None and queue.epoch == 0:
             partition = queue.place(key)
@@ -67,6 +77,7 @@ class Browser:
         self, queue: Queue, event_id: str, *, since: datetime | None = None, until: datetime | None = None
     ) -> Event | None:
         """The newest event with that id, appended in that time."""
+        check_text(event_id, "the id")
         found = await self.browse(
             queue,
             since=since,

@@ -12,6 +12,7 @@ import psycopg
 
 from penstock.core.errors import Conflict, NotFound
 from penstock.core.names import check_name
+from penstock.db.patience import patiently
 from penstock.db.statements import Statements
 from penstock.log import options as opt
 from penstock.log.prepare import Placer
@@ -35,8 +36,9 @@ MANY_LANES = 10_000
 class Catalog:
     """What this process knows of the queues."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], clock: Clock) -> None:
+    def __init__(self, pool: AsyncConnectionPool[Any], clock: Clock, retry_seconds: float) -> None:
         self._pool = pool
+        self._retry_seconds = retry_seconds
         self._clock = clock
         self._queues: dict[str, tuple[float, Queue]] = {}
         self._placers: dict[str, Placer] = {}
@@ -69,8 +71,7 @@ class Catalog:
     async def find(self, name: str) -> Queue | None:
         """The queue of that name, or None."""
         check_name(name, "queue")
-        async with self._pool.connection() as conn:
-            return await self.find_on(conn, name)
+        return await patiently(self._pool, self._retry_seconds, lambda conn: self.find_on(conn, name))
 
     async def find_on(self, conn: AsyncConnection[Any], name: str) -> Queue | None:
         """The queue of that name as this connection sees it, or None."""
@@ -85,8 +86,7 @@ class Catalog:
 
     async def names(self) -> list[str]:
         """The names of all queues."""
-        async with self._pool.connection() as conn:
-            return await self.names_on(conn)
+        return await patiently(self._pool, self._retry_seconds, self.names_on)
 
     async def names_on(self, conn: AsyncConnection[Any]) -> list[str]:
         """The same, with a connection at hand."""
@@ -222,21 +222,23 @@ class Catalog:
         return [lane for (lane,) in rows]
 
     async def _find_or_make(self, queue: Queue, names: list[str]) -> dict[str, int]:
+        return await patiently(self._pool, self._retry_seconds, lambda conn: self._find_or_make_on(conn, queue, names))
+
+    async def _find_or_make_on(self, conn: AsyncConnection[Any], queue: Queue, names: list[str]) -> dict[str, int]:
         params = {"queue": queue.id, "epoch": queue.epoch, "names": names}
-        async with self._pool.connection() as conn:
-            rows = await (await conn.execute(_sql["partitions_named"], params)).fetchall()
-            found: dict[str, int] = dict(rows)
-            absent = [name for name in names if name not in found]
-            if absent:
-                try:
-                    async with conn.transaction():
-                        found.update(await self._create_lanes(conn, queue, absent))
-                except psycopg.errors.ForeignKeyViolation:
-                    raise NotFound(f"queue {queue.name!r} was deleted meanwhile") from None
-                if len(found) < len(set(names)):  # somebody else made some of them meanwhile
-                    rows = await (await conn.execute(_sql["partitions_named"], params)).fetchall()
-                    found = dict(rows)
-                await self._watch_lanes(conn, queue, len(absent))
+        rows = await (await conn.execute(_sql["partitions_named"], params)).fetchall()
+        found: dict[str, int] = dict(rows)
+        absent = [name for name in names if name not in found]
+        if absent:
+            try:
+                async with conn.transaction():
+                    found.update(await self._create_lanes(conn, queue, absent))
+            except psycopg.errors.ForeignKeyViolation:
+                raise NotFound(f"queue {queue.name!r} was deleted meanwhile") from None
+            if len(found) < len(set(names)):  # somebody else made some of them meanwhile
+                rows = await (await conn.execute(_sql["partitions_named"], params)).fetchall()
+                found = dict(rows)
+            await self._watch_lanes(conn, queue, len(absent))
         return found
 
     async def _create_lanes(self, conn: AsyncConnection[Any], queue: Queue, names: list[str]) -> dict[str, int]:

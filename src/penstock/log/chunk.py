@@ -29,7 +29,15 @@ _LEVEL = 1
 # What no chunk comes near to: a frame that claims more has lost its head, and is not worth the memory.
 _LARGEST = 1 << 30
 
-_pack = msgspec.msgpack.Encoder().encode
+
+def _plain(value: object) -> str:
+    """Keys and ids may be of a type derived from str."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"a chunk cannot hold a {type(value).__name__}")
+
+
+_pack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 _unpack = msgspec.msgpack.Decoder().decode
 
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from penstock.core.errors import CorruptChunk, DatabaseUnavailable
+from penstock.core.errors import CorruptChunk
+from penstock.db.patience import patiently
 from penstock.log.event import Delivery, Event, StoredChunk
 from penstock.log.lease import Ask, Lease, PopRequest
 from penstock.log.reader import Range, read_chunks
 
 if TYPE_CHECKING:
+    from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
 
     from penstock.core.clock import Clock
@@ -155,25 +157,23 @@ class Consumer:
     async def _fetch(
         self, queue: Queue, missing: Sequence[Range], damaged: dict[int, CorruptChunk]
     ) -> dict[int, list[StoredChunk]]:
-        deadline = asyncio.get_running_loop().time() + self._retry_seconds
-        while True:
-            try:
-                async with self._pool.connection() as conn:
-                    return await read_chunks(conn, queue, missing, damaged)
-            except psycopg.errors.UndefinedTable:
-                return {}  # retention was told to drop what is unread, and did
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise DatabaseUnavailable(f"the events of a pop could not be read: {error}") from error
-                await asyncio.sleep(0.1)
+        try:
+            return await patiently(
+                self._pool, self._retry_seconds, lambda conn: read_chunks(conn, queue, missing, damaged)
+            )
+        except psycopg.errors.UndefinedTable:
+            return {}  # retention was told to drop what is unread, and did
 
     async def _visible_until(self, queue: Queue) -> datetime | None:
         if queue.delay_seconds <= 0:
             return None
-        async with self._pool.connection() as conn:
-            row = await (await conn.execute("SELECT clock_timestamp() + %s", (self._clock.skew,))).fetchone()
-        now: datetime = row[0] if row is not None else datetime.max
-        return now - timedelta(seconds=queue.delay_seconds)
+        return await patiently(self._pool, self._retry_seconds, self._now) - timedelta(seconds=queue.delay_seconds)
+
+    async def _now(self, conn: AsyncConnection[Any]) -> datetime:
+        row = await (await conn.execute("SELECT clock_timestamp() + %s", (self._clock.skew,))).fetchone()
+        assert row is not None  # noqa: S101 - a SELECT without FROM has a row
+        now: datetime = row[0]
+        return now
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from penstock.core import json
-from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.errors import InvalidRequest, NotFound, shown
+from penstock.core.names import check_name, check_text
 from penstock.db.statements import Statements
 from penstock.log import chunk
 from penstock.log.append import Request, moved_on
+from penstock.log.options import MAX_ID, check_moment, check_whole
 from penstock.log.prepare import Piece
 from penstock.log.queue import DEFAULT_KEY
 from penstock.log.reader import read_events
@@ -93,10 +95,21 @@ class Filter:
     until: datetime | None = None
 
     def __post_init__(self) -> None:
-        for name in ("since", "until"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
-                raise InvalidRequest(f"{name} must be a time with a zone, not {value!r}")
+        if self.ids is not None:
+            ids: object = self.ids
+            if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
+                raise InvalidRequest(f"ids must be a list of numbers of dead letters, not {shown(ids)}")
+            for id in ids:
+                check_whole("the number of a dead letter", id, -MAX_ID, MAX_ID)
+        if self.queue is not None:
+            check_name(self.queue, "queue")
+        if self.group is not None:
+            check_name(self.group, "group")
+        for name in ("key", "error"):
+            if getattr(self, name) is not None:
+                check_text(getattr(self, name), name)
+        check_moment("since", self.since)
+        check_moment("until", self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +173,9 @@ class DeadLetters:
 
     async def count(self, which: Filter) -> int:
         """How many there are."""
+        params = await self._params(which)
         async with self._pool.connection() as conn:
-            row = await (await conn.execute(_sql["count"], await self._params(which))).fetchone()
+            row = await (await conn.execute(_sql["count"], params)).fetchone()
         return int(row[0]) if row is not None else 0
 
     async def get(self, id: int) -> DeadLetter:
@@ -173,8 +187,9 @@ class DeadLetters:
 
     async def purge(self, which: Filter) -> int:
         """Delete for good; answers how many."""
+        params = await self._params(which)
         async with self._pool.connection() as conn:
-            cursor = await conn.execute(_sql["purge"], await self._params(which))
+            cursor = await conn.execute(_sql["purge"], params)
         return int(cursor.rowcount)
 
     async def oldest(self, which: Filter, limit: int | None) -> list[DeadLetter]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.core.errors import GroupBusy, InvalidRequest, NotFound
+from penstock.core.errors import GroupBusy, InvalidRequest, NotFound, shown
 from penstock.core.names import check_name
+from penstock.db.patience import patiently
 from penstock.db.statements import Statements
 from penstock.log.catalog import FRESH_SECONDS
 
@@ -75,8 +76,9 @@ class _Lane:
 class Groups:
     """The groups of all queues."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, clock: Clock) -> None:
+    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, clock: Clock, retry_seconds: float) -> None:
         self._pool = pool
+        self._retry_seconds = retry_seconds
         self._catalog = catalog
         self._clock = clock
         self._known: dict[tuple[int, str], tuple[float, Group]] = {}
@@ -86,8 +88,7 @@ class Groups:
         cached = self._known.get((queue.id, name))
         if cached is not None and time.monotonic() - cached[0] < FRESH_SECONDS:
             return cached[1]
-        async with self._pool.connection() as conn:
-            return await self.get_on(conn, queue, name)
+        return await patiently(self._pool, self._retry_seconds, lambda conn: self.get_on(conn, queue, name))
 
     async def get_on(self, conn: AsyncConnection[Any], queue: Queue, name: str) -> Group | None:
         """The same, with a connection at hand: who holds one must not wait for another."""
@@ -111,7 +112,18 @@ class Groups:
         if group is not None:
             return group
         place = check_place(place)
-        async with self._pool.connection() as conn, conn.transaction():
+        await patiently(
+            self._pool, self._retry_seconds, lambda conn: self._subscribe_on(conn, queue, name, place, query_id)
+        )
+        made = await self.get(queue, name)
+        if made is None:
+            raise NotFound(f"queue {queue.name!r} was deleted meanwhile")
+        return made
+
+    async def _subscribe_on(
+        self, conn: AsyncConnection[Any], queue: Queue, name: str, place: Place, query_id: str | None
+    ) -> None:
+        async with conn.transaction():
             # No partition is made while the queue is locked, so the group gets a cursor for every one of them.
             await conn.execute("SELECT 1 FROM penstock.queues WHERE id = %s FOR UPDATE", (queue.id,))
             queue = await self._current(conn, queue)
@@ -120,10 +132,6 @@ class Groups:
             if row is not None:
                 await conn.execute(_sql["create_cursors"], {"group": row[0], "queue": queue.id})
                 await self._place(conn, queue, row[0], place, None)
-        made = await self.get(queue, name)
-        if made is None:
-            raise NotFound(f"queue {queue.name!r} was deleted meanwhile")
-        return made
 
     async def seek(self, queue: Queue, name: str, place: Place, *, partition: str | None = None) -> int:
         """Move the group; the answer is in how many partitions. What it held under leases is delivered anew."""
@@ -265,17 +273,18 @@ def check_place(place: object) -> Place:
             place = datetime.fromisoformat(place)
         except ValueError:
             raise InvalidRequest(
-                f"{place!r} is no place to start from: give 'beginning', 'now' or a time such as 2026-01-31T12:00:00Z"
+                f"{shown(place)} is no place to start from: give 'beginning', 'now' or a time such as "
+                "2026-01-31T12:00:00Z"
             ) from None
     if isinstance(place, datetime):
-        if place.tzinfo is None:
+        if place.utcoffset() is None:
             raise InvalidRequest(f"the time {place} has no time zone; add one, such as a Z at the end")
         return place
     if isinstance(place, int) and not isinstance(place, bool):
         if place < 0:
-            raise InvalidRequest(f"an offset is 0 or more, not {place}")
+            raise InvalidRequest(f"an offset is 0 or more, not {shown(place)}")
         return place
-    raise InvalidRequest(f"{place!r} is no place to start from: give 'beginning', 'now', a time or an offset")
+    raise InvalidRequest(f"{shown(place)} is no place to start from: give 'beginning', 'now', a time or an offset")
 
 
 def _spell(place: Place) -> str:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from penstock.core.errors import DatabaseUnavailable, InvalidRequest
+from penstock.core.errors import InvalidRequest
 from penstock.db.arrays import uuids
+from penstock.db.patience import LOST, Patience, patiently
 from penstock.db.statements import Statements
 from penstock.log.append import moved_on
 from penstock.log.coalesce import Coalescer
@@ -151,8 +152,7 @@ class Leases:
                 "seconds": seconds,
                 "skew": self._clock.skew,
             }
-            async with self._pool.connection() as conn:
-                rows = await (await conn.execute(_sql["extend"], params)).fetchall()
+            rows = await patiently(self._pool, self._retry_seconds, partial(_fetch, "extend", params))
             ends += [until for _, _, until in rows]
             left -= {(group, partition) for group, partition, _ in rows}
             if not left:
@@ -161,12 +161,11 @@ class Leases:
 
     async def next_moment(self, group: Group) -> float | None:
         """Seconds until the earliest lease, retry or delay of the group ends; None if there is none."""
-        async with self._pool.connection() as conn:
-            params = {"group": group.id, "skew": self._clock.skew}
-            row = await (await conn.execute(_sql["next_moment"], params)).fetchone()
-        if row is None or row[0] is None:
+        params = {"group": group.id, "skew": self._clock.skew}
+        rows = await patiently(self._pool, self._retry_seconds, partial(_fetch, "next_moment", params))
+        if not rows or rows[0][0] is None:
             return None
-        soon: timedelta = row[0]
+        soon: timedelta = rows[0][0]
         return max(soon.total_seconds() + 0.001, 0.001)
 
     async def close(self) -> None:
@@ -175,8 +174,7 @@ class Leases:
             await asyncio.wait(self._background, timeout=5)
 
     async def _serve(self, queue: str, group: str, request: PopRequest, asks: Sequence[Ask]) -> None:
-        deadline = asyncio.get_running_loop().time() + self._retry_seconds
-        pause = 0.05
+        patience = Patience(self._retry_seconds)
         while True:
             try:
                 async with self._pool.connection() as conn:
@@ -186,13 +184,8 @@ class Leases:
                 if not moved_on(error):
                     raise
                 await self._catalog.refresh(queue)
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise DatabaseUnavailable(
-                        f"the pop was given up after {self._retry_seconds:g} s without a database: {error}"
-                    ) from error
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 1.0)
+            except LOST as error:
+                await patience.pause(error)
 
     async def _lease(
         self, conn: AsyncConnection[Any], queue_name: str, group_name: str, request: PopRequest, asks: Sequence[Ask]
@@ -264,6 +257,10 @@ class Leases:
     async def _release_on(self, conn: AsyncConnection[Any], group_id: int, asks: Sequence[Ask]) -> None:
         params = {"group": group_id, "leases": uuids([ask.lease_id for ask in asks]), "skew": self._clock.skew}
         await conn.execute(_sql["drop_leases"], params)
+
+
+async def _fetch(name: str, params: dict[str, Any], conn: AsyncConnection[Any]) -> list[Any]:
+    return await (await conn.execute(_sql[name], params)).fetchall()
 
 
 def _wants_more(ask: Ask, request: PopRequest, alone: bool) -> bool:

@@ -121,8 +121,8 @@ class Log:
         pool = self._database.pool
         pool.timeout = min(pool.timeout, self._retry_seconds)
         clock, patience = self.clock, self._retry_seconds
-        self.catalog = Catalog(pool, clock)
-        self._groups = Groups(pool, self.catalog, clock)
+        self.catalog = Catalog(pool, clock, patience)
+        self._groups = Groups(pool, self.catalog, clock, patience)
         self._signals = Signals(pool, self._connect)
         self._appender = Appender(pool, self.catalog, self._signals, clock, patience)
         self._dead = DeadLetters(pool, self.catalog, clock)
@@ -132,7 +132,7 @@ class Log:
         self._consumer = Consumer(
             pool, self.catalog, self._groups, self._leases, self._acks, self._signals, clock, patience
         )
-        self._transactions = Transactions(pool, self._acks, self._appender, patience)
+        self._transactions = Transactions(pool, self._acks, self._appender)
         self._browser = Browser(pool)
         self._depths = Depths(pool, clock)
         self.segments = Segments(pool, self.catalog, clock)

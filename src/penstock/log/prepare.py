@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -146,47 +146,27 @@ def prepare(placer: Placer, items: Sequence[Any], *, key: str | None = None, max
         piece = _simple(placer, items[0], key, max_bytes)
         if piece is not None:
             return [piece]
-    columns = _columns(items)
-    datas, keys, ids, times, headers = columns
+    datas, keys, ids, times, headers = _columns(items)
     if keys is None:
-        partitions = None
-        partition = placer.place(key, 0)
+        places = _one_place(placer.place(key, 0), len(datas))
     else:
         if key is not None:
             keys = [key if k is None else k for k in keys]
-        partitions = placer.place_all(keys)
-        partition = partitions[0]
+        places = _places(placer.place_all(keys))
     if ids is not None:
         ids = _check_ids(ids)
     micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
     if headers is not None:
         headers = [_check_headers(header, i) for i, header in enumerate(headers)]
-    is_hash = placer.queue.partition_count is not None
     if keys is None and key is not None:
         keys = [key] * len(datas)
-    kept = _plain(keys) if is_hash and keys is not None else None
+    kept = keys if placer.queue.partition_count is not None else None
+    picks = [_picker(indices, len(datas)) for indices in places.values()]
+    texts = _encode(datas, [pick(datas) for pick in picks])
     pieces: list[Piece] = []
-    if partitions is None or len(set(partitions)) == 1:
-        everything = range(len(datas))
-        _add_pieces(pieces, placer.queue, partition, everything, datas, kept, ids, micros, headers, max_bytes)
-        return pieces
-    places: defaultdict[str, list[int]] = defaultdict(list)
-    for i, name in enumerate(partitions):
-        places[name].append(i)
-    for name, indices in places.items():
-        pick = itemgetter(*indices) if len(indices) > 1 else lambda column, i=indices[0]: (column[i],)
-        _add_pieces(
-            pieces,
-            placer.queue,
-            name,
-            indices,
-            pick(datas),
-            None if kept is None else pick(kept),
-            None if ids is None else pick(ids),
-            None if micros is None else pick(micros),
-            None if headers is None else pick(headers),
-            max_bytes,
-        )
+    for (name, indices), pick, text in zip(places.items(), picks, texts, strict=True):
+        columns = [None if column is None else pick(column) for column in (kept, ids, micros, headers)]
+        _add_pieces(pieces, placer.queue, name, indices, text, columns, max_bytes)
     return pieces
 
 
@@ -209,42 +189,24 @@ def prepare_ndjson(
         raise InvalidEvent(str(problem), index=problem.index, field="data") from None
     if not lines:
         return []
-    if len(text) > max_bytes:
-        for i, line in enumerate(lines):
-            _check_size(line, i, max_bytes)
     keys, ids, times = _named_fields(lines, key_field, id_field, time_field)
-    if keys is not None and key is not None:
-        keys = [key if k is None else k for k in keys]
-    if ids is not None:
-        ids = _check_ids(ids)
-    micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
     if keys is None:
-        partitions = [placer.place(key, 0)] * len(lines)
+        places = _one_place(placer.place(key, 0), len(lines))
         if key is not None:
             keys = [key] * len(lines)
     else:
-        partitions = placer.place_all(keys)
+        if key is not None:
+            keys = [key if k is None else k for k in keys]
+        places = _places(placer.place_all(keys))
+    if ids is not None:
+        ids = _check_ids(ids)
+    micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
     kept = keys if placer.queue.partition_count is not None else None
-    places: dict[str, list[int]] = {}
-    for i, name in enumerate(partitions):
-        places.setdefault(name, []).append(i)
     pieces: list[Piece] = []
     for name, indices in places.items():
-        for part in _parts(indices, [len(lines[i]) for i in indices]):
-            pieces.append(
-                Piece(
-                    placer.queue,
-                    name,
-                    part,
-                    chunk.Columns(
-                        b"\n".join([lines[i] for i in part]),
-                        len(part),
-                        None if kept is None else [kept[i] for i in part],
-                        None if ids is None else [ids[i] for i in part],
-                        None if micros is None else [micros[i] for i in part],
-                    ),
-                )
-            )
+        pick = _picker(indices, len(lines))
+        columns = [None if column is None else pick(column) for column in (kept, ids, micros)]
+        _add_pieces(pieces, placer.queue, name, indices, b"\n".join(pick(lines)), columns, max_bytes)
     return pieces
 
 
@@ -333,75 +295,80 @@ def _check_shape(item: Any, index: int) -> None:
         raise InvalidEvent("is missing; it holds the event's content, any JSON value", index=index, field="data")
 
 
+def _one_place(partition: str, count: int) -> dict[str, Sequence[int]]:
+    return {partition: range(count)}
+
+
+def _places(partitions: Sequence[str]) -> dict[str, Sequence[int]]:
+    """The places in the request of each partition's events."""
+    if len(set(partitions)) == 1:
+        return _one_place(partitions[0], len(partitions))
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for i, name in enumerate(partitions):
+        places[name].append(i)
+    return cast("dict[str, Sequence[int]]", places)
+
+
+def _picker(indices: Sequence[int], count: int) -> Callable[[list[Any]], list[Any]]:
+    """What picks the values at these places of a column of so many."""
+    if len(indices) == count:
+        return _all
+    if len(indices) == 1:
+        place = indices[0]
+        return lambda column: [column[place]]
+    pick = itemgetter(*indices)
+    return lambda column: list(pick(column))
+
+
+def _all(column: list[Any]) -> list[Any]:
+    return column
+
+
 def _add_pieces(
     pieces: list[Piece],
     queue: Queue,
     partition: str,
     indices: Sequence[int],
-    datas: Sequence[Any],
-    keys: Sequence[Any] | None,
-    ids: Sequence[Any] | None,
-    micros: Sequence[Any] | None,
-    headers: Sequence[Any] | None,
+    text: bytes,
+    columns: Sequence[list[Any] | None],
     max_bytes: int,
 ) -> None:
-    for start in range(0, len(datas), PIECE_EVENTS):
-        stop = min(start + PIECE_EVENTS, len(datas))
-        whole = stop - start == len(datas)
-        some = datas if whole else datas[start:stop]
-        text = _encode(some, indices, start)
-        if len(text) > max_bytes:
-            lines = text.split(b"\n")
-            for i, line in enumerate(lines):
-                _check_size(line, indices[start + i], max_bytes)
-            parts = _parts(range(start, stop), [len(line) for line in lines])
-        else:
-            lines = None
-            parts = [range(start, stop)]
-        for part in parts:
-            if lines is not None and len(parts) > 1:
-                text = b"\n".join([lines[i - start] for i in part])
-            a, b = part[0], part[-1] + 1
-            pieces.append(
-                Piece(
-                    queue,
-                    partition,
-                    indices[a:b],
-                    chunk.Columns(
-                        text,
-                        b - a,
-                        None if keys is None else keys[a:b],
-                        None if ids is None else ids[a:b],
-                        None if micros is None else micros[a:b],
-                        None if headers is None else headers[a:b],
-                    ),
-                )
-            )
+    """The events of one partition in pieces of a good size."""
+    if len(indices) <= PIECE_EVENTS and len(text) <= chunk.TARGET_BYTES and len(text) <= max_bytes:
+        pieces.append(Piece(queue, partition, indices, chunk.Columns(text, len(indices), *columns)))
+        return
+    lines = text.split(b"\n")
+    for index, line in zip(indices, lines, strict=True):
+        _check_size(line, index, max_bytes)
+    for a, b in _cuts([len(line) for line in lines]):
+        some = [None if column is None else column[a:b] for column in columns]
+        own = chunk.Columns(b"\n".join(lines[a:b]), b - a, *some)
+        pieces.append(Piece(queue, partition, indices[a:b], own))
 
 
-def _encode(datas: Sequence[Any], indices: Sequence[int], start: int) -> bytes:
+def _encode(datas: list[Any], parts: Sequence[list[Any]]) -> list[bytes]:
     try:
-        return json.encode_lines(list(datas))[:-1]
+        return json.encode_lines(parts)
     except json.JSONProblem:
         for i, data in enumerate(datas):
             try:
                 json.encode(data)
             except json.JSONProblem as problem:
-                raise InvalidEvent(str(problem), index=indices[start + i], field="data") from None
+                raise InvalidEvent(str(problem), index=i, field="data") from None
         raise
 
 
-def _parts(indices: Sequence[int], sizes: Sequence[int]) -> list[Sequence[int]]:
+def _cuts(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Cut where a piece would hold too many events or bytes; an event is never cut."""
-    parts: list[Sequence[int]] = []
+    cuts: list[tuple[int, int]] = []
     start = size = 0
     for i, more in enumerate(sizes):
         if i > start and (size + more > chunk.TARGET_BYTES or i - start >= PIECE_EVENTS):
-            parts.append(indices[start:i])
+            cuts.append((start, i))
             start, size = i, 0
         size += more + 1
-    parts.append(indices[start:])
-    return parts
+    cuts.append((start, len(sizes)))
+    return cuts
 
 
 def _check_size(line: bytes, index: int, max_bytes: int) -> None:
@@ -424,7 +391,8 @@ def _plain(texts: list[Any]) -> list[Any]:
 def _check_ids(ids: list[Any]) -> list[Any]:
     try:
         joined = "".join(ids)
-        if joined.isascii() and "\x00" not in joined and 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_ID_BYTES:
+        sizes = set(map(len, ids))
+        if joined.isascii() and "\x00" not in joined and 0 < min(sizes) <= max(sizes) <= MAX_ID_BYTES:
             return _plain(ids)
     except TypeError:
         pass

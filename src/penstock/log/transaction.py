@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from penstock.core.errors import DatabaseUnavailable, TransactionRefused
+from penstock.db.patience import LOST
 from penstock.log.append import Request, moved_on
 
 if TYPE_CHECKING:
@@ -32,16 +32,14 @@ class TransactionResult:
 class Transactions:
     """Runs transactions."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], acks: Acks, appender: Appender, retry_seconds: float) -> None:
+    def __init__(self, pool: AsyncConnectionPool[Any], acks: Acks, appender: Appender) -> None:
         self._pool = pool
         self._acks = acks
         self._appender = appender
-        self._retry_seconds = retry_seconds
 
     async def run(self, acks: Sequence[LaneAck], pushes: list[list[Piece]]) -> TransactionResult:
         """Settle the acks under their leases and append the pushes, or raise TransactionRefused and do neither."""
         request = Request(pushes)
-        deadline = asyncio.get_running_loop().time() + self._retry_seconds
         while True:
             try:
                 await self._once(acks, request)
@@ -52,15 +50,13 @@ class Transactions:
                 if not moved_on(error):
                     raise
                 await self._appender.look_again([request])
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            except LOST as error:
                 if acks:
                     # Whether it got through is written in the positions: asking again is refused if it did.
                     raise DatabaseUnavailable(
                         f"the connection was lost in a transaction, which may or may not have happened: {error}; "
                         "pop again, and what it had completed will not come"
                     ) from error
-                if asyncio.get_running_loop().time() > deadline:
-                    raise DatabaseUnavailable(f"the transaction found no database: {error}") from error
                 await self._appender.append([request])
                 break
         self._appender.announce([request])

@@ -1,0 +1,93 @@
+"""Tables of the reference say what the code does."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock import InvalidOption, Penstock
+from penstock.core.settings import LIBPQ_VARIABLES, Settings
+from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS, check_options
+from tests.docs.pages import ROOT, table_of
+
+_OPTIONS = table_of(ROOT / "docs/reference/queue-options.md", "option")
+_ALIASES = table_of(ROOT / "docs/reference/queue-options.md", "also called")
+_SETTINGS = table_of(ROOT / "docs/reference/settings.md", "variable")
+_TABLES = table_of(ROOT / "docs/reference/tables.md", "table")
+
+
+def number(cell: str) -> float:
+    value = float(cell.replace(",", ""))
+    return int(value) if value.is_integer() else value
+
+
+def refuses(option: str, value: float) -> bool:
+    try:
+        check_options({option: value})
+    except InvalidOption:
+        return True
+    return False
+
+
+def test_every_option_of_a_queue_is_listed() -> None:
+    assert set(_OPTIONS) == {*DEFAULTS, "dedup_window_seconds"}
+
+
+@pytest.mark.parametrize("option", DEFAULTS)
+def test_the_default_of_an_option_is_as_listed(option: str) -> None:
+    shown = _OPTIONS[option][1]
+
+    assert {"none": None, "no": False}.get(shown, shown) == DEFAULTS[option] or number(shown) == DEFAULTS[option]
+
+
+def test_the_deduplication_window_depends_on_the_partitioning_as_listed() -> None:
+    by_key, by_hash = DEFAULT_DEDUP_SECONDS["key"], DEFAULT_DEDUP_SECONDS["hash"]
+
+    assert _OPTIONS["dedup_window_seconds"][1] == f"{by_key:,.0f} by key, {by_hash:.0f} by hash"
+
+
+@pytest.mark.parametrize("option", [name for name, row in _OPTIONS.items() if row[2]])
+def test_the_limits_of_an_option_are_as_listed(option: str) -> None:
+    _, _, least, most, _ = _OPTIONS[option]
+    step = 0.01 if number(least) < 1 and number(least) else 1
+
+    assert not refuses(option, number(least))
+    assert refuses(option, number(least) - step)
+    if most == "any":
+        assert not refuses(option, 10**15)
+    else:
+        assert not refuses(option, number(most))
+        assert refuses(option, number(most) + 1)
+
+
+@pytest.mark.parametrize(("alias", "option"), [(alias, row[0]) for alias, row in _ALIASES.items()])
+def test_an_option_has_the_other_name_that_is_listed(alias: str, option: str) -> None:
+    assert check_options({alias: 10}) == check_options({option: 10})
+
+
+def test_every_setting_is_listed_with_its_default_and_its_argument() -> None:
+    defaults: dict[str, Any] = {field.name: getattr(Settings(), field.name) for field in dataclasses.fields(Settings)}
+
+    assert set(_SETTINGS) == {f"PENSTOCK_{name.upper()}" for name in defaults}
+    assert number(_SETTINGS["PENSTOCK_POOL_SIZE"][1]) == defaults["pool_size"]
+    assert number(_SETTINGS["PENSTOCK_MAX_EVENT_BYTES"][1]) == defaults["max_event_bytes"]
+    assert number(_SETTINGS["PENSTOCK_AUTO_UPGRADE"][1]) == defaults["auto_upgrade"]
+    arguments = {row[0] for row in _SETTINGS.values() if row[0]}
+    assert arguments == set(inspect.signature(Penstock).parameters) - {"clock"}
+
+
+def test_the_variables_of_libpq_that_count_are_listed() -> None:
+    text = (ROOT / "docs/reference/settings.md").read_text()
+
+    assert [name for name in LIBPQ_VARIABLES if f"`{name}`" not in text] == []
+
+
+def test_every_table_is_listed(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'penstock'").fetchall()
+
+    assert set(_TABLES) == {name for (name,) in rows}

@@ -1,0 +1,166 @@
+"""Dead letters: where, why, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from penstock.core.clock import Clock
+from penstock.core.errors import NotFound
+from penstock.log.dead import HEADER, Filter
+from penstock.log.log import Batch, Log
+from tests.log.logs import GROUP, QUEUE, data, drain, lag, letters, pop, push
+
+
+async def bury(log: Log, datas: Sequence[Any], *, group: str = GROUP, key: str = "ada", error: str = "why") -> None:
+    await push(log, datas, key=key)
+    await log.ack(await pop(log, group=group), "dead_letter", error=error)
+
+
+async def test_a_redriven_event_goes_to_its_group_alone(log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, [1])
+    await log.subscribe(QUEUE, "at the end", "end")
+    assert data(await drain(log, group="another")) == [1]
+    await push(log, [2], key="ada")
+    done = await log.redrive(Filter(queue=QUEUE))
+    assert (done.replayed, done.failed) == (1, 0)
+    await push(log, [3], key="ada")
+    assert await letters(log) == []
+    assert data(await drain(log)) == [2, 1, 3]
+    for group in ("another", "at the end"):
+        assert data(await drain(log, group=group)) == [2, 3]
+        assert await lag(log, group=group) == 0
+    assert data(await drain(log, group="a new one")) == [1, 2, 3]
+
+
+async def test_others_are_not_held_up_by_what_is_not_for_them(log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, [1])
+    await log.redrive(Filter(queue=QUEUE))
+    assert data(await drain(log, group="another")) == [1]
+    await push(log, [2], key="ada")
+    assert data(await pop(log, group="another")) == [2]
+
+
+async def test_an_event_that_fails_again_is_the_same_dead_letter(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"retry_limit": 0})
+    await push(log, [{"n": 1}], key="ada", ids=["one"])
+    for i in range(4):
+        (event,) = await pop(log)
+        assert (event.data, event.key, event.given_id) == ({"n": 1}, "ada", "one")
+        await log.ack([event], False, error=f"failure {i}")
+        clock.advance(10)
+        (letter,) = await letters(log)
+        assert (letter.error, letter.redrives, letter.event_id) == (f"failure {i}", i, "one")
+        assert [past["error"] for past in letter.history] == [f"failure {n}" for n in range(i)]
+        assert await log.dead_letter(letter.id) == letter
+        assert (await log.redrive(Filter(ids=[letter.id]))).replayed == 1
+        with pytest.raises(NotFound):
+            await log.dead_letter(letter.id)
+    assert len(await drain(log)) == 1
+    assert await letters(log) == []
+
+
+async def test_a_dead_letter_is_redriven_no_more_often_than_the_cap(log: Log) -> None:
+    await log.configure(QUEUE, {"max_redrives": 2})
+    await bury(log, [1])
+    for _ in range(2):
+        assert (await log.redrive(Filter(queue=QUEUE))).replayed == 1
+        await log.ack(await pop(log), "dead_letter")
+    done = await log.redrive(Filter(queue=QUEUE))
+    assert (done.replayed, done.failed) == (0, 1)
+    assert "max_redrives" in next(iter(done.problems.values()))
+    assert await pop(log) == []
+    await log.configure(QUEUE, {"max_redrives": 3})
+    assert (await log.redrive(Filter(queue=QUEUE))).replayed == 1
+
+
+async def test_two_who_redrive_at_once_send_each_letter_once(log: Log, other_log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, range(30))
+    done = await asyncio.gather(*(mine.redrive(Filter(queue=QUEUE)) for mine in [log, other_log] * 3))
+    assert sum(some.replayed for some in done) == 30
+    assert sorted(data(await drain(log))) == list(range(30))
+
+
+async def test_a_redrive_of_a_group_that_is_gone_says_so(log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, [1])
+    await log.delete_group(QUEUE, GROUP)
+    done = await log.redrive(Filter(queue=QUEUE))
+    assert (done.replayed, done.failed) == (0, 1)
+    assert len(await letters(log)) == 1
+
+
+async def test_dead_letters_are_found_by_what_is_known_of_them(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE)
+    await log.configure("another")
+    await log.subscribe(QUEUE, "second")
+    await bury(log, [1], key="ada", error="division by zero")
+    await bury(log, [2], key="bob", error="100% _wrong_")
+    clock.advance(100)
+    await bury(log, [3], key="ada", error="timeout")
+    await log.ack(await pop(log, group="second"), "dead_letter", error="no")
+    everything = await letters(log)
+    assert len(everything) == 6
+    between = everything[2].failed_at
+    found = {
+        "group": await letters(log, group=GROUP),
+        "key": await letters(log, group=GROUP, key="ada"),
+        "error": await letters(log, error="100% _"),
+        "since": await letters(log, group=GROUP, since=between),
+        "until": await letters(log, group=GROUP, until=between),
+        "ids": await letters(log, ids=[everything[0].id]),
+        "nothing": await letters(log, ids=[]),
+        "queue": await letters(log, "another"),
+    }
+    assert {name: sorted(letter.data for letter in some) for name, some in found.items()} == {
+        "group": [1, 2, 3],
+        "key": [1, 3],
+        "error": [2],
+        "since": [3],
+        "until": [1, 2],
+        "ids": [1],
+        "nothing": [],
+        "queue": [],
+    }
+    assert await log.count_dead_letters(Filter(queue=QUEUE)) == 6
+    assert await log.purge(Filter(queue=QUEUE, group="second")) == 3
+    assert await log.count_dead_letters(Filter(queue=QUEUE)) == 3
+
+
+async def test_a_header_of_the_producers_does_not_make_an_event_another_dead_letter(log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, ["first"])
+    (letter,) = await letters(log)
+    await log.redrive(Filter(queue=QUEUE))
+    await drain(log)
+    await log.push([Batch(QUEUE, [{"data": "second", "headers": {HEADER: str(letter.id)}}])])
+    await log.ack(await pop(log), "dead_letter")
+    assert [found.data for found in await letters(log)] == ["second"]
+
+
+async def test_what_an_event_says_is_kept_in_its_dead_letter(log: Log) -> None:
+    await log.configure(QUEUE, partitioning="hash", partitions=1)
+    event = {
+        "data": {"text": "\u0000 \U0001f600", "number": 10**40, "none": None},
+        "key": "k\u20ac\u00fc",
+        "id": "i\u20ac",
+        "time": "2026-01-31T12:00:00.123456Z",
+        "headers": {"a\u0000": "\U0001f600\u0000"},
+    }
+    await log.push([Batch(QUEUE, [event])])
+    (before,) = await pop(log)
+    await log.ack([before], "dead_letter", error="bad \x00 \ud800", traceback="\x00")
+    (letter,) = await letters(log)
+    assert (letter.data, letter.key, letter.event_id) == (event["data"], event["key"], event["id"])
+    assert (letter.headers, letter.event_time) == (event["headers"], before.time)
+    await log.redrive(Filter(queue=QUEUE))
+    (after,) = await pop(log)
+    assert after.raw == before.raw
+    assert (after.key, after.given_id, after.time) == (before.key, before.given_id, before.time)
+    assert {name: value for name, value in after.headers.items() if name != HEADER} == event["headers"]
