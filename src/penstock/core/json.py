@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from itertools import accumulate, chain
@@ -26,11 +26,12 @@ _decoder = msgspec.json.Decoder()
 _syntax = msgspec.json.Decoder(msgspec.Raw)
 
 _TEXT = frozenset((str,))
-_SCALARS = frozenset((str, int, float, bool, type(None)))
-_CONTAINERS = frozenset((dict, list, tuple))
-_PLAIN = _SCALARS | _CONTAINERS
 # The encoder has one way to write each of these, as text.
-_WRITTEN_AS_TEXT = (date, time, timedelta, UUID)
+_WRITTEN_AS_TEXT = (datetime, date, time, timedelta, UUID)
+_SCALARS = frozenset((str, int, float, bool, type(None), *_WRITTEN_AS_TEXT))
+_LEAVES = _SCALARS | {Decimal}
+_CONTAINERS = frozenset((dict, list, tuple))
+_PLAIN = _LEAVES | _CONTAINERS
 
 _string = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _not_brackets = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -139,17 +140,22 @@ def _inspect(values: Sequence[Any], texts: Sequence[bytes]) -> None:
             return
         if float in types:
             if may_hide_nan is None:
-                may_hide_nan = any(b"null" in text for text in texts)  # which is what the encoder writes for one
+                may_hide_nan = any([b"null" in text for text in texts])  # which is what the encoder writes for one
             if may_hide_nan:
                 _check_numbers([value for value in level if type(value) is float])
-        if types <= _SCALARS:
+        if Decimal in types:
+            _check_decimals([value for value in level if type(value) is Decimal])
+        if types <= _LEAVES:
             return
         containers = level if types <= _CONTAINERS else [value for value in level if type(value) in _CONTAINERS]
-        # A dict refers to its values and, unless all its keys are plain text, to its keys: counting tells.
-        inner = gc.get_referents(*containers)
-        if len(inner) != sum(map(len, containers)):
-            _inspect_any(containers, depth)
-            return
+        if dict in types:
+            # A dict refers to its values and, unless all its keys are plain text, to its keys: counting tells.
+            inner = gc.get_referents(*containers)
+            if len(inner) != sum(map(len, containers)):
+                _inspect_any(containers, depth)
+                return
+        else:
+            inner = list(chain.from_iterable(containers))
         depth += 1
         if depth > MAX_DEPTH:
             _refuse_depth()
@@ -185,8 +191,7 @@ def _parts(value: Any) -> Iterable[Any] | None:
         _check_numbers([value])
         return None
     if isinstance(value, Decimal):
-        if not value.is_finite():
-            _refuse_number(value)
+        _check_decimals([value])
         return None
     if isinstance(value, dict):
         for name in value:
@@ -267,6 +272,11 @@ def _refuse_depth(index: int = 0) -> NoReturn:
 def _check_numbers(numbers: Sequence[float]) -> None:
     if not all(map(math.isfinite, numbers)):
         _refuse_number(next(number for number in numbers if not math.isfinite(number)))
+
+
+def _check_decimals(numbers: Sequence[Decimal]) -> None:
+    if not all(map(Decimal.is_finite, numbers)):
+        _refuse_number(next(number for number in numbers if not number.is_finite()))
 
 
 def _refuse_number(value: float | Decimal) -> NoReturn:

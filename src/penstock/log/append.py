@@ -245,7 +245,8 @@ class Appender:
                 statement = "append"
                 if (hashes and call == 0) or chunks.is_targeted():
                     statement = "append_more"
-                    params.update(_id_params(lanes, hashes if call == 0 else {}), targets=numbers(chunks.targets))
+                    params.update(_id_params(lanes, chunks.partitions, hashes if call == 0 else {}))
+                    params["targets"] = numbers(chunks.targets)
                     params["id_segments"] = numbers(queue.id_segments if hashes and call == 0 and not looked else [])
                 cursor = await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True)
                 some = await cursor.fetchall()
@@ -267,6 +268,7 @@ class Appender:
         for lanes in _by_queue(work):
             queue = lanes[0].queue
             places: dict[bytes, tuple[int, int]] = {}
+            partitions: dict[bytes, int] = {}
             for lane in lanes:
                 for piece in lane.pieces:
                     if not _deduplicates(piece):
@@ -280,25 +282,27 @@ class Appender:
                             kept.append(digest)
                             if digest is not None:
                                 places[digest] = (id(piece), place)
+                                partitions[digest] = lane.partition_id
                     hashes[id(piece)] = kept if id(piece) in repeated else mine
-            for digest, offset in (await self._seen(conn, queue, list(places))).items():
+            for digest, offset in (await self._seen(conn, queue, partitions)).items():
                 piece_id, place = places[digest]
                 repeated.setdefault(piece_id, {})[place] = offset
                 hashes[piece_id] = [h for h in hashes[piece_id] if h != digest]
         return repeated, hashes
 
-    async def _seen(self, conn: AsyncConnection[Any], queue: Queue, hashes: list[bytes]) -> dict[bytes, int]:
+    async def _seen(self, conn: AsyncConnection[Any], queue: Queue, partitions: dict[bytes, int]) -> dict[bytes, int]:
+        """Of these id hashes (and their partitions), those of events in the window, and where the events are."""
         seen: dict[bytes, int] = {}
-        if not hashes:
+        if not partitions:
             return seen
-        asked = {"hashes": digests(hashes)}
+        asked = {"hashes": digests(partitions)}
         for segment in queue.id_segments:
             rows = await (await conn.execute(_sql.table("seen_ids", queue.id, segment), asked, binary=True)).fetchall()
             if not rows:
                 continue
             params = {
-                "partitions": [row[1] for row in rows],
-                "offsets": [row[2] for row in rows],
+                "partitions": [partitions[digest.bytes] for digest, _ in rows],
+                "offsets": [offset for _, offset in rows],
                 "window": queue.dedup_window_seconds,
                 "skew": self._clock.skew,
             }
@@ -306,7 +310,7 @@ class Appender:
                 await conn.execute(_sql.table("still_in_window", queue.id, segment), params, binary=True)
             ).fetchall()
             for (ordinal,) in young:
-                digest, _, offset = rows[ordinal - 1]
+                digest, offset = rows[ordinal - 1]
                 seen[digest.bytes] = max(offset, seen.get(digest.bytes, 0))
         return seen
 
@@ -426,20 +430,28 @@ def _by_queue(work: dict[tuple[int, str], _Lane]) -> list[list[_Lane]]:
     return list(queues.values())
 
 
-def _id_params(lanes: Sequence[_Lane], hashes: dict[int, list[bytes | None]]) -> dict[str, Any]:
+def _id_params(
+    lanes: Sequence[_Lane], partitions: Sequence[int], hashes: dict[int, list[bytes | None]]
+) -> dict[str, Any]:
+    """The ids to remember: which of the call's chunks shares their partition, and how far after its head they are."""
+    slots: dict[int, int] = {}
+    for slot, partition_id in enumerate(partitions, 1):
+        slots.setdefault(partition_id, slot)
     found: list[bytes] = []
-    partitions: list[int] = []
+    at: list[int] = []
     places: list[int] = []
     for lane in lanes:
+        slot = slots.get(lane.partition_id, 0)
         place = 0
         for piece in lane.pieces:
-            for i, digest in enumerate(hashes.get(id(piece), ())):
+            mine = hashes.get(id(piece), ())
+            for i, digest in enumerate(mine):
                 if digest is not None:
                     found.append(digest)
-                    partitions.append(lane.partition_id)
+                    at.append(slot)
                     places.append(place + i)
             place += piece.columns.count
-    return {"hashes": digests(found), "hash_partitions": numbers(partitions), "places": numbers(places)}
+    return {"hashes": digests(found), "slots": numbers(at), "places": numbers(places)}
 
 
 def _settle(lanes: Sequence[_Lane], rows: Sequence[Any]) -> None:

@@ -46,7 +46,7 @@ class QueueSize:
 @dataclass(slots=True)
 class _Sample:
     at: float
-    depth: int
+    depth: int | None
     cost: float
     drain: float = 0.0
     full: bool = False
@@ -92,6 +92,8 @@ class Depths:
                 if again is sample:
                     await self._measure(queue, sample)
                 sample = self._samples[queue.id]
+        if sample.depth is None:
+            return
         depth = sample.depth + self._pushed.get(queue.id, 0)
         bound = limit * _LOW_WATER if sample.full else limit
         if depth + events > bound and depth > 0:
@@ -113,9 +115,10 @@ class Depths:
         started = time.monotonic()
         pushed = self._pushed.pop(queue.id, 0)
         lags = await self.lags(queue)
-        depth = max((lag.lag for lag in lags), default=0)
+        # Nobody reads it: then nothing is behind, however much is pushed.
+        depth = max((lag.lag for lag in lags), default=None)
         now = time.monotonic()
         drain = 0.0
-        if before is not None and now > before.at:
+        if before is not None and before.depth is not None and depth is not None and now > before.at:
             drain = max((before.depth + pushed - depth) / (now - before.at), 0.0)
         self._samples[queue.id] = _Sample(now, depth, now - started, drain, before.full if before else False)

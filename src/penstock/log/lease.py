@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, shown
+from penstock.core.names import check_name, check_text
 from penstock.db.arrays import uuids
 from penstock.db.patience import LOST, Patience, patiently
 from penstock.db.statements import Statements
 from penstock.log.append import moved_on
 from penstock.log.coalesce import Coalescer
-from penstock.log.groups import DEFAULT_GROUP, Place
+from penstock.log.groups import DEFAULT_GROUP, Place, check_place
+from penstock.log.options import check_lease_seconds, check_whole
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -55,14 +57,18 @@ class PopRequest:
     subscribe_from: Place = "beginning"
 
     def __post_init__(self) -> None:
-        for name in ("batch", "partitions"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100_000:
-                raise InvalidRequest(f"{name} must be a whole number from 1 to 100,000, not {value!r}")
-        if self.wait_seconds < 0:
-            raise InvalidRequest(f"the time to wait must not be negative, and {self.wait_seconds!r} is")
-        if self.lease_seconds is not None and not 0 < self.lease_seconds <= 7 * 86400:
-            raise InvalidRequest(f"a lease may last up to 7 days, not {self.lease_seconds!r} seconds")
+        check_name(self.queue, "queue")
+        check_name(self.group, "group")
+        check_whole("batch", self.batch, 1, 100_000)
+        check_whole("partitions", self.partitions, 1, 100_000)
+        wait: object = self.wait_seconds
+        if not isinstance(wait, int | float) or isinstance(wait, bool) or not wait >= 0:
+            raise InvalidRequest(f"the time to wait must be a number of seconds, 0 or more, not {shown(wait)}")
+        if self.lease_seconds is not None:
+            check_lease_seconds(self.lease_seconds)
+        if self.partition is not None:
+            check_text(self.partition, "the partition")
+        check_place(self.subscribe_from)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ import psycopg
 from psycopg import AsyncConnection
 
 from penstock.core.clock import Clock
-from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound
-from penstock.core.names import check_key, check_name
+from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound, shown
+from penstock.core.names import check_key, check_name, check_text
 from penstock.log.ack import AckResult, Acks, check_status, lane_ack
 from penstock.log.append import Appender, Request
 from penstock.log.browse import Browser
@@ -30,6 +30,7 @@ from penstock.log.depth import Depths, GroupLag, QueueSize
 from penstock.log.event import Event
 from penstock.log.groups import GroupLane, Groups, Place
 from penstock.log.lease import Leases, PopRequest
+from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole
 from penstock.log.position import Signal
 from penstock.log.prepare import Piece, prepare, prepare_ndjson
 from penstock.log.pushed import PushResult
@@ -167,6 +168,9 @@ class Log:
         only_new: bool = False,
     ) -> Queue:
         """Make a queue or change the options that are named."""
+        given: object = options
+        if given is not None and not isinstance(given, Mapping):
+            raise InvalidRequest(f"options must be a mapping such as {{'lease_seconds': 60}}, not {shown(given)}")
         return await self.catalog.configure(
             name, options or {}, partitioning=partitioning, partitions=partitions, only_new=only_new
         )
@@ -221,6 +225,7 @@ class Log:
 
     async def prepare(self, batch: Batch) -> list[Piece]:
         """Check and encode a batch."""
+        check_name(batch.queue, "queue")
         queue = await self.catalog.get(batch.queue)
         placer = self.catalog.placer(queue)
         limit = queue.max_event_bytes or self._database.settings.max_event_bytes
@@ -260,11 +265,13 @@ class Log:
         traceback: str | None = None,
     ) -> Sequence[AckResult]:
         """Say of every event the same."""
+        _check_errors([error, stage, "" if traceback is None else traceback])
         return await self._acks.ack(events, status, error=error, stage=stage, traceback=traceback)
 
     @_reachable
     async def ack_each(self, said: Sequence[tuple[Event, object, str]]) -> Sequence[AckResult]:
         """Say of each event something of its own: status, and an error if there is one."""
+        _check_errors([error for _, _, error in said])
         return await self._acks.signal(
             [(event, Signal(event.offset, check_status(status), error)) for event, status, error in said]
         )
@@ -272,6 +279,7 @@ class Log:
     @_reachable
     async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
         """Make the lease of these events last this long from now; None if it has ended."""
+        check_lease_seconds(seconds)
         where = {(e.delivery.lease_id, e.delivery.group_id, e.delivery.partition_id) for e in events}
         leases = {lease for lease, _, _ in where if lease is not None}
         if len(leases) != 1:
@@ -282,6 +290,7 @@ class Log:
     @_reachable
     async def transact(self, acks: Sequence[tuple[Event, object, str]], batches: Sequence[Batch]) -> TransactionResult:
         """Ack and push together, or raise TransactionRefused and do neither."""
+        _check_errors([error for _, _, error in acks])
         lanes: dict[tuple[int, int, UUID | None], list[tuple[Event, Signal]]] = {}
         for event, status, error in acks:
             signal = Signal(event.offset, check_status(status), error)
@@ -321,11 +330,13 @@ class Log:
     @_reachable
     async def subscribe(self, queue: str, group: str, place: Place = "beginning") -> None:
         """Make a group that starts at a place, without popping."""
+        check_name(queue, "queue")
         await self._groups.subscribe(await self.catalog.get(queue), group, place)
 
     @_reachable
     async def group_lanes(self, queue: str, group: str) -> list[GroupLane]:
         """Where a group stands in each partition."""
+        check_name(group, "group")
         known = await self.catalog.refresh(queue)
         found = await self._groups.get(known, group)
         if found is None:
@@ -335,6 +346,9 @@ class Log:
     @_reachable
     async def seek(self, queue: str, group: str, place: Place, *, partition: str | None = None) -> int:
         """Move a group; answers in how many partitions."""
+        check_name(group, "group")
+        if partition is not None:
+            check_text(partition, "the partition")
         known = await self.catalog.refresh(queue)
         moved = await self._groups.seek(known, group, place, partition=partition)
         self._signals.pushed(known.id)
@@ -343,6 +357,7 @@ class Log:
     @_reachable
     async def delete_group(self, queue: str, group: str) -> bool:
         """Forget a group; False if there was none."""
+        check_name(group, "group")
         return await self._groups.delete(await self.catalog.refresh(queue), group)
 
     # Dead letters
@@ -350,6 +365,8 @@ class Log:
     @_reachable
     async def dead_letters(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
         """Dead letters that match, newest failure first."""
+        check_whole("limit", limit, 1, MAX_COUNT)
+        check_whole("offset", offset, 0, MAX_COUNT)
         return await self._dead.page(which, limit=limit, offset=offset)
 
     @_reachable
@@ -365,6 +382,8 @@ class Log:
     @_reachable
     async def redrive(self, which: Filter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
         """Send the oldest dead letters that match back to the group that failed on them."""
+        if limit is not None:
+            check_whole("limit", limit, 1, MAX_COUNT)
         return await self._redriver.redrive(which, limit=limit)
 
     @_reachable
@@ -414,11 +433,13 @@ class Log:
     @_reachable
     async def wait_for_push(self, queue: str, seen: int, timeout: float) -> None:
         """Wait until the queue gets events that were not there when ``seen`` was noted."""
+        check_name(queue, "queue")
         await self._signals.wait((await self.catalog.get(queue)).id, seen, timeout)
 
     @_reachable
     async def pushes_seen(self, queue: str) -> int:
         """The mark to note before looking, for :meth:`wait_for_push`."""
+        check_name(queue, "queue")
         return self._signals.count((await self.catalog.get(queue)).id)
 
     @_reachable
@@ -428,6 +449,12 @@ class Log:
 
     async def _connect(self) -> AsyncConnection[Any]:
         return await AsyncConnection.connect(self._database.conninfo, autocommit=True)
+
+
+def _check_errors(errors: list[Any]) -> None:
+    for error in errors:
+        if not isinstance(error, str):
+            raise InvalidRequest(f"what is said of an error must be text, not {type(error).__name__}; give str() of it")
 
 
 def _fingerprint(parts: Sequence[Sequence[Piece]]) -> bytes:

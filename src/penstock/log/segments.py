@@ -146,8 +146,8 @@ class Segments:
         longest = _LONGEST
         if queue.retention_seconds is not None:
             longest = min(longest, timedelta(seconds=queue.retention_seconds / 4))
-        if queue.dedup_window_seconds > 0:
-            longest = min(longest, timedelta(seconds=max(queue.dedup_window_seconds, 60)))
+        elif queue.dedup_window_seconds <= 0:
+            longest = timedelta.max  # nothing is ever dropped, so age is no reason
         return bool(row[0] > longest or row[1] > _LARGEST)
 
     async def _retain(self, conn: AsyncConnection[Any], queue: Queue) -> tuple[int, int]:

@@ -14,7 +14,7 @@ SELECT * FROM penstock.append_{suffix}(
     %(partitions)s::bigint[], %(counts)s::integer[], %(after)s::integer[], %(starts)s::integer[],
     %(sizes)s::integer[], %(bodies)b,
     %(skew)s, %(flush)s, %(epoch)s::integer,
-    %(targets)s::integer[], %(hashes)s::uuid[], %(hash_partitions)s::bigint[], %(places)s::bigint[],
+    %(targets)s::integer[], %(hashes)s::uuid[], %(slots)s::integer[], %(places)s::bigint[],
     %(id_segments)s::integer[])
 
 -- name: was_flushed
@@ -28,8 +28,7 @@ WHERE c.flush_id = %(flush)s
 ORDER BY c.partition_id, c.end_offset
 
 -- name: seen_ids
-SELECT i.hash, i.partition_id, i.event_offset
-FROM {ids} i WHERE i.hash = ANY(%(hashes)s::uuid[])
+SELECT i.hash, i.event_offset FROM {ids} i WHERE i.hash = ANY(%(hashes)s::uuid[])
 
 -- name: still_in_window
 -- Of ids seen before, the ones whose event is younger than the window, or no longer there to ask.

@@ -51,8 +51,8 @@ ALTER TABLE {chunks} ALTER COLUMN body SET STORAGE EXTERNAL
 
 -- name: create_ids_table
 CREATE TABLE {ids} (
+    -- Of the partition and the id, so it is found without the partition beside it.
     hash         uuid NOT NULL,
-    partition_id bigint NOT NULL,
     event_offset bigint NOT NULL
 )
 
@@ -126,18 +126,19 @@ SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)
 -- Append chunks to a segment: one call, one transaction, one round trip. Its statements see what was committed before
 -- they begin, so the heads are read after the locks are held; their plans are kept for the session. _after counts the
 -- events of the call that are in the partition up to and with the chunk, _starts and _sizes cut the chunk out of
--- _bodies. Where ids are given and one of them was seen before, nothing is written and nothing returned: the caller
+-- _bodies, _slots and _places say which chunk's partition an id belongs to and how far after its head. Where ids are given and one of them was seen before, nothing is written and nothing returned: the caller
 -- then goes step by step.
 CREATE FUNCTION penstock.append_{suffix}(
     _partitions bigint[], _counts integer[], _after integer[], _starts integer[], _sizes integer[], _bodies bytea,
     _skew interval, _flush uuid, _epoch integer,
-    _targets integer[] = '{}', _hashes uuid[] = '{}', _hash_partitions bigint[] = '{}', _places bigint[] = '{}',
+    _targets integer[] = '{}', _hashes uuid[] = '{}', _slots integer[] = '{}', _places bigint[] = '{}',
     _id_segments integer[] = '{}'
 ) RETURNS TABLE (partition_id bigint, end_offset bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     _segment integer;
     _seen boolean;
+    _heads bigint[];
 BEGIN
     -- In id order everywhere, so that two pushes can never wait for each other.
     PERFORM FROM penstock.partitions p WHERE p.id = ANY(_partitions) ORDER BY p.id FOR NO KEY UPDATE;
@@ -154,16 +155,18 @@ BEGIN
         END IF;
     END LOOP;
     IF cardinality(_hashes) > 0 THEN
-        INSERT INTO {ids} (hash, partition_id, event_offset)
-        SELECT n.hash, n.partition_id, h.end_offset + n.place
-        FROM unnest(_hashes, _hash_partitions, _places) AS n (hash, partition_id, place)
+        SELECT array_agg(h.end_offset ORDER BY i.ordinal) INTO _heads
+        FROM unnest(_partitions) WITH ORDINALITY AS i (partition_id, ordinal)
         CROSS JOIN LATERAL (
             (SELECT c.end_offset FROM {chunks} c
-             WHERE c.partition_id = n.partition_id ORDER BY c.end_offset DESC LIMIT 1)
+             WHERE c.partition_id = i.partition_id ORDER BY c.end_offset DESC LIMIT 1)
             UNION ALL
-            SELECT p.sealed_end FROM penstock.partitions p WHERE p.id = n.partition_id
+            SELECT p.sealed_end FROM penstock.partitions p WHERE p.id = i.partition_id
             LIMIT 1
         ) h;
+        INSERT INTO {ids} (hash, event_offset)
+        SELECT n.hash, _heads[n.slot] + n.place
+        FROM unnest(_hashes, _slots, _places) AS n (hash, slot, place);
     END IF;
     UPDATE penstock.cursors c SET state = 0 WHERE c.partition_id = ANY(_partitions) AND c.state = 1;
     RETURN QUERY

@@ -5,7 +5,8 @@ CROSS JOIN LATERAL (
     SELECT * FROM {chunks} c
     WHERE c.partition_id = w.partition_id AND c.end_offset > w.start AND c.end_offset < w.stop + %(longest)s
       AND c.end_offset - c.event_count < w.stop
-    ORDER BY c.end_offset
+    -- No chunk is empty, so there are no more of them than events.
+    ORDER BY c.end_offset LIMIT w.stop - w.start
 ) k
 ORDER BY k.partition_id, k.end_offset
 
