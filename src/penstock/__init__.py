@@ -1,41 +1,82 @@
 """Durable, partitioned event queues on the PostgreSQL you already run."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from penstock.client._sync import SyncPenstock
-from penstock.client.consumer import Consumed
-from penstock.client.penstock import Penstock
-from penstock.core.errors import (
-    ConfigurationError,
-    Conflict,
-    CorruptChunk,
-    DatabaseError,
-    DatabaseUnavailable,
-    DatabaseVersionError,
-    GroupBusy,
-    IdempotencyConflict,
-    InvalidEvent,
-    InvalidName,
-    InvalidOption,
-    InvalidRequest,
-    NotFound,
-    PenstockError,
-    QueueFull,
-    SchemaError,
-    TransactionRefused,
-)
-from penstock.log.ack import AckResult
-from penstock.log.dead import DeadLetter, Redrive
-from penstock.log.depth import GroupLag, QueueSize
-from penstock.log.event import Event
-from penstock.log.groups import GroupLane
-from penstock.log.log import GroupInfo, QueueInfo
-from penstock.log.pushed import Pushed, PushResult
-from penstock.log.queue import Queue
-from penstock.log.segments import Upkeep
-from penstock.log.transaction import TransactionResult
+if TYPE_CHECKING:
+    from penstock.client._sync import SyncPenstock
+    from penstock.client.consumer import Consumed
+    from penstock.client.penstock import Penstock
+    from penstock.core.errors import (
+        ConfigurationError,
+        Conflict,
+        CorruptChunk,
+        DatabaseError,
+        DatabaseUnavailable,
+        DatabaseVersionError,
+        GroupBusy,
+        IdempotencyConflict,
+        InvalidEvent,
+        InvalidName,
+        InvalidOption,
+        InvalidRequest,
+        NotFound,
+        PenstockError,
+        QueueFull,
+        SchemaError,
+        TransactionRefused,
+    )
+    from penstock.log.ack import AckResult
+    from penstock.log.dead import DeadLetter, Redrive
+    from penstock.log.depth import GroupLag, QueueSize
+    from penstock.log.event import Event
+    from penstock.log.groups import GroupLane
+    from penstock.log.log import GroupInfo, QueueInfo
+    from penstock.log.pushed import Pushed, PushResult
+    from penstock.log.queue import Queue
+    from penstock.log.segments import Upkeep
+    from penstock.log.transaction import TransactionResult
 
 __version__ = version("penstock")
+
+# Where each name comes from. What is not used is not imported, so the command line starts at once.
+_HOMES = {
+    "AckResult": "penstock.log.ack",
+    "ConfigurationError": "penstock.core.errors",
+    "Conflict": "penstock.core.errors",
+    "Consumed": "penstock.client.consumer",
+    "CorruptChunk": "penstock.core.errors",
+    "DatabaseError": "penstock.core.errors",
+    "DatabaseUnavailable": "penstock.core.errors",
+    "DatabaseVersionError": "penstock.core.errors",
+    "DeadLetter": "penstock.log.dead",
+    "Event": "penstock.log.event",
+    "GroupBusy": "penstock.core.errors",
+    "GroupInfo": "penstock.log.log",
+    "GroupLag": "penstock.log.depth",
+    "GroupLane": "penstock.log.groups",
+    "IdempotencyConflict": "penstock.core.errors",
+    "InvalidEvent": "penstock.core.errors",
+    "InvalidName": "penstock.core.errors",
+    "InvalidOption": "penstock.core.errors",
+    "InvalidRequest": "penstock.core.errors",
+    "NotFound": "penstock.core.errors",
+    "Penstock": "penstock.client.penstock",
+    "PenstockError": "penstock.core.errors",
+    "PushResult": "penstock.log.pushed",
+    "Pushed": "penstock.log.pushed",
+    "Queue": "penstock.log.queue",
+    "QueueFull": "penstock.core.errors",
+    "QueueInfo": "penstock.log.log",
+    "QueueSize": "penstock.log.depth",
+    "Redrive": "penstock.log.dead",
+    "SchemaError": "penstock.core.errors",
+    "SyncPenstock": "penstock.client._sync",
+    "TransactionRefused": "penstock.core.errors",
+    "TransactionResult": "penstock.log.transaction",
+    "Upkeep": "penstock.log.segments",
+}
 
 __all__ = [
     "AckResult",
@@ -74,3 +115,14 @@ __all__ = [
     "Upkeep",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

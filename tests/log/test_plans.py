@@ -98,10 +98,9 @@ class Place:
             )
             direct.execute(
                 sql.SQL(
-                    "INSERT INTO {} (hash, partition_id, event_offset) "
-                    "SELECT gen_random_uuid(), %s, n FROM generate_series(1, %s) AS n"
+                    "INSERT INTO {} (hash, event_offset) SELECT gen_random_uuid(), n FROM generate_series(1, %s) AS n"
                 ).format(ids),
-                (self.lanes[0], chunks),
+                (chunks,),
             )
 
     def crowd(self, groups: int, lanes: int) -> None:
@@ -182,7 +181,7 @@ class Place:
             "_epoch": self.queue.epoch,
             "_targets": [],
             "_hashes": [UUID(int=n) for n in range(count)],
-            "_hash_partitions": self.lanes,
+            "_slots": list(range(1, count + 1)),
             "_places": [0] * count,
             "_id_segments": [self.queue.segment],
         }
@@ -192,6 +191,7 @@ class Place:
         named = ", ".join(f"{name} => %({name})s" for name in arguments)
         casts = {"_targets": "integer[]", "_counts": "integer[]", "_after": "integer[]", "_starts": "integer[]"}
         casts |= {"_sizes": "integer[]", "_id_segments": "integer[]", "_epoch": "integer", "_hashes": "uuid[]"}
+        casts |= {"_slots": "integer[]"}
         for name, kind in casts.items():
             named = named.replace(f"%({name})s", f"%({name})s::{kind}")
         statement = f"SELECT * FROM penstock.append_{self.queue.id}_{self.queue.segment}({named})"  # noqa: S608

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from contextlib import suppress
 from typing import TypeVar
 
 import pytest

@@ -243,6 +243,10 @@ class Log:
         events: object = batch.events
         if isinstance(events, str) or not isinstance(events, Sequence):
             raise InvalidRequest(f"events must be a list of mappings, or NDJSON as bytes, not {type(events).__name__}")
+        if batch.key_field is not None or batch.id_field is not None or batch.time_field is not None:
+            raise InvalidRequest(
+                "key_field, id_field and time_field are for NDJSON; give each mapping its key, id and time"
+            )
         if not batch.events:
             return []
         return prepare(placer, batch.events, key=key, max_bytes=limit)
