@@ -95,6 +95,8 @@ async def explain_inside(
     ).fetchone()
     assert row is not None, f"there is no function {function}"
     source, names, types = row
+    for name, kind in re.findall(r"^\s+(_\w+) ([a-z]+\[\]);", source.split("BEGIN", 1)[0], re.MULTILINE):
+        names, types = [*names, name], [*types, kind]
     found: list[tuple[str, Explained]] = []
     for text in _statements(source):
         used = [name for name in names if re.search(rf"\b{name}\b", text)]
@@ -109,9 +111,10 @@ async def explain_inside(
 def _statements(source: str) -> Iterator[str]:
     body = re.sub(r"--[^\n]*", "", source).split("BEGIN", 1)[1]
     for fragment in body.split(";"):
-        begins = re.search(r"\b(PERFORM\s+FROM|RETURN QUERY|INSERT INTO|UPDATE)\b", fragment)
+        begins = re.search(r"\b(PERFORM\s+FROM|RETURN QUERY|INSERT INTO|UPDATE)\b|(?<=THEN)\s+SELECT\b", fragment)
         if begins is not None:
             text = fragment[begins.start() :].strip()
+            text = re.sub(r"\bINTO _\w+", "", text) if text.startswith("SELECT") else text
             yield re.sub(r"^RETURN QUERY\s+", "", re.sub(r"^PERFORM\b", "SELECT", text))
 
 
