@@ -82,39 +82,58 @@ async def explain(
     return await _explain_text(conn, text, types, values, run=run)
 
 
+async def explain_call(conn: AsyncConnection[Any], function: str, values: Mapping[str, Any]) -> Explained:
+    """Explain a call of a function, after a first one that makes its plans: the pages are those of all it does."""
+    _, types = await _function(conn, function)
+    asked = {name: kind for name, kind in types.items() if not name.startswith("local ")}
+    arguments = ", ".join(f"{name} => %({name})s::{kind}" for name, kind in asked.items())
+    statement = f"SELECT * FROM penstock.{function}({arguments})"  # noqa: S608
+    await explain(conn, statement, values)
+    return await explain(conn, statement, values)
+
+
 async def explain_inside(
-    conn: AsyncConnection[Any], function: str, arguments: Mapping[str, Any], *, run: bool = True
+    conn: AsyncConnection[Any], function: str, values: Mapping[str, Any]
 ) -> list[tuple[str, Explained]]:
     """Explain the statements of a plpgsql function, in order, each as it stands."""
+    source, known = await _function(conn, function)
+    types = {name.removeprefix("local "): kind for name, kind in known.items()}
+    found: list[tuple[str, Explained]] = []
+    for text in _statements(source):
+        used = [name for name in types if re.search(rf"\b{name}\b", text)]
+        for place, name in enumerate(used, 1):
+            text = re.sub(rf"\b{name}\b", f"${place}", text)
+        given = sql.SQL(", ").join(sql.Literal(values[name]) for name in used)
+        found.append((text, await _explain_text(conn, text, ", ".join(types[name] for name in used), given, run=True)))
+    return found
+
+
+async def _function(conn: AsyncConnection[Any], name: str) -> tuple[str, dict[str, str]]:
+    """The text of a function, and the types of its arguments and (marked as such) of its own variables."""
     row = await (
         await conn.execute(
             "SELECT prosrc, proargnames[:pronargs], (SELECT array_agg(t::regtype::text ORDER BY n) "
             "FROM unnest(proargtypes) WITH ORDINALITY AS a (t, n)) FROM pg_proc WHERE proname = %s",
-            (function,),
+            (name,),
         )
     ).fetchone()
-    assert row is not None, f"there is no function {function}"
+    assert row is not None, f"there is no function {name}"
     source, names, types = row
-    for name, kind in re.findall(r"^\s+(_\w+) ([a-z]+\[\]);", source.split("BEGIN", 1)[0], re.MULTILINE):
-        names, types = [*names, name], [*types, kind]
-    found: list[tuple[str, Explained]] = []
-    for text in _statements(source):
-        used = [name for name in names if re.search(rf"\b{name}\b", text)]
-        for place, name in enumerate(used, 1):
-            text = re.sub(rf"\b{name}\b", f"${place}", text)
-        declared = ", ".join(types[names.index(name)] for name in used)
-        values = sql.SQL(", ").join(sql.Literal(arguments[name]) for name in used)
-        found.append((text, await _explain_text(conn, text, declared, values, run=run)))
-    return found
+    known = dict(zip(names, types, strict=True))
+    declared = re.search(r"DECLARE(.*?)BEGIN", source, re.DOTALL)
+    for variable, kind in re.findall(r"(\w+) ([^;]+);", declared[1] if declared is not None else ""):
+        known[f"local {variable}"] = kind
+    return source, known
 
 
 def _statements(source: str) -> Iterator[str]:
     body = re.sub(r"--[^\n]*", "", source).split("BEGIN", 1)[1]
     for fragment in body.split(";"):
-        begins = re.search(r"\b(PERFORM\s+FROM|RETURN QUERY|INSERT INTO|UPDATE)\b|(?<=THEN)\s+SELECT\b", fragment)
-        if begins is not None:
-            text = fragment[begins.start() :].strip()
-            text = re.sub(r"\bINTO _\w+", "", text) if text.startswith("SELECT") else text
+        begins = re.search(
+            r"\b(PERFORM\s+FROM|RETURN QUERY|INSERT INTO|UPDATE|SELECT\b.*\bINTO _)", fragment, re.DOTALL
+        )
+        if begins is not None and "EXECUTE format" not in fragment:
+            text = re.sub(r"\bINTO _\w+", "", fragment[begins.start() :].strip())
             yield re.sub(r"^RETURN QUERY\s+", "", re.sub(r"^PERFORM\b", "SELECT", text))
 
 

@@ -65,7 +65,11 @@ async def status(
         raise typer.Exit(FAILED)
 
 
-@command(app, "sql", examples=["penstock db sql | psql -1 mydb", "penstock db sql --from-version 1 > upgrade.sql"])
+@command(
+    app,
+    "sql",
+    examples=["penstock db sql | psql -v ON_ERROR_STOP=1 mydb", "penstock db sql --from-version 1 > upgrade.sql"],
+)
 def sql(
     session: Session,
     from_version: Annotated[

@@ -211,7 +211,9 @@ async def push(
         session.out.document(result)
     else:
         duplicates = f", {number(result['duplicates'])} were there already" if result["duplicates"] else ""
-        session.out.note(f"Pushed {number(result['accepted'])} events to {name}{duplicates}.")
+        session.out.note(
+            f"Pushed {number(result['accepted'])} {'event' if result['accepted'] == 1 else 'events'} to {name}{duplicates}."
+        )
 
 
 @command(

@@ -65,6 +65,8 @@ CREATE TABLE penstock.groups (
     epoch           integer NOT NULL,
     subscribed_from text NOT NULL,
     query_id        text,
+    -- Events that retention dropped before the group had read them.
+    dropped         bigint NOT NULL DEFAULT 0,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (queue_id, name)
 );

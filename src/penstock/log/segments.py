@@ -168,7 +168,10 @@ class Segments:
                 where = {"queue": queue.id, "segment": segment, "skew": self._clock.skew}
                 if unread:
                     await conn.execute(_sql["lock_behind"], where)
-                    await conn.execute(_sql["skip_dropped"], where)
+                    for group, count in await (await conn.execute(_sql["skip_dropped"], where)).fetchall():
+                        _logger.warning(
+                            "queue %r: retention dropped %d events that group %r had not read", queue.name, count, group
+                        )
                 await self._drop_table(conn, "drop_chunks_table", queue, segment)
                 await self._drop_table(conn, "drop_ids_table", queue, segment)
                 await conn.execute(_sql["forget_segment"], where)

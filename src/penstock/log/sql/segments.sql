@@ -66,9 +66,9 @@ CROSS JOIN LATERAL (
 WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s
 
 -- name: skip_dropped
--- Groups that had not read what is dropped go on at what is left.
-WITH behind AS (
-    SELECT c.group_id, l.partition_id, l.end_offset, p.version
+-- Groups that had not read what is dropped go on at what is left, and it is counted for each.
+WITH behind AS MATERIALIZED (
+    SELECT c.group_id, l.partition_id, l.end_offset, p.version, l.end_offset - p.next_offset AS unread
     FROM penstock.segment_lanes l
     JOIN penstock.cursors c ON c.partition_id = l.partition_id
     CROSS JOIN LATERAL (
@@ -83,14 +83,20 @@ moved AS (
     FROM behind
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version
+),
+replaced AS (
+    DELETE FROM penstock.positions p USING moved m
+    CROSS JOIN LATERAL (
+        SELECT o.ctid FROM penstock.positions o
+        WHERE o.group_id = m.group_id AND o.partition_id = m.partition_id AND o.version < m.version
+        ORDER BY o.version DESC LIMIT 1
+    ) o
+    WHERE p.ctid = o.ctid
 )
-DELETE FROM penstock.positions p USING moved m
-CROSS JOIN LATERAL (
-    SELECT o.ctid FROM penstock.positions o
-    WHERE o.group_id = m.group_id AND o.partition_id = m.partition_id AND o.version < m.version
-    ORDER BY o.version DESC LIMIT 1
-) o
-WHERE p.ctid = o.ctid
+UPDATE penstock.groups g SET dropped = g.dropped + b.unread
+FROM (SELECT group_id, sum(unread)::bigint AS unread FROM behind GROUP BY group_id) b
+WHERE g.id = b.group_id
+RETURNING g.name, b.unread
 
 -- name: forget_segment
 DELETE FROM penstock.segments WHERE queue_id = %(queue)s AND segment = %(segment)s
