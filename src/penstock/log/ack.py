@@ -152,7 +152,10 @@ class Acks:
             last = ends.get(id(event.delivery))
             if last is None or event.offset > last.offset:
                 ends[id(event.delivery)] = event
-        verdicts = await asyncio.gather(*(self._complete_to(event) for event in ends.values()))
+        if len(ends) == 1:
+            verdicts = [await self._complete_to(event) for event in ends.values()]
+        else:
+            verdicts = await asyncio.gather(*(self._complete_to(event) for event in ends.values()))
         done = {lane for lane, verdict in zip(ends, verdicts, strict=True) if not (verdict.problem or verdict.noop)}
         if len(done) == len(ends):
             return AllCompleted(events)

@@ -93,6 +93,7 @@ class Browser:
         async with self._pool.connection() as conn:
             span = {"queue": queue.id, "since": since, "until": until}
             segments = await (await conn.execute(_sql["segments_between"], span)).fetchall()
+            lowest: dict[int, int] = {}
             for (segment,) in segments:
                 page = 0
                 while True:
@@ -100,6 +101,9 @@ class Browser:
                     statement = _sql.table("recent", queue.id, segment)
                     rows = await (await conn.execute(statement, params, binary=True)).fetchall()
                     for lane, name, is_lane, *row in rows:
+                        if row[0] >= lowest.get(lane, row[0] + 1):
+                            continue  # what is appended meanwhile pushes chunks from one page into the next
+                        lowest[lane] = row[0]
                         stored = stored_chunk(queue, segment, lane, tuple(row))
                         delivery = Delivery(queue.name, name, lane, is_lane)
                         for offset in range(stored.end - 1, stored.first - 1, -1):
