@@ -47,7 +47,6 @@ def test_show_begins_with_the_partition_most_behind(cli: CommandLine) -> None:
     assert "2 events in 1 partitions" in cli.ok("group", "show", "orders", "billing")
 
 
-@pytest.mark.xfail(strict=False, reason="the log cannot read the standing of a group that was moved")
 def test_show_works_for_a_group_that_was_just_moved(cli: CommandLine) -> None:
     cli.ok("group", "seek", "orders", "billing", "--to", "beginning")
     assert cli.json("group", "show", "orders", "billing")["lag"] == 6
