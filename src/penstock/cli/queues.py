@@ -212,7 +212,7 @@ async def push(
     else:
         duplicates = f", {number(result['duplicates'])} were there already" if result["duplicates"] else ""
         session.out.note(
-            f"Pushed {number(result['accepted'])} {'event' if result['accepted'] == 1 else 'events'} to {name}{duplicates}."
+            f"Pushed {number(result['accepted'])} event{'' if result['accepted'] == 1 else 's'} to {name}{duplicates}."
         )
 
 

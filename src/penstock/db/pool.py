@@ -65,8 +65,7 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
             "no database is named: set PENSTOCK_DATABASE_URL, or open a Database, which starts its own"
         )
     first = conninfo if isinstance(conninfo, str) else await conninfo()
-    said = conninfo_to_dict(first).keys() | _said_by_environment()
-    kwargs = {name: value for name, value in _DEFAULTS.items() if name not in said} | _FIXED
+    kwargs = _options(first)
     # Before the pool, which would try again and again and in the end not say why.
     await _check_server(settings, first, kwargs)
     pool: Pool = AsyncConnectionPool(
@@ -89,6 +88,11 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
             raise _unavailable(settings, error) from error
         raise
     return pool
+
+
+def _options(conninfo: str) -> dict[str, Any]:
+    said = conninfo_to_dict(conninfo).keys() | _said_by_environment()
+    return {name: value for name, value in _DEFAULTS.items() if name not in said} | _FIXED
 
 
 class Database:
@@ -154,6 +158,10 @@ class Database:
             return self._server.url
         return self.settings.database_url or ""
 
+    async def connect(self) -> Connection:
+        """A connection of its own beside the pool's, for who keeps it long; the caller closes it."""
+        return await AsyncConnection.connect(self.conninfo, **_options(self.conninfo))
+
     @asynccontextmanager
     async def connection(self, timeout: float | None = None) -> AsyncIterator[Connection]:
         """Borrow a connection; waits up to ``timeout`` seconds (30 unless told) for a free one."""
@@ -190,6 +198,9 @@ class Database:
 # tables, or all versions of a row, because the statistics of a table that was just made or grows fast are wrong.
 _SESSION = """
     SELECT set_config('TimeZone', 'UTC', false),
+           -- What is answered with success is on disk, whatever the role or the database says.
+           set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+                      WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false),
            set_config('default_transaction_isolation', 'read committed', false),
            set_config('plan_cache_mode', 'force_generic_plan', false),
            set_config('enable_seqscan', 'off', false),
@@ -202,6 +213,8 @@ _SESSION = """
 
 async def _configure(conn: Connection) -> None:
     # One width for all integers: a statement is prepared once and not per size of its numbers.
+    # Some statements are a queue's own: with many queues, a hundred would be prepared over and over again.
+    conn.prepared_max = 1000
     conn.adapters.register_dumper(int, Int8Dumper)
     conn.adapters.register_dumper(int, Int8BinaryDumper)
     await conn.execute(_SESSION)

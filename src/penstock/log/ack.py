@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ from uuid import UUID
 
 import psycopg
 
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, NotFound
 from penstock.db.arrays import numbers, uuids
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
@@ -134,6 +135,10 @@ class Acks:
         self._retry_seconds = retry_seconds
         self._completions: Coalescer[_Completion] = Coalescer(self._complete)
 
+    async def drain(self) -> None:
+        """Wait until no acknowledgement is under way."""
+        await self._completions.drain()
+
     async def ack(
         self,
         events: Sequence[Event],
@@ -237,9 +242,20 @@ class Acks:
             await self._write(conn, changed.values())
         return verdicts
 
-    async def shorten(self, delivery: Delivery, end: int) -> None:
-        """Give back the end of a lease: what is not due yet, or not for this group."""
-        await self._rewrite(delivery, lambda before, now: replace(before, lease_end=end))
+    async def announce(self, acks: Sequence[LaneAck]) -> None:
+        """Tell those who wait that leases have ended. That a queue is gone meanwhile concerns nobody."""
+        for name in {ack.queue for ack in acks}:
+            with contextlib.suppress(NotFound):
+                self._signals.freed((await self._catalog.get(name)).id)
+
+    async def shorten(self, delivery: Delivery, start: int, end: int) -> None:
+        """Keep of a lease what was delivered; before and after it is what is not due yet, or not for this group."""
+
+        def kept(before: Position, now: datetime) -> Position:
+            skipped = tuple(offset for offset in before.skipped if offset >= start)
+            return replace(before, next_offset=max(before.next_offset, start), lease_end=end, skipped=skipped)
+
+        await self._rewrite(delivery, kept)
 
     async def postpone(self, delivery: Delivery, until: datetime) -> None:
         """Give back a lease whose events are not due before a time."""
@@ -250,7 +266,9 @@ class Acks:
 
         def moved(before: Position, now: datetime) -> Position:
             skipped = tuple(offset for offset in before.skipped if offset >= end)
-            return replace(before, next_offset=end, lease_id=None, available_at=now, attempts=0, skipped=skipped)
+            return replace(
+                before, next_offset=end, lease_id=None, available_at=rules.AT_ONCE, attempts=0, skipped=skipped
+            )
 
         await self._rewrite(delivery, moved)
 
@@ -292,9 +310,8 @@ class Acks:
             batch: dict[tuple[int, int], _Completion] = {}
             for completion in waiting:
                 batch.setdefault((completion.ack.group_id, completion.ack.partition_id), completion)
-            await self._patiently(self._complete_batch, list(batch.values()))
-            for name in {completion.ack.queue for completion in batch.values()}:
-                self._signals.freed((await self._catalog.get(name)).id)
+            await self._patiently(self._complete_batch, [batch[where] for where in sorted(batch)])
+            await self.announce([completion.ack for completion in batch.values()])
             waiting = [c for c in waiting if c.verdicts is None and not c.other_way]
 
     async def _complete_batch(self, batch: Sequence[_Completion]) -> None:
@@ -327,7 +344,7 @@ class Acks:
     async def _settle_alone(self, ack: LaneAck) -> tuple[Verdict, ...]:
         async with self._pool.connection() as conn, conn.transaction():
             verdicts = await self.settle_on(conn, [ack])
-        self._signals.freed((await self._catalog.get(ack.queue)).id)
+        await self.announce([ack])
         return verdicts[ack.group_id, ack.partition_id]
 
     async def _patiently(self, act: Callable[[_Asked], Awaitable[_Answer]], asked: _Asked) -> _Answer:

@@ -111,9 +111,13 @@ class Appender:
             try:
                 lanes = await self.lanes(requests)
                 async with self._pool.connection() as conn:
-                    if unsure and await self._got_through(conn, requests, lanes, flush):
-                        return
-                    await self.append_on(conn, requests, lanes, flush)
+                    if unsure:
+                        # Looked for and, if it is not there, appended under the same locks.
+                        async with conn.transaction():
+                            if not await self._got_through(conn, requests, lanes, flush):
+                                await self.append_on(conn, requests, lanes, flush)
+                    else:
+                        await self.append_on(conn, requests, lanes, flush)
                 self.announce(requests)
                 return
             except psycopg.ProgrammingError as error:
@@ -235,19 +239,21 @@ class Appender:
         for lanes in parts:
             queue = lanes[0].queue
             calls = encode_chunks([(lane.partition_id, lane.pieces) for lane in lanes])
-            if len(calls) > 1 and conn.info.transaction_status == TransactionStatus.IDLE:
-                async with conn.transaction():
-                    return await self._write(conn, parts, flush, hashes, looked=looked)
+            if len(calls) > 1 and not looked:
+                return False  # step by step, with all partitions locked before the first call
             rows: list[Any] = []
-            for call, chunks in enumerate(calls):
+            unsent = {lane.partition_id: lane for lane in lanes}
+            for chunks in calls:
                 params = chunks.params()
                 params.update(skew=self._clock.skew, flush=flush, epoch=queue.epoch)
                 statement = "append"
-                if (hashes and call == 0) or chunks.is_targeted():
+                if hashes or chunks.is_targeted():
+                    # A partition's ids go with its first chunk, while its head is still the one they count from.
+                    firsts = [unsent.pop(p) for p in dict.fromkeys(chunks.partitions) if p in unsent]
                     statement = "append_more"
-                    params.update(_id_params(lanes, chunks.partitions, hashes if call == 0 else {}))
+                    params.update(_id_params(firsts, chunks.partitions, hashes))
                     params["targets"] = numbers(chunks.targets)
-                    params["id_segments"] = numbers(queue.id_segments if hashes and call == 0 and not looked else [])
+                    params["id_segments"] = numbers(queue.id_segments if hashes and not looked else [])
                 cursor = await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True)
                 some = await cursor.fetchall()
                 if not some:

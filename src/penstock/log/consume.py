@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from penstock.core.errors import CorruptChunk
 from penstock.db.patience import patiently
 from penstock.log.event import Delivery, Event, StoredChunk
@@ -121,17 +119,16 @@ class Consumer:
                 lease.attempts,
             )
             events += [Event(delivery, source, offset) for source, offset in offsets]
-            if offsets and end < lease.end:
-                await self._acks.shorten(delivery, end)
-            elif not offsets and cut.end > lease.start:
+            if offsets and (end < lease.end or offsets[0][1] > lease.start):
+                await self._acks.shorten(delivery, offsets[0][1], end)
+            elif not offsets and stored and cut.end > lease.start:
                 await self._acks.pass_over(delivery, cut.end)
             elif not offsets and lease.partition_id in damaged:
                 await self._acks.postpone(delivery, lease.until)
                 _logger.error("%s", damaged[lease.partition_id])
             elif not offsets and cut.due_at is not None:
                 await self._acks.postpone(delivery, cut.due_at + timedelta(seconds=queue.delay_seconds))
-            if stored:
-                self._open_chunks.put(group.id, lease.partition_id, stored[-1])
+            self._open_chunks.put(group.id, lease.partition_id, stored[-1] if stored and end < stored[-1].end else None)
         if damaged and not events:
             raise next(iter(damaged.values()))
         return events
@@ -157,12 +154,7 @@ class Consumer:
     async def _fetch(
         self, queue: Queue, missing: Sequence[Range], damaged: dict[int, CorruptChunk]
     ) -> dict[int, list[StoredChunk]]:
-        try:
-            return await patiently(
-                self._pool, self._retry_seconds, lambda conn: read_chunks(conn, queue, missing, damaged)
-            )
-        except psycopg.errors.UndefinedTable:
-            return {}  # retention was told to drop what is unread, and did
+        return await patiently(self._pool, self._retry_seconds, lambda conn: read_chunks(conn, queue, missing, damaged))
 
     async def _visible_until(self, queue: Queue) -> datetime | None:
         if queue.delay_seconds <= 0:
@@ -211,12 +203,19 @@ class _OpenChunks:
         stored = self._chunks.get((group_id, partition_id))
         return stored if stored is not None and stored.first <= offset < stored.end else None
 
-    def put(self, group_id: int, partition_id: int, stored: StoredChunk) -> None:
+    def put(self, group_id: int, partition_id: int, stored: StoredChunk | None) -> None:
         before = self._chunks.pop((group_id, partition_id), None)
         if before is not None:
-            self._bytes -= len(before.columns.data)
+            self._bytes -= _weight(before)
+        if stored is None:
+            return
         self._chunks[group_id, partition_id] = stored
-        self._bytes += len(stored.columns.data)
+        self._bytes += _weight(stored)
         while self._bytes > self._most_bytes and len(self._chunks) > 1:
             _, oldest = self._chunks.popitem(last=False)
-            self._bytes -= len(oldest.columns.data)
+            self._bytes -= _weight(oldest)
+
+
+def _weight(stored: StoredChunk) -> int:
+    """About what a chunk takes in memory: its data twice (whole, and in lines), and an object for each event."""
+    return 1024 + 2 * len(stored.columns.data) + 100 * stored.columns.count

@@ -148,7 +148,7 @@ class Leases:
 
     async def extend(self, lease_id: uuid.UUID, where: Sequence[tuple[int, int]], seconds: float) -> datetime | None:
         """Make the lease on these (group, partition) last longer; None if it has ended."""
-        left = set(where)
+        left = sorted(set(where))
         ends: list[datetime] = []
         for _ in range(3):  # an ack of the same lease may come in between
             params = {
@@ -160,7 +160,8 @@ class Leases:
             }
             rows = await patiently(self._pool, self._retry_seconds, partial(_fetch, "extend", params))
             ends += [until for _, _, until in rows]
-            left -= {(group, partition) for group, partition, _ in rows}
+            done = {(group, partition) for group, partition, _ in rows}
+            left = [place for place in left if place not in done]
             if not left:
                 break
         return min(ends, default=None)

@@ -147,10 +147,11 @@ class Log:
         """Finish what is under way and let go of the database."""
         if self._upkeep is not None:
             self._upkeep.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError, Exception):
                 await self._upkeep
             self._upkeep = None
             await self._pushes.drain()
+            await self._acks.drain()
             await self._leases.close()
             await self._signals.close()
         await self._database.close()
@@ -452,7 +453,7 @@ class Log:
         return await self.segments.upkeep()
 
     async def _connect(self) -> AsyncConnection[Any]:
-        return await AsyncConnection.connect(self._database.conninfo, autocommit=True)
+        return await self._database.connect()
 
 
 def _check_errors(errors: list[Any]) -> None:

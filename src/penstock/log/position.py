@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
@@ -64,6 +64,9 @@ class Settlement:
     verdicts: tuple[Verdict, ...]
     dead: tuple[tuple[Signal, int], ...]
 
+
+#: Free to be read, whatever the clock says: it may be set back.
+AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 
 COMMITTED = "committed already: the group has moved past this event, and a completed one cannot fail"
 NOT_LEASED = "the event was not delivered under this lease"
@@ -138,8 +141,8 @@ def _settle(
         while cursor in skipped:
             cursor += 1
     if held_by is not None or cursor >= position.lease_end:
-        delay = retry_delay if held_by is not None and held_by.status == "failed" else timedelta(0)
-        after = replace(position, lease_id=None, available_at=now + delay)
+        delayed = held_by is not None and held_by.status == "failed" and retry_delay > timedelta(0)
+        after = replace(position, lease_id=None, available_at=now + retry_delay if delayed else AT_ONCE)
     else:
         after = position
     after = replace(

@@ -134,6 +134,14 @@ class Placer:
             anywhere = self.somewhere()
             return [anywhere if key is None else self.place(key, i) for i, key in enumerate(keys)]
 
+    def place_by_id(self, partitions: list[str], keys: Sequence[str | None] | None, ids: Sequence[str | None]) -> None:
+        """Where ids are to be recognised again, an event without a key goes where its id says."""
+        if self.queue.partition_count is None or self.queue.dedup_window_seconds <= 0:
+            return
+        for i, event_id in enumerate(ids):
+            if event_id is not None and (keys is None or keys[i] is None):
+                partitions[i] = self.queue.place(event_id)
+
     def somewhere(self) -> str:
         """The partition of events without a key."""
         count = self.queue.partition_count
@@ -147,14 +155,11 @@ def prepare(placer: Placer, items: Sequence[Any], *, key: str | None = None, max
         if piece is not None:
             return [piece]
     datas, keys, ids, times, headers = _columns(items)
-    if keys is None:
-        places = _one_place(placer.place(key, 0), len(datas))
-    else:
-        if key is not None:
-            keys = [key if k is None else k for k in keys]
-        places = _places(placer.place_all(keys))
     if ids is not None:
         ids = _check_ids(ids)
+    if keys is not None and key is not None:
+        keys = [key if k is None else k for k in keys]
+    places = _place(placer, key, keys, ids, len(datas))
     micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
     if headers is not None:
         headers = [_check_headers(header, i) for i, header in enumerate(headers)]
@@ -190,16 +195,13 @@ def prepare_ndjson(
     if not lines:
         return []
     keys, ids, times = _named_fields(lines, key_field, id_field, time_field)
-    if keys is None:
-        places = _one_place(placer.place(key, 0), len(lines))
-        if key is not None:
-            keys = [key] * len(lines)
-    else:
-        if key is not None:
-            keys = [key if k is None else k for k in keys]
-        places = _places(placer.place_all(keys))
     if ids is not None:
         ids = _check_ids(ids)
+    if keys is not None and key is not None:
+        keys = [key if k is None else k for k in keys]
+    places = _place(placer, key, keys, ids, len(lines))
+    if keys is None and key is not None:
+        keys = [key] * len(lines)
     micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
     kept = keys if placer.queue.partition_count is not None else None
     pieces: list[Piece] = []
@@ -255,6 +257,8 @@ def _simple(placer: Placer, item: Any, key: str | None, max_bytes: int) -> Piece
         own_key = key
     elif type(own_key) is not str:
         return None
+    if own_key is None and event_id is not None and placer.queue.dedup_window_seconds > 0:
+        return None
     partition = placer.place(own_key, 0)
     keys = None if own_key is None or placer.queue.partition_count is None else (own_key,)
     return Piece(placer.queue, partition, (0,), chunk.Columns(text, 1, keys, None if event_id is None else (event_id,)))
@@ -297,6 +301,18 @@ def _check_shape(item: Any, index: int) -> None:
 
 def _one_place(partition: str, count: int) -> dict[str, Sequence[int]]:
     return {partition: range(count)}
+
+
+def _place(
+    placer: Placer, key: str | None, keys: Sequence[Any] | None, ids: Sequence[Any] | None, count: int
+) -> dict[str, Sequence[int]]:
+    """Which events of the request go to which partition."""
+    if keys is None and (key is not None or ids is None):
+        return _one_place(placer.place(key, 0), count)
+    partitions = [placer.place(None, 0)] * count if keys is None else placer.place_all(keys)
+    if ids is not None and key is None:
+        placer.place_by_id(partitions, keys, ids)
+    return _places(partitions)
 
 
 def _places(partitions: Sequence[str]) -> dict[str, Sequence[int]]:

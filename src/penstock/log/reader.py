@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
 from penstock.core.errors import CorruptChunk
 from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
@@ -32,7 +34,10 @@ class Range:
 
 
 async def read_chunks(
-    conn: AsyncConnection[Any], queue: Queue, ranges: Sequence[Range], damaged: dict[int, CorruptChunk] | None = None
+    conn: AsyncConnection[Any],
+    queue: Queue,
+    ranges: Sequence[Range],
+    damaged: dict[int, CorruptChunk] | None = None,
 ) -> dict[int, list[StoredChunk]]:
     """The chunks that hold the ranges, per partition and in order.
 
@@ -51,7 +56,10 @@ async def read_chunks(
             "longest": chunk.MAX_EVENTS,
         }
         statement = _sql.table("chunks_between", queue.id, segment)
-        rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+        try:
+            rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+        except psycopg.errors.UndefinedTable:
+            continue  # retention was told to drop what is unread, and did
         for partition_id, *row in rows:
             if partition_id in broken:
                 continue

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from penstock.core.errors import PenstockError
+from penstock.db.patience import LOST
 from penstock.db.statements import Statements
 from penstock.log.options import check_partitioning
 
@@ -78,6 +80,12 @@ class Segments:
                         parked += await self._park(conn, queue)
                     except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable) as error:
                         _logger.debug("upkeep of queue %r is left for the next round: %s", name, error)
+                    except LOST:
+                        if conn.broken:
+                            raise
+                    except Exception:
+                        # One queue that cannot be kept up must not stop the others.
+                        _logger.exception("upkeep of queue %r failed", name)
                 await conn.execute(_sql["forget_requests"])
                 await conn.execute(_dead["forget_redriven"])
             finally:
@@ -91,7 +99,7 @@ class Segments:
             await asyncio.sleep(every)
             try:
                 await self.upkeep()
-            except (psycopg.Error, TimeoutError) as error:
+            except (psycopg.Error, PenstockError, TimeoutError) as error:
                 _logger.debug("a round of upkeep failed and is tried again: %s", error)
 
     async def roll(self, queue: Queue) -> None:
@@ -145,7 +153,7 @@ class Segments:
             return False
         longest = _LONGEST
         if queue.retention_seconds is not None:
-            longest = min(longest, timedelta(seconds=queue.retention_seconds / 4))
+            longest = min(longest, timedelta(seconds=min(queue.retention_seconds / 4, 1e9)))
         elif queue.dedup_window_seconds <= 0:
             longest = timedelta.max  # nothing is ever dropped, so age is no reason
         return bool(row[0] > longest or row[1] > _LARGEST)

@@ -40,26 +40,28 @@ class Transactions:
     async def run(self, acks: Sequence[LaneAck], pushes: list[list[Piece]]) -> TransactionResult:
         """Settle the acks under their leases and append the pushes, or raise TransactionRefused and do neither."""
         request = Request(pushes)
+        if not acks:
+            # A push, and nothing else: it knows how to survive a lost answer.
+            await self._appender.append([request])
+            return TransactionResult(request.results, 0)
         while True:
             try:
                 await self._once(acks, request)
                 break
-            except psycopg.errors.SerializationFailure:
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
                 continue
             except psycopg.ProgrammingError as error:
                 if not moved_on(error):
                     raise
                 await self._appender.look_again([request])
             except LOST as error:
-                if acks:
-                    # Whether it got through is written in the positions: asking again is refused if it did.
-                    raise DatabaseUnavailable(
-                        f"the connection was lost in a transaction, which may or may not have happened: {error}; "
-                        "pop again, and what it had completed will not come"
-                    ) from error
-                await self._appender.append([request])
-                break
+                # Whether it got through is written in the positions: asking again is refused if it did.
+                raise DatabaseUnavailable(
+                    f"the connection was lost in a transaction, which may or may not have happened: {error}; "
+                    "pop again, and what it had completed will not come"
+                ) from error
         self._appender.announce([request])
+        await self._acks.announce(acks)
         return TransactionResult(request.results, sum(len(ack.signals) for ack in acks))
 
     async def _once(self, acks: Sequence[LaneAck], request: Request) -> None:

@@ -22,7 +22,7 @@ written AS (
         (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, moved_at)
     SELECT s.group_id, s.partition_id, s.version + 1, s.upto,
            CASE WHEN s.upto < s.lease_end THEN s.lease_id END, s.lease_end,
-           CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE c.now END, 0, c.now
+           CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE 'epoch' END, 0, c.now
     FROM held s CROSS JOIN clock c
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version

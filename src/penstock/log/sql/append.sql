@@ -22,7 +22,7 @@ SELECT * FROM penstock.append_{suffix}(
 SELECT c.partition_id, c.end_offset, c.event_count
 FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
 CROSS JOIN LATERAL (
-    SELECT * FROM {chunks} c WHERE c.partition_id = w.partition_id ORDER BY c.end_offset DESC LIMIT 1000
+    SELECT * FROM {chunks} c WHERE c.partition_id = w.partition_id ORDER BY c.end_offset DESC LIMIT 100000
 ) c
 WHERE c.flush_id = %(flush)s
 ORDER BY c.partition_id, c.end_offset

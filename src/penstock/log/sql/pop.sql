@@ -6,7 +6,8 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now,
     -- A lease need not survive a crash of the database: the crash ends it, and its ack is refused.
     set_config('synchronous_commit', 'off', true)),
 ready AS MATERIALIZED (
-    SELECT c.partition_id, t.name, t.is_lane, p.ctid AS before, p.version, p.next_offset, p.attempts, p.skipped, h.head
+    SELECT c.partition_id, t.name, t.is_lane, p.ctid AS before, p.version, p.next_offset, p.attempts, p.skipped, h.head,
+           t.sealed_end
     FROM penstock.cursors c
     CROSS JOIN LATERAL (
         SELECT p.ctid, p.* FROM penstock.positions p
@@ -39,24 +40,26 @@ held AS MATERIALIZED (
 ),
 readable AS (
     SELECT r.*, s.segment, coalesce(s.end_offset, r.head) AS readable_end,
+           -- What retention has dropped in between is not there to be read.
+           greatest(r.next_offset, coalesce(s.first_offset, r.sealed_end)) AS start,
            (row_number() OVER (ORDER BY r.partition_id) - 1) / %(partitions)s AS asker
     FROM held r
     LEFT JOIN LATERAL (
-        SELECT l.segment, l.end_offset FROM penstock.segment_lanes l
+        SELECT l.segment, l.first_offset, l.end_offset FROM penstock.segment_lanes l
         WHERE l.partition_id = r.partition_id AND l.end_offset > r.next_offset
         ORDER BY l.end_offset LIMIT 1
     ) s ON true
 ),
 sized AS (
-    SELECT r.*, sum(r.readable_end - r.next_offset) OVER (PARTITION BY r.asker ORDER BY r.partition_id)
-               - (r.readable_end - r.next_offset) AS taken_before
+    SELECT r.*, sum(r.readable_end - r.start) OVER (PARTITION BY r.asker ORDER BY r.partition_id)
+               - (r.readable_end - r.start) AS taken_before
     FROM readable r
 ),
 leased AS (
     INSERT INTO penstock.positions
         (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
-    SELECT %(group)s, z.partition_id, z.version + 1, z.next_offset, (%(leases)s::uuid[])[z.asker + 1],
-           least(z.readable_end, z.next_offset + %(batch)s - z.taken_before)::bigint,
+    SELECT %(group)s, z.partition_id, z.version + 1, z.start, (%(leases)s::uuid[])[z.asker + 1],
+           least(z.readable_end, z.start + %(batch)s - z.taken_before)::bigint,
            c.now + make_interval(secs => coalesce(%(lease_seconds)s, q.lease_seconds)), z.attempts, z.skipped, c.now
     FROM sized z CROSS JOIN clock c
     JOIN penstock.queues q ON q.id = %(queue)s
@@ -99,8 +102,7 @@ held AS MATERIALIZED (
 released AS (
     INSERT INTO penstock.positions
         (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
-    SELECT group_id, partition_id, version + 1, next_offset, NULL, next_offset,
-           clock_timestamp() + %(skew)s, attempts, skipped, moved_at
+    SELECT group_id, partition_id, version + 1, next_offset, NULL, next_offset, 'epoch', attempts, skipped, moved_at
     FROM held
     ON CONFLICT DO NOTHING
     RETURNING partition_id, version

@@ -122,7 +122,8 @@ CROSS JOIN LATERAL (
     WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
 ) p
 WHERE g.queue_id = %(queue)s AND c.state = 0
-  AND p.available_at < clock_timestamp() + %(skew)s - make_interval(secs => least(%(seconds)s, 1e10))
+  AND p.available_at <= clock_timestamp() + %(skew)s
+  AND coalesce(p.moved_at, 'epoch') < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
   AND p.next_offset >= coalesce(
       (SELECT k.end_offset FROM {chunks} k
        WHERE k.partition_id = c.partition_id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end)
@@ -148,6 +149,7 @@ CROSS JOIN LATERAL (
 ) p
 JOIN penstock.partitions t ON t.id = w.partition_id
 WHERE c.group_id = w.group_id AND c.partition_id = w.partition_id AND c.state = 0
+  AND EXISTS (SELECT FROM penstock.queues q WHERE q.id = {queue} AND q.segment = {segment})
   AND p.next_offset >= coalesce(
       (SELECT k.end_offset FROM {chunks} k
        WHERE k.partition_id = w.partition_id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end)
