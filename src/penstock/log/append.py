@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,6 +39,9 @@ _sql = Statements("penstock.log", "append.sql")
 
 _USUAL_BYTES = 512
 _NOWHERE = 2**62
+
+#: A queue does not move on more often than this while one call looks: then the error is another one.
+MOST_LOOKS = 100
 
 
 def moved_on(error: psycopg.Error) -> bool:
@@ -107,7 +111,7 @@ class Appender:
         flush = uuid.uuid4()
         patience = Patience(self._retry_seconds)
         unsure = False
-        while True:
+        for looks in count():
             try:
                 lanes = await self.lanes(requests)
                 async with self._pool.connection() as conn:
@@ -121,7 +125,7 @@ class Appender:
                 self.announce(requests)
                 return
             except psycopg.ProgrammingError as error:
-                if not moved_on(error):
+                if not moved_on(error) or looks > MOST_LOOKS:
                     raise
             except LOST as error:
                 unsure = True
@@ -371,8 +375,8 @@ class Appender:
     ) -> None:
         """Work out from what a flush has stored what its answer was."""
         firsts: dict[int, int] = {}
-        for partition_id, end_offset, count in rows:
-            firsts[partition_id] = min(end_offset - count, firsts.get(partition_id, end_offset))
+        for partition_id, end_offset, events in rows:
+            firsts[partition_id] = min(end_offset - events, firsts.get(partition_id, end_offset))
 
         def first(partition_id: int) -> int:
             return firsts.get(partition_id, _NOWHERE)

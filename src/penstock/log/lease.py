@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -22,7 +23,7 @@ from penstock.core.names import check_name, check_text
 from penstock.db.arrays import uuids
 from penstock.db.patience import LOST, Patience, patiently
 from penstock.db.statements import Statements
-from penstock.log.append import moved_on
+from penstock.log.append import MOST_LOOKS, moved_on
 from penstock.log.coalesce import Coalescer
 from penstock.log.groups import DEFAULT_GROUP, Place, check_place
 from penstock.log.options import check_lease_seconds, check_whole
@@ -182,13 +183,13 @@ class Leases:
 
     async def _serve(self, queue: str, group: str, request: PopRequest, asks: Sequence[Ask]) -> None:
         patience = Patience(self._retry_seconds)
-        while True:
+        for looks in count():
             try:
                 async with self._pool.connection() as conn:
                     await self._lease(conn, queue, group, request, asks)
                 return
             except psycopg.ProgrammingError as error:
-                if not moved_on(error):
+                if not moved_on(error) or looks > MOST_LOOKS:
                     raise
                 await self._catalog.refresh(queue)
             except LOST as error:
