@@ -8,8 +8,7 @@ seen before ask for more care.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,20 @@ from penstock.core.errors import IdempotencyConflict
 from penstock.db.arrays import digests, numbers
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
+from penstock.log.flush import (
+    Lane,
+    Request,
+    all_differ,
+    answer,
+    by_queue,
+    deduplicates,
+    gather,
+    hash_ids,
+    id_params,
+    settle,
+)
 from penstock.log.merge import encode_chunks
 from penstock.log.place import replaced
-from penstock.log.prepare import Piece
 from penstock.log.pushed import Placed, PushResult
 
 if TYPE_CHECKING:
@@ -37,7 +47,6 @@ if TYPE_CHECKING:
 
 _sql = Statements("penstock.log", "append.sql")
 
-_USUAL_BYTES = 512
 _NOWHERE = 2**62
 
 #: A queue does not move on more often than this while one call looks: then the error is another one.
@@ -47,38 +56,6 @@ MOST_LOOKS = 100
 def moved_on(error: psycopg.Error) -> bool:
     """Whether a statement was made for tables or partitions that are no longer the queue's: look again, repeat."""
     return error.sqlstate in ("PS001", "42P01", "42883")
-
-
-@dataclass(slots=True)
-class Request:
-    """One call of push: the pieces for each queue it names, answered together."""
-
-    parts: list[list[Piece]]
-    idempotency_key: str | None = None
-    fingerprint: bytes = b""
-    results: list[PushResult] = field(default_factory=list)
-    #: How much of a flush it takes: its events, or for large ones their bytes in units of what is usual.
-    weight: int = 0
-
-    def __post_init__(self) -> None:
-        sizes = [(piece.columns.count, len(piece.columns.data)) for part in self.parts for piece in part]
-        self.weight = sum([max(count, size // _USUAL_BYTES) for count, size in sizes])
-
-    def pieces(self) -> Iterable[Piece]:
-        """All pieces, of all queues."""
-        for part in self.parts:
-            yield from part
-
-
-@dataclass(slots=True)
-class _Lane:
-    """What a flush appends to one partition, and where it went."""
-
-    queue: Queue
-    partition_id: int
-    pieces: list[Piece] = field(default_factory=list)
-    events: int = 0
-    base: int = 0
 
 
 class _StoredResult(msgspec.Struct, array_like=True):
@@ -149,13 +126,13 @@ class Appender:
         lanes = lanes if lanes is not None else await self.lanes(requests)
         flush = flush or uuid.uuid4()
         if not any(request.idempotency_key is not None for request in requests):
-            work = _gather(requests, lanes)
-            parts = _by_queue(work)
-            hashes = _hash_ids(work)
+            work = gather(requests, lanes)
+            parts = by_queue(work)
+            hashes = hash_ids(work)
             if not work or (
-                len(parts) == 1 and _all_differ(hashes.values()) and await self._write(conn, parts, flush, hashes)
+                len(parts) == 1 and all_differ(hashes.values()) and await self._write(conn, parts, flush, hashes)
             ):
-                _answer(requests, work, {})
+                answer(requests, work, {})
                 return
         if conn.info.transaction_status == TransactionStatus.IDLE:
             async with conn.transaction():
@@ -171,9 +148,9 @@ class Appender:
         flush: uuid.UUID,
     ) -> None:
         fresh = [request for request in requests if not await self._answered_before(conn, request)]
-        work = _gather(fresh, lanes)
+        work = gather(fresh, lanes)
         if not work:
-            _answer(fresh, work, {})
+            answer(fresh, work, {})
             return
         await self._lock(conn, work)
         repeated, hashes = await self._find_repeated(conn, work)
@@ -190,8 +167,8 @@ class Appender:
             lane.events = sum(piece.columns.count for piece in kept)
         remaining = {key: lane for key, lane in work.items() if lane.pieces}
         if remaining:
-            await self._write(conn, _by_queue(remaining), flush, hashes, looked=True)
-        _answer(fresh, work, repeated)
+            await self._write(conn, by_queue(remaining), flush, hashes, looked=True)
+        answer(fresh, work, repeated)
         for request in fresh:
             if request.idempotency_key is not None:
                 stored = msgspec.msgpack.encode(
@@ -225,7 +202,7 @@ class Appender:
                     for part in request.parts
                 ]
 
-    async def _lock(self, conn: AsyncConnection[Any], work: dict[tuple[int, str], _Lane]) -> None:
+    async def _lock(self, conn: AsyncConnection[Any], work: dict[tuple[int, str], Lane]) -> None:
         await conn.execute(
             _sql["lock_partitions"], {"partitions": numbers(sorted(lane.partition_id for lane in work.values()))}
         )
@@ -233,7 +210,7 @@ class Appender:
     async def _write(
         self,
         conn: AsyncConnection[Any],
-        parts: Sequence[Sequence[_Lane]],
+        parts: Sequence[Sequence[Lane]],
         flush: uuid.UUID,
         hashes: dict[int, list[bytes | None]],
         *,
@@ -255,7 +232,7 @@ class Appender:
                     # A partition's ids go with its first chunk, while its head is still the one they count from.
                     firsts = [unsent.pop(p) for p in dict.fromkeys(chunks.partitions) if p in unsent]
                     statement = "append_more"
-                    params.update(_id_params(firsts, chunks.partitions, hashes))
+                    params.update(id_params(firsts, chunks.partitions, hashes))
                     params["targets"] = numbers(chunks.targets)
                     params["id_segments"] = numbers(queue.id_segments if hashes and not looked else [])
                 cursor = await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True)
@@ -263,11 +240,11 @@ class Appender:
                 if not some:
                     return False
                 rows += some
-            _settle(lanes, rows)
+            settle(lanes, rows)
         return True
 
     async def _find_repeated(
-        self, conn: AsyncConnection[Any], work: dict[tuple[int, str], _Lane]
+        self, conn: AsyncConnection[Any], work: dict[tuple[int, str], Lane]
     ) -> tuple[dict[int, dict[int, int | None]], dict[int, list[bytes | None]]]:
         """Which events of each piece are there already (place in the piece → offset), and the id hashes of all.
 
@@ -275,13 +252,13 @@ class Appender:
         """
         repeated: dict[int, dict[int, int | None]] = {}
         hashes: dict[int, list[bytes | None]] = {}
-        for lanes in _by_queue(work):
+        for lanes in by_queue(work):
             queue = lanes[0].queue
             places: dict[bytes, tuple[int, int]] = {}
             partitions: dict[bytes, int] = {}
             for lane in lanes:
                 for piece in lane.pieces:
-                    if not _deduplicates(piece):
+                    if not deduplicates(piece):
                         continue
                     mine = piece.id_hashes(lane.partition_id)
                     kept: list[bytes | None] = []
@@ -347,11 +324,11 @@ class Appender:
         lanes: dict[tuple[int, str], int],
         flush: uuid.UUID,
     ) -> bool:
-        work = _gather(requests, lanes)
+        work = gather(requests, lanes)
         async with conn.transaction():
             await self._lock(conn, work)
             rows: list[Any] = []
-            for part in _by_queue(work):
+            for part in by_queue(work):
                 queue = part[0].queue
                 params = {"partitions": [lane.partition_id for lane in part], "flush": flush}
                 for segment in range(max(1, queue.segment - 1), queue.segment + 1):
@@ -387,7 +364,7 @@ class Appender:
             placed = [p for result in request.results for p in result.placed()]
             if not known or any(p.offsets and p.offsets[-1] >= first(p.partition_id) for p in placed):
                 fresh.append(request)
-        work = _gather(fresh, lanes)
+        work = gather(fresh, lanes)
         for lane in work.values():
             lane.base = first(lane.partition_id)
         # Every id is found now; those that were there before the flush stand below what it stored.
@@ -398,124 +375,4 @@ class Appender:
             before = {place: at for place, at in places.items() if at is None or at < bases[piece_id]}
             if before:
                 repeated[piece_id] = before
-        _answer(fresh, work, repeated)
-
-
-def _deduplicates(piece: Piece) -> bool:
-    return piece.queue.dedup_window_seconds > 0 and piece.columns.ids is not None and piece.target_group is None
-
-
-def _hash_ids(work: dict[tuple[int, str], _Lane]) -> dict[int, list[bytes | None]]:
-    """The id hashes of the pieces that are to be deduplicated."""
-    return {
-        id(piece): piece.id_hashes(lane.partition_id)
-        for lane in work.values()
-        for piece in lane.pieces
-        if _deduplicates(piece)
-    }
-
-
-def _all_differ(columns: Iterable[list[bytes | None]]) -> bool:
-    found = [digest for column in columns for digest in column if digest is not None]
-    return len(found) == len(set(found))
-
-
-def _gather(requests: Sequence[Request], lanes: dict[tuple[int, str], int]) -> dict[tuple[int, str], _Lane]:
-    work: dict[tuple[int, str], _Lane] = {}
-    for request in requests:
-        for piece in request.pieces():
-            key = (piece.queue.id, piece.partition)
-            lane = work.get(key)
-            if lane is None:
-                lane = work[key] = _Lane(piece.queue, lanes[key])
-            lane.pieces.append(piece)
-            lane.events += piece.columns.count
-    return work
-
-
-def _by_queue(work: dict[tuple[int, str], _Lane]) -> list[list[_Lane]]:
-    queues: dict[int, list[_Lane]] = {}
-    for lane in work.values():
-        queues.setdefault(lane.queue.id, []).append(lane)
-    return list(queues.values())
-
-
-def _id_params(
-    lanes: Sequence[_Lane], partitions: Sequence[int], hashes: dict[int, list[bytes | None]]
-) -> dict[str, Any]:
-    """The ids to remember: which of the call's chunks shares their partition, and how far after its head they are."""
-    slots: dict[int, int] = {}
-    for slot, partition_id in enumerate(partitions, 1):
-        slots.setdefault(partition_id, slot)
-    found: list[bytes] = []
-    at: list[int] = []
-    places: list[int] = []
-    for lane in lanes:
-        slot = slots.get(lane.partition_id, 0)
-        place = 0
-        for piece in lane.pieces:
-            mine = hashes.get(id(piece), ())
-            for i, digest in enumerate(mine):
-                if digest is not None:
-                    found.append(digest)
-                    at.append(slot)
-                    places.append(place + i)
-            place += piece.columns.count
-    return {"hashes": digests(found), "slots": numbers(at), "places": numbers(places)}
-
-
-def _settle(lanes: Sequence[_Lane], rows: Sequence[Any]) -> None:
-    """Work out from the chunks' end offsets where each lane's events begin."""
-    ends: dict[int, int] = {}
-    for partition_id, end_offset in rows:
-        ends[partition_id] = max(end_offset, ends.get(partition_id, 0))
-    for lane in lanes:
-        lane.base = ends[lane.partition_id] - lane.events
-
-
-def _answer(
-    requests: Sequence[Request],
-    work: dict[tuple[int, str], _Lane],
-    repeated: dict[int, dict[int, int | None]],
-) -> None:
-    starts: dict[tuple[int, str], int] = {key: lane.base for key, lane in work.items()}
-    first_seen: dict[tuple[int, str, str], int] = {}
-    for request in requests:
-        request.results = []
-        for part in request.parts:
-            placed: list[Placed] = []
-            for piece in part:
-                key = (piece.queue.id, piece.partition)
-                lane = work[key]
-                skipped = repeated.get(id(piece))
-                start = starts[key]
-                count = piece.columns.count
-                ids = piece.columns.ids
-                offsets: Sequence[int]
-                if skipped is None:
-                    offsets = range(start, start + count)
-                    starts[key] = start + count
-                    if repeated and ids is not None:
-                        first_seen.update(((*key, event_id or ""), start + i) for i, event_id in enumerate(ids))
-                else:
-                    offsets = []
-                    for place in range(count):
-                        known = skipped.get(place, start)
-                        own = (*key, (ids[place] if ids is not None else None) or "")
-                        offset = first_seen[own] if known is None else known
-                        first_seen.setdefault(own, offset)
-                        offsets.append(offset)
-                        start += place not in skipped
-                    starts[key] = start
-                placed.append(
-                    Placed(
-                        piece.queue.name,
-                        piece.partition,
-                        lane.partition_id,
-                        piece.indices,
-                        offsets,
-                        ids,
-                        frozenset() if skipped is None else frozenset(skipped),
-                    )
-                )
-            request.results.append(PushResult(placed))
+        answer(fresh, work, repeated)

@@ -14,7 +14,8 @@ from penstock.core.errors import InvalidRequest, NotFound, shown
 from penstock.core.names import check_name, check_text
 from penstock.db.statements import Statements
 from penstock.log import chunk
-from penstock.log.append import Request, moved_on
+from penstock.log.append import moved_on
+from penstock.log.flush import Request
 from penstock.log.options import MAX_ID, check_moment, check_whole
 from penstock.log.prepare import Piece
 from penstock.log.queue import DEFAULT_KEY

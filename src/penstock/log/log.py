@@ -20,7 +20,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound, shown
 from penstock.core.names import check_key, check_name, check_text
 from penstock.log.ack import AckResult, Acks, check_status, lane_ack
-from penstock.log.append import Appender, Request
+from penstock.log.append import Appender
 from penstock.log.browse import Browser
 from penstock.log.catalog import Catalog
 from penstock.log.coalesce import Coalescer
@@ -28,6 +28,7 @@ from penstock.log.consume import Consumer
 from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetters, Filter, Redrive, Redriver
 from penstock.log.depth import Depths, GroupLag, QueueSize
 from penstock.log.event import Event
+from penstock.log.flush import Request
 from penstock.log.groups import GroupLane, Groups, Place
 from penstock.log.lease import Leases, PopRequest
 from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole

@@ -10,7 +10,8 @@ import psycopg
 
 from penstock.core.errors import DatabaseUnavailable, TransactionRefused
 from penstock.db.patience import LOST
-from penstock.log.append import Request, moved_on
+from penstock.log.append import moved_on
+from penstock.log.flush import Request
 
 if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
