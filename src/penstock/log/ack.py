@@ -251,7 +251,7 @@ class Acks:
     async def shorten(self, delivery: Delivery, start: int, end: int) -> None:
         """Keep of a lease what was delivered; before and after it is what is not due yet, or not for this group."""
 
-        def kept(before: Position, now: datetime) -> Position:
+        def kept(before: Position) -> Position:
             skipped = tuple(offset for offset in before.skipped if offset >= start)
             return replace(before, next_offset=max(before.next_offset, start), lease_end=end, skipped=skipped)
 
@@ -259,12 +259,12 @@ class Acks:
 
     async def postpone(self, delivery: Delivery, until: datetime) -> None:
         """Give back a lease whose events are not due before a time."""
-        await self._rewrite(delivery, lambda before, now: replace(before, lease_id=None, available_at=until))
+        await self._rewrite(delivery, lambda before: replace(before, lease_id=None, available_at=until))
 
     async def pass_over(self, delivery: Delivery, end: int) -> None:
         """Move on over events that are not for this group."""
 
-        def moved(before: Position, now: datetime) -> Position:
+        def moved(before: Position) -> Position:
             skipped = tuple(offset for offset in before.skipped if offset >= end)
             return replace(
                 before, next_offset=end, lease_id=None, available_at=rules.AT_ONCE, attempts=0, skipped=skipped
@@ -272,17 +272,17 @@ class Acks:
 
         await self._rewrite(delivery, moved)
 
-    async def _rewrite(self, delivery: Delivery, change: Callable[[Position, datetime], Position]) -> None:
+    async def _rewrite(self, delivery: Delivery, change: Callable[[Position], Position]) -> None:
         """Change the position under a lease, if it still holds."""
         await self._patiently(partial(self._rewrite_once, delivery), change)
 
-    async def _rewrite_once(self, delivery: Delivery, change: Callable[[Position, datetime], Position]) -> None:
+    async def _rewrite_once(self, delivery: Delivery, change: Callable[[Position], Position]) -> None:
         params = {"groups": [delivery.group_id], "partitions": [delivery.partition_id], "skew": self._clock.skew}
         async with self._pool.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_cursors"], params)
             row = await (await conn.execute(_sql["standing"], params)).fetchone()
             if row is not None and row[4] == delivery.lease_id:
-                await self._write(conn, [change(_position(row[:9]), row[9])])
+                await self._write(conn, [change(_position(row[:9]))])
 
     async def _write(self, conn: AsyncConnection[Any], positions: Iterable[Position]) -> None:
         rows = list(positions)

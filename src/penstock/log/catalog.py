@@ -84,6 +84,11 @@ class Catalog:
         self._queues[name] = (time.monotonic(), queue)
         return queue
 
+    async def lock_on(self, conn: AsyncConnection[Any], queue: Queue) -> Queue | None:
+        """Lock the queue's row: no lane is made, and what is read now stays so until the transaction ends."""
+        await conn.execute(_sql["lock_queue"], {"queue": queue.id})
+        return await self.find_on(conn, queue.name)
+
     async def names(self) -> list[str]:
         """The names of all queues."""
         return await patiently(self._pool, self._retry_seconds, self.names_on)

@@ -17,7 +17,7 @@ from penstock.log import chunk
 from penstock.log.append import moved_on
 from penstock.log.flush import Request
 from penstock.log.options import MAX_ID, check_moment, check_whole
-from penstock.log.prepare import Piece
+from penstock.log.prepare import Piece, micros_of
 from penstock.log.queue import DEFAULT_KEY
 from penstock.log.reader import read_events
 
@@ -38,7 +38,6 @@ _sql = Statements("penstock.log", "dead.sql")
 HEADER = "penstock-dead-letter"
 #: How many a redrive takes when it is not told.
 REDRIVE_LIMIT = 100
-_EPOCH_MICROS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +290,7 @@ def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:
         partition = queue.place(key)
     elif queue.partition_count is not None:
         partition = "0"
-    times = None if letter.event_time is None else [round(letter.event_time.timestamp() * _EPOCH_MICROS)]
+    times = None if letter.event_time is None else [micros_of(letter.event_time, 0)]
     return Piece(
         queue,
         partition,

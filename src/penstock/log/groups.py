@@ -125,7 +125,6 @@ class Groups:
     ) -> None:
         async with conn.transaction():
             # No partition is made while the queue is locked, so the group gets a cursor for every one of them.
-            await conn.execute("SELECT 1 FROM penstock.queues WHERE id = %s FOR UPDATE", (queue.id,))
             queue = await self._current(conn, queue)
             params = {"queue": queue.id, "name": name, "subscribed_from": _spell(place), "query": query_id}
             row = await (await conn.execute(_sql["create_group"], params)).fetchone()
@@ -148,7 +147,6 @@ class Groups:
                 "stop the query and start it with reset=True instead"
             )
         async with self._pool.connection() as conn, conn.transaction():
-            await conn.execute("SELECT 1 FROM penstock.queues WHERE id = %s FOR UPDATE", (queue.id,))
             queue = await self._current(conn, queue)
             await conn.execute(_sql["lock_group"], {"group": group.id})
             await conn.execute(_sql["lock_group_cursors"], {"group": group.id})
@@ -215,8 +213,7 @@ class Groups:
                 return
 
     async def _current(self, conn: AsyncConnection[Any], queue: Queue) -> Queue:
-        # The queue's row is locked: what is read now stays so until the end of the transaction.
-        found = await self._catalog.find_on(conn, queue.name)
+        found = await self._catalog.lock_on(conn, queue)
         if found is None or found.id != queue.id:
             raise NotFound(f"queue {queue.name!r} was deleted meanwhile")
         return found

@@ -160,7 +160,7 @@ def prepare(placer: Placer, items: Sequence[Any], *, key: str | None = None, max
     if keys is not None and key is not None:
         keys = [key if k is None else k for k in keys]
     places = _place(placer, key, keys, ids, len(datas))
-    micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
+    micros = None if times is None else [micros_of(t, i) for i, t in enumerate(times)]
     if headers is not None:
         headers = [_check_headers(header, i) for i, header in enumerate(headers)]
     if keys is None and key is not None:
@@ -202,7 +202,7 @@ def prepare_ndjson(
     places = _place(placer, key, keys, ids, len(lines))
     if keys is None and key is not None:
         keys = [key] * len(lines)
-    micros = None if times is None else [_micros(t, i) for i, t in enumerate(times)]
+    micros = None if times is None else [micros_of(t, i) for i, t in enumerate(times)]
     kept = keys if placer.queue.partition_count is not None else None
     pieces: list[Piece] = []
     for name, indices in places.items():
@@ -423,7 +423,8 @@ def _check_ids(ids: list[Any]) -> list[Any]:
     return _plain(ids)
 
 
-def _micros(time: Any, index: int) -> int | None:
+def micros_of(time: Any, index: int) -> int | None:
+    """A time in microseconds since 1970, exactly; ``index`` is for the error if it cannot be one."""
     if time is None:
         return None
     if isinstance(time, str):

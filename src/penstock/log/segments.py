@@ -132,9 +132,9 @@ class Segments:
 
     async def _hold(self, conn: AsyncConnection[Any], queue: Queue) -> Queue | None:
         """Lock the queue and all its partitions: no push is under way, no lane is made."""
-        await conn.execute(_drop["lock_queue"], {"queue": queue.id})
+        current = await self._catalog.lock_on(conn, queue)
         await conn.execute(_sql["lock_lanes"], {"queue": queue.id})
-        return await self._catalog.find_on(conn, queue.name)
+        return current
 
     async def _seal(self, conn: AsyncConnection[Any], queue: Queue) -> None:
         params = {"queue": queue.id, "segment": queue.segment, "skew": self._clock.skew}

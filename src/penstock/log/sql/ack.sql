@@ -84,9 +84,3 @@ replaced AS (
     WHERE p.ctid = o.ctid
 )
 SELECT group_id, partition_id FROM written
-
--- name: activate
--- A partition that got something to read again must not stay parked.
-UPDATE penstock.cursors c SET state = 0
-FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
-WHERE c.group_id = w.group_id AND c.partition_id = w.partition_id AND c.state = 1
