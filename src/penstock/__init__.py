@@ -1,4 +1,4 @@
-"""Durable, partitioned event queues on the PostgreSQL you already run."""
+"""Real-time streaming on the PostgreSQL you already run: durable queues, and pipelines on Spark over them."""
 
 from importlib import import_module
 from importlib.metadata import version
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         SchemaError,
         TransactionRefused,
     )
+    from penstock.engine.query import Query
+    from penstock.engine.stream import Stream
     from penstock.log.ack import AckResult
     from penstock.log.dead import DeadLetter, Redrive
     from penstock.log.depth import GroupLag, QueueSize
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from penstock.log.queue import Queue
     from penstock.log.segments import Upkeep
     from penstock.log.transaction import TransactionResult
+    from penstock.stream import aggregates as agg
+    from penstock.stream.context import Context
 
 __version__ = version("penstock")
 
@@ -46,6 +50,7 @@ _HOMES = {
     "ConfigurationError": "penstock.core.errors",
     "Conflict": "penstock.core.errors",
     "Consumed": "penstock.client.consumer",
+    "Context": "penstock.stream.context",
     "CorruptChunk": "penstock.core.errors",
     "DatabaseError": "penstock.core.errors",
     "DatabaseUnavailable": "penstock.core.errors",
@@ -66,12 +71,14 @@ _HOMES = {
     "PenstockError": "penstock.core.errors",
     "PushResult": "penstock.log.pushed",
     "Pushed": "penstock.log.pushed",
+    "Query": "penstock.engine.query",
     "Queue": "penstock.log.queue",
     "QueueFull": "penstock.core.errors",
     "QueueInfo": "penstock.log.log",
     "QueueSize": "penstock.log.depth",
     "Redrive": "penstock.log.dead",
     "SchemaError": "penstock.core.errors",
+    "Stream": "penstock.engine.stream",
     "SyncPenstock": "penstock.client._sync",
     "TransactionRefused": "penstock.core.errors",
     "TransactionResult": "penstock.log.transaction",
@@ -83,6 +90,7 @@ __all__ = [
     "ConfigurationError",
     "Conflict",
     "Consumed",
+    "Context",
     "CorruptChunk",
     "DatabaseError",
     "DatabaseUnavailable",
@@ -103,21 +111,26 @@ __all__ = [
     "PenstockError",
     "PushResult",
     "Pushed",
+    "Query",
     "Queue",
     "QueueFull",
     "QueueInfo",
     "QueueSize",
     "Redrive",
     "SchemaError",
+    "Stream",
     "SyncPenstock",
     "TransactionRefused",
     "TransactionResult",
     "Upkeep",
     "__version__",
+    "agg",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "agg":
+        return import_module("penstock.stream.aggregates")
     if name not in _HOMES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

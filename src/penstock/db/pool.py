@@ -196,7 +196,7 @@ class Database:
 
 # Our statements look things up by key, few rows at a time. Their plans are made once, and do not turn to reading whole
 # tables, or all versions of a row, because the statistics of a table that was just made or grows fast are wrong.
-_SESSION = """
+SESSION = """
     SELECT set_config('TimeZone', 'UTC', false),
            -- What is answered with success is on disk, whatever the role or the database says.
            set_config('synchronous_commit', CASE current_setting('synchronous_commit')
@@ -217,7 +217,7 @@ async def _configure(conn: Connection) -> None:
     conn.prepared_max = 1000
     conn.adapters.register_dumper(int, Int8Dumper)
     conn.adapters.register_dumper(int, Int8BinaryDumper)
-    await conn.execute(_SESSION)
+    await conn.execute(SESSION)
 
 
 def _said_by_environment() -> set[str]:

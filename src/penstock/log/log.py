@@ -157,6 +157,28 @@ class Log:
             await self._signals.close()
         await self._database.close()
 
+    # What the engine, which commits cycles in transactions of its own, needs of the inside
+
+    @property
+    def database(self) -> Database:
+        """The database that the log is in."""
+        return self._database
+
+    @property
+    def appender(self) -> Appender:
+        """Appends within somebody else's transaction."""
+        return self._appender
+
+    @property
+    def burials(self) -> DeadLetters:
+        """Dead-letters within somebody else's transaction."""
+        return self._dead
+
+    @property
+    def group_book(self) -> Groups:
+        """Where the groups stand."""
+        return self._groups
+
     # Queues
 
     @_reachable

@@ -1,0 +1,236 @@
+"""Running the Python callables of a stream over events, each on its own: one that fails costs its event alone."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.core import json
+from penstock.stream.context import Context
+from penstock.stream.expression import takes_context
+from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Map, Retries, Step
+
+#: What is kept of an error and of its traceback.
+_LONGEST = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An event that a stage could not process."""
+
+    partition: int
+    offset: int
+    stage: str
+    error: str
+    traceback: str | None = None
+    attempts: int = 1
+
+
+@dataclass(slots=True)
+class Item:
+    """An event on its way through the callables."""
+
+    #: The place of the event that it comes from.
+    source: int
+    value: Any
+
+
+@dataclass(slots=True)
+class Batch:
+    """Events on their way, where they come from, and what failed."""
+
+    query_id: str
+    items: list[Item]
+    #: Partition and offset of each source place.
+    where: Callable[[int], tuple[int, int]]
+    #: What a callable is told of a source place.
+    metadata: Callable[[int], dict[str, Any]]
+    failures: list[Failure] = field(default_factory=list)
+    told: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def context(self, stage: str, source: int) -> Context:
+        """The context of an event in a stage."""
+        if source not in self.told:
+            self.told[source] = self.metadata(source)
+        return Context(self.query_id, stage, 0, self.told[source])
+
+    def fail(self, source: int, stage: str, error: BaseException, attempts: int) -> None:
+        """Take note of an event that a stage gave up on."""
+        self.failures.append(failure(*self.where(source), stage, error, attempts))
+
+
+def failure(partition: int, offset: int, stage: str, error: BaseException, attempts: int) -> Failure:
+    """What is to be known of an event that a stage gave up on."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = "".join(traceback.format_exception(type(error), error, _user_frames(error)))
+    return Failure(partition, offset, stage, text[:_LONGEST], frames[-_LONGEST:], attempts)
+
+
+def _user_frames(error: BaseException) -> Any:
+    """The traceback from the callable on: how it was called is nobody's concern."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return frames or error.__traceback__
+
+
+def run_steps(steps: Sequence[Step], batch: Batch) -> None:
+    """Run the steps one after the other over all events of the batch."""
+    for step in steps:
+        if not batch.items:
+            return
+        match step:
+            case Map():
+                _each(step.name, step.expression, step.retries, batch, _replaced)
+            case FlatMap():
+                _each(step.name, step.expression, step.retries, batch, _many)
+            case Filter():
+                _each(step.name, step.condition, step.retries, batch, lambda value, answer: [value] if answer else [])
+            case Foreach():
+                _each(step.name, step.function, step.retries, batch, lambda value, answer: [value])
+            case Call():
+                _together(step.name, step.function, step.retries, step.concurrency, batch)
+            case _:
+                raise TypeError(f"{type(step).__name__} does not run in Python")
+        _drop_failed(batch)
+
+
+def _drop_failed(batch: Batch) -> None:
+    """What one part of an event has failed in, the event has failed in."""
+    if batch.failures:
+        failed = {(failure.partition, failure.offset) for failure in batch.failures}
+        batch.items = [item for item in batch.items if batch.where(item.source) not in failed]
+
+
+def _replaced(value: Any, answer: Any) -> list[Any]:
+    if answer is None:
+        return []
+    return list(answer) if isinstance(answer, list | tuple) else [answer]
+
+
+def _many(value: Any, answer: Any) -> list[Any]:
+    if answer is None:
+        return []
+    if isinstance(answer, dict | str | bytes):
+        raise TypeError(f"flat_map's function returned a {type(answer).__name__}; it returns a list of events")
+    return list(answer)
+
+
+def _each(stage: str, function: Any, retries: Retries, batch: Batch, become: Callable[[Any, Any], list[Any]]) -> None:
+    with_context = takes_context(function)
+    kept: list[Item] = []
+    with _Watch(retries.timeout_seconds) as watch:
+        for item in batch.items:
+            for attempt in range(retries.limit + 1):
+                try:
+                    watch.begin()
+                    if with_context:
+                        ctx = batch.context(stage, item.source)
+                        ctx.attempt = attempt
+                        answer = function(item.value, ctx)
+                    else:
+                        answer = function(item.value)
+                    watch.end()
+                    kept += [Item(item.source, value) for value in become(item.value, answer)]
+                    break
+                except Exception as error:
+                    watch.end()
+                    if attempt == retries.limit:
+                        batch.fail(item.source, stage, error, attempt + 1)
+                    else:
+                        time.sleep((attempt + 1) * retries.pause_seconds)
+    batch.items = kept
+
+
+def _together(stage: str, function: Callable[..., Any], retries: Retries, concurrency: int, batch: Batch) -> None:
+    """Call a function for many events at a time and add the fields it answers with."""
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    with_context = takes_context(function)
+    answers: dict[int, Any] = {}
+
+    async def one(place: int, item: Item, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            for attempt in range(retries.limit + 1):
+                try:
+                    arguments: list[Any] = [item.value]
+                    if with_context:
+                        ctx = batch.context(stage, item.source)
+                        ctx.attempt = attempt
+                        arguments.append(ctx)
+                    call = function(*arguments) if is_async else asyncio.to_thread(function, *arguments)
+                    async with asyncio.timeout(retries.timeout_seconds or None):
+                        answer = await call
+                    if answer is not None and not isinstance(answer, dict):
+                        raise TypeError(f"enrich's function returned a {type(answer).__name__}; it returns a dict")
+                    answers[place] = answer or {}
+                    return
+                except Exception as error:
+                    if attempt == retries.limit:
+                        batch.fail(item.source, stage, error, attempt + 1)
+                    else:
+                        await asyncio.sleep((attempt + 1) * retries.pause_seconds)
+
+    async def all_of_them() -> None:
+        gate = asyncio.Semaphore(concurrency)
+        async with asyncio.TaskGroup() as group:
+            for place, item in enumerate(batch.items):
+                group.create_task(one(place, item, gate))
+
+    asyncio.run(all_of_them())
+    batch.items = [
+        Item(item.source, {**item.value, **answers[place]} if isinstance(item.value, dict) else answers[place])
+        for place, item in enumerate(batch.items)
+        if place in answers
+    ]
+
+
+class _Watch:
+    """Ends the worker when a call takes longer than it may: nothing else ends code that hangs."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: float | None = None
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> _Watch:
+        if self._seconds:
+            self._thread = threading.Thread(target=self._look, daemon=True)
+            self._thread.start()
+        return self
+
+    def begin(self) -> None:
+        self._since = time.monotonic()
+
+    def end(self) -> None:
+        self._since = None
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+
+    def _look(self) -> None:
+        while not self._done.wait(min(self._seconds, 1.0)):
+            since = self._since
+            if since is not None and time.monotonic() - since > self._seconds:
+                print(f"penstock: a callable took longer than {self._seconds:g} s", file=sys.stderr, flush=True)
+                os._exit(75)
+
+
+def encode_items(batch: Batch, stage: str) -> tuple[list[bytes], list[int]]:
+    """The events as lines of JSON with their source places; one that JSON cannot hold has failed in the stage."""
+    encoded: dict[int, bytes] = {}
+    for item in batch.items:
+        try:
+            encoded[id(item)] = json.encode(item.value)
+        except Exception as error:
+            batch.fail(item.source, stage, error, 1)
+    _drop_failed(batch)
+    return [encoded[id(item)] for item in batch.items], [item.source for item in batch.items]

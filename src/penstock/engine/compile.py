@@ -1,0 +1,344 @@
+"""From a stream's definition to what Spark computes of the events of a cycle."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.errors import InvalidRequest
+from penstock.engine.columns import ResultColumn, result_columns
+from penstock.engine.folding import GROUPS, fold_column, folded
+from penstock.engine.reading import DATA, META, Reading
+from penstock.engine.stages import Stage, group_stages, wants_data
+from penstock.stream.aggregates import Aggregate
+from penstock.stream.definition import Definition
+from penstock.stream.expression import is_python, names_in, takes_context
+from penstock.stream.steps import Filter, FlatMap, Lookup, Map, Sql, Step, runs_in_python
+from penstock.stream.windows import Calendar, Session, Sliding, Tumbling, Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_META = list(META.names)
+#: Where an event's own key goes when callables compute one.
+KEY_FIELD = "__key_of"
+SINK_KEY = "__sink_key"
+_CLOCK_US = {"minute": 60_000_000, "hour": 3_600_000_000}
+
+
+@dataclass(frozen=True)
+class Split:
+    """A stream cut where Spark begins: callables that run while reading, and the rest."""
+
+    stream: Definition
+    first: tuple[Step, ...]
+    rest: tuple[Step | Stage, ...]
+    #: Whether whole events are wanted after the reader.
+    with_data: bool
+
+    @property
+    def keeps_event(self) -> bool:
+        """Whether what comes out at the end is a whole event, and not columns that something made."""
+        after = list(self.rest)
+        while any(isinstance(step, Stage) for step in after):
+            after.pop(0)
+        return not any(isinstance(step, Map | FlatMap | Sql) for step in after)
+
+    def parts(self) -> list[tuple[Stage | None, list[Step]]]:
+        """The steps that Spark runs after each Python stage; None stands for the reader."""
+        found: list[tuple[Stage | None, list[Step]]] = [(None, [])]
+        for step in self.rest:
+            if isinstance(step, Stage):
+                found.append((step, []))
+            else:
+                found[-1][1].append(step)
+        return found
+
+
+def split(stream: Definition) -> Split:
+    """Cut the stream, with every callable that stands for a value made a step of its own."""
+    stream = _with_values(stream)
+    place = 0
+    while place < len(stream.steps) and runs_in_python(stream.steps[place]):
+        place += 1
+    whole = not stream.windows or stream.fold is not None
+    rest = stream.steps[place:]
+    return Split(stream, stream.steps[:place], group_stages(rest, whole), wants_data(rest, whole))
+
+
+def _with_values(stream: Definition) -> Definition:
+    """Functions that give a key or the argument of an aggregate become fields that a last step adds."""
+    added: dict[str, Callable[..., Any]] = {}
+    changes: dict[str, Any] = {}
+    if is_python(stream.key):
+        added[KEY_FIELD] = stream.key
+        changes["key"] = KEY_FIELD
+    if is_python(stream.sink_key) and not stream.windows:
+        added[SINK_KEY] = stream.sink_key
+        changes["sink_key"] = SINK_KEY
+    aggregates: dict[str, Aggregate] = {}
+    for place, (name, aggregate) in enumerate(stream.aggregates.items()):
+        if is_python(aggregate.argument):
+            added[f"__value_{place}"] = aggregate.argument
+            aggregate = dataclasses.replace(aggregate, argument=f"__value_{place}")
+        aggregates[name] = aggregate
+    if not added:
+        return stream
+    step = Map("values", _Values(added))
+    return dataclasses.replace(stream, steps=(*stream.steps, step), aggregates=aggregates, **changes)
+
+
+class _Values:
+    """Adds what some functions give to an event."""
+
+    def __init__(self, functions: dict[str, Callable[..., Any]]) -> None:
+        self._functions = [(name, function, takes_context(function)) for name, function in functions.items()]
+
+    def __call__(self, event: Any, ctx: Any) -> dict[str, Any]:
+        found = dict(event) if isinstance(event, dict) else {}
+        for name, function, with_context in self._functions:
+            found[name] = function(event, ctx) if with_context else function(event)
+        return found
+
+
+def fields_read(cut: Split, part: int = 0) -> list[str]:
+    """The names that a part of the stream may mean by fields: what the reader, or the stage before it, has to give."""
+    found: dict[str, None] = {}
+
+    def mention(*expressions: Any) -> None:
+        for expression in expressions:
+            if expression is not None and not is_python(expression):
+                found.update(dict.fromkeys(names_in(str(expression))))
+
+    parts = cut.parts()
+    for step in parts[part][1]:
+        match step:
+            case Map(expression=what) | FlatMap(expression=what) | Filter(condition=what):
+                mention(what)
+            case Sql(query=query):
+                mention(query)
+            case Lookup(on=on):
+                found.update(dict.fromkeys(on))
+    if part == len(parts) - 1:
+        mention(cut.stream.key)
+        if not cut.stream.windows:
+            mention(cut.stream.sink_key)
+        for aggregate in cut.stream.aggregates.values():
+            mention(aggregate.argument)
+    return [name for name in found if not name.startswith("__") or name.startswith(("__value_", KEY_FIELD, SINK_KEY))]
+
+
+def numeric_names(stream: Definition) -> set[str]:
+    """Fields that an aggregate adds up: numbers, whatever the sample says."""
+    kinds = ("sum", "avg", "stddev", "percentile")
+    return {
+        aggregate.argument.strip("` ")
+        for aggregate in stream.aggregates.values()
+        if aggregate.kind in kinds and isinstance(aggregate.argument, str)
+    }
+
+
+class Tables:
+    """What the steps need beside their events: the reference tables, and how the workers read and report."""
+
+    reading: Reading
+
+    def frame(self, spark: SparkSession, name: str, table: Any) -> DataFrame:
+        """The table, as fresh as it asked to be."""
+        raise NotImplementedError
+
+
+def apply_steps(frame: DataFrame, steps: Sequence[Step | Stage], tables: Tables) -> DataFrame:
+    """The steps, each after the one before."""
+    for step in steps:
+        match step:
+            case Stage():
+                frame = step.apply(frame, tables.reading)
+            case Filter():
+                condition: Any = step.condition
+                frame = frame.filter(condition)
+            case Map(expression=expression):
+                frame = _select(frame, expression)
+            case FlatMap(expression=expression):
+                frame = _explode(frame, expression)
+            case Sql(query=query):
+                frame = _run_sql(frame, step, query, tables)
+            case Lookup():
+                frame = _join(frame, step, tables)
+            case _:
+                raise TypeError(f"{type(step).__name__} does not run inside Spark")
+    return frame
+
+
+def _metas(frame: DataFrame) -> list[str]:
+    return [name for name in (*_META, DATA) if name in frame.columns]
+
+
+def _select(frame: DataFrame, expression: Any) -> DataFrame:
+    metas = _metas(frame)
+    if isinstance(expression, str):
+        frame.createOrReplaceTempView("stream")
+        return frame.sparkSession.sql(f"SELECT {', '.join(metas)}, {expression} FROM stream")  # noqa: S608 - the user's own SQL
+    chosen = frame.select(*metas, expression)
+    return chosen
+
+
+def _explode(frame: DataFrame, expression: Any) -> DataFrame:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    metas = _metas(frame)
+    column = F.expr(expression) if isinstance(expression, str) else expression
+    exploded = frame.select(*metas, F.explode(column).alias("value"))
+    if isinstance(exploded.schema["value"].dataType, StructType):
+        return exploded.select(*metas, "value.*")
+    return exploded
+
+
+def _run_sql(frame: DataFrame, step: Sql, query: str, tables: Tables) -> DataFrame:
+    spark = frame.sparkSession
+    frame.createOrReplaceTempView("stream")
+    for name, table in step.tables.items():
+        tables.frame(spark, name, table).createOrReplaceTempView(name)
+    metas = ", ".join(f"stream.{name}" for name in _metas(frame))
+    injected = re.sub(r"^\s*select\s+", f"SELECT {metas}, ", query, count=1, flags=re.IGNORECASE)
+    return spark.sql(injected)
+
+
+def _join(frame: DataFrame, step: Lookup, tables: Tables) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    other = tables.frame(frame.sparkSession, step.name, step.table)
+    return frame.join(F.broadcast(other), list(step.on), step.how)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What Spark computes of a cycle, and the columns of the result."""
+
+    transform: Callable[[DataFrame], DataFrame]
+    columns: list[ResultColumn]
+
+
+def compile_windows(cut: Split, before: DataFrame, tables: Tables) -> Compiled:
+    """Partials per key and window. ``before`` is a frame with the columns that the reader gives."""
+    from pyspark.sql import functions as F
+
+    stream = cut.stream
+    probe = apply_steps(before, cut.rest, tables)
+    arguments: dict[str, tuple[Column, str]] = {}
+
+    def column(expression: Any) -> Column:
+        return F.expr(expression) if isinstance(expression, str) else expression
+
+    for name, aggregate in stream.aggregates.items():
+        if aggregate.argument is not None:
+            value = column(aggregate.argument)
+            arguments[name] = (value, probe.select(value.alias("v")).schema["v"].dataType.simpleString())
+    columns = result_columns(stream.aggregates, arguments) if stream.fold is None else [fold_column()]
+    key = F.col("__key") if stream.key is None else _key_text(probe, column(stream.key))
+
+    def transform(frame: DataFrame) -> DataFrame:
+        frame = apply_steps(frame, cut.rest, tables)
+        frame = frame.withColumn("__k", F.coalesce(key, F.lit("")))
+        frame = _with_windows(frame, stream.windows)
+        frame = _with_lateness(frame, stream)
+        if stream.fold is not None:
+            return folded(frame.drop("__newest"), stream.fold, tables.reading)
+        return frame.groupBy(*GROUPS).agg(
+            F.max("__partition").alias("__p"),
+            *[kept.partial.alias(kept.name) for result in columns for kept in result.kept],
+        )
+
+    return Compiled(transform, columns)
+
+
+def _key_text(frame: DataFrame, key: Column) -> Column:
+    from penstock.engine.columns import _as_text
+
+    return _as_text(key, frame.select(key.alias("k")).schema["k"].dataType.simpleString())
+
+
+def _with_windows(frame: DataFrame, windows: Sequence[Window]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    if len(windows) == 1 and isinstance(windows[0], Tumbling):
+        size = windows[0].size_us
+        start = F.col("__time") - F.pmod(F.col("__time"), F.lit(size))
+        return frame.withColumns({"__ws": start, "__we": start + size, "__newest": F.lit(True)})
+    spans = F.concat(*[_spans(window) for window in windows])
+    frame = frame.withColumn("__span", F.explode(spans))
+    parts = {"__ws": F.col("__span.s"), "__we": F.col("__span.e"), "__newest": F.col("__span.n")}
+    return frame.withColumns(parts).drop("__span")
+
+
+def _spans(window: Window) -> Column:
+    """The windows that an event counts in: start, end, and whether it is the last of them to end."""
+    from pyspark.sql import functions as F
+
+    time = F.col("__time")
+    match window:
+        case Tumbling(size_us=size):
+            start = time - F.pmod(time, F.lit(size))
+            return F.array(F.struct(start.alias("s"), (start + size).alias("e"), F.lit(True).alias("n")))
+        case Sliding(size_us=size, slide_us=slide):
+            last = time - F.pmod(time, F.lit(slide))
+            many = -(-size // slide)
+            starts = F.array(*[last - i * slide for i in range(many)])
+            spans = F.transform(starts, lambda s: F.struct(s.alias("s"), (s + size).alias("e"), (s == last).alias("n")))
+            return F.filter(spans, lambda span: span["e"] > time)
+        case Calendar(every=every, timezone=zone) if every in _CLOCK_US:
+            # On clocks that are put forward or back by whole hours, an hour is an hour.
+            size = _CLOCK_US[every]
+            local = F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(time), zone))
+            start = time - F.pmod(local, F.lit(size))
+            return F.array(F.struct(start.alias("s"), (start + size).alias("e"), F.lit(True).alias("n")))
+        case Calendar(every=every, timezone=zone):
+            local = F.date_trunc(every, F.from_utc_timestamp(F.timestamp_micros(time), zone))
+            after = local + F.expr(f"INTERVAL 1 {every}")
+            start, end = (F.unix_micros(F.to_utc_timestamp(t, zone)) for t in (local, after))
+            return F.array(F.struct(start.alias("s"), end.alias("e"), F.lit(True).alias("n")))
+        case Session():
+            raise InvalidRequest("session windows are not there yet")
+
+
+def _with_lateness(frame: DataFrame, stream: Definition) -> DataFrame:
+    """Late events apart: as references to be dead-lettered or counted, or flagged to reopen their windows."""
+    from pyspark.sql import functions as F
+
+    late = F.col("__we") + stream.time.grace_us <= F.col("__bound")
+    if stream.time.late == "include":
+        nothing = F.lit(None).cast("bigint")
+        return frame.withColumns({"__late": late, "__ref_p": nothing, "__ref_o": nothing})
+    taken = ~late | F.col("__redriven")
+    frame = frame.withColumn("__late", late).filter(taken | F.col("__newest"))
+    return frame.withColumns(
+        {
+            "__ref_p": F.when(~taken, F.col("__partition")),
+            "__ref_o": F.when(~taken, F.col("__offset")),
+        }
+    )
+
+
+def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[DataFrame], DataFrame]:
+    """The events that a stream without windows gives, one row each."""
+    from pyspark.sql import functions as F
+
+    sink_key: Any = cut.stream.sink_key
+
+    def transform(frame: DataFrame) -> DataFrame:
+        frame = apply_steps(frame, cut.rest, tables)
+        if sink_key is not None:
+            key = F.expr(sink_key) if isinstance(sink_key, str) else sink_key
+            frame = frame.withColumn("__sink", _key_text(frame, key))
+        else:
+            frame = frame.withColumn("__sink", F.col("__key"))
+        hidden = {*_META, "__sink", DATA, SINK_KEY}
+        fields = [] if cut.keeps_event and DATA in frame.columns else [c for c in frame.columns if c not in hidden]
+        data = [DATA] if cut.keeps_event and DATA in frame.columns else []
+        return frame.select("__partition", "__offset", "__sink", *data, *[f"`{field}`" for field in fields])
+
+    return transform

@@ -1,0 +1,111 @@
+"""``reduce``: a fold in Python over the events of a window, which goes on where the last cycle left it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.core import json
+from penstock.db.arrays import numbers
+from penstock.db.statements import Statements
+from penstock.engine.callables import Failure, failure
+from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.reading import DATA, META, Reading, connection, send_report
+from penstock.engine.reports import Report
+from penstock.engine.stages import CYCLE
+from penstock.stream.definition import Reduce
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_sql = Statements("penstock.engine", "fold.sql")
+
+#: The number that its reports go by: after those of all other stages.
+_STAGE = 1000
+GROUPS = ("__k", "__ws", "__we", "__late", "__ref_p", "__ref_o")
+_OUT = pa.schema(
+    [
+        ("__k", pa.string()),
+        ("__ws", pa.int64()),
+        ("__we", pa.int64()),
+        ("__late", pa.bool_()),
+        ("__ref_p", pa.int64()),
+        ("__ref_o", pa.int64()),
+        ("__p", pa.int64()),
+        ("a0", pa.string()),
+    ]
+)
+
+
+def fold_column() -> ResultColumn:
+    """The column of a fold's value: what the worker gives takes the place of what was there."""
+    from pyspark.sql import functions as F
+
+    kept = Kept("a0", "json", F.lit(None), "{p}", read="{}::json", copied_as="text")
+    return ResultColumn("value", "json", (kept,), "{a0}")
+
+
+def folded(frame: DataFrame, fold: Reduce, reading: Reading) -> DataFrame:
+    """The value of each window after the events of the frame."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    hidden = {*META.names, *GROUPS, "__newest", DATA}
+    fields = [name for name in frame.columns if name not in hidden]
+    event = F.col(DATA) if DATA in frame.columns else F.to_json(F.struct(*[f"`{name}`" for name in fields]))
+    listed = F.array_sort(F.collect_list(F.struct("__partition", "__offset", event.alias("event"))))
+    grouped = frame.groupBy(*GROUPS).agg(F.max("__partition").alias("__p"), listed.alias("events"))
+    return grouped.mapInArrow(_Folder(fold, reading), from_arrow_schema(_OUT))
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """What Spark calls in a worker."""
+
+    fold: Reduce
+    reading: Reading
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        failures: list[Failure] = []
+        for batch in batches:
+            rows = batch.to_pylist()
+            before = self._values(rows)
+            for row in rows:
+                row["a0"] = None if row["__ref_p"] is not None else self._fold(row, before, failures)
+            columns = [pa.array([row[f.name] for row in rows], f.type) for f in _OUT]
+            yield pa.RecordBatch.from_arrays(columns, schema=_OUT)
+        context = TaskContext.get()
+        said = None if context is None else context.getLocalProperty(CYCLE)
+        if context is not None and said is not None:
+            task, attempt = context.partitionId(), context.taskAttemptId()
+            send_report(self.reading, int(said), _STAGE, task, attempt, Report([], failures, {}))
+
+    def _values(self, rows: list[dict[str, Any]]) -> dict[tuple[str, int, int], Any]:
+        """What the windows have come to, open ones and, for events that are late, closed ones."""
+        if not rows:
+            return {}
+        params = {
+            "keys": [row["__k"] for row in rows],
+            "starts": numbers([row["__ws"] for row in rows]),
+            "ends": numbers([row["__we"] for row in rows]),
+        }
+        statement = _sql["values"].replace("{id}", str(int(self.reading.query)))
+        found = connection(self.reading.conninfo).execute(statement, params).fetchall()
+        return {(key, start, end): value for key, start, end, value in found}
+
+    def _fold(self, row: dict[str, Any], before: dict[tuple[str, int, int], Any], failures: list[Failure]) -> str:
+        where = (row["__k"], row["__ws"], row["__we"])
+        text = before.get(where)
+        value = json.decode(json.encode(self.fold.initial)) if text is None else json.decode(text)
+        for event in row["events"]:
+            try:
+                value = json.decode(json.encode(self.fold.function(value, json.decode(event["event"]))))
+            except Exception as error:
+                partition, offset = event["__partition"], event["__offset"]
+                failures.append(failure(partition, offset, "reduce", error, 1))
+        return json.encode(value).decode()

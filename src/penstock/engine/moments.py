@@ -1,0 +1,93 @@
+"""Event times: from what events say to microseconds since 1970."""
+
+from __future__ import annotations
+
+import decimal
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Before every moment.
+NEVER = -(2**62)
+# Years 1 to 9999: what PostgreSQL and Python both can show.
+_FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+_LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) - 366 * 86_400_000_000
+
+
+def micros(moment: datetime) -> int:
+    """A moment in microseconds."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def of_value(value: Any) -> int:
+    """What an event says of its time: ISO 8601 text, or a number since 1970 whose size tells its unit."""
+    if isinstance(value, datetime):
+        moment = value
+    elif isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"{value[:60]!r} is no time; write it as 2026-01-31T12:00:00Z") from None
+    elif isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool):
+        number = decimal.Decimal(value) if isinstance(value, int) else decimal.Decimal(str(value))
+        if not number.is_finite():
+            raise ValueError(f"{value} is no time")
+        size = abs(number)
+        scale = 10**6 if size < 10**11 else 10**3 if size < 10**14 else 1 if size < 10**17 else decimal.Decimal("0.001")
+        found = int((number * scale).to_integral_value(decimal.ROUND_FLOOR))
+        return _checked(found, value)
+    else:
+        raise ValueError("the event has no time" if value is None else f"{str(value)[:60]} is no time")
+    if moment.utcoffset() is None:
+        raise ValueError(f"{value} has no time zone; add one, such as a Z at its end")
+    return _checked(micros(moment), value)
+
+
+def _checked(found: int, value: Any) -> int:
+    if not _FIRST <= found <= _LAST:
+        raise ValueError(f"{value} lies outside the years 1 to 9998")
+    return found
+
+
+def of_column(column: pa.ChunkedArray) -> tuple[np.ndarray[Any, Any], dict[int, str]]:
+    """The same for a column: microseconds, NEVER where there is none, and why."""
+    found = _fast(column)
+    if found is not None:
+        return found, {}
+    times = np.full(len(column), NEVER, dtype=np.int64)
+    problems: dict[int, str] = {}
+    for place, value in enumerate(column.to_pylist()):
+        try:
+            times[place] = of_value(value)
+        except ValueError as error:
+            problems[place] = str(error)
+    return times, problems
+
+
+def _fast(column: pa.ChunkedArray) -> Any:
+    """All at once, if nothing about them is odd."""
+    if column.null_count:
+        return None
+    kind = column.type
+    if pa.types.is_integer(kind):
+        numbers = column.to_numpy()
+        low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+        for least, most, scale in ((0, 10**11, 10**6), (10**11, 10**14, 10**3), (10**14, 10**17, 1)):
+            if least <= low and high < most and high * scale <= _LAST:
+                return numbers.astype(np.int64) * scale
+        return None
+    if pa.types.is_timestamp(kind):
+        return pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+    if pa.types.is_string(kind):
+        try:
+            zoned = pc.all(pc.match_substring_regex(column, r"(Z|[+-]\d\d:\d\d)$")).as_py()
+            if zoned is False:
+                return None
+            return pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid:
+            return None
+    return None

@@ -1,0 +1,264 @@
+"""Deciding what the next cycle reads. Runs in the process in which Spark keeps the source's reader."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import psycopg
+
+from penstock.db.arrays import numbers
+from penstock.db.pool import SESSION
+from penstock.db.statements import Statements
+from penstock.engine import plan as plans
+from penstock.engine import suspicion
+from penstock.engine.plan import CyclePlan, Lane, Stretch, spread
+
+_sql = Statements("penstock.engine", "plan.sql")
+_groups = Statements("penstock.log", "groups.sql")
+
+#: How long Spark is kept waiting before it is told that there is nothing to do.
+_PATIENCE_SECONDS = 0.5
+#: Waiters look by themselves after so long: for what no notification tells of.
+_LOOK_SECONDS = 0.5
+_RENEW_SECONDS = 1.0
+
+
+#: Queue, group, and a row of what is unread.
+_Head: TypeAlias = tuple[int, int, Any]
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What the planner of a query is told."""
+
+    conninfo: str
+    query: int
+    fence: int
+    #: Queue and group ids of what is read.
+    groups: tuple[tuple[int, int], ...]
+    lease_seconds: float
+    #: At least so long from one cycle's beginning to the next.
+    interval_seconds: float
+    #: Cycles of up to so many events are read by one task.
+    small_events: int
+    most_events: int
+    tasks: int
+    #: The table of open windows, and when the clock closes one: idle for so long, this long after its end.
+    state_table: str | None
+    idle_us: int
+    wait_us: int
+    #: Read what was there at the start, and no more.
+    stops: dict[int, int] | None
+
+
+class Fenced(Exception):
+    """Another driver has taken the query over."""
+
+
+class Planner:
+    """Plans cycles, one after the other."""
+
+    def __init__(self, planning: Planning) -> None:
+        self._planning = planning
+        self._conn = _connect(planning.conninfo)
+        self._conn.execute("LISTEN penstock")
+        self._renewed = 0.0
+        self._last = 0.0
+        self._limit = planning.small_events
+        self._previous: tuple[float, int] | None = None
+        self._ticks = 0
+        self._look_for_due = 0.0
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._conn.close()
+
+    def next_cycle(self) -> int | None:
+        """The number of the next cycle; None if there is nothing to do yet."""
+        now = time.monotonic()
+        self._adapt(now)
+        pause = self._last + self._planning.interval_seconds - now
+        if pause > 0:
+            time.sleep(min(pause, 5.0))
+        patience = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            self._renew()
+            lanes = self._lanes()
+            if lanes or self._is_time_to_close():
+                return self._begin(lanes)
+            if self._advance():
+                continue
+            left = patience - time.monotonic()
+            if left <= 0:
+                return None
+            self._wait(min(left, _LOOK_SECONDS))
+
+    def _renew(self) -> None:
+        # The lease is kept by who asks for work: a driver whose JVM is dead loses it.
+        if time.monotonic() - self._renewed < _RENEW_SECONDS:
+            return
+        row = self._conn.execute(_sql["renew"], self._params(lease=self._lease())).fetchone()
+        if row is None:
+            raise Fenced("another driver has taken this query over")
+        self._renewed = time.monotonic()
+
+    def _lanes(self) -> list[Lane]:
+        """What is unread, up to the limit, spread over the partitions."""
+        found: list[_Head] = []
+        segments: dict[int, int] = {}
+        for queue_id, group_id in self._planning.groups:
+            row = self._conn.execute(_sql["queue"], {"queue": queue_id}).fetchone()
+            if row is None:
+                continue
+            segments[queue_id] = row[1]
+            statement = _sql.table("heads", queue_id, row[1])
+            for head in self._conn.execute(statement, self._params(group=group_id)).fetchall():
+                found.append((queue_id, group_id, head))
+        if self._planning.stops is not None:
+            found = [
+                (q, g, (*h[:5], min(h[5], self._planning.stops.get(h[0], 0)), *h[6:]))
+                for q, g, h in found
+                if h[4] < self._planning.stops.get(h[0], 0)
+            ]
+        if not found:
+            return []
+        found, limit = self._narrowed(found)
+        shares = _shares([head[5] - head[4] for _, _, head in found], limit)
+        chosen = [(q, g, head, share) for (q, g, head), share in zip(found, shares, strict=True) if share]
+        sealed = self._stretches([(head, share) for _, _, head, share in chosen if head[4] < head[3]])
+        lanes = []
+        for queue_id, group_id, head, share in chosen:
+            partition_id, name, is_lane, sealed_end, start, _, high, floor = head
+            stretches = sealed.get(partition_id, [])
+            if start + share > sealed_end:
+                stretches = [*stretches, Stretch(segments[queue_id], max(start, sealed_end), start + share)]
+            lanes.append(Lane(partition_id, queue_id, group_id, name, is_lane, stretches, high, floor))
+        return lanes
+
+    def _narrowed(self, found: list[_Head]) -> tuple[list[_Head], int]:
+        """What may be read while an event that no cycle survives is looked for; else all of it."""
+        row = self._conn.execute(_sql["suspicion"], self._params()).fetchone()
+        if row is None:
+            raise Fenced("another driver has taken this query over")
+        if row[0] is None:
+            return found, self._limit
+        suspects = suspicion.decode(row[0])
+        few = [
+            (q, g, (*h[:5], min(h[5], suspects.stops[h[0]]), *h[6:]))
+            for q, g, h in found
+            if h[4] < suspects.stops.get(h[0], 0)
+        ]
+        return (few, max(1, min(self._limit, suspects.limit))) if few else (found, self._limit)
+
+    def _stretches(self, some: list[tuple[Any, int]]) -> dict[int, list[Stretch]]:
+        if not some:
+            return {}
+        params = {
+            "partitions": numbers([head[0] for head, _ in some]),
+            "starts": numbers([head[4] for head, _ in some]),
+            "stops": numbers([head[4] + share for head, share in some]),
+        }
+        ranges = {head[0]: (head[4], min(head[4] + share, head[3])) for head, share in some}
+        found: dict[int, list[Stretch]] = {}
+        for partition_id, segment, first, end in self._conn.execute(_sql["stretches"], params).fetchall():
+            start, stop = ranges[partition_id]
+            found.setdefault(partition_id, []).append(Stretch(segment, max(start, first), min(stop, end)))
+        return found
+
+    def _advance(self) -> bool:
+        """Go over to the next epoch of partitions, where nothing of the one before is left to read."""
+        moved = False
+        for queue_id, group_id in self._planning.groups:
+            row = self._conn.execute(_sql["epochs"], {"group": group_id}).fetchone()
+            if row is None or row[0] >= row[1]:
+                continue
+            with self._conn.transaction():
+                held = self._conn.execute(_groups["lock_group"], {"group": group_id}).fetchone()
+                asked = {"group": group_id, "epoch": row[0]}
+                left = self._conn.execute(_groups.table("has_unread", queue_id, row[2]), asked).fetchone()
+                if held is not None and held[1] == row[0] and left is not None and not left[0]:
+                    self._conn.execute(_groups["set_epoch"], {"group": group_id, "epoch": row[0] + 1})
+                    moved = True
+        return moved
+
+    def _is_time_to_close(self) -> bool:
+        """Whether the clock closes a window. Looked for less often while it turns out that it did not."""
+        if self._planning.state_table is None or time.monotonic() < self._look_for_due:
+            return False
+        if not self._is_due():
+            self._ticks = 0
+            return False
+        self._ticks += 1
+        self._look_for_due = time.monotonic() + min(0.25 * self._ticks, 5.0)
+        return True
+
+    def _is_due(self) -> bool:
+        statement = _sql["due"].replace("{state}", self._planning.state_table or "")
+        params = self._params(
+            idle=timedelta(microseconds=self._planning.idle_us), wait=timedelta(microseconds=self._planning.wait_us)
+        )
+        row = self._conn.execute(statement, params).fetchone()
+        return row is not None and bool(row[0])
+
+    def _begin(self, lanes: list[Lane]) -> int:
+        planning = self._planning
+        events = sum(lane.stop - lane.start for lane in lanes)
+        small = events <= planning.small_events
+        tasks = [list(range(len(lanes)))] if small else spread(lanes, planning.tasks)
+        with self._conn.transaction():
+            row = self._conn.execute(_sql["begin_cycle"], self._params(lease=self._lease())).fetchone()
+            if row is None:
+                raise Fenced("another driver has taken this query over")
+            plan = CyclePlan(row[0], small, lanes, tasks)
+            self._conn.execute(
+                _sql["store_plan"], self._params(cycle=plan.cycle, plan=plans.encode(plan), planned=events)
+            )
+        self._renewed = self._last = time.monotonic()
+        self._previous = (self._last, events)
+        return plan.cycle
+
+    def _adapt(self, now: float) -> None:
+        """Grow cycles while there is more than fits, so that each takes about a second; shrink them again."""
+        if self._previous is None:
+            return
+        began, events = self._previous
+        self._previous = None
+        took = max(now - began, 0.001)
+        if events >= self._limit * 0.9 or took > 3:
+            wanted = events / took * _CYCLE_SECONDS
+            self._limit = int(min(max(wanted, self._limit / 2, self._planning.small_events), self._limit * 4))
+            self._limit = min(self._limit, self._planning.most_events)
+
+    def _wait(self, seconds: float) -> None:
+        for _ in self._conn.notifies(timeout=seconds, stop_after=1):
+            pass
+
+    def _lease(self) -> timedelta:
+        return timedelta(seconds=self._planning.lease_seconds)
+
+    def _params(self, **more: Any) -> dict[str, Any]:
+        return {"query": self._planning.query, "fence": self._planning.fence, **more}
+
+
+#: What a cycle is to take when there is more to read than fits into one.
+_CYCLE_SECONDS = 1.5
+
+
+def _connect(conninfo: str) -> psycopg.Connection[Any]:
+    conn = psycopg.connect(conninfo, autocommit=True, prepare_threshold=0, application_name="penstock planner")
+    conn.execute(SESSION)
+    return conn
+
+
+def _shares(unread: list[int], limit: int) -> list[int]:
+    """The limit over the partitions, each as much as the others where it has that much."""
+    shares = [0] * len(unread)
+    left = limit
+    order = sorted(range(len(unread)), key=lambda i: unread[i])
+    for rank, place in enumerate(order):
+        shares[place] = min(unread[place], -(-left // (len(order) - rank)))
+        left -= shares[place]
+    return shares

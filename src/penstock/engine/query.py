@@ -1,0 +1,659 @@
+"""A query as it runs: one driver, Spark's cycles, and the commits that end them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core import json
+from penstock.core.errors import Conflict, DatabaseUnavailable, PenstockError
+from penstock.core.settings import Settings
+from penstock.db.patience import LOST
+from penstock.db.pool import Database
+from penstock.db.statements import Statements
+from penstock.engine import plan as plans
+from penstock.engine import reports, suspicion
+from penstock.engine.background import Background
+from penstock.engine.callables import Failure
+from penstock.engine.commit import Committer, Outcome, Refused, Target, Work
+from penstock.engine.compile import Split, compile_events, compile_windows, split
+from penstock.engine.options import RunOptions
+from penstock.engine.plan import CyclePlan
+from penstock.engine.planning import Planning
+from penstock.engine.reading import DATA, Reading
+from penstock.engine.reference import ReferenceTables
+from penstock.engine.registry import Registry
+from penstock.engine.reports import Report
+from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
+from penstock.engine.session import spark_session
+from penstock.engine.source import CycleSource, packed
+from penstock.engine.stages import CYCLE
+from penstock.engine.tables import ResultTables
+from penstock.engine.values import plain
+from penstock.log.log import Log
+from penstock.stream.fingerprint import describe, fingerprint
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.stream.definition import Definition
+
+_sql = Statements("penstock.engine", "queries.sql")
+_logger = logging.getLogger("penstock.engine")
+
+#: Cycles of up to so many events are one task, with a plan that was made once.
+SMALL_EVENTS = 10_000
+_STANDBY_SECONDS = 0.5
+_LONGEST_CYCLE_SECONDS = 1800.0
+#: A query that fails so often in a row, without one cycle in between, gives up.
+_MOST_FAILURES = 20
+
+
+@dataclass
+class Status:
+    """What a query has done since it was started, and where it is."""
+
+    state: str = "starting"
+    events_in: int = 0
+    events_out: int = 0
+    windows: int = 0
+    late: int = 0
+    dead: int = 0
+    cycles: int = 0
+    failed_cycles: int = 0
+    started_at: float = field(default_factory=time.monotonic)
+    last_cycle_seconds: float = 0.0
+    error: str | None = None
+
+
+class Query:
+    """A stream that runs under a name. ``stop`` ends it after the cycle that it is in; ``wait`` waits for its end."""
+
+    def __init__(self, stream: Definition, name: str, settings: Settings, options: RunOptions) -> None:
+        stream.check()
+        self.name = name
+        self.status = Status()
+        self._stream = stream
+        self._cut = split(stream)
+        self._settings = settings
+        self._options = options
+        self._background = Background(f"penstock {name}")
+        self._database = Database(settings)
+        self._log = Log(self._database)
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._started = threading.Event()
+        self._flush = options.flush
+        self._problem: BaseException | None = None
+        self._cycle = threading.Lock()
+        self._busy_since: float | None = None
+        self._thread = threading.Thread(target=self._main, name=f"penstock query {name}", daemon=True)
+
+    # For who runs it
+
+    def start(self) -> Query:
+        """Begin; returns when the query runs, or waits as a standby, or raises what stopped it."""
+        self._thread.start()
+        self._started.wait()
+        if self._ended.is_set() and self._problem is not None:
+            raise self._problem
+        return self
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended; raises what it ended with. False, if the timeout came first."""
+        if not self._ended.wait(timeout):
+            return False
+        self._thread.join()
+        if self._problem is not None:
+            raise self._problem
+        return True
+
+    def stop(self, *, flush: bool = False) -> None:
+        """End it after the cycle that it is in; with ``flush``, close and emit the windows that are open."""
+        self._flush = self._flush or flush
+        self._stopping.set()
+        self.wait()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return not self._ended.is_set()
+
+    def processed(self) -> int:
+        """How many events it has committed since it was started."""
+        return self.status.events_in
+
+    # Its life
+
+    def _main(self) -> None:
+        try:
+            self._background.run(self._log.open())
+            self._live()
+        except BaseException as error:
+            self._problem = error
+            self.status.error = str(error)
+        finally:
+            self.status.state = "stopped"
+            try:
+                self._background.run(self._log.close())
+            except Exception:
+                _logger.debug("closing failed", exc_info=True)
+            self._background.close()
+            self._ended.set()
+            self._started.set()
+
+    def _live(self) -> None:
+        run = self._background.run
+        registry = Registry(self._log)
+        for queue in self._stream.sources:
+            run(self._log.catalog.refresh(queue))
+        if self._options.reset:
+            run(registry.delete(self.name))
+        lines = describe(self._stream)
+        query, known = run(
+            registry.register(
+                self.name,
+                lines,
+                fingerprint(lines),
+                sink=self._stream.sink,
+                history_seconds=self._options.history_retention_seconds,
+            )
+        )
+        if self._stream.sink is not None:
+            run(self._make_sink(self._stream.sink))
+        options = self._options
+        shared = spark_session(app_name=f"penstock {self.name}", master=options.master, conf=options.spark_conf)
+        # Views and settings of its own, in one Spark with the others.
+        spark = shared.newSession()
+        spark.dataSource.register(CycleSource)
+        failures = 0
+        while not self._stopping.is_set():
+            fence = self._take(registry)
+            if fence is None:
+                return
+            done = self.status.cycles
+            run_once = _Run(self, registry, spark, query, fence, known)
+            try:
+                run_once.until_it_ends()
+                if self._stopping.is_set() or self._options.available_now:
+                    run_once.finish(self._flush)
+                    return
+            except (*LOST, Refused, SparkFailure, DatabaseUnavailable) as error:
+                # Nothing is lost: whoever takes the query next goes on where the last commit was.
+                failures = 1 if self.status.cycles > done else failures + 1
+                self.status.error = _first_line(error)
+                _logger.warning("query %r is started again: %s", self.name, self.status.error)
+                _logger.debug("the whole of it", exc_info=True)
+                if failures > _MOST_FAILURES:
+                    raise
+                self._stopping.wait(min(0.5 * 2**failures, 5.0))
+            finally:
+                run_once.close()
+
+    async def _make_sink(self, name: str) -> None:
+        if await self._log.catalog.find(name) is None:
+            await self._log.configure(name, partitioning="hash", partitions=8, only_new=False)
+
+    def _take(self, registry: Registry) -> int | None:
+        """Wait until the query is free, as a standby."""
+        driver = f"{socket.gethostname()}:{os.getpid()}"
+        while not self._stopping.is_set():
+            try:
+                fence = self._background.run(registry.take(self.name, driver, self._options.lease_seconds))
+            except (PenstockError, psycopg.Error):
+                fence = None
+            if fence is not None:
+                return fence
+            if self.status.state != "standby":
+                self.status.state = "standby"
+                _logger.info("query %r is run by another driver; this one stands by", self.name)
+                self._started.set()
+            self._stopping.wait(_STANDBY_SECONDS)
+        return None
+
+
+class SparkFailure(PenstockError):
+    """Spark ended the query; its message says why."""
+
+
+class _Run:
+    """The query under one fencing number: from taking it to losing it or stopping."""
+
+    def __init__(
+        self, query: Query, registry: Registry, spark: SparkSession, id: int, fence: int, known: dict[str, str] | None
+    ) -> None:
+        self._query = query
+        self._registry = registry
+        self._spark = spark
+        self._id = id
+        self._fence = fence
+        self._known = known
+        self._committer: Committer | None = None
+        self._checkpoint: Path | None = None
+        self._streaming: Any = None
+        self._keeper: threading.Thread | None = None
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self._stops: dict[int, int] | None = None
+        self._running = query._background.run
+
+    def until_it_ends(self) -> None:
+        """Prepare and run cycles until the query is stopped, fails or is taken over."""
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._keeper.start()
+        self._prepare()
+        query = self._query
+        if query._options.available_now and not self._stops:
+            query._started.set()
+            return
+        self._start()
+        query.status.state = "running"
+        query._started.set()
+        while not query._stopping.is_set():
+            if self._over.wait(0.2) or not self._streaming.isActive:
+                break
+        self._stop_streaming()
+        if self._error is not None:
+            raise self._error
+
+    def finish(self, flush: bool) -> None:
+        """Close the open windows, if that is wanted."""
+        if flush and self._target.tables is not None:
+            self._running(self._flush())
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._over.set()
+        self._stop_streaming()
+        if self._keeper is not None:
+            self._keeper.join(5)
+        try:
+            if self._committer is not None:
+                self._running(self._committer.close())
+            self._running(self._registry.release(self._id, self._fence))
+        except Exception:
+            _logger.debug("closing failed", exc_info=True)
+        if self._checkpoint is not None:
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    # Preparing
+
+    def _prepare(self) -> None:
+        query, stream = self._query, self._query._stream
+        cut, options = query._cut, query._options
+        groups = self._running(self._subscribe())
+        names = {queue_id: queue for queue, queue_id, _, _ in groups}
+        fields = self._fields(cut)
+        conninfo = query._database.conninfo
+        reading = Reading(
+            conninfo,
+            self._id,
+            query.name,
+            self._fence,
+            fields,
+            names,
+            stream.time.event_time if stream.windows else None,
+            stream.time.lateness_us,
+            cut.first,
+            cut.with_data,
+        )
+        option = {"reading": packed(reading)}
+        small = self._spark.read.format("penstock-cycles").options(**option).load()
+        self._references = ReferenceTables(conninfo, reading)
+        cut = resolve_stages(cut, small, self._references, self._sampled, self._known or {})
+        tables: ResultTables | None = None
+        if stream.windows:
+            compiled = compile_windows(cut, small, self._references)
+            self._transform = compiled.transform
+            key_name = options.key_name or (
+                stream.key if isinstance(stream.key, str) and stream.key.isidentifier() else None
+            )
+            tables = ResultTables(self._id, query.name, compiled.columns, key_name)
+            self._running(self._registry.make_tables(tables))
+        else:
+            self._transform = compile_events(cut, small, self._references)
+        self._small = small
+        self._small_plan: DataFrame | None = None
+        self._target = Target(
+            self._id,
+            query.name,
+            self._fence,
+            options.lease_seconds,
+            groups,
+            tables,
+            stream.time,
+            bool(stream.windows) and (stream.key is not None or len(groups) > 1),
+            stream.sink,
+            stream.time.late,
+            options.history_retention_seconds,
+        )
+        self._committer = Committer(query._log, self._target)
+        if options.available_now:
+            self._stops = self._running(self._ends(groups))
+        planning = Planning(
+            conninfo,
+            self._id,
+            self._fence,
+            tuple((queue_id, group_id) for _, queue_id, _, group_id in groups),
+            options.lease_seconds,
+            0.0 if options.available_now else options.interval_seconds,
+            min(SMALL_EVENTS, options.max_events_per_cycle),
+            options.max_events_per_cycle,
+            max(2, self._spark.sparkContext.defaultParallelism),
+            None if tables is None else f"penstock.state_{self._id}",
+            stream.time.idle_flush_us,
+            stream.time.grace_us + stream.time.lateness_us,
+            self._stops,
+        )
+        self._source = (
+            self._spark.readStream.format("penstock-cycles").options(**option, planning=packed(planning)).load()
+        )
+
+    async def _subscribe(self) -> list[tuple[str, int, str, int]]:
+        """A group of the query's own in each queue that it reads."""
+        query, found = self._query, []
+        for name in query._stream.sources:
+            queue = await query._log.catalog.refresh(name)
+            group = await query._log.group_book.subscribe(
+                queue,
+                query.name,
+                query._options.subscription_from,  # type: ignore[arg-type]  # checked there
+                query_id=query.name,
+            )
+            if group.query_id != query.name:
+                raise Conflict(
+                    f"queue {name!r} has a group {query.name!r} already, of consumers; give the query another id"
+                )
+            found.append((name, queue.id, query.name, group.id))
+        return found
+
+    def _fields(self, cut: Split) -> pa.Schema:
+        """The types of what is read; waits for the first event if it takes one to know them."""
+        query = self._query
+        sample = self._running(self._sample())
+        from penstock.engine.compile import fields_read
+
+        needs = bool(fields_read(cut)) or isinstance(cut.stream.time.event_time, str)
+        known = self._known or {}
+        while needs and not sample and not known and not query._stopping.is_set():
+            if query._options.available_now:
+                break
+            query.status.state = "waiting for the first event"
+            query._started.set()
+            query._stopping.wait(0.05)
+            sample = self._running(self._sample())
+        self._sampled = sample
+        schema, types = resolve_fields(self._spark, cut, known, sample)
+        if sample:
+            self._running(self._registry.set_fields(self._id, types))
+            self._known = types
+        return schema
+
+    async def _sample(self) -> list[Any]:
+        events: list[Any] = []
+        for queue in self._query._stream.sources:
+            events += await self._query._log.browse(queue, limit=SAMPLE)
+        return events
+
+    async def _ends(self, groups: list[tuple[str, int, str, int]]) -> dict[int, int]:
+        """Where each partition ends now, if the group has not come that far."""
+        ends = {}
+        for queue, _, group, _ in groups:
+            for lane in await self._query._log.group_lanes(queue, group):
+                if lane.next_offset < lane.end_offset:
+                    ends[lane.partition_id] = lane.end_offset
+        return ends
+
+    def _start(self) -> None:
+        room = Path("/dev/shm")  # noqa: S108 - what lies there is only Spark's own bookkeeping, and is made for us alone
+        parent = room if room.is_dir() and os.access(room, os.W_OK) and self._is_local() else None
+        self._checkpoint = Path(tempfile.mkdtemp(prefix="penstock-", dir=parent))
+        self._streaming = (
+            self._source.writeStream.queryName(f"penstock {self._query.name} {self._fence}")
+            .option("checkpointLocation", str(self._checkpoint))
+            .foreachBatch(self._on_cycle)
+            .start()
+        )
+
+    def _is_local(self) -> bool:
+        return (self._spark.sparkContext.master or "").startswith("local")
+
+    # Cycles
+
+    def _on_cycle(self, frame: DataFrame, batch: int) -> None:
+        """What Spark calls for each cycle. It never raises: what goes wrong is in the ledger, or ends the run."""
+        query = self._query
+        with query._cycle:
+            if query._stopping.is_set() or self._over.is_set():
+                return
+            query._busy_since = time.monotonic()
+            plan: CyclePlan | None = None
+            try:
+                plan = self._running(self._planned())
+                if plan is None:
+                    raise Refused("the ledger has no cycle of this driver")
+                outcome = self._do(frame, plan)
+                self._count(outcome, plan)
+                if self._stops is not None:
+                    self._pass(plan)
+            except Refused as error:
+                self._end(error)
+            except LOST as error:
+                self._end(error)
+            except PenstockError as error:
+                self._end(error)
+            except Exception as error:
+                self._on_failure(plan, error)
+            finally:
+                query._busy_since = None
+
+    def _do(self, frame: DataFrame, plan: CyclePlan) -> Outcome:
+        started, clock = datetime.now(UTC), time.perf_counter()
+        took: dict[str, float] = {}
+        table: pa.Table | None = None
+        if plan.lanes:
+            table = self._compute(frame, plan)
+        took["spark"] = (time.perf_counter() - clock) * 1000
+        clock = time.perf_counter()
+        said = self._checked(plan) if plan.lanes else []
+        work = self._work(plan, said, table, started, took)
+        took["prepare"] = (time.perf_counter() - clock) * 1000
+        assert self._committer is not None  # noqa: S101 - made before the first cycle
+        return self._running(self._committer.commit(work))
+
+    def _compute(self, frame: DataFrame, plan: CyclePlan) -> pa.Table:
+        self._spark.sparkContext.setLocalProperty(CYCLE, str(plan.cycle))
+        if not plan.is_small:
+            return self._transform(frame).toArrow()
+        if self._small_plan is None or self._references.is_stale():
+            # Made once: for a few events, making a plan takes longer than running it.
+            self._small_plan = self._transform(self._small.coalesce(1))
+        return self._small_plan.toArrow()
+
+    def _checked(self, plan: CyclePlan) -> list[Report]:
+        """The tasks' reports, which must cover the plan, each offset once."""
+        assert self._committer is not None  # noqa: S101 - made before the first cycle
+        said = reports.gather(self._running(self._committer.reports(plan.cycle)))
+        read = {mark.partition_id: mark.offsets for report in said for mark in report.marks}
+        for lane in plan.lanes:
+            if read.get(lane.partition_id) != lane.stop - lane.start:
+                raise reports.Ambiguous(
+                    f"partition {lane.partition_id}: {read.get(lane.partition_id)} offsets were read "
+                    f"and {lane.stop - lane.start} were planned"
+                )
+        return said
+
+    def _work(
+        self, plan: CyclePlan, said: list[Report], table: pa.Table | None, started: datetime, took: dict[str, float]
+    ) -> Work:
+        if self._target.tables is None:
+            return Work(plan, said, None, [], [] if table is None else _outputs(table), started, took)
+        kept = [kept.name for kept in self._target.tables.kept]
+        if table is None:
+            table = pa.table({name: pa.array([], pa.int64()) for name in ("key", "ws", "we", "late", "p", *kept)})
+            return Work(plan, said, table, [], [], started, took)
+        late = pc.is_valid(table.column("__ref_p"))
+        refs = table.filter(late).select(["__ref_p", "__ref_o"])
+        partials = table.filter(pc.invert(late)) if refs.num_rows else table
+        p = partials.column("__p")
+        if self._target.together:
+            p = pa.chunked_array([pa.array([0] * len(p), pa.int64())])
+        columns = [*(partials.column(name) for name in ("__k", "__ws", "__we", "__late")), p]
+        columns += [partials.column(name) for name in kept]
+        staged = pa.table(columns, names=["key", "ws", "we", "late", "p", *kept])
+        where = list(zip(refs.column(0).to_pylist(), refs.column(1).to_pylist(), strict=True))
+        return Work(plan, said, staged, where, [], started, took)
+
+    async def _planned(self) -> CyclePlan | None:
+        params = {"query": self._id, "fence": self._fence}
+        async with self._query._database.connection() as conn:
+            row = await (await conn.execute(_sql["planned"], params, binary=True)).fetchone()
+        return None if row is None else plans.decode(row[0])
+
+    def _count(self, outcome: Outcome, plan: CyclePlan) -> None:
+        status = self._query.status
+        status.cycles += 1
+        status.events_in += outcome.events_in
+        status.events_out += outcome.events_out
+        status.windows += outcome.windows
+        status.late += outcome.late
+        status.dead += outcome.dead
+        status.error = None
+        status.last_cycle_seconds = time.monotonic() - (self._query._busy_since or time.monotonic())
+
+    def _pass(self, plan: CyclePlan) -> None:
+        """Strike off what has been read of what was there at the start."""
+        assert self._stops is not None  # noqa: S101 - the caller looked
+        for lane in plan.lanes:
+            if self._stops.get(lane.partition_id, 0) <= lane.stop:
+                self._stops.pop(lane.partition_id, None)
+        if not self._stops:
+            self._end(None)
+
+    def _on_failure(self, plan: CyclePlan | None, error: Exception) -> None:
+        """Look for the event that is to blame; when it stands alone, give it up."""
+        query = self._query
+        query.status.failed_cycles += 1
+        query.status.error = _first_line(error)
+        _logger.warning("query %r: a cycle failed: %s", query.name, query.status.error)
+        _logger.debug("the whole of it", exc_info=error)
+        if plan is None or not plan.lanes or self._committer is None:
+            self._end(error)
+            return
+        try:
+            before = self._running(self._suspicion())
+            suspects = suspicion.after_failure(before, plan)
+            if not suspicion.is_guilty(suspects, plan):
+                self._running(self._committer.fail(plan, str(error), suspects))
+                return
+            lane = plan.lanes[0]
+            culprit = Failure(lane.partition_id, lane.start, "cycle", _reason(error), str(error)[:8000], suspects.tries)
+            said = Report([reports.Mark(lane.partition_id, 1, 1, lane.high_us, 0)], [culprit], {})
+            work = self._work(plan, [said], None, datetime.now(UTC), {})
+            self._count(self._running(self._committer.commit(work)), plan)
+        except Exception as second:
+            self._end(second)
+
+    async def _suspicion(self) -> suspicion.Suspicion | None:
+        async with self._query._database.connection() as conn:
+            row = await (
+                await conn.execute("SELECT suspicion FROM penstock.queries WHERE id = %s", (self._id,))
+            ).fetchone()
+        return None if row is None or row[0] is None else suspicion.decode(row[0])
+
+    def _end(self, error: BaseException | None) -> None:
+        self._error = error
+        self._over.set()
+
+    # The lease
+
+    def _keep(self) -> None:
+        """Hold the query while it is prepared and while a cycle runs; between cycles, whoever plans them does."""
+        query = self._query
+        while not self._over.wait(query._options.lease_seconds / 4):
+            since = query._busy_since
+            preparing = self._streaming is None
+            if not preparing and (since is None or time.monotonic() - since > _LONGEST_CYCLE_SECONDS):
+                continue
+            try:
+                if not self._running(self._registry.keep(self._id, self._fence, query._options.lease_seconds)):
+                    self._end(Refused(f"query {query.name!r} was taken over by another driver"))
+            except Exception:
+                _logger.debug("the lease could not be renewed", exc_info=True)
+
+    # The end
+
+    def _stop_streaming(self) -> None:
+        """Between cycles only: Spark does not like to be stopped in the middle of one."""
+        streaming, self._streaming = self._streaming, None
+        if streaming is None:
+            return
+        self._over.set()
+        with self._query._cycle:
+            problem = None if streaming.isActive else streaming.exception()
+            _await_lull(streaming)
+            streaming.stop()
+        if problem is not None and self._error is None and not self._query._stopping.is_set():
+            self._error = _translated(problem)
+
+    async def _flush(self) -> None:
+        async with self._query._database.connection() as conn:
+            params = {"query": self._id, "fence": self._fence}
+            row = await (await conn.execute(_sql["begin_flush"], params)).fetchone()
+        if row is None or self._committer is None:
+            return
+        work = self._work(CyclePlan(row[0], True, [], []), [], None, datetime.now(UTC), {})
+        outcome = await self._committer.commit(
+            Work(work.plan, [], work.partials, [], [], work.started_at, {}, flush=True)
+        )
+        self._query.status.windows += outcome.windows
+        self._query.status.events_out += outcome.events_out
+
+
+def _outputs(table: pa.Table) -> list[tuple[str | None, bytes]]:
+    """The events for the sink, in the order of their partitions."""
+    table = table.sort_by([("__partition", "ascending"), ("__offset", "ascending")])
+    keys = table.column("__sink").to_pylist()
+    if DATA in table.column_names:
+        return list(zip(keys, (line.encode() for line in table.column(DATA).to_pylist()), strict=True))
+    rows = table.drop_columns(["__partition", "__offset", "__sink"]).to_pylist()
+    return [(key, json.encode(plain(row))) for key, row in zip(keys, rows, strict=True)]
+
+
+def _await_lull(streaming: Any) -> None:
+    """Wait, not for long, until Spark has written down the end of a cycle and asks for the next."""
+    deadline = time.monotonic() + 2
+    while streaming.isActive and time.monotonic() < deadline:
+        said = streaming.status
+        if not said["isTriggerActive"] or "offset" in said["message"].lower():
+            return
+        time.sleep(0.01)
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return text[0][:500] if text else type(error).__name__
+
+
+def _reason(error: BaseException) -> str:
+    return f"no cycle survives it: {_first_line(error)}"
+
+
+def _translated(problem: BaseException) -> BaseException:
+    text = str(problem)
+    if "Fenced" in text:
+        return Refused("the query was taken over by another driver")
+    return SparkFailure(text)

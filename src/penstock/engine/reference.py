@@ -1,0 +1,73 @@
+"""Reference tables: what streams are joined with, read again when it is time."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pyarrow as pa
+
+from penstock.engine.compile import Tables
+from penstock.engine.fields import NUMBER
+from penstock.engine.reading import Reading
+from penstock.stream.steps import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ReferenceTables(Tables):
+    """The reference tables of one query."""
+
+    def __init__(self, conninfo: str, reading: Reading) -> None:
+        self.reading = reading
+        self._conninfo = conninfo
+        self._read: dict[str, tuple[float, pa.Table]] = {}
+        self._listening: psycopg.Connection[Any] | None = None
+        self._tables: dict[str, Table] = {}
+
+    def frame(self, spark: SparkSession, name: str, table: Table) -> DataFrame:
+        """The table, as fresh as it asked to be."""
+        self._tables[name] = table
+        if table.query is None:
+            made: DataFrame = table.frame(spark) if callable(table.frame) else table.frame
+            if made.sparkSession is spark:
+                return made
+            return spark.createDataFrame(made.toArrow())
+        if name not in self._read or self._is_due(name):
+            self._read[name] = (time.monotonic(), self._fetch(table.query))
+        return spark.createDataFrame(self._read[name][1])
+
+    def is_stale(self) -> bool:
+        """Whether a table is to be read again."""
+        return any(self._is_due(name) for name in self._read)
+
+    def _is_due(self, name: str) -> bool:
+        table = self._tables[name]
+        if table.notify is not None and self._was_notified(table.notify):
+            return True
+        return time.monotonic() - self._read[name][0] > table.refresh_seconds
+
+    def _was_notified(self, channel: str) -> bool:
+        if self._listening is None or self._listening.closed:
+            self._listening = psycopg.connect(self._conninfo, autocommit=True)
+            self._listening.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
+        return any(True for _ in self._listening.notifies(timeout=0, stop_after=1))
+
+    def _fetch(self, query: str) -> pa.Table:
+        with psycopg.connect(self._conninfo) as conn:
+            cursor = conn.execute(query)
+            rows = cursor.fetchall()
+            names = [column.name for column in cursor.description or []]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+        return pa.table({name: _column(values) for name, values in zip(names, columns, strict=True)})
+
+
+def _column(values: tuple[Any, ...]) -> pa.Array:
+    from decimal import Decimal
+
+    if any(isinstance(value, Decimal) for value in values):
+        return pa.array(values, NUMBER)
+    array = pa.array(values)
+    return array.cast(pa.string()) if array.type == pa.null() else array

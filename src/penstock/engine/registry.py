@@ -1,0 +1,140 @@
+"""Queries as the database knows them: what they are, who drives them, and the tables they fill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.errors import Conflict, GroupBusy, NotFound
+from penstock.db.statements import Statements
+from penstock.engine import tables
+from penstock.engine.tables import ResultTables
+from penstock.stream.fingerprint import changes
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+    from penstock.log.log import Log
+
+_sql = Statements("penstock.engine", "queries.sql")
+
+
+class QueryChanged(Conflict):
+    """The stream is not the one that was started under this id before."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInfo:
+    """A query as the catalog shows it."""
+
+    id: int
+    name: str
+    description: list[str]
+    sink: str | None
+    driver: str | None
+    is_running: bool
+    fence: int
+    cycle: int
+    created_at: datetime
+    committed_at: datetime | None
+
+
+class Registry:
+    """All queries of a database."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def register(
+        self, name: str, description: list[str], fingerprint: str, *, sink: str | None, history_seconds: float
+    ) -> tuple[int, dict[str, str] | None]:
+        """The id of the query and the types of its fields, if they are known; refused if it was another one."""
+        async with self._log.database.connection() as conn:
+            params = {
+                "name": name,
+                "description": description,
+                "fingerprint": fingerprint,
+                "sink": sink,
+                "history": history_seconds,
+            }
+            await conn.execute(_sql["create"], params)
+            row = await (await conn.execute(_sql["find"], {"name": name})).fetchone()
+        if row is None:
+            raise NotFound(f"query {name!r} was deleted meanwhile; start it again")
+        if row[2] != fingerprint:
+            raise QueryChanged(
+                f"query {name!r} was started before as another stream, and its open windows would be wrong:\n"
+                f"{changes(row[1], description)}\n"
+                "Start it with reset=True to begin anew, or give the new stream a query_id of its own "
+                "(with subscription_from=... it can read from the same place)"
+            )
+        return row[0], row[3]
+
+    async def take(self, name: str, driver: str, lease_seconds: float) -> int | None:
+        """A fencing number, if nobody else drives the query."""
+        params = {"name": name, "driver": driver, "lease": timedelta(seconds=lease_seconds)}
+        async with self._log.database.connection() as conn:
+            row = await (await conn.execute(_sql["take"], params)).fetchone()
+        return None if row is None else int(row[1])
+
+    async def keep(self, query: int, fence: int, lease_seconds: float) -> bool:
+        """Hold the query for longer; False if somebody else has it."""
+        params = {"query": query, "fence": fence, "lease": timedelta(seconds=lease_seconds)}
+        async with self._log.database.connection() as conn:
+            return await (await conn.execute(_sql["keep"], params)).fetchone() is not None
+
+    async def release(self, query: int, fence: int) -> None:
+        """Let somebody else have the query."""
+        async with self._log.database.connection() as conn:
+            await conn.execute(_sql["release"], {"query": query, "fence": fence})
+
+    async def set_fields(self, query: int, fields: dict[str, str]) -> None:
+        """Keep the types that were inferred, so that the next start reads the same."""
+        async with self._log.database.connection() as conn:
+            await conn.execute(_sql["set_fields"], {"query": query, "fields": json.dumps(fields)})
+
+    async def make_tables(self, result: ResultTables) -> None:
+        """Make the query's tables and views, if they are not there."""
+        async with self._log.database.connection() as conn, conn.transaction():
+            await conn.execute(_sql["lock_catalog"])
+            row = await (await conn.execute(_sql["find"], {"name": result.name})).fetchone()
+            if row is None or row[4] is not None:
+                return
+            for statement in result.creation():
+                await conn.execute(statement, prepare=False)
+            params = {"query": result.query, "result": json.dumps({"part": result.state_part()})}
+            await conn.execute(_sql["set_result"], params)
+            await self._show_all(conn)
+
+    async def delete(self, name: str) -> bool:
+        """Forget a query that is not running, with its state, its history and its place in the queues."""
+        async with self._log.database.connection() as conn, conn.transaction():
+            await conn.execute(_sql["lock_catalog"])
+            row = await (await conn.execute(_sql["lock"], {"name": name})).fetchone()
+            if row is None:
+                return False
+            if row[2]:
+                raise GroupBusy(f"query {name!r} is running; stop it first")
+            await conn.execute(_sql["set_result"], {"query": row[0], "result": None})
+            await self._show_all(conn)
+            for statement in tables.removal(row[0], name):
+                await conn.execute(statement, prepare=False)
+            freed = await (await conn.execute(_sql["free_groups"], {"name": name})).fetchall()
+            await conn.execute(_sql["delete"], {"query": row[0]})
+        for queue in await self._log.queues():
+            if any(queue.id == queue_id for _, queue_id, _ in freed):
+                await self._log.delete_group(queue.name, name)
+        return True
+
+    async def list(self) -> Sequence[QueryInfo]:
+        """Every query."""
+        async with self._log.database.connection() as conn:
+            rows = await (await conn.execute(_sql["list"])).fetchall()
+        return [QueryInfo(*row) for row in rows]
+
+    async def _show_all(self, conn: AsyncConnection[Any]) -> None:
+        rows = await (await conn.execute(_sql["results"])).fetchall()
+        await conn.execute(tables.all_states([result["part"] for _, _, result in rows]), prepare=False)

@@ -1,0 +1,58 @@
+"""What the tasks of a cycle say beside their data: how far they read, and what failed."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.db.statements import Statements
+from penstock.engine.callables import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_sql = Statements("penstock.engine", "reports.sql")
+
+
+class Mark(msgspec.Struct, array_like=True, frozen=True):
+    """How far a task has read a partition."""
+
+    partition_id: int
+    #: Offsets that were gone through, and events that were for this group.
+    offsets: int
+    events: int
+    high_us: int | None
+    last_us: int
+
+
+class Report(msgspec.Struct, array_like=True):
+    """What one task says."""
+
+    marks: list[Mark]
+    failures: list[Failure]
+    #: Events that a condition in Python left out, by stage.
+    dropped: dict[str, int]
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Report).decode
+
+
+class Ambiguous(Exception):
+    """A task ran more than once and did not say the same each time, so the cycle is done again."""
+
+
+def gather(rows: Iterable[tuple[int, int, bytes]]) -> list[Report]:
+    """One report of each task (stage, task, report), or Ambiguous."""
+    said: dict[tuple[int, int], bytes] = {}
+    for stage, task, report in rows:
+        if said.setdefault((stage, task), report) != report:
+            raise Ambiguous(f"task {task} of stage {stage} ran twice with different results")
+    return [decode(report) for report in said.values()]
+
+
+def digest(report: bytes) -> str:
+    """A short name for a report, for messages."""
+    return hashlib.sha256(report).hexdigest()[:12]

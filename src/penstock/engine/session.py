@@ -1,0 +1,147 @@
+"""The Spark session that pipelines run in: the one that is there, else one of our own, set up for small cycles."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from penstock.core.errors import ConfigurationError
+from penstock.engine.java import find_java
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+# What a query needs of its session. All can be set while Spark runs.
+_SQL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # 15 ms a write instead of 40: the default one forks a chmod.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+
+# What a Spark of our own starts with.
+_START = {
+    "spark.driver.memory": "2g",
+    "spark.python.worker.reuse": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+_lock = threading.Lock()
+_ours: SparkSession | None = None
+
+
+def spark_session(
+    *, app_name: str = "penstock", master: str | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return the session for pipelines; every call in a process gets the same one.
+
+    If Spark runs in this process already, it is a new session of that Spark, so that the settings of other sessions
+    stay as they are. Under ``spark-submit``, what was said there counts before our defaults. Otherwise Spark is
+    started, on this machine (``local[*]``) unless ``master`` says where, with ``conf`` on top of our settings.
+
+    The executors have to be able to import ``penstock`` and what the pipeline's callables import. On this machine they
+    run the same Python and can. On other machines install it there, and set ``PYSPARK_PYTHON`` to the Python that has
+    it.
+    """
+    global _ours
+    with _lock:
+        context = SparkContext._active_spark_context
+        if context is None:
+            _ours = _started(app_name, master, conf or {})
+        else:
+            _check_master(context, master)
+            if _ours is None or _ours.sparkContext is not context:
+                _ours = _joined(context, conf or {})
+            else:
+                _set_while_running(_ours, conf or {})
+        return _ours
+
+
+def _started(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, and knows what was asked for
+        SparkContext._ensure_initialized()
+        settings = SparkConf()
+    else:
+        os.environ["JAVA_HOME"] = str(find_java().home)
+        settings = SparkConf()
+        settings.set(_JAVA_OPTIONS, _java_options(settings, conf))
+    if master is not None:
+        settings.setMaster(master)
+    for key, value in conf.items():
+        if key != _JAVA_OPTIONS:
+            settings.set(key, value)
+    settings.setIfMissing("spark.master", "local[*]")
+    settings.setIfMissing("spark.app.name", app_name)
+    defaults = {**_SQL, **_START}
+    if _is_on_this_machine(settings.get("spark.master", "")):
+        defaults |= _LOOPBACK
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for key, value in defaults.items():
+        settings.setIfMissing(key, value)
+    session = SparkSession.builder.config(conf=settings).getOrCreate()
+    if not settings.contains(_PARTITIONS):
+        _match_cores(session)
+    return session
+
+
+def _joined(context: SparkContext, conf: Mapping[str, str]) -> SparkSession:
+    session = SparkSession.builder.getOrCreate().newSession()
+    for key, value in _SQL.items():
+        session.conf.set(key, value)
+    if not context.getConf().contains(_PARTITIONS):
+        _match_cores(session)
+    _set_while_running(session, conf)
+    return session
+
+
+def _match_cores(session: SparkSession) -> None:
+    """One shuffle partition for each core, and two at least: with Spark's 200, tasks cost more than the work."""
+    session.conf.set(_PARTITIONS, str(session.sparkContext.defaultParallelism))
+
+
+def _set_while_running(session: SparkSession, conf: Mapping[str, str]) -> None:
+    for key, value in conf.items():
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+        elif session.sparkContext.getConf().get(key) != value:
+            raise ConfigurationError(
+                f"{key} cannot be changed while Spark runs, and Spark runs in this process already: set it where that "
+                "is started, or stop that one first"
+            )
+
+
+def _check_master(context: SparkContext, master: str | None) -> None:
+    if master is not None and master != context.master:
+        raise ConfigurationError(
+            f"Spark runs in this process already, on {context.master}, so it cannot run on {master}: leave out "
+            "`master` to use the one that runs, or stop that one first"
+        )
+
+
+def _is_on_this_machine(master: str) -> bool:
+    return re.match(r"local(\[|$)|local-cluster\[|spark://(127\.0\.0\.1|localhost)[:,]?", master) is not None
+
+
+def _java_options(settings: SparkConf, conf: Mapping[str, str]) -> str:
+    """Ours first, since of two that contradict each other the JVM takes the last."""
+    asked = conf.get(_JAVA_OPTIONS) or settings.get(_JAVA_OPTIONS, "") or ""
+    return f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING.as_uri()} {asked}".strip()

@@ -1,0 +1,89 @@
+-- name: lock_query
+SELECT q.fence, q.closed_us, clock_timestamp(), q.suspicion FROM penstock.queries q WHERE q.id = %(query)s FOR UPDATE
+
+-- name: lock_cycle
+SELECT committed_at FROM penstock.cycles WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s
+FOR UPDATE
+
+-- name: move
+-- From where the plan began to where it ended; a position that is elsewhere is not moved, and then nothing is.
+WITH held AS MATERIALIZED (
+    SELECT w.group_id, w.partition_id, w.stop, p.version, p.row
+    FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[], %(starts)s::bigint[], %(stops)s::bigint[])
+        AS w (group_id, partition_id, start, stop)
+    CROSS JOIN LATERAL (
+        SELECT p.version, p.next_offset, p.ctid AS row FROM penstock.positions p
+        WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
+        FOR NO KEY UPDATE
+    ) p
+    WHERE p.next_offset = w.start
+), moved AS (
+    INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at, moved_at)
+    SELECT h.group_id, h.partition_id, h.version + 1, h.stop, h.stop, 'epoch', %(now)s FROM held h
+    RETURNING partition_id
+), gone AS (
+    DELETE FROM penstock.positions p USING held h WHERE p.ctid = h.row
+)
+SELECT count(*) FROM moved
+
+-- name: note_progress
+INSERT INTO penstock.progress AS r (query_id, partition_id, high_us, last_at)
+SELECT %(query)s, w.partition_id, w.high_us, penstock.moment(w.last_us)
+FROM unnest(%(partitions)s::bigint[], %(highs)s::bigint[], %(lasts)s::bigint[]) AS w (partition_id, high_us, last_us)
+ON CONFLICT (query_id, partition_id) DO UPDATE SET
+    high_us = greatest(r.high_us, excluded.high_us), last_at = greatest(r.last_at, excluded.last_at)
+RETURNING r.partition_id, r.high_us, r.floor_us
+
+-- name: raise_floors
+INSERT INTO penstock.progress AS r (query_id, partition_id, floor_us, last_at)
+SELECT %(query)s, w.partition_id, w.floor_us, 'epoch'
+FROM unnest(%(partitions)s::bigint[], %(floors)s::bigint[]) AS w (partition_id, floor_us)
+ON CONFLICT (query_id, partition_id) DO UPDATE SET floor_us = greatest(r.floor_us, excluded.floor_us)
+
+-- name: raise_closed
+UPDATE penstock.queries SET closed_us = greatest(closed_us, %(closed)s) WHERE id = %(query)s
+
+-- name: all_partitions
+-- Every partition of a group: how far its time has come, since when it is quiet, and whether something is unread.
+SELECT c.partition_id, r.high_us, r.floor_us, coalesce(r.last_at, 'epoch') <= %(now)s - %(idle)s,
+       coalesce((SELECT k.end_offset FROM {chunks} k
+                 WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) > p.next_offset
+FROM penstock.cursors c
+JOIN penstock.partitions t ON t.id = c.partition_id
+CROSS JOIN LATERAL (
+    SELECT p.next_offset FROM penstock.positions p
+    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+) p
+LEFT JOIN penstock.progress r ON r.query_id = %(query)s AND r.partition_id = c.partition_id
+WHERE c.group_id = %(group)s
+
+-- name: unread
+-- Of some partitions, those with something unread.
+SELECT c.partition_id
+FROM penstock.cursors c
+JOIN penstock.partitions t ON t.id = c.partition_id
+CROSS JOIN LATERAL (
+    SELECT p.next_offset FROM penstock.positions p
+    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+) p
+WHERE c.group_id = %(group)s AND c.partition_id = ANY(%(partitions)s::bigint[])
+  AND coalesce((SELECT k.end_offset FROM {chunks} k
+                WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) > p.next_offset
+
+-- name: finish_cycle
+UPDATE penstock.cycles SET started_at = %(started)s, committed_at = clock_timestamp(), events_in = %(events_in)s,
+    events_out = %(events_out)s, windows = %(windows)s, late = %(late)s, dead = %(dead)s, took = %(took)s
+WHERE query_id = %(query)s AND cycle = %(cycle)s
+
+-- name: extend_lease
+UPDATE penstock.queries SET lease_until = clock_timestamp() + %(lease)s, suspicion = %(suspicion)s
+WHERE id = %(query)s
+
+-- name: fail_cycle
+UPDATE penstock.cycles SET error = %(error)s WHERE query_id = %(query)s AND cycle = %(cycle)s
+
+-- name: suspect
+UPDATE penstock.queries SET suspicion = %(suspicion)s WHERE id = %(query)s AND fence = %(fence)s
+
+-- name: forget_cycles
+DELETE FROM penstock.cycles WHERE query_id = %(query)s AND cycle < %(cycle)s

@@ -1,0 +1,69 @@
+-- name: stage
+-- Where a cycle's partials are copied to; of this session alone, and empty again after each commit.
+CREATE TEMPORARY TABLE IF NOT EXISTS part_{id} (
+    key text COLLATE "C" NOT NULL, ws bigint NOT NULL, we bigint NOT NULL, late boolean NOT NULL, p bigint NOT NULL,
+    {staged}
+) ON COMMIT DELETE ROWS
+
+-- name: copy
+COPY part_{id} (key, ws, we, late, p, {names}) FROM STDIN (FORMAT csv)
+
+-- name: keep_open
+-- What goes into windows that stay open.
+INSERT INTO penstock.state_{id} AS s (key, window_start, window_end, partition_id, {names}, updated_at)
+SELECT p.key, penstock.moment(p.ws), penstock.moment(p.we), p.p, {reads}, %(now)s
+FROM part_{id} p
+LEFT JOIN unnest(%(partitions)s::bigint[], %(bounds)s::bigint[]) AS b (partition_id, bound_us) ON b.partition_id = p.p
+WHERE p.late = %(late)s AND (b.bound_us IS NULL OR p.we + %(grace)s > b.bound_us)
+ON CONFLICT (window_end, key, window_start) DO UPDATE SET
+    partition_id = greatest(s.partition_id, excluded.partition_id), {merges}, updated_at = excluded.updated_at
+
+-- name: close
+-- Windows whose time has come, with what the cycle adds to them: out of the live rows, into the history.
+WITH b AS MATERIALIZED (
+    SELECT * FROM unnest(%(partitions)s::bigint[], %(bounds)s::bigint[]) AS b (partition_id, bound_us)
+), gone AS (
+    DELETE FROM penstock.state_{id} s USING b
+    WHERE s.partition_id = b.partition_id AND s.window_end <= penstock.moment(b.bound_us - %(grace)s)
+      AND s.window_end <= penstock.moment(%(highest)s)
+    RETURNING s.key, s.window_start, s.window_end, {old_names}
+), fresh AS (
+    SELECT p.key, penstock.moment(p.ws) AS window_start, penstock.moment(p.we) AS window_end, {named_reads}
+    FROM part_{id} p JOIN b ON b.partition_id = p.p
+    WHERE NOT p.late AND p.we + %(grace)s <= b.bound_us
+)
+INSERT INTO penstock.history_{id} AS s (key, window_start, window_end, {names}, closed_at)
+SELECT coalesce(g.key, f.key), coalesce(g.window_start, f.window_start), coalesce(g.window_end, f.window_end),
+       {joined}, %(now)s
+FROM gone g FULL JOIN fresh f
+    ON f.key = g.key AND f.window_start = g.window_start AND f.window_end = g.window_end
+ON CONFLICT (window_end, key, window_start) DO UPDATE SET
+    {merges}, closed_at = excluded.closed_at, revision = s.revision + 1
+RETURNING s.key, s.revision, {line}
+
+-- name: reopen
+-- What comes late for a window that is closed corrects it.
+INSERT INTO penstock.history_{id} AS s (key, window_start, window_end, {names}, closed_at)
+SELECT p.key, penstock.moment(p.ws), penstock.moment(p.we), {reads}, %(now)s
+FROM part_{id} p
+JOIN unnest(%(partitions)s::bigint[], %(bounds)s::bigint[]) AS b (partition_id, bound_us) ON b.partition_id = p.p
+WHERE p.late AND p.we + %(grace)s <= b.bound_us
+ON CONFLICT (window_end, key, window_start) DO UPDATE SET
+    {merges}, closed_at = excluded.closed_at, revision = s.revision + 1
+RETURNING s.key, s.revision, {line}
+
+-- name: idle_partitions
+-- Partitions that hold open a window that the clock would close.
+SELECT DISTINCT s.partition_id FROM penstock.state_{id} s
+LEFT JOIN penstock.progress r ON r.query_id = %(query)s AND r.partition_id = s.partition_id
+WHERE s.window_end <= %(now)s - %(idle)s - %(wait)s AND coalesce(r.last_at, 'epoch') <= %(now)s - %(idle)s
+
+-- name: last_ends
+-- For each partition, the end of the last window that is open.
+SELECT s.partition_id, penstock.micros(max(s.window_end)) FROM penstock.state_{id} s GROUP BY s.partition_id
+
+-- name: forget_history
+DELETE FROM penstock.history_{id} WHERE closed_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+
+-- name: open_windows
+SELECT count(*) FROM penstock.state_{id}

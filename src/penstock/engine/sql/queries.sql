@@ -1,0 +1,68 @@
+-- name: find
+SELECT id, description, fingerprint, fields, result FROM penstock.queries WHERE name = %(name)s
+
+-- name: create
+INSERT INTO penstock.queries (name, description, fingerprint, sink_queue, history_seconds)
+VALUES (%(name)s, %(description)s, %(fingerprint)s, %(sink)s, %(history)s)
+ON CONFLICT (name) DO NOTHING
+RETURNING id
+
+-- name: lock_catalog
+-- Queries come and go one at a time: each changes the view over all of them.
+SELECT pg_advisory_xact_lock(7812746384129)
+
+-- name: lock
+SELECT id, fence, lease_until > clock_timestamp() FROM penstock.queries WHERE name = %(name)s FOR UPDATE
+
+-- name: take
+-- The query, if nobody holds it; whoever held it before can no longer commit.
+UPDATE penstock.queries SET fence = fence + 1, driver = %(driver)s, lease_until = clock_timestamp() + %(lease)s
+WHERE name = %(name)s AND lease_until <= clock_timestamp()
+RETURNING id, fence
+
+-- name: keep
+UPDATE penstock.queries SET lease_until = clock_timestamp() + %(lease)s
+WHERE id = %(query)s AND fence = %(fence)s
+RETURNING id
+
+-- name: release
+UPDATE penstock.queries SET lease_until = 'epoch', driver = NULL WHERE id = %(query)s AND fence = %(fence)s
+
+-- name: set_fields
+UPDATE penstock.queries SET fields = %(fields)s WHERE id = %(query)s
+
+-- name: set_result
+UPDATE penstock.queries SET result = %(result)s WHERE id = %(query)s
+
+-- name: results
+SELECT id, name, result FROM penstock.queries WHERE result IS NOT NULL ORDER BY id
+
+-- name: delete
+DELETE FROM penstock.queries WHERE id = %(query)s
+
+-- name: free_groups
+UPDATE penstock.groups SET query_id = NULL WHERE query_id = %(name)s
+RETURNING id, queue_id, name
+
+-- name: planned
+-- The cycle that Spark is about to run: the newest that was planned by this driver.
+SELECT plan FROM penstock.cycles
+WHERE query_id = %(query)s AND fence = %(fence)s AND committed_at IS NULL AND error IS NULL
+ORDER BY cycle DESC LIMIT 1
+
+-- name: begin_flush
+WITH turned AS (
+    UPDATE penstock.queries SET cycle = cycle + 1 WHERE id = %(query)s AND fence = %(fence)s RETURNING cycle
+)
+INSERT INTO penstock.cycles (query_id, cycle, fence, plan, planned)
+SELECT %(query)s, cycle, %(fence)s, '', 0 FROM turned RETURNING cycle
+
+-- name: list
+SELECT q.id, q.name, q.description, q.sink_queue, q.driver, q.lease_until > clock_timestamp(), q.fence, q.cycle,
+       q.created_at, l.committed_at
+FROM penstock.queries q
+LEFT JOIN LATERAL (
+    SELECT c.committed_at FROM penstock.cycles c
+    WHERE c.query_id = q.id AND c.committed_at IS NOT NULL ORDER BY c.cycle DESC LIMIT 1
+) l ON true
+ORDER BY q.name

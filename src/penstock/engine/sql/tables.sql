@@ -1,0 +1,59 @@
+-- name: create_state
+CREATE TABLE penstock.state_{id} (
+    key          text COLLATE "C" NOT NULL,
+    window_start timestamptz NOT NULL,
+    window_end   timestamptz NOT NULL,
+    -- The partition whose time closes the window; 0, where all of them do together.
+    partition_id bigint NOT NULL,
+    {definitions},
+    updated_at   timestamptz NOT NULL,
+    PRIMARY KEY (window_end, key, window_start)
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0)
+
+-- name: create_history
+CREATE TABLE penstock.history_{id} (
+    key          text COLLATE "C" NOT NULL,
+    window_start timestamptz NOT NULL,
+    window_end   timestamptz NOT NULL,
+    {definitions},
+    closed_at    timestamptz NOT NULL,
+    -- How often it was corrected by events that came late.
+    revision     integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (window_end, key, window_start)
+)
+
+-- name: index_history
+-- Rows come in the order of this column, so a few pages of index will do to forget the old ones.
+CREATE INDEX history_{id}_closed ON penstock.history_{id} USING brin (closed_at)
+
+-- name: create_live_view
+CREATE OR REPLACE VIEW penstock_live.{view} AS
+SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at FROM penstock.state_{id} s
+
+-- name: create_history_view
+-- Closed windows and open ones, in one view.
+CREATE OR REPLACE VIEW penstock_history.{view} AS
+SELECT {keys}, s.window_start, s.window_end, {finals}, s.closed_at AS updated_at, false AS is_open, s.revision
+FROM penstock.history_{id} s
+UNION ALL
+SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at, true, 0 FROM penstock.state_{id} s
+
+-- name: create_all_states
+CREATE OR REPLACE VIEW penstock.state AS
+{parts}
+
+-- name: state_part
+SELECT {name}::text AS query, nullif(s.key, '') COLLATE "default" AS key, s.window_start, s.window_end,
+       jsonb_build_object({pairs}) AS value, s.updated_at
+FROM penstock.state_{id} s
+
+-- name: no_state_part
+SELECT NULL::text AS query, NULL::text AS key, NULL::timestamptz AS window_start, NULL::timestamptz AS window_end,
+       NULL::jsonb AS value, NULL::timestamptz AS updated_at
+WHERE false
+
+-- name: drop_views
+DROP VIEW IF EXISTS penstock_live.{view}, penstock_history.{view}
+
+-- name: drop_tables
+DROP TABLE IF EXISTS penstock.state_{id}, penstock.history_{id}

@@ -1,0 +1,179 @@
+"""Python callables that come after something that Spark does: they run over Arrow batches in Spark's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core import json
+from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
+from penstock.engine.fields import Parser
+from penstock.engine.reading import DATA, META, Reading, send_report
+from penstock.engine.reports import Report
+from penstock.engine.values import plain
+from penstock.stream.steps import Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: The local property of a job that says which cycle it is for.
+CYCLE = "penstock.cycle"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Callables in the middle of a stream, one after the other."""
+
+    name: str
+    #: Which of the stream's Python stages it is; 0 is the one that runs while reading.
+    number: int
+    steps: tuple[Step, ...]
+    #: Whether events come in as they were pushed, perhaps with fields added, and not as columns alone.
+    takes_data: bool
+    #: Whether whole events are wanted after it.
+    gives_data: bool
+    #: The fields that are wanted after it, with their types; None until they are known.
+    fields: pa.Schema | None = None
+    #: Columns that were only taken out of the events for Spark to look at.
+    copies: frozenset[str] = frozenset()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out."""
+        whole = [pa.field(DATA, pa.string())] if self.gives_data else []
+        return pa.schema([*META, *whole, *(self.fields or [])])
+
+    def apply(self, frame: DataFrame, reading: Reading) -> DataFrame:
+        """The frame after the callables."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return frame.mapInArrow(_Runner(self, reading), from_arrow_schema(self.schema))
+
+    def values(self, table: pa.Table | pa.RecordBatch) -> list[Any]:
+        """The events of a batch, as the callables get them."""
+        hidden = {*META.names, DATA}
+        if self.takes_data:
+            hidden |= self.copies
+        names = [name for name in table.schema.names if name not in hidden]
+        rows: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
+        if names:
+            rows = [plain(row) for row in table.select(names).to_pylist()]
+        if not self.takes_data:
+            return rows
+        events = [json.decode(text) for text in table.column(DATA).to_pylist()]
+        return [
+            {**event, **row} if row and isinstance(event, dict) else event
+            for event, row in zip(events, rows, strict=True)
+        ]
+
+    def run(self, query_name: str, table: pa.Table | pa.RecordBatch) -> tuple[list[bytes], list[int], list[Failure]]:
+        """Lines of JSON with the rows that they come from, and what failed."""
+        partitions = table.column("__partition").to_pylist()
+        offsets = table.column("__offset").to_pylist()
+        keys = table.column("__key")
+        batch = Batch(
+            query_name,
+            [Item(place, value) for place, value in enumerate(self.values(table))],
+            lambda place: (partitions[place], offsets[place]),
+            lambda place: {
+                "partition_id": partitions[place],
+                "offset": offsets[place],
+                "key": keys[place].as_py(),
+            },
+        )
+        run_steps(self.steps, batch)
+        lines, places = encode_items(batch, self.steps[-1].name)
+        return lines, places, batch.failures
+
+
+class _Runner:
+    """What Spark calls in a worker."""
+
+    def __init__(self, stage: Stage, reading: Reading) -> None:
+        self._stage = stage
+        self._reading = reading
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        parser = Parser(self._stage.fields if self._stage.fields is not None else pa.schema([]))
+        failures: list[Failure] = []
+        for batch in batches:
+            yield self._batch(parser, batch, failures)
+        context = TaskContext.get()
+        said = None if context is None else context.getLocalProperty(CYCLE)
+        if context is not None and said is not None:
+            report = Report([], failures, {})
+            send_report(
+                self._reading, int(said), self._stage.number, context.partitionId(), context.taskAttemptId(), report
+            )
+
+    def _batch(self, parser: Parser, batch: pa.RecordBatch, failures: list[Failure]) -> pa.RecordBatch:
+        lines, places, failed = self._stage.run(self._reading.query_name, batch)
+        failures += failed
+        table, problems = parser.parse(b"\n".join(lines), len(lines))
+        last = self._stage.steps[-1].name
+        if problems:
+            bad = {places[row] for row in problems}
+            for row, problem in problems.items():
+                partition, offset = (batch.column(name)[places[row]].as_py() for name in ("__partition", "__offset"))
+                failures.append(Failure(partition, offset, last, f"what it returned does not fit: {problem}"))
+            keep = [row for row, place in enumerate(places) if place not in bad]
+            table, lines, places = table.take(keep), [lines[i] for i in keep], [places[i] for i in keep]
+        rows = pa.array(np.array(places, dtype=np.int64))
+        schema = self._stage.schema
+        columns: list[Any] = []
+        for name in schema.names:
+            if name in META.names:
+                columns.append(batch.column(name).take(rows))
+            elif name == DATA:
+                columns.append(pa.array([line.decode() for line in lines], pa.string()))
+            else:
+                columns.append(table.column(name).combine_chunks())
+        return pa.RecordBatch.from_arrays([_whole(column) for column in columns], schema=schema)
+
+
+def _whole(column: Any) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column
+
+
+def group_stages(steps: Sequence[Step], at_the_end: bool) -> tuple[Step | Stage, ...]:
+    """The steps with runs of callables made into stages. The first run has been taken out for the reader."""
+    from penstock.stream.steps import FlatMap, Map, Sql, runs_in_python
+
+    grouped: list[Step | Stage] = []
+    keeps_event, number, place = True, 0, 0
+    while place < len(steps):
+        if not runs_in_python(steps[place]):
+            keeps_event = keeps_event and not isinstance(steps[place], Map | FlatMap | Sql)
+            grouped.append(steps[place])
+            place += 1
+            continue
+        run = [steps[place]]
+        while place + len(run) < len(steps) and runs_in_python(steps[place + len(run)]):
+            run.append(steps[place + len(run)])
+        place += len(run)
+        number += 1
+        later = steps[place:]
+        gives = wants_data(later, at_the_end)
+        grouped.append(Stage(f"stage {number}", number, tuple(run), keeps_event, gives))
+        keeps_event = True
+    return tuple(grouped)
+
+
+def wants_data(steps: Sequence[Step], at_the_end: bool) -> bool:
+    """Whether whole events are wanted by what follows, before something makes columns of them."""
+    from penstock.stream.steps import FlatMap, Map, Sql, runs_in_python
+
+    for step in steps:
+        if runs_in_python(step):
+            return True
+        if isinstance(step, Map | FlatMap | Sql):
+            return False
+    return at_the_end

@@ -1,0 +1,42 @@
+"""A stream that can be run: the builder with a beginning and an end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.core.names import check_name
+from penstock.core.settings import Settings
+from penstock.engine.options import RunOptions
+from penstock.stream.definition import Definition
+
+
+class Stream(Definition):
+    """A pipeline over queues: say where it reads, what it does and where it writes, then run it.
+
+    ::
+
+        from penstock import Stream, agg
+
+        orders = (
+            Stream.from_("orders")
+            .window_tumbling(seconds=5)
+            .aggregate({"count": agg.count(), "total": agg.sum("amount")})
+            .to("orders.totals")
+        )
+        orders.run(query_id="orders_5s")
+
+    While it runs, ``SELECT * FROM penstock_live.orders_5s`` shows every open window.
+    """
+
+    def start(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Any:
+        """Run the stream in the background; returns the query, to wait for or to stop."""
+        from penstock.engine.query import Query
+
+        check_name(query_id, "query")
+        return Query(self, query_id, settings or Settings.from_env(), RunOptions.of(options)).start()
+
+    def run(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Any:
+        """Run the stream until it is stopped (Ctrl-C, SIGTERM) or, with ``available_now``, has read what is there."""
+        from penstock.engine.foreground import run_until_stopped
+
+        return run_until_stopped(self.start(query_id, settings=settings, **options))

@@ -1,0 +1,48 @@
+"""Looking for an event that stops a cycle: halve what is read until it stands alone.
+
+A cycle that fails is not committed, and the same offsets are read again in smaller cycles, until the one event that
+no cycle survives is left; it becomes a dead letter, and what was held up by it goes on.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.engine.plan import CyclePlan
+
+#: How often an event that stands alone is tried before it is given up.
+TRIES = 3
+
+
+class Suspicion(msgspec.Struct, array_like=True, frozen=True):
+    """Where to look: up to these offsets (by partition), at most so many events at a time."""
+
+    limit: int
+    stops: dict[int, int]
+    #: How often a single event has failed in a row.
+    tries: int = 0
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Suspicion).decode
+
+
+def after_failure(before: Suspicion | None, plan: CyclePlan) -> Suspicion:
+    """What to suspect when a plan has failed."""
+    stops = {lane.partition_id: lane.stop for lane in plan.lanes} if before is None else before.stops
+    tries = (0 if before is None else before.tries) + 1 if plan.events == 1 else 0
+    return Suspicion(max(1, plan.events // 2), stops, tries)
+
+
+def after_success(before: Suspicion, plan: CyclePlan) -> Suspicion | None:
+    """What is left to suspect when a plan has been committed."""
+    left = dict(before.stops)
+    for lane in plan.lanes:
+        if left.get(lane.partition_id, 0) <= lane.stop:
+            left.pop(lane.partition_id, None)
+    return Suspicion(before.limit * 2, left) if left else None
+
+
+def is_guilty(suspect: Suspicion | None, plan: CyclePlan) -> bool:
+    """Whether a plan of one event has failed so often that the event is to blame."""
+    return suspect is not None and plan.events == 1 and suspect.tries >= TRIES

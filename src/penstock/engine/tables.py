@@ -1,0 +1,129 @@
+"""A query's own tables and views, and the statements that merge a cycle's partials into them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import sql
+
+from penstock.db.statements import Statements
+from penstock.engine.columns import Kept, ResultColumn
+
+_tables = Statements("penstock.engine", "tables.sql")
+_merge = Statements("penstock.engine", "merge.sql")
+
+#: The key as people see it: no key is NULL, and text sorts as it does elsewhere in the database.
+_KEY = "nullif(s.key, '') COLLATE \"default\""
+
+
+@dataclass(frozen=True)
+class ResultTables:
+    """The statements for one query's tables."""
+
+    query: int
+    name: str
+    columns: Sequence[ResultColumn]
+    #: A second name of the key in the views: that of the field it is.
+    key_name: str | None = None
+
+    @property
+    def kept(self) -> list[Kept]:
+        """Every column that is kept."""
+        return [kept for column in self.columns for kept in column.kept]
+
+    def creation(self) -> list[str]:
+        """What makes the tables and the views."""
+        definitions = ",\n    ".join(f"{kept.name} {kept.pg_type}" for kept in self.kept)
+        makers = [
+            _fill(_tables[name], id=self.query, definitions=definitions)
+            for name in ("create_state", "create_history", "index_history")
+        ]
+        return [*makers, *self.views()]
+
+    def views(self) -> list[str]:
+        """What makes the views."""
+        keys = f"{_KEY} AS key"
+        if self.key_name is not None:
+            keys += f", {_KEY} AS {_identifier(self.key_name)}"
+        finals = ", ".join(f"{self._final(column)} AS {_identifier(column.name)}" for column in self.columns)
+        return [
+            _fill(_tables[name], id=self.query, view=_identifier(self.name), keys=keys, finals=finals)
+            for name in ("create_live_view", "create_history_view")
+        ]
+
+    def state_part(self) -> str:
+        """The query's part of the view over all queries."""
+        pairs = ", ".join(f"{_literal(column.name)}, {self._final(column)}" for column in self.columns)
+        return _fill(_tables["state_part"], id=self.query, name=_literal(self.name), pairs=pairs)
+
+    def statement(self, name: str) -> str:
+        """A statement of merge.sql for this query."""
+        kept = self.kept
+        line = ", ".join(
+            [
+                "'key', nullif(s.key, '')",
+                "'window_start', s.window_start",
+                "'window_end', s.window_end",
+                *[f"{_literal(column.name)}, {self._final(column)}" for column in self.columns],
+            ]
+        )
+        return _fill(
+            _merge[name],
+            id=self.query,
+            staged=", ".join(f"{k.name} {k.staged_type}" for k in kept),
+            names=", ".join(k.name for k in kept),
+            old_names=", ".join(f"s.{k.name}" for k in kept),
+            reads=", ".join(k.read.format(f"p.{k.name}") for k in kept),
+            named_reads=", ".join(f"{k.read.format(f'p.{k.name}')} AS {k.name}" for k in kept),
+            merges=", ".join(f"{k.name} = {self._merged(k, 's', 'excluded')}" for k in kept),
+            joined=", ".join(
+                f"CASE WHEN g.key IS NULL THEN f.{k.name} WHEN f.key IS NULL THEN g.{k.name} "
+                f"ELSE {self._merged(k, 'g', 'f')} END"
+                for k in kept
+            ),
+            line=f"json_build_object({line})::text",
+        )
+
+    def describe(self) -> str:
+        """The columns of the result, as JSON for the catalog."""
+        return json.dumps([{"name": c.name, "type": c.pg_type, "final": c.final} for c in self.columns])
+
+    def _final(self, column: ResultColumn) -> str:
+        return re.sub(r"\{(\w+)\}", r"s.\1", column.final)
+
+    def _merged(self, kept: Kept, state: str, partial: str) -> str:
+        text = kept.merge.replace("{s}", f"{state}.{kept.name}").replace("{p}", f"{partial}.{kept.name}")
+        if "{s:o}" in text:
+            slot = kept.name.split("_")[0]
+            for mark, table in (("{s:o}", state), ("{p:o}", partial)):
+                text = text.replace(mark, "(" + ", ".join(f"{table}.{slot}_{i}" for i in range(3)) + ")")
+        return text
+
+
+def all_states(parts: Sequence[str]) -> str:
+    """What makes the view over the open windows of all queries."""
+    return _fill(_tables["create_all_states"], parts="\nUNION ALL\n".join(parts or [_tables["no_state_part"]]))
+
+
+def removal(query: int, name: str) -> list[str]:
+    """What takes a query's views and tables away."""
+    return [
+        _fill(_tables["drop_views"], view=_identifier(name)),
+        _fill(_tables["drop_tables"], id=query),
+    ]
+
+
+def _fill(text: str, **values: Any) -> str:
+    return re.sub(r"\{(\w+)\}", lambda m: str(values[m.group(1)]) if m.group(1) in values else m.group(0), text)
+
+
+def _identifier(name: str) -> str:
+    return sql.Identifier(name).as_string()
+
+
+def _literal(value: str) -> str:
+    return sql.Literal(value).as_string().strip()

@@ -1,0 +1,114 @@
+"""What makes a query the one that it is: a description of its steps, its hash, and what changed between two."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from difflib import SequenceMatcher
+from typing import Any
+
+from penstock.core import json
+from penstock.stream.aggregates import Aggregate, spelled
+from penstock.stream.code_hash import code_hash
+from penstock.stream.definition import Definition, TimeRules
+from penstock.stream.expression import is_python
+from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Lookup, Map, Sql, Step, Table
+from penstock.stream.windows import seconds_text
+
+
+def describe(stream: Definition) -> list[str]:
+    """The stream, a line a part: what its result depends on and nothing else."""
+    lines = [f"from: {', '.join(sorted(stream.sources))}"]
+    lines += [f"type {name}: {kind}" for name, kind in sorted(stream.schema.items())]
+    lines += [_step(step) for step in stream.steps]
+    if stream.key is not None:
+        lines.append(f"key: {_expression(stream.key)}")
+    lines += [f"window: {window.describe()}" for window in stream.windows]
+    if stream.windows:
+        lines += _time(stream.time)
+    lines += [f"aggregate {name}: {_aggregate(aggregate)}" for name, aggregate in sorted(stream.aggregates.items())]
+    if stream.fold is not None:
+        initial = json.encode(stream.fold.initial).decode()
+        lines.append(f"reduce: {_expression(stream.fold.function)}, beginning with {initial}")
+    if stream.sink is not None:
+        key = "" if stream.sink_key is None else f", key {_expression(stream.sink_key)}"
+        lines.append(f"to: {stream.sink}{key}")
+    return [line.replace("\r", "\\r").replace("\n", "\\n") for line in lines]
+
+
+def fingerprint(lines: list[str]) -> str:
+    """The hash of a description."""
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def changes(before: list[str], after: list[str]) -> str:
+    """What differs, for a message: ``- filter big: amount > 10`` above ``+ filter big: amount > 20``."""
+    told: list[str] = []
+    for kind, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        added = list(after[k:m])
+        for line in before[i:j]:
+            told.append(f"- {line}")
+            same_part = [other for other in added if _label(other) == _label(line)]
+            if same_part:
+                told.append(f"+ {same_part[0]}")
+                added.remove(same_part[0])
+        told += [f"+ {line}" for line in added]
+    return "\n".join(told)
+
+
+def _label(line: str) -> str:
+    return line.partition(": ")[0]
+
+
+def _step(step: Step) -> str:
+    label = f"{type(step).__name__.lower()} {step.name}"
+    match step:
+        case Map(expression=what) | FlatMap(expression=what):
+            return f"{label}: {_expression(what)}{_returns(step.returns)}"
+        case Filter(condition=what) | Foreach(function=what):
+            return f"{label}: {_expression(what)}"
+        case Call(function=what):
+            return f"{label}: {_expression(what)}{_returns(step.returns)}"
+        case Sql(query=query, tables=tables):
+            return f"{label}: {spelled(query)}" + "".join(f"; {n} is {_table(t)}" for n, t in sorted(tables.items()))
+        case Lookup(table=table, on=on, how=how):
+            return f"{label}: {how} join with {_table(table)} on {', '.join(on)}"
+
+
+def _table(table: Table) -> str:
+    if table.query is not None:
+        return spelled(table.query)
+    return _expression(table.frame) if is_python(table.frame) else "a DataFrame"
+
+
+def _returns(types: Mapping[str, str] | None) -> str:
+    return f", returns {', '.join(f'{name} {kind}' for name, kind in sorted(types.items()))}" if types else ""
+
+
+def _time(rules: TimeRules) -> list[str]:
+    match rules.event_time:
+        case None:
+            time = "when an event was appended"
+        case True:
+            time = "when an event happened, as its producer said"
+        case str(field):
+            time = f"the field {field}"
+        case function:
+            time = _expression(function)
+    return [
+        f"time: {time}",
+        f"grace: {seconds_text(rules.grace_us)}",
+        f"allowed lateness: {seconds_text(rules.lateness_us)}",
+        f"late events: {rules.late}",
+    ]
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    text = aggregate.describe()
+    return f"{text}, code {code_hash(aggregate.argument)}" if is_python(aggregate.argument) else text
+
+
+def _expression(value: Any) -> str:
+    return f"{spelled(value)}, code {code_hash(value)}" if is_python(value) else spelled(value)

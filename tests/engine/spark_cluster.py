@@ -1,0 +1,152 @@
+"""A standalone Spark cluster on loopback: a master and workers as processes of their own, from the pip package."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import psutil
+from pyspark.find_spark_home import _find_spark_home
+
+from penstock.engine.java import find_java
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A master or worker; ``log`` holds all that it said."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def said(self, pattern: str) -> re.Match[str] | None:
+        return re.search(pattern, self.log.read_text(errors="replace"))
+
+
+class SparkCluster:
+    """A master and ``workers`` workers with one core and 1 GB each, until the ``with`` block ends.
+
+    A driver needs ``spark.executor.memory`` of at most 1 GB, or no worker takes its executors.
+    """
+
+    def __init__(self, directory: Path, *, workers: int = 2, timeout: float = 90) -> None:
+        self._directory = directory
+        self._count = workers
+        self._timeout = timeout
+        self._daemons: list[Daemon] = []
+        self.url = ""
+
+    @property
+    def workers(self) -> list[Daemon]:
+        """The workers that were started, also those that were killed."""
+        return self._daemons[1:]
+
+    def __enter__(self) -> Self:
+        self._directory.mkdir(parents=True)
+        try:
+            master = self._start("master", "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
+            self.url = self._wait_until_said(r"Starting Spark master at (spark://\S+)", master)[1]
+            for _ in range(self._count):
+                self.start_worker()
+            for worker in self.workers:
+                self._wait_until_said("Successfully registered with master", worker)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start_worker(self) -> Daemon:
+        """Start one more; it registers by itself soon after."""
+        name = f"worker-{len(self._daemons)}"
+        work = self._directory / name
+        return self._start(
+            name,
+            *("--host", LOOPBACK, "--port", "0", "--webui-port", "0"),
+            *("--cores", "1", "--memory", "1g", "--work-dir", str(work), self.url),
+        )
+
+    def kill_worker(self, index: int = 0) -> None:
+        """``kill -9`` a worker and all that it started: its executors, and their Python workers."""
+        _kill_tree(self.workers[index].process)
+
+    def executors(self, index: int = 0) -> list[psutil.Process]:
+        """The executors that run on a worker now."""
+        found = []
+        with suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self.workers[index].pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline():
+                        found.append(process)
+        return found
+
+    def stop(self) -> None:
+        """Stop all that was started."""
+        for daemon in reversed(self._daemons):
+            _kill_tree(daemon.process)
+
+    def _start(self, name: str, *arguments: str) -> Daemon:
+        log = self._directory / f"{name}.log"
+        kind = "worker.Worker" if name.startswith("worker") else "master.Master"
+        spark_home = _find_spark_home()
+        with log.open("wb") as output:
+            # bin/spark-class replaces itself by the JVM, so its pid is the daemon's.
+            process = subprocess.Popen(
+                [f"{spark_home}/bin/spark-class", f"org.apache.spark.deploy.{kind}", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | self._environment(spark_home),
+                cwd=self._directory,
+            )
+        daemon = Daemon(process, log)
+        self._daemons.append(daemon)
+        return daemon
+
+    def _environment(self, spark_home: str) -> dict[str, str]:
+        return {
+            "JAVA_HOME": str(find_java().home),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": spark_home,
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_PUBLIC_DNS": LOOPBACK,
+            "SPARK_LOCAL_DIRS": str(self._directory / "scratch"),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": (
+                "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false -Dspark.ui.enabled=false"
+            ),
+        }
+
+    def _wait_until_said(self, pattern: str, daemon: Daemon) -> re.Match[str]:
+        deadline = time.monotonic() + self._timeout
+        while (match := daemon.said(pattern)) is None:
+            if daemon.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"{daemon.log.name}: not ready\n{daemon.log.read_text(errors='replace')}")
+            time.sleep(0.05)
+        return match
+
+
+def _kill_tree(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        # The parent first, so that it starts no more children.
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(children, timeout=30)
+    process.wait()

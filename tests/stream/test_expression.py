@@ -1,0 +1,121 @@
+"""What can be an expression, and what a callable is called with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.core.errors import InvalidRequest
+from penstock.stream.context import Context
+from penstock.stream.expression import check_expression, is_column, is_frame, is_python, takes_context
+from tests.stream.spark_doubles import COLUMN, FRAME
+
+
+class Callee:
+    def __call__(self, event: Any) -> Any:
+        return event
+
+    def method(self, event: Any, ctx: Context) -> Any:
+        return event, ctx
+
+
+def with_default(event: Any, factor: int = 2) -> Any:
+    return event, factor
+
+
+def three(event: Any, ctx: Any, more: Any) -> Any:
+    return event, ctx, more
+
+
+def keyword(event: Any, *, rate: int) -> Any:
+    return event, rate
+
+
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda event: event,
+        lambda *args: args,
+        lambda event, *rest: (event, rest),
+        with_default,
+        Callee(),
+        functools.partial(three, 1, 2),
+        functools.partial(keyword, rate=3),
+        wrapped(with_default),
+        dict,
+        print,
+        len,
+    ],
+    ids=str,
+)
+def test_a_function_of_an_event_gets_no_context(function: Callable[..., Any]) -> None:
+    assert takes_context(function) is False
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda event, ctx: (event, ctx),
+        lambda event, whatever: (event, whatever),
+        lambda event, ctx=None: (event, ctx),
+        lambda event, context=None: (event, context),
+        Callee().method,
+        functools.partial(three, 1),
+        wrapped(lambda event, ctx: (event, ctx)),
+    ],
+    ids=str,
+)
+def test_a_function_of_an_event_and_something_gets_the_context(function: Callable[..., Any]) -> None:
+    assert takes_context(function) is True
+
+
+@pytest.mark.parametrize("function", [lambda: 1, lambda **fields: fields, three, keyword], ids=str)
+def test_a_function_that_cannot_be_called_so_is_refused_with_what_to_write(function: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"filter: \w+ must take an event.*def f\(event, ctx\)"):
+        check_expression(function, "filter")
+
+
+async def waits(event: Any) -> Any:
+    return event
+
+
+class Waits:
+    async def __call__(self, event: Any) -> Any:
+        return event
+
+
+@pytest.mark.parametrize("function", [waits, functools.partial(waits), Waits(), Waits().__call__], ids=str)
+def test_an_async_function_is_sent_to_enrich(function: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"map takes a plain function.*\.enrich\(f\)"):
+        check_expression(function, "map")
+
+
+@pytest.mark.parametrize("value", [None, 7, True, b"a > 1", ["a"], {"a": "b"}, object(), FRAME], ids=str)
+def test_what_is_neither_sql_nor_column_nor_function_is_refused(value: object) -> None:
+    with pytest.raises(InvalidRequest, match="filter must be SQL text, a Spark Column or a function"):
+        check_expression(value, "filter")
+
+
+@pytest.mark.parametrize("text", ["", " \n", "a > (1", "a = 'x", "a; b"])
+def test_text_that_is_no_sql_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="amount > 10"):
+        check_expression(text, "filter")
+
+
+def test_a_column_is_known_without_spark() -> None:
+    assert is_column(COLUMN)
+    assert not is_python(COLUMN)
+    assert check_expression(COLUMN, "filter") is COLUMN
+    assert is_frame(FRAME)
+    assert not is_column("a")

@@ -1,0 +1,434 @@
+"""A query's fingerprint changes when its result would, and never otherwise."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.stream import aggregates as agg
+from penstock.stream.code_hash import code_hash
+from penstock.stream.definition import Definition
+from penstock.stream.fingerprint import changes, describe, fingerprint
+from tests.stream.spark_doubles import COLUMN, FRAME
+
+ORDERS = Definition.from_("orders")
+WINDOWED = ORDERS.window_tumbling(seconds=5)
+
+
+def function_in(source: str, name: str = "f") -> Any:
+    """What source text defines as f, in a module of its own."""
+    names: dict[str, Any] = {"__name__": "app"}
+    exec(compile(source, "app.py", "exec"), names)  # noqa: S102 - our own text
+    return names[name]
+
+
+def same(a: str, b: str) -> bool:
+    return code_hash(function_in(a)) == code_hash(function_in(b))
+
+
+# Functions
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("f = lambda e: e['a'] > 1", "\n\n\nx = 1\nf = lambda e:   e['a'] > 1"),
+        ("def f(e): return e", "# why\ndef f(e):\n    # because\n    return e"),
+        ("def f(e): return e", "def f(e):\n    'Say what.'\n    return e"),
+        ("f = lambda e: e", "def make():\n    return lambda e: e\nf = make()"),
+        ("f = lambda e: [x for x in e]", "\nf = lambda e: [x for x in e]"),
+        ("def g(): return 1\ndef f(e): return g()", "def f(e): return g()\n\n\ndef g(): return 1"),
+        ("LIMIT = 1\nf = lambda e: e > LIMIT", "LIMIT = object()\nf = lambda e: e > LIMIT"),
+    ],
+)
+def test_the_same_code_elsewhere_is_the_same(a: str, b: str) -> None:
+    assert same(a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("f = lambda e: e['a'] > 1", "f = lambda e: e['a'] > 2"),
+        ("f = lambda e: e['a'] > 1", "f = lambda e: e['a'] >= 1"),
+        ("f = lambda e: e['a'] > 1", "f = lambda e: e['b'] > 1"),
+        ("f = lambda e: e['a'] == 1", "f = lambda e: e['a'] == True"),
+        ("f = lambda e: e['a'] == 0.0", "f = lambda e: e['a'] == -0.0"),
+        ("f = lambda e: e.a", "f = lambda e: e.b"),
+        ("f = lambda e: [x for x in e]", "f = lambda e: [x for x in e if x]"),
+        ("f = lambda e: e in {'a', 'b'}", "f = lambda e: e in {'a', 'c'}"),
+        ("f = lambda e, n=1: e + n", "f = lambda e, n=2: e + n"),
+        ("f = lambda e, *, n=1: e + n", "f = lambda e, *, n=2: e + n"),
+        ("def g(): return 1\ndef f(e): return g()", "def g(): return 2\ndef f(e): return g()"),
+        ("f = lambda e: int(e)", "f = lambda e: str(e)"),
+        (
+            "def f(e):\n try: return 1\n except ValueError: return 2",
+            "def f(e):\n try: return 1\n except KeyError: return 2",
+        ),
+    ],
+)
+def test_other_code_is_another(a: str, b: str) -> None:
+    assert not same(a, b)
+
+
+def test_running_a_function_does_not_change_its_hash() -> None:
+    function = function_in("def f(e):\n    return sum(x + e for x in range(e)) + e")
+    before = code_hash(function)
+    for number in range(200):
+        function(number % 7)
+    assert code_hash(function) == before
+
+
+def over(value: Any) -> Callable[[Any], bool]:
+    return lambda event: bool(event > value)
+
+
+scalars = st.one_of(
+    *(st.none(), st.booleans(), st.integers(), st.text(), st.binary(), st.datetimes(), st.timedeltas(), st.uuids()),
+    *(st.floats(allow_nan=False), st.decimals(allow_nan=False)),
+)
+plain = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3) | st.tuples(inner, inner),
+    max_leaves=5,
+)
+
+
+@given(plain, plain)
+def test_a_plain_value_that_is_closed_over_counts(a: Any, b: Any) -> None:
+    assert code_hash(over(a)) == code_hash(over(a))
+    if repr(a) != repr(b) and a != b:
+        assert code_hash(over(a)) != code_hash(over(b))
+
+
+def test_the_order_of_a_mapping_or_a_set_does_not_count() -> None:
+    assert code_hash(over({"a": 1, "b": 2})) == code_hash(over({"b": 2, "a": 1}))
+    assert code_hash(over({1, 2**61, "x"})) == code_hash(over({"x", 2**61, 1}))
+
+
+def test_an_object_that_is_no_plain_value_counts_by_its_type_alone() -> None:
+    assert code_hash(over(object())) == code_hash(over(object()))
+    assert code_hash(over(Path("/a"))) != code_hash(over(Path("/b")))
+
+
+@dataclass
+class Over:
+    limit: int
+
+    def __call__(self, event: Any) -> bool:
+        return self._amount(event) > self.limit
+
+    def _amount(self, event: Any) -> int:
+        return int(event["amount"])
+
+    def under(self, event: Any) -> bool:
+        return not self(event)
+
+
+class Kind(Enum):
+    SALE = 1
+    REFUND = 2
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(Kind.SALE, Kind.REFUND), (re.compile("a"), re.compile("a", re.I)), (json, re), (Over(1), Over(2))],
+    ids=["enum", "pattern", "module", "dataclass"],
+)
+def test_other_values_with_a_meaning_of_their_own_count(a: Any, b: Any) -> None:
+    assert code_hash(over(a)) == code_hash(over(a))
+    assert code_hash(over(a)) != code_hash(over(b))
+
+
+def test_a_function_that_is_closed_over_counts() -> None:
+    assert code_hash(over(lambda: 1)) != code_hash(over(lambda: 2))
+
+
+def multiply(factor: float, event: Any, plus: int = 0) -> Any:
+    return event * factor + plus
+
+
+def test_a_partial_counts_with_what_it_binds() -> None:
+    hashes = [
+        code_hash(functools.partial(multiply, 2)),
+        code_hash(functools.partial(multiply, 3)),
+        code_hash(functools.partial(multiply, 2, plus=1)),
+        code_hash(functools.partial(lambda factor, event: event, 2)),
+    ]
+    assert len(set(hashes)) == 4
+    assert code_hash(functools.partial(multiply, 2)) == hashes[0]
+
+
+class Slotted:
+    __slots__ = ("limit", "unset")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def __call__(self, event: Any) -> bool:
+        return bool(event > self.limit)
+
+
+@pytest.mark.parametrize("kind", [Over, Slotted])
+def test_a_callable_object_counts_with_its_fields(kind: Any) -> None:
+    assert code_hash(kind(1)) == code_hash(kind(1))
+    assert code_hash(kind(1)) != code_hash(kind(2))
+
+
+def test_a_method_counts_with_its_object() -> None:
+    assert code_hash(Over(1).under) == code_hash(Over(1).under)
+    assert code_hash(Over(1).under) != code_hash(Over(2).under)
+    assert code_hash(Over(1).under) != code_hash(Over(1))
+
+
+CLASS = """
+class Base:
+    def amount(self, e): return e[{}]
+class F(Base):
+    def __call__(self, e): return self.amount(e)
+f = F()
+"""
+
+
+def test_a_method_that_a_callable_object_calls_counts() -> None:
+    assert same(CLASS.format(1), "\n\n" + CLASS.format(1))
+    assert not same(CLASS.format(1), CLASS.format(2))
+
+
+def test_a_decorator_counts_as_well_as_what_it_wraps() -> None:
+    def twice(function: Any) -> Any:
+        return functools.wraps(function)(lambda event: function(function(event)))
+
+    def once(function: Any) -> Any:
+        return functools.wraps(function)(lambda event: function(event))
+
+    assert code_hash(twice(abs)) != code_hash(once(abs))
+    assert code_hash(once(lambda e: e)) != code_hash(once(lambda e: e + 1))
+    assert code_hash(functools.cache(over(1))) != code_hash(functools.cache(over(2)))
+
+
+def test_builtins_and_classes_count_by_name() -> None:
+    assert len({code_hash(function) for function in (len, abs, print, dict, int, str.upper, "a".join, "b".join)}) == 8
+
+
+def test_code_that_refers_to_itself_has_a_hash() -> None:
+    def endless(event: Any) -> Any:
+        return endless(event)
+
+    items: list[Any] = []
+    items.append(items)
+    assert code_hash(endless) == code_hash(endless)
+    assert code_hash(over(items))
+
+
+def test_helpers_that_share_helpers_are_read_once() -> None:
+    source = "def f0(e): return e\n" + "".join(f"def f{i}(e): return f{i - 1}(f{i - 1}(e))\n" for i in range(1, 60))
+    source += "def g(e): return " + "+".join(f"f{i}(e)" for i in range(60)) + "\nf = g"
+    assert len(code_hash(function_in(source))) == 12
+
+
+SCRIPT = """
+import functools
+from penstock.stream import aggregates as agg
+from penstock.stream.definition import Definition
+from penstock.stream.fingerprint import describe, fingerprint
+
+KINDS = {"a", "b", "c"}
+class Rate:
+    def __init__(self): self.names = {"x", "y", "z"}; self.lock = object()
+    def __call__(self, e): return e["kind"] in {"p", "q", "r"} and e["kind"] in self.names
+def make(names):
+    return lambda e: e["kind"] in names
+stream = (
+    Definition.from_("orders").filter(make(KINDS)).map(functools.partial(lambda n, e: e, frozenset("abc")))
+    .foreach(Rate()).window_tumbling(seconds=5, event_time=lambda e: e["at"])
+    .aggregate({"n": agg.sum(lambda e: e["n"])}).to("x")
+)
+print(fingerprint(describe(stream)))
+"""
+
+
+def test_a_fingerprint_is_the_same_in_another_process_and_file(tmp_path: Path) -> None:
+    found = set()
+    for seed, name, before in (("1", "app.py", ""), ("2", "other.py", "# moved\n\n")):
+        (tmp_path / name).write_text(before + SCRIPT)
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        found.add(
+            subprocess.run(
+                [sys.executable, tmp_path / name], env=environment, capture_output=True, text=True, check=True
+            ).stdout
+        )
+    assert len(found) == 1
+    assert len(found.pop().strip()) == 64
+
+
+# Streams
+
+
+def test_a_stream_is_described_line_by_line() -> None:
+    stream = (
+        Definition.from_("orders", "refunds", schema={"amount": "double"})
+        .filter("amount >\n  0", name="paid")
+        .map({"amount": "amount", "customer": "customer"})
+        .enrich("crm.customers", on="customer")
+        .sql("SELECT *, a * rate AS usd FROM stream JOIN fx USING (currency)", fx="fx", t=FRAME)
+        .key_by("customer")
+        .window_tumbling(seconds=5, event_time="at", grace_seconds=1.5, late="drop")
+        .window_calendar(every="day", timezone="Europe/Rome")
+        .aggregate({"total": "sum(amount)", "n": agg.count()})
+        .to("totals", partition="customer")
+    )
+    assert describe(stream) == [
+        "from: orders, refunds",
+        "type amount: double",
+        "filter paid: amount > 0",
+        "map map-1: amount AS `amount`, customer AS `customer`",
+        "lookup enrich-1: left join with TABLE crm.customers on customer",
+        "sql sql-1: SELECT *, a * rate AS usd FROM stream JOIN fx USING (currency); fx is TABLE fx; t is a DataFrame",
+        "key: customer",
+        "window: tumbling 5 s",
+        "window: each day in Europe/Rome",
+        "time: the field at",
+        "grace: 1.5 s",
+        "allowed lateness: 0 s",
+        "late events: drop",
+        "aggregate n: count()",
+        "aggregate total: sum(amount)",
+        "to: totals, key customer",
+    ]
+
+
+def test_functions_are_described_by_name_and_code() -> None:
+    stream = ORDERS.map(lambda e: e, returns={"b": "int", "a": "date"}).foreach(Over(1)).enrich(multiply)
+    lines = describe(stream)[1:]
+    assert lines[0] == f"map map-1: lambda, code {code_hash(lambda e: e)}, returns a date, b int"
+    assert lines[1] == f"foreach foreach-1: Over, code {code_hash(Over(1))}"
+    assert lines[2].startswith("call enrich-1: multiply, code ")
+    assert describe(ORDERS.filter(COLUMN))[1] == "filter filter-1: a"
+    assert describe(WINDOWED.reduce(max, {"a": [1]}))[-1].endswith(', beginning with {"a":[1]}')
+
+
+def count(stream: Definition) -> Definition:
+    return stream.aggregate({"n": "count"})
+
+
+DIFFERENT = {
+    "the queue": Definition.from_("other"),
+    "nothing": ORDERS,
+    "a type": Definition.from_("orders", schema={"a": "int"}),
+    "a filter": ORDERS.filter("a > 1"),
+    "its text": ORDERS.filter("a > 2"),
+    "its quoted text": ORDERS.filter("a > ' 2'"),
+    "its quoted spaces": ORDERS.filter("a > '  2'"),
+    "its quoted line": ORDERS.filter("a > '\n2'"),
+    "two filters": ORDERS.filter("a > 1").filter("b > 1"),
+    "in another order": ORDERS.filter("b > 1").filter("a > 1"),
+    "a map": ORDERS.map("a > 1"),
+    "a flat_map": ORDERS.flat_map("a > 1"),
+    "a function": ORDERS.filter(lambda e: e > 1),
+    "its code": ORDERS.filter(lambda e: e > 2),
+    "a join": ORDERS.enrich("t", on="a"),
+    "its fields": ORDERS.enrich("t", on="b"),
+    "its kind": ORDERS.enrich("t", on="a", how="inner"),
+    "its table": ORDERS.enrich("u", on="a"),
+    "its frame": ORDERS.enrich(FRAME, on="a"),
+    "its function": ORDERS.enrich(lambda: FRAME, on="a"),
+    "a key": ORDERS.key_by("a"),
+    "a window": count(WINDOWED),
+    "its size": count(ORDERS.window_tumbling(seconds=5.000001)),
+    "its time": count(ORDERS.window_tumbling(seconds=5, event_time=True)),
+    "a field's time": count(ORDERS.window_tumbling(seconds=5, event_time="True")),
+    "its grace": count(ORDERS.window_tumbling(seconds=5, grace_seconds=1234567.5)),
+    "its grace, a bit": count(ORDERS.window_tumbling(seconds=5, grace_seconds=1234567.6)),
+    "its lateness": count(ORDERS.window_tumbling(seconds=5, allowed_lateness_seconds=1)),
+    "its policy": count(ORDERS.window_tumbling(seconds=5, late="include")),
+    "an aggregate": WINDOWED.aggregate({"n": "sum(a)"}),
+    "its name": WINDOWED.aggregate({"m": "count"}),
+    "a percentile": WINDOWED.aggregate({"n": agg.percentile("a", 0.9999999)}),
+    "its fraction": WINDOWED.aggregate({"n": agg.percentile("a", 1)}),
+    "a fold": WINDOWED.reduce(lambda value, event: value, 0),
+    "its initial": WINDOWED.reduce(lambda value, event: value, 1),
+    "a sink": ORDERS.to("x"),
+    "its key": ORDERS.to("x", partition="a"),
+}
+
+
+def test_streams_with_different_results_have_different_fingerprints() -> None:
+    by_print: dict[str, str] = {}
+    for what, stream in DIFFERENT.items():
+        assert by_print.setdefault(fingerprint(describe(stream)), what) == what
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (ORDERS.filter("a > 1"), ORDERS.filter(" a  >\n1 -- why")),
+        (ORDERS.filter(lambda e: e), ORDERS.filter(lambda e: e, retry_limit=9, timeout_seconds=1)),
+        (ORDERS.enrich("t", on="a"), ORDERS.enrich("t", on="a", refresh_seconds=5, notify="t")),
+        (count(WINDOWED), count(ORDERS.window_tumbling(seconds=5.0, idle_flush_seconds=9))),
+        (WINDOWED.aggregate({"a": "count", "b": "sum(x)"}), WINDOWED.aggregate({"b": agg.sum("x"), "a": "count(*)"})),
+        (Definition.from_("a", "b"), Definition.from_("b", "a")),
+    ],
+)
+def test_what_does_not_change_the_result_does_not_change_the_fingerprint(a: Definition, b: Definition) -> None:
+    assert fingerprint(describe(a)) == fingerprint(describe(b))
+
+
+# What changed
+
+
+def test_a_changed_part_is_shown_as_it_was_and_as_it_is() -> None:
+    before = ORDERS.filter("amount > 10", name="big").window_tumbling(seconds=5).aggregate({"n": "count"})
+    after = ORDERS.filter("amount > 20", name="big").window_tumbling(seconds=5, late="drop").aggregate({"n": "sum(a)"})
+    assert changes(describe(before), describe(after)).splitlines() == [
+        "- filter big: amount > 10",
+        "+ filter big: amount > 20",
+        "- late events: dead_letter",
+        "+ late events: drop",
+        "- aggregate n: count()",
+        "+ aggregate n: sum(a)",
+    ]
+
+
+def test_added_and_removed_parts_are_shown_beside_changed_ones() -> None:
+    before = ORDERS.filter("a", name="x").filter("b", name="y").to("out")
+    after = ORDERS.map("c", name="z").filter("d", name="y").to("out")
+    assert changes(describe(before), describe(after)).splitlines() == [
+        "- filter x: a",
+        "- filter y: b",
+        "+ filter y: d",
+        "+ map z: c",
+    ]
+
+
+def test_nothing_changed_reads_as_nothing() -> None:
+    assert changes(describe(ORDERS), describe(ORDERS)) == ""
+
+
+lines = st.lists(
+    st.sampled_from(["from: a", "from: b", "filter x: 1", "filter x: 2", "window: 5 s", "to: q"]), max_size=8
+)
+
+
+@given(lines, lines)
+def test_changes_tell_every_line_that_came_or_went(before: list[str], after: list[str]) -> None:
+    told = changes(before, after).splitlines()
+    kept = sorted(before)
+    for line in told:
+        if line.startswith("- "):
+            kept.remove(line[2:])
+    kept += [line[2:] for line in told if line.startswith("+ ")]
+    assert sorted(kept) == sorted(after)
+    assert bool(told) == (before != after)
