@@ -65,6 +65,8 @@ class Work:
     took: dict[str, float]
     #: Close every window that is open, whatever the time.
     flush: bool = False
+    #: Sessions that have become others: key, new and old span.
+    moves: Sequence[dict[str, Any]] = ()
 
 
 @dataclass
@@ -167,11 +169,14 @@ class Committer:
         if self._conn is None or self._conn.closed or self._conn.broken:
             conn = await self._log.database.connect()
             # Merges join thousands of rows, unlike everything else.
+            # A driver that stands still in a transaction holds the query's row: no longer than its lease.
             await conn.execute(
                 "SELECT set_config('TimeZone', 'UTC', false), set_config('jit', 'off', false), "
                 "set_config('work_mem', '64MB', false), set_config('synchronous_commit', "
                 "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
-                "ELSE current_setting('synchronous_commit') END, false)"
+                "ELSE current_setting('synchronous_commit') END, false), "
+                "set_config('idle_in_transaction_session_timeout', %s, false)",
+                (f"{self._target.lease_seconds * 1000:.0f}ms",),
             )
             if self._target.tables is not None:
                 await conn.execute(self._target.tables.statement("stage"))
@@ -199,6 +204,7 @@ class Committer:
             bounds = await self._advance(conn, work, now, closed_us)
             lines: list[tuple[str | None, bytes]] = list(work.outputs)
             if target.tables is not None and work.partials is not None:
+                await self._move_spans(conn, work.moves, now)
                 closed = await self._merge(conn, work.partials, bounds, now)
                 outcome.windows = len(closed)
                 lines += closed
@@ -329,6 +335,30 @@ class Committer:
 
     async def _raise_closed(self, conn: AsyncConnection[Any], bound: int) -> None:
         await conn.execute(_sql["raise_closed"], {"query": self._target.query, "closed": bound})
+
+    async def _move_spans(self, conn: AsyncConnection[Any], moves: Sequence[dict[str, Any]], now: datetime) -> None:
+        """Give sessions their new spans; those that have become one, one after the other."""
+        tables = self._target.tables
+        rounds: list[list[dict[str, Any]]] = []
+        seen: dict[tuple[str, int, int], int] = {}
+        for move in moves:
+            place = seen[move["__k"], move["__ws"], move["__we"]] = (
+                seen.get((move["__k"], move["__ws"], move["__we"]), -1) + 1
+            )
+            if place == len(rounds):
+                rounds.append([])
+            rounds[place].append(move)
+        for some in rounds:
+            params = {
+                "keys": [move["__k"] for move in some],
+                "old_starts": numbers([move["__old_ws"] for move in some]),
+                "old_ends": numbers([move["__old_we"] for move in some]),
+                "starts": numbers([move["__ws"] for move in some]),
+                "ends": numbers([move["__we"] for move in some]),
+                "now": now,
+            }
+            if tables is not None:
+                await conn.execute(tables.statement("move_spans"), params)
 
     async def _merge(
         self, conn: AsyncConnection[Any], partials: pa.Table, bounds: dict[int, int], now: datetime

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.errors import InvalidRequest
 from penstock.engine.columns import ResultColumn, result_columns
 from penstock.engine.folding import GROUPS, fold_column, folded
 from penstock.engine.reading import DATA, META, Reading
+from penstock.engine.sessions import Rules, with_sessions
 from penstock.engine.stages import Stage, group_stages, wants_data
 from penstock.stream.aggregates import Aggregate
 from penstock.stream.definition import Definition
@@ -219,7 +219,8 @@ def _join(frame: DataFrame, step: Lookup, tables: Tables) -> DataFrame:
 class Compiled:
     """What Spark computes of a cycle, and the columns of the result."""
 
-    transform: Callable[[DataFrame], DataFrame]
+    #: Of a cycle's events; the second argument says that they are one partition.
+    transform: Callable[[DataFrame, bool], DataFrame]
     columns: list[ResultColumn]
 
 
@@ -241,14 +242,20 @@ def compile_windows(cut: Split, before: DataFrame, tables: Tables) -> Compiled:
     columns = result_columns(stream.aggregates, arguments) if stream.fold is None else [fold_column()]
     key = F.col("__key") if stream.key is None else _key_text(probe, column(stream.key))
 
-    def transform(frame: DataFrame) -> DataFrame:
+    def transform(frame: DataFrame, single: bool) -> DataFrame:
         frame = apply_steps(frame, cut.rest, tables)
         frame = frame.withColumn("__k", F.coalesce(key, F.lit("")))
-        frame = _with_windows(frame, stream.windows)
-        frame = _with_lateness(frame, stream)
+        groups = list(GROUPS)
+        if isinstance(stream.windows[0], Session):
+            rules = Rules(stream.windows[0].gap_us, stream.time.grace_us, stream.time.late)
+            frame = with_sessions(frame, rules, tables.reading, single=single)
+            groups += ["__old_ws", "__old_we"]
+        else:
+            frame = _with_windows(frame, stream.windows)
+            frame = _with_lateness(frame, stream)
         if stream.fold is not None:
             return folded(frame.drop("__newest"), stream.fold, tables.reading)
-        return frame.groupBy(*GROUPS).agg(
+        return frame.groupBy(*groups).agg(
             F.max("__partition").alias("__p"),
             *[kept.partial.alias(kept.name) for result in columns for kept in result.kept],
         )
@@ -302,7 +309,7 @@ def _spans(window: Window) -> Column:
             start, end = (F.unix_micros(F.to_utc_timestamp(t, zone)) for t in (local, after))
             return F.array(F.struct(start.alias("s"), end.alias("e"), F.lit(True).alias("n")))
         case Session():
-            raise InvalidRequest("session windows are not there yet")
+            raise TypeError("a session's span depends on what is open")
 
 
 def _with_lateness(frame: DataFrame, stream: Definition) -> DataFrame:
@@ -323,13 +330,13 @@ def _with_lateness(frame: DataFrame, stream: Definition) -> DataFrame:
     )
 
 
-def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[DataFrame], DataFrame]:
+def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[DataFrame, bool], DataFrame]:
     """The events that a stream without windows gives, one row each."""
     from pyspark.sql import functions as F
 
     sink_key: Any = cut.stream.sink_key
 
-    def transform(frame: DataFrame) -> DataFrame:
+    def transform(frame: DataFrame, single: bool) -> DataFrame:
         frame = apply_steps(frame, cut.rest, tables)
         if sink_key is not None:
             key = F.expr(sink_key) if isinstance(sink_key, str) else sink_key

@@ -87,7 +87,7 @@ class _Folder:
 
     def _values(self, rows: list[dict[str, Any]]) -> dict[tuple[str, int, int], Any]:
         """What the windows have come to, open ones and, for events that are late, closed ones."""
-        if not rows:
+        if not rows or not self.reading.query:
             return {}
         params = {
             "keys": [row["__k"] for row in rows],

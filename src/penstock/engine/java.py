@@ -70,6 +70,13 @@ def find_java() -> Java:
     )
 
 
+def put_beside(java: Java, name: str, text: str) -> Path:
+    """Put a file for the JVM next to the launcher, where nobody else can change it, and return its path."""
+    path = java.home / name
+    _put(java.home.parent, path, text, mode=0o600)
+    return path
+
+
 def _candidates() -> Iterator[tuple[str, Path]]:
     if home := os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home).absolute() / "bin" / "java"
@@ -104,7 +111,7 @@ def _home_for(program: Path, version: int) -> Path:
     for place in _places():
         home = place / name
         with suppress(OSError):
-            _put(home / "bin" / "java", launcher)
+            _put(place, home / "bin" / "java", launcher, mode=0o700)
             # Not on a file system that is mounted noexec, nor where others could have put another program.
             if os.access(home / "bin" / "java", os.X_OK) and is_private(place, os.geteuid()):
                 return home
@@ -121,9 +128,8 @@ def _places() -> tuple[Path, Path]:
     )
 
 
-def _put(path: Path, text: str) -> None:
-    """Write an executable file in one step, so that whoever looks sees all of it or nothing."""
-    place = path.parents[2]
+def _put(place: Path, path: Path, text: str, mode: int) -> None:
+    """Write a file below ``place`` in one step, so that whoever looks sees all of it or nothing."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.mkdir(mode=0o700, exist_ok=True)
     if not is_private(place, os.geteuid()):
@@ -135,5 +141,5 @@ def _put(path: Path, text: str) -> None:
     fd, draft = tempfile.mkstemp(dir=path.parent)
     with open(fd, "w") as file:
         file.write(text)
-        os.fchmod(fd, 0o700)
+        os.fchmod(fd, mode)
     os.replace(draft, path)

@@ -64,11 +64,17 @@ class Planner:
     def __init__(self, planning: Planning) -> None:
         self._planning = planning
         self._conn = _connect(planning.conninfo)
+        # A driver that stands still in a transaction holds the query's row: no longer than its lease.
+        self._conn.execute(
+            "SELECT set_config('idle_in_transaction_session_timeout', %s, false)",
+            (f"{planning.lease_seconds * 1000:.0f}ms",),
+        )
         self._conn.execute("LISTEN penstock")
         self._renewed = 0.0
         self._last = 0.0
         self._limit = planning.small_events
         self._previous: tuple[float, int] | None = None
+        self._rate = 0.0
         self._ticks = 0
         self._look_for_due = 0.0
 
@@ -221,16 +227,23 @@ class Planner:
         return plan.cycle
 
     def _adapt(self, now: float) -> None:
-        """Grow cycles while there is more than fits, so that each takes about a second; shrink them again."""
+        """Grow cycles while there is more than fits, as long as that pays or each still takes little time."""
         if self._previous is None:
             return
         began, events = self._previous
         self._previous = None
+        if events < self._limit * 0.9:
+            return
         took = max(now - began, 0.001)
-        if events >= self._limit * 0.9 or took > 3:
-            wanted = events / took * _CYCLE_SECONDS
-            self._limit = int(min(max(wanted, self._limit / 2, self._planning.small_events), self._limit * 4))
-            self._limit = min(self._limit, self._planning.most_events)
+        rate = events / took
+        if took < _QUICK_SECONDS:
+            self._limit *= 4
+        elif took < _CYCLE_SECONDS or rate > 1.2 * self._rate:
+            self._limit *= 2
+        elif took > 3 * _CYCLE_SECONDS:
+            self._limit //= 2
+        self._rate = rate
+        self._limit = min(max(self._limit, self._planning.small_events), self._planning.most_events)
 
     def _wait(self, seconds: float) -> None:
         for _ in self._conn.notifies(timeout=seconds, stop_after=1):
@@ -243,8 +256,9 @@ class Planner:
         return {"query": self._planning.query, "fence": self._planning.fence, **more}
 
 
-#: What a cycle is to take when there is more to read than fits into one.
-_CYCLE_SECONDS = 1.5
+#: Up to how long a cycle may take when there is more to read than fits into one, and what counts as hardly any time.
+_CYCLE_SECONDS = 2.0
+_QUICK_SECONDS = 0.7
 
 
 def _connect(conninfo: str) -> psycopg.Connection[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -45,6 +46,7 @@ from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
 from penstock.log.log import Log
 from penstock.stream.fingerprint import describe, fingerprint
+from penstock.stream.windows import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -321,7 +323,8 @@ class _Run:
             key_name = options.key_name or (
                 stream.key if isinstance(stream.key, str) and stream.key.isidentifier() else None
             )
-            tables = ResultTables(self._id, query.name, compiled.columns, key_name)
+            by_key = isinstance(stream.windows[0], Session)
+            tables = ResultTables(self._id, query.name, compiled.columns, key_name, by_key)
             self._running(self._registry.make_tables(tables))
         else:
             self._transform = compile_events(cut, small, self._references)
@@ -477,11 +480,15 @@ class _Run:
     def _compute(self, frame: DataFrame, plan: CyclePlan) -> pa.Table:
         self._spark.sparkContext.setLocalProperty(CYCLE, str(plan.cycle))
         if not plan.is_small:
-            return self._transform(frame).toArrow()
+            return self._transform(frame, False).toArrow()
         if self._small_plan is None or self._references.is_stale():
             # Made once: for a few events, making a plan takes longer than running it.
-            self._small_plan = self._transform(self._small.coalesce(1))
-        return self._small_plan.toArrow()
+            self._small_plan = self._transform(self._small.coalesce(1), True)
+        plan_made = self._small_plan
+        if _shuffles(plan_made):
+            # What was shuffled once is not shuffled again: such a plan can only be run once.
+            self._small_plan = None
+        return plan_made.toArrow()
 
     def _checked(self, plan: CyclePlan) -> list[Report]:
         """The tasks' reports, which must cover the plan, each offset once."""
@@ -505,6 +512,11 @@ class _Run:
         if table is None:
             table = pa.table({name: pa.array([], pa.int64()) for name in ("key", "ws", "we", "late", "p", *kept)})
             return Work(plan, said, table, [], [], started, took)
+        moves: list[dict[str, Any]] = []
+        if "__old_ws" in table.column_names:
+            moved = pc.is_valid(table.column("__old_ws"))
+            moves = table.filter(moved).select(["__k", "__ws", "__we", "__old_ws", "__old_we"]).to_pylist()
+            table = table.filter(pc.invert(moved))
         late = pc.is_valid(table.column("__ref_p"))
         refs = table.filter(late).select(["__ref_p", "__ref_o"])
         partials = table.filter(pc.invert(late)) if refs.num_rows else table
@@ -515,7 +527,7 @@ class _Run:
         columns += [partials.column(name) for name in kept]
         staged = pa.table(columns, names=["key", "ws", "we", "late", "p", *kept])
         where = list(zip(refs.column(0).to_pylist(), refs.column(1).to_pylist(), strict=True))
-        return Work(plan, said, staged, where, [], started, took)
+        return Work(plan, said, staged, where, [], started, took, moves=moves)
 
     async def _planned(self) -> CyclePlan | None:
         params = {"query": self._id, "fence": self._fence}
@@ -631,6 +643,12 @@ def _outputs(table: pa.Table) -> list[tuple[str | None, bytes]]:
         return list(zip(keys, (line.encode() for line in table.column(DATA).to_pylist()), strict=True))
     rows = table.drop_columns(["__partition", "__offset", "__sink"]).to_pylist()
     return [(key, json.encode(plain(row))) for key, row in zip(keys, rows, strict=True)]
+
+
+def _shuffles(frame: DataFrame) -> bool:
+    """Whether running the frame writes shuffle files, which Spark keeps with the plan."""
+    text = str(frame._jdf.queryExecution().executedPlan().toString())
+    return bool(re.search(r"(?<!Broadcast)Exchange\b", text))
 
 
 def _await_lull(streaming: Any) -> None:

@@ -6,6 +6,7 @@ that come first in a stream run here, before Spark sees an event.
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pyarrow as pa
+from psycopg.pq import TransactionStatus
 
 from penstock.core import json
 from penstock.db.arrays import numbers
@@ -26,6 +28,7 @@ from penstock.engine.moments import EPOCH, NEVER
 from penstock.engine.plan import CyclePlan, Lane
 from penstock.engine.reports import Mark, Report
 from penstock.log import chunk
+from penstock.log.event import Event
 from penstock.log.queue import DEFAULT_KEY
 from penstock.stream.expression import takes_context
 from penstock.stream.steps import Step
@@ -126,6 +129,27 @@ def read_task(reading: Reading, plan: CyclePlan, task: int, attempt: int) -> Ite
     send_report(reading, plan.cycle, 0, task, attempt, Report(marks, failures, {}))
 
 
+def columns_of(reading: Reading, events: Sequence[Event]) -> tuple[pa.Table, list[Failure]]:
+    """The columns of events that are at hand, as a task would give them, and what failed."""
+    lanes: dict[int, list[Event]] = {}
+    for event in events:
+        lanes.setdefault(event.partition_id, []).append(event)
+    slices = []
+    for partition_id, some in lanes.items():
+        delivery = some[0].delivery
+        lane = Lane(partition_id, 0, 0, delivery.partition, delivery.is_lane, [])
+        for event in sorted(some, key=lambda e: e.offset):
+            times = None if event.event_time is None else [moments.micros(event.event_time)]
+            columns = chunk.Columns(event.raw, 1, [event.key], [event.given_id], times, [event.headers])
+            appended = moments.micros(event.appended_at)
+            slices.append(_Slice(lane, event.offset, appended, event.is_redriven, columns))
+    failures: list[Failure] = []
+    progress = {piece.lane.partition_id: _Progress(piece.lane) for piece in slices}
+    work = _Columns(reading, progress, failures)
+    batches = list(work.batches(slices)) if slices else []
+    return pa.Table.from_batches(batches, schema=reading.schema), failures
+
+
 def send_report(reading: Reading, cycle: int, stage: int, task: int, attempt: int, report: Report) -> None:
     """Tell the driver what there is to tell beside the data."""
     params = {
@@ -157,13 +181,26 @@ _connections: dict[str, psycopg.Connection[Any]] = {}
 def connection(conninfo: str) -> psycopg.Connection[Any]:
     """This worker's connection; Spark uses a worker again for the tasks that follow."""
     conn = _connections.get(conninfo)
-    if conn is None or conn.closed or conn.broken:
+    if conn is not None and _is_cut(conn):
+        conn.close()
+    if conn is None or conn.closed:
         conn = psycopg.connect(conninfo, autocommit=True, prepare_threshold=0, application_name="penstock worker")
         conn.execute(SESSION)
         # What a worker writes is only for the cycle that it is in.
         conn.execute("SET synchronous_commit = off")
         _connections[conninfo] = conn
     return conn
+
+
+def _is_cut(conn: psycopg.Connection[Any]) -> bool:
+    """Whether the server has ended it while the worker waited: it does not speak unasked for any other reason."""
+    if conn.closed or conn.broken:
+        return True
+    if conn.info.transaction_status != TransactionStatus.IDLE:
+        return False
+    socket = select.poll()
+    socket.register(conn.fileno(), select.POLLIN)
+    return bool(socket.poll(0))
 
 
 def _slices(conn: psycopg.Connection[Any], lanes: dict[int, Lane], progress: dict[int, _Progress]) -> Iterator[_Slice]:

@@ -15,8 +15,8 @@ from penstock.core import json
 from penstock.core.errors import InvalidRequest
 from penstock.engine.callables import Batch, Item, encode_items, run_steps
 from penstock.engine.compile import Split, Tables, apply_steps, fields_read, numeric_names
-from penstock.engine.fields import NUMBER, Parser, infer
-from penstock.engine.reading import DATA, Reading
+from penstock.engine.fields import NUMBER, infer
+from penstock.engine.reading import Reading, columns_of
 from penstock.log.event import Event
 from penstock.stream.steps import Call, Foreach, Step
 
@@ -101,21 +101,9 @@ def _without_effects(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def _sample_frame(reader: DataFrame, reading: Reading, sample: Sequence[Event]) -> DataFrame:
-    """The sample as the reader would give it, less what callables that run while reading do to it."""
-    lines = [event.raw for event in sample]
-    table, _ = Parser(reading.fields).parse(b"\n".join(lines), len(lines))
-    meta = {
-        "__partition": [event.partition_id for event in sample],
-        "__offset": [event.offset for event in sample],
-        "__key": [event.key for event in sample],
-        "__time": [0] * len(sample),
-        "__bound": [0] * len(sample),
-        "__redriven": [False] * len(sample),
-        DATA: [line.decode() for line in lines],
-    }
-    schema = reading.schema
-    arrays = [pa.array(meta[f.name], f.type) if f.name in meta else table.column(f.name) for f in schema]
-    return reader.sparkSession.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
+    """The sample as the reader would give it."""
+    quiet = dataclasses.replace(reading, steps=_without_effects(reading.steps))
+    return reader.sparkSession.createDataFrame(columns_of(quiet, sample)[0])
 
 
 def _is_field(cut: Split, name: str) -> bool:

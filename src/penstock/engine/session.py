@@ -7,15 +7,39 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import ConfigurationError
-from penstock.engine.java import find_java
+from penstock.engine.java import find_java, put_beside
 
-_LOGGING = Path(__file__).with_name("log4j2.properties")
+_LOGGING = """\
+# What Spark says on the terminal: warnings and errors, without the ones that say nothing to a user of Penstock.
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+# Stopping a query between cycles finds no job to cancel, as it should.
+appender.console.filter.idle.type = RegexFilter
+appender.console.filter.idle.regex = Failed to cancel job group .* Cannot find active jobs for it\\\\.
+appender.console.filter.idle.onMatch = DENY
+appender.console.filter.idle.onMismatch = NEUTRAL
+
+# No native Hadoop library is needed.
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+# The checkpoint is disposable, and adaptive execution does not apply to streams.
+logger.checkpoint.name = org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream
+logger.checkpoint.level = error
+# A cycle that takes longer than the trigger is ours to report, as lag.
+logger.behind.name = org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor
+logger.behind.level = error
+"""
 
 # What a query needs of its session. All can be set while Spark runs.
 _SQL = {
@@ -81,9 +105,13 @@ def _started(app_name: str, master: str | None, conf: Mapping[str, str]) -> Spar
         SparkContext._ensure_initialized()
         settings = SparkConf()
     else:
-        os.environ["JAVA_HOME"] = str(find_java().home)
+        java = find_java()
+        os.environ["JAVA_HOME"] = str(java.home)
         settings = SparkConf()
-        settings.set(_JAVA_OPTIONS, _java_options(settings, conf))
+        # Ours first, since of two that contradict each other the JVM takes the last.
+        logging = put_beside(java, "log4j2.properties", _LOGGING).as_uri()
+        asked = conf.get(_JAVA_OPTIONS) or settings.get(_JAVA_OPTIONS, "")
+        settings.set(_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={logging} {asked}".strip())
     if master is not None:
         settings.setMaster(master)
     for key, value in conf.items():
@@ -139,9 +167,3 @@ def _check_master(context: SparkContext, master: str | None) -> None:
 
 def _is_on_this_machine(master: str) -> bool:
     return re.match(r"local(\[|$)|local-cluster\[|spark://(127\.0\.0\.1|localhost)[:,]?", master) is not None
-
-
-def _java_options(settings: SparkConf, conf: Mapping[str, str]) -> str:
-    """Ours first, since of two that contradict each other the JVM takes the last."""
-    asked = conf.get(_JAVA_OPTIONS) or settings.get(_JAVA_OPTIONS, "") or ""
-    return f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING.as_uri()} {asked}".strip()

@@ -40,3 +40,18 @@ class Stream(Definition):
         from penstock.engine.foreground import run_until_stopped
 
         return run_until_stopped(self.start(query_id, settings=settings, **options))
+
+    def explain(self, *, settings: Settings | None = None) -> str:
+        """The steps in words, and the plan that Spark makes of them."""
+        from penstock.engine.preview import explain
+
+        return explain(self, settings or Settings.from_env())
+
+    def preview(self, n: int = 100, *, settings: Settings | None = None) -> list[dict[str, Any]]:
+        """What the stream makes of the newest n events of each queue. Nothing is committed.
+
+        Aggregates that are finished by PostgreSQL (avg, stddev, percentiles and the like) show what they keep.
+        """
+        from penstock.engine.preview import preview
+
+        return preview(self, settings or Settings.from_env(), n)

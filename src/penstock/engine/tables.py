@@ -15,6 +15,7 @@ from penstock.engine.columns import Kept, ResultColumn
 
 _tables = Statements("penstock.engine", "tables.sql")
 _merge = Statements("penstock.engine", "merge.sql")
+_sessions = Statements("penstock.engine", "sessions.sql")
 
 #: The key as people see it: no key is NULL, and text sorts as it does elsewhere in the database.
 _KEY = "nullif(s.key, '') COLLATE \"default\""
@@ -29,6 +30,8 @@ class ResultTables:
     columns: Sequence[ResultColumn]
     #: A second name of the key in the views: that of the field it is.
     key_name: str | None = None
+    #: Whether open windows are looked up by key, as sessions are.
+    by_key: bool = False
 
     @property
     def kept(self) -> list[Kept]:
@@ -42,6 +45,8 @@ class ResultTables:
             _fill(_tables[name], id=self.query, definitions=definitions)
             for name in ("create_state", "create_history", "index_history")
         ]
+        if self.by_key:
+            makers.append(_fill(_sessions["index_state"], id=self.query))
         return [*makers, *self.views()]
 
     def views(self) -> list[str]:
@@ -76,6 +81,7 @@ class ResultTables:
             id=self.query,
             staged=", ".join(f"{k.name} {k.staged_type}" for k in kept),
             names=", ".join(k.name for k in kept),
+            moved_names=", ".join(f"o.{k.name}" for k in kept),
             old_names=", ".join(f"s.{k.name}" for k in kept),
             reads=", ".join(k.read.format(f"p.{k.name}") for k in kept),
             named_reads=", ".join(f"{k.read.format(f'p.{k.name}')} AS {k.name}" for k in kept),

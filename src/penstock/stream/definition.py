@@ -256,6 +256,11 @@ class Definition:
         """Raise if the stream is not whole."""
         if self.windows and not self.aggregates and self.fold is None:
             raise InvalidRequest("the stream has a window and nothing to compute in it: add .aggregate({...})")
+        if self.fold is not None and any(isinstance(window, Session) for window in self.windows):
+            raise InvalidRequest(
+                "two sessions can become one, and reduce cannot make one value of two: use .aggregate({...}), "
+                "or another window"
+            )
         if not self.windows and self.key is not None:
             raise InvalidRequest("key_by says what windows are kept by: add a window, or use .to(queue, partition=...)")
         if not self.windows and self.sink is None and not any(isinstance(step, Foreach) for step in self.steps):

@@ -18,6 +18,20 @@ WHERE p.late = %(late)s AND (b.bound_us IS NULL OR p.we + %(grace)s > b.bound_us
 ON CONFLICT (window_end, key, window_start) DO UPDATE SET
     partition_id = greatest(s.partition_id, excluded.partition_id), {merges}, updated_at = excluded.updated_at
 
+-- name: move_spans
+-- Sessions that have grown or grown together: the row goes over to the new span.
+WITH old AS (
+    DELETE FROM penstock.state_{id} s
+    USING unnest(%(keys)s::text[], %(old_starts)s::bigint[], %(old_ends)s::bigint[], %(starts)s::bigint[],
+                 %(ends)s::bigint[]) AS m (key, old_ws, old_we, ws, we)
+    WHERE s.key = m.key AND s.window_start = penstock.moment(m.old_ws) AND s.window_end = penstock.moment(m.old_we)
+    RETURNING s.key, m.ws, m.we, s.partition_id, {old_names}
+)
+INSERT INTO penstock.state_{id} AS s (key, window_start, window_end, partition_id, {names}, updated_at)
+SELECT o.key, penstock.moment(o.ws), penstock.moment(o.we), o.partition_id, {moved_names}, %(now)s FROM old o
+ON CONFLICT (window_end, key, window_start) DO UPDATE SET
+    partition_id = greatest(s.partition_id, excluded.partition_id), {merges}, updated_at = excluded.updated_at
+
 -- name: close
 -- Windows whose time has come, with what the cycle adds to them: out of the live rows, into the history.
 WITH b AS MATERIALIZED (

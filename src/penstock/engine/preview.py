@@ -1,0 +1,110 @@
+"""Looking at a stream without running it: its steps, Spark's plan, and what it makes of the newest events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.settings import Settings
+from penstock.db.pool import Database
+from penstock.engine.background import Background
+from penstock.engine.compile import Compiled, compile_events, compile_windows, split
+from penstock.engine.reading import Reading, columns_of
+from penstock.engine.reference import ReferenceTables
+from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
+from penstock.engine.session import spark_session
+from penstock.engine.values import plain
+from penstock.log.event import Event
+from penstock.log.log import Log
+from penstock.stream.fingerprint import describe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.stream.definition import Definition
+
+
+def explain(stream: Definition, settings: Settings) -> str:
+    """The steps in words, and the plan that Spark makes of them."""
+    with _look(stream, settings, SAMPLE) as (frame, _):
+        plan = str(frame._jdf.queryExecution().executedPlan().toString())
+    return "\n".join(["Steps:", *[f"  {line}" for line in describe(stream)], "", "Spark's plan:", plan])
+
+
+def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[str, Any]]:
+    """What the stream makes of the newest events: rows of its result. Nothing is committed anywhere."""
+    with _look(stream, settings, newest) as (frame, compiled):
+        table = frame.toArrow()
+    if compiled is None:
+        rows = table.drop_columns(["__partition", "__offset"]).to_pylist()
+        return [plain({"key": row.pop("__sink"), **_decoded(row)}) for row in rows]
+    table = table.filter(pc.is_null(table.column("__ref_p")))
+    moment = pa.timestamp("us", tz="UTC")
+    shown = {
+        "key": table.column("__k"),
+        "window_start": table.column("__ws").cast(moment),
+        "window_end": table.column("__we").cast(moment),
+        **{result.name: table.column(result.kept[0].name) for result in compiled.columns},
+    }
+    return [plain(row) for row in pa.table(shown).to_pylist()]
+
+
+def _decoded(row: dict[str, Any]) -> dict[str, Any]:
+    from penstock.core import json
+    from penstock.engine.reading import DATA
+
+    if DATA not in row:
+        return row
+    value = json.decode(row[DATA])
+    return value if isinstance(value, dict) else {"value": value}
+
+
+@contextmanager
+def _look(stream: Definition, settings: Settings, newest: int) -> Iterator[tuple[DataFrame, Compiled | None]]:
+    """What the newest events come to, while the database is open."""
+    stream.check()
+    background = Background("penstock preview")
+    log = Log(Database(settings))
+    try:
+        background.run(log.open())
+        sample = background.run(_newest(log, stream, newest))
+        yield _computed(stream, sample, log.database.conninfo)
+        background.run(log.close())
+    finally:
+        background.close()
+
+
+async def _newest(log: Log, stream: Definition, newest: int) -> list[Event]:
+    found = [event for queue in stream.sources for event in await log.browse(queue, limit=newest)]
+    return list(reversed(found))
+
+
+def _computed(stream: Definition, sample: Sequence[Event], conninfo: str) -> tuple[DataFrame, Compiled | None]:
+    spark = spark_session().newSession()
+    cut = split(stream)
+    fields, _ = resolve_fields(spark, cut, {}, sample)
+    rules = stream.time
+    event_time = rules.event_time if stream.windows else None
+    reading = Reading(
+        conninfo,
+        0,
+        "preview",
+        0,
+        fields,
+        {0: stream.sources[0]},
+        event_time,
+        rules.lateness_us,
+        cut.first,
+        cut.with_data,
+    )
+    tables = ReferenceTables(conninfo, reading)
+    frame = spark.createDataFrame(columns_of(reading, sample)[0])
+    cut = resolve_stages(cut, frame, tables, sample, {})
+    if stream.windows:
+        compiled = compile_windows(cut, frame, tables)
+        return compiled.transform(frame.coalesce(1), True), compiled
+    return compile_events(cut, frame, tables)(frame.coalesce(1), True), None
