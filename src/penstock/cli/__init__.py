@@ -1,4 +1,4 @@
-"""The command line: ``penstock queue``, ``group``, ``dlq``, ``db`` and ``demo``."""
+"""The command line: ``penstock run``, ``queue``, ``group``, ``dlq``, ``query``, ``db`` and ``demo``."""
 
 from __future__ import annotations
 

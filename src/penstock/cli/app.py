@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli import databases, dead_letters, groups, queues
+from penstock.cli import databases, dead_letters, groups, queries, queues, streams
 from penstock.cli.command import (
     EXIT_CODES,
     FAILED,
@@ -69,16 +69,23 @@ def _help_if_alone(ctx: typer.Context) -> None:
 app = typer.Typer(
     cls=Root,
     name="penstock",
-    help="Durable, partitioned event queues on the PostgreSQL you already run.",
+    help="Live aggregates and durable event queues on the PostgreSQL you already run.",
     epilog=EXIT_CODES,
     invoke_without_command=True,
     context_settings={"help_option_names": ["--help", "-h"]},
     # Its tracebacks would print local variables, and with them what is in a connection string.
     pretty_exceptions_enable=False,
 )
-for sub_app, name in ((queues.app, "queue"), (groups.app, "group"), (dead_letters.app, "dlq"), (databases.app, "db")):
+for sub_app, name in (
+    (queues.app, "queue"),
+    (groups.app, "group"),
+    (dead_letters.app, "dlq"),
+    (queries.app, "query"),
+    (databases.app, "db"),
+):
     sub_app.callback(invoke_without_command=True)(_help_if_alone)
     app.add_typer(sub_app, name=name)
+streams.register(app)
 
 
 @app.callback()
@@ -91,7 +98,7 @@ def root(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Durable, partitioned event queues on the PostgreSQL you already run."""
+    """Live aggregates and durable event queues on the PostgreSQL you already run."""
     ctx.obj = shared_options(database_url, data_dir, json, quiet, verbose)
     if version:
         _print_version(Output(json=json))

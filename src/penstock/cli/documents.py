@@ -13,7 +13,9 @@ from penstock.log.catalog import many_lanes_advice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.cli.cycles import Activity, Cycle
     from penstock.cli.partitions import Partition
+    from penstock.engine.registry import QueryInfo
     from penstock.log.dead import DeadLetter
     from penstock.log.event import Event
     from penstock.log.groups import GroupLane
@@ -107,3 +109,52 @@ def dead_letter(letter: DeadLetter) -> dict[str, Any]:
     """A dead letter, its data as it is stored."""
     names = [field.name for field in dataclasses.fields(letter) if field.name != "raw"]
     return {**{name: getattr(letter, name) for name in names}, "data": msgspec.Raw(letter.raw)}
+
+
+def query_listing(query: QueryInfo, groups: Sequence[GroupInfo]) -> dict[str, Any]:
+    """A query in a list of them."""
+    return {
+        "name": query.name,
+        "state": "running" if query.is_running else "stopped",
+        "driver": query.driver if query.is_running else None,
+        "queues": [group.queue for group in groups],
+        "sink": query.sink,
+        "lag": sum(group.lag for group in groups),
+        "cycle": query.cycle,
+        "committed_at": query.committed_at,
+        "created_at": query.created_at,
+    }
+
+
+def query_details(
+    query: QueryInfo, groups: Sequence[GroupInfo], lately: Activity, lately_seconds: float
+) -> dict[str, Any]:
+    """All there is to say about a query."""
+    return {
+        **query_listing(query, groups),
+        "description": query.description,
+        "fence": query.fence,
+        "lease_until": lately.lease_until if query.is_running else None,
+        "history_seconds": lately.history_seconds,
+        "open_windows": lately.open_windows if lately.has_result else None,
+        "live_view": _view("penstock_live", query.name) if lately.has_result else None,
+        "history_view": _view("penstock_history", query.name) if lately.has_result else None,
+        "lately": {
+            "seconds": lately_seconds,
+            **{name: getattr(lately, name) for name in ("cycles", "failed", "events_in", "windows", "late", "dead")},
+        },
+        "groups": [dataclasses.asdict(group) for group in groups],
+    }
+
+
+def _view(schema: str, query: str) -> str:
+    """A view as it is written in SQL."""
+    from psycopg import sql
+
+    plain = query.isidentifier() and query.isascii() and query == query.lower()
+    return f"{schema}.{query if plain else sql.Identifier(query).as_string()}"
+
+
+def cycle(cycle: Cycle) -> dict[str, Any]:
+    """A cycle of a query."""
+    return {**dataclasses.asdict(cycle), "state": cycle.state, "seconds": cycle.seconds}

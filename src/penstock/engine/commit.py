@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
-import pyarrow.csv as pc
+import pyarrow.compute
 
 from penstock.core.errors import PenstockError
 from penstock.db.arrays import numbers
@@ -23,6 +22,7 @@ from penstock.engine.callables import Failure
 from penstock.engine.moments import micros
 from penstock.engine.plan import CyclePlan
 from penstock.engine.reports import Report
+from penstock.engine.staging import as_csv
 from penstock.engine.suspicion import Suspicion
 from penstock.engine.tables import ResultTables
 from penstock.log import chunk
@@ -368,10 +368,8 @@ class Committer:
         assert tables is not None  # noqa: S101 - the caller looked
         has_late = False
         if partials.num_rows:
-            buffer = io.BytesIO()
-            pc.write_csv(partials, buffer, pc.WriteOptions(include_header=False))
             async with conn.cursor().copy(tables.statement("copy")) as copy:
-                await copy.write(buffer.getvalue())
+                await copy.write(as_csv(partials))
             has_late = pa.compute.any(partials.column("late")).as_py()
         params = {
             "partitions": numbers(list(bounds)),

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
+from psycopg.rows import dict_row
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
@@ -17,6 +18,8 @@ from penstock.engine.reading import Reading, columns_of
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.session import spark_session
+from penstock.engine.staging import as_csv, staged
+from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
 from penstock.log.event import Event
 from penstock.log.log import Log
@@ -30,27 +33,31 @@ if TYPE_CHECKING:
 
 def explain(stream: Definition, settings: Settings) -> str:
     """The steps in words, and the plan that Spark makes of them."""
-    with _look(stream, settings, SAMPLE) as (frame, _):
+    with _look(stream, settings, SAMPLE) as (frame, _, _):
         plan = str(frame._jdf.queryExecution().executedPlan().toString())
     return "\n".join(["Steps:", *[f"  {line}" for line in describe(stream)], "", "Spark's plan:", plan])
 
 
 def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[str, Any]]:
     """What the stream makes of the newest events: rows of its result. Nothing is committed anywhere."""
-    with _look(stream, settings, newest) as (frame, compiled):
+    with _look(stream, settings, newest) as (frame, compiled, conninfo):
         table = frame.toArrow()
-    if compiled is None:
-        rows = table.drop_columns(["__partition", "__offset"]).to_pylist()
-        return [plain({"key": row.pop("__sink"), **_decoded(row)}) for row in rows]
-    table = table.filter(pc.is_null(table.column("__ref_p")))
-    moment = pa.timestamp("us", tz="UTC")
-    shown = {
-        "key": table.column("__k"),
-        "window_start": table.column("__ws").cast(moment),
-        "window_end": table.column("__we").cast(moment),
-        **{result.name: table.column(result.kept[0].name) for result in compiled.columns},
-    }
-    return [plain(row) for row in pa.table(shown).to_pylist()]
+        if compiled is not None:
+            return _finished(table, compiled, conninfo)
+    rows = table.drop_columns(["__partition", "__offset"]).to_pylist()
+    return [plain({"key": row.pop("__sink"), **_decoded(row)}) for row in rows]
+
+
+def _finished(table: pa.Table, compiled: Compiled, conninfo: str) -> list[dict[str, Any]]:
+    """Partials as PostgreSQL would show them, by way of a temporary table."""
+    tables = ResultTables(0, "preview", compiled.columns)
+    partials = staged(table, [kept.name for kept in tables.kept], together=True)
+    with psycopg.connect(conninfo, row_factory=dict_row) as conn:
+        conn.execute("SET TimeZone = 'UTC'")
+        conn.execute(tables.statement("stage"))
+        with conn.cursor().copy(tables.statement("copy")) as copy:
+            copy.write(as_csv(partials.table))
+        return [plain(row) for row in conn.execute(tables.statement("show")).fetchall()]
 
 
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +71,7 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _look(stream: Definition, settings: Settings, newest: int) -> Iterator[tuple[DataFrame, Compiled | None]]:
+def _look(stream: Definition, settings: Settings, newest: int) -> Iterator[tuple[DataFrame, Compiled | None, str]]:
     """What the newest events come to, while the database is open."""
     stream.check()
     background = Background("penstock preview")
@@ -72,7 +79,7 @@ def _look(stream: Definition, settings: Settings, newest: int) -> Iterator[tuple
     try:
         background.run(log.open())
         sample = background.run(_newest(log, stream, newest))
-        yield _computed(stream, sample, log.database.conninfo)
+        yield (*_computed(stream, sample, log.database.conninfo), log.database.conninfo)
         background.run(log.close())
     finally:
         background.close()

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.core import json
 from penstock.core.errors import Conflict, DatabaseUnavailable, PenstockError
@@ -34,7 +33,7 @@ from penstock.engine.compile import Split, compile_events, compile_windows, spli
 from penstock.engine.options import RunOptions
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import Planning
-from penstock.engine.reading import DATA, Reading
+from penstock.engine.reading import DATA, DatabaseLost, Reading
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.registry import Registry
 from penstock.engine.reports import Report
@@ -42,6 +41,7 @@ from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.session import spark_session
 from penstock.engine.source import CycleSource, packed
 from penstock.engine.stages import CYCLE
+from penstock.engine.staging import staged
 from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
 from penstock.log.log import Log
@@ -459,7 +459,10 @@ class _Run:
             except PenstockError as error:
                 self._end(error)
             except Exception as error:
-                self._on_failure(plan, error)
+                if DatabaseLost.__name__ in str(error):
+                    self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {_first_line(error)}"))
+                else:
+                    self._on_failure(plan, error)
             finally:
                 query._busy_since = None
 
@@ -512,22 +515,8 @@ class _Run:
         if table is None:
             table = pa.table({name: pa.array([], pa.int64()) for name in ("key", "ws", "we", "late", "p", *kept)})
             return Work(plan, said, table, [], [], started, took)
-        moves: list[dict[str, Any]] = []
-        if "__old_ws" in table.column_names:
-            moved = pc.is_valid(table.column("__old_ws"))
-            moves = table.filter(moved).select(["__k", "__ws", "__we", "__old_ws", "__old_we"]).to_pylist()
-            table = table.filter(pc.invert(moved))
-        late = pc.is_valid(table.column("__ref_p"))
-        refs = table.filter(late).select(["__ref_p", "__ref_o"])
-        partials = table.filter(pc.invert(late)) if refs.num_rows else table
-        p = partials.column("__p")
-        if self._target.together:
-            p = pa.chunked_array([pa.array([0] * len(p), pa.int64())])
-        columns = [*(partials.column(name) for name in ("__k", "__ws", "__we", "__late")), p]
-        columns += [partials.column(name) for name in kept]
-        staged = pa.table(columns, names=["key", "ws", "we", "late", "p", *kept])
-        where = list(zip(refs.column(0).to_pylist(), refs.column(1).to_pylist(), strict=True))
-        return Work(plan, said, staged, where, [], started, took, moves=moves)
+        partials = staged(table, kept, together=self._target.together)
+        return Work(plan, said, partials.table, partials.late, [], started, took, moves=partials.moves)
 
     async def _planned(self) -> CyclePlan | None:
         params = {"query": self._id, "fence": self._fence}

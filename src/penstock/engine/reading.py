@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from psycopg.pq import TransactionStatus
 
 from penstock.core import json
 from penstock.db.arrays import numbers
+from penstock.db.patience import LOST
 from penstock.db.pool import SESSION
 from penstock.db.statements import Statements
 from penstock.engine import moments, reports
@@ -110,7 +112,8 @@ def read_task(reading: Reading, plan: CyclePlan, task: int, attempt: int) -> Ite
     progress = {lane.partition_id: _Progress(lane) for lane in lanes.values()}
     failures: list[Failure] = []
     work = _Columns(reading, progress, failures)
-    conn = connection(reading.conninfo)
+    with asking():
+        conn = connection(reading.conninfo)
     slices: list[_Slice] = []
     events = size = 0
     for piece in _slices(conn, lanes, progress):
@@ -161,7 +164,8 @@ def send_report(reading: Reading, cycle: int, stage: int, task: int, attempt: in
         "attempt": attempt,
         "report": reports.encode(report),
     }
-    connection(reading.conninfo).execute(_sql["send"], params)
+    with asking():
+        connection(reading.conninfo).execute(_sql["send"], params)
 
 
 def load_plan(reading: Reading, cycle: int) -> CyclePlan:
@@ -169,10 +173,24 @@ def load_plan(reading: Reading, cycle: int) -> CyclePlan:
     from penstock.engine.plan import decode
 
     params = {"query": reading.query, "fence": reading.fence, "cycle": cycle}
-    row = connection(reading.conninfo).execute(_sql["plan"], params, binary=True).fetchone()
+    with asking():
+        row = connection(reading.conninfo).execute(_sql["plan"], params, binary=True).fetchone()
     if row is None:
         raise RuntimeError(f"cycle {cycle} of query {reading.query_name!r} is not in the ledger: another driver has it")
     return decode(row[0])
+
+
+class DatabaseLost(Exception):
+    """PostgreSQL was away while a task ran: no event is to blame for that."""
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Around what a task asks of PostgreSQL; the driver knows the error by its name."""
+    try:
+        yield
+    except LOST as error:
+        raise DatabaseLost(str(error).strip()) from error
 
 
 _connections: dict[str, psycopg.Connection[Any]] = {}
@@ -218,10 +236,8 @@ def _slices(conn: psycopg.Connection[Any], lanes: dict[int, Lane], progress: dic
             "longest": chunk.MAX_EVENTS,
         }
         limits = {p: (start, stop) for p, start, stop in ranges}
-        cursor = conn.cursor()
-        for partition_id, end, count, appended_at, target, body in cursor.stream(
-            _read.table("chunks_between", queue_id, segment), params, binary=True
-        ):
+        statement = _read.table("chunks_between", queue_id, segment)
+        for partition_id, end, count, appended_at, target, body in _stream(conn, statement, params):
             lane = lanes[partition_id]
             start, stop = limits[partition_id]
             first = max(start, end - count)
@@ -236,6 +252,11 @@ def _slices(conn: psycopg.Connection[Any], lanes: dict[int, Lane], progress: dic
             if last - first < count:
                 columns = _cut(columns, first - (end - count), last - (end - count))
             yield _Slice(lane, first, micros, target is not None, columns)
+
+
+def _stream(conn: psycopg.Connection[Any], statement: str, params: dict[str, Any]) -> Iterator[Any]:
+    with asking():
+        yield from conn.cursor().stream(statement, params, binary=True)
 
 
 def _cut(columns: chunk.Columns, lo: int, hi: int) -> chunk.Columns:

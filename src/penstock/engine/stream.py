@@ -48,10 +48,7 @@ class Stream(Definition):
         return explain(self, settings or Settings.from_env())
 
     def preview(self, n: int = 100, *, settings: Settings | None = None) -> list[dict[str, Any]]:
-        """What the stream makes of the newest n events of each queue. Nothing is committed.
-
-        Aggregates that are finished by PostgreSQL (avg, stddev, percentiles and the like) show what they keep.
-        """
+        """What the stream makes of the newest n events of each queue, as rows. Nothing is committed."""
         from penstock.engine.preview import preview
 
         return preview(self, settings or Settings.from_env(), n)

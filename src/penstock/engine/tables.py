@@ -54,9 +54,8 @@ class ResultTables:
         keys = f"{_KEY} AS key"
         if self.key_name is not None:
             keys += f", {_KEY} AS {_identifier(self.key_name)}"
-        finals = ", ".join(f"{self._final(column)} AS {_identifier(column.name)}" for column in self.columns)
         return [
-            _fill(_tables[name], id=self.query, view=_identifier(self.name), keys=keys, finals=finals)
+            _fill(_tables[name], id=self.query, view=_identifier(self.name), keys=keys, finals=self._finals())
             for name in ("create_live_view", "create_history_view")
         ]
 
@@ -92,11 +91,15 @@ class ResultTables:
                 for k in kept
             ),
             line=f"json_build_object({line})::text",
+            finals=self._finals(),
         )
 
     def describe(self) -> str:
         """The columns of the result, as JSON for the catalog."""
         return json.dumps([{"name": c.name, "type": c.pg_type, "final": c.final} for c in self.columns])
+
+    def _finals(self) -> str:
+        return ", ".join(f"{self._final(column)} AS {_identifier(column.name)}" for column in self.columns)
 
     def _final(self, column: ResultColumn) -> str:
         return re.sub(r"\{(\w+)\}", r"s.\1", column.final)

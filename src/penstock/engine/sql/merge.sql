@@ -81,3 +81,12 @@ DELETE FROM penstock.history_{id} WHERE closed_at < clock_timestamp() - make_int
 
 -- name: open_windows
 SELECT count(*) FROM penstock.state_{id}
+
+-- name: show
+-- Partials as results, for who only looks.
+SELECT nullif(s.key, '') AS key, s.window_start, s.window_end, {finals}
+FROM (
+    SELECT p.key, penstock.moment(p.ws) AS window_start, penstock.moment(p.we) AS window_end, {named_reads}
+    FROM part_{id} p
+) s
+ORDER BY s.window_start, s.key

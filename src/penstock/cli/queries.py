@@ -1,0 +1,185 @@
+"""``penstock query``: what runs on Spark, how far it is, and what its cycles did."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.command import command
+from penstock.cli.complete import query_names
+from penstock.cli.output import number
+from penstock.cli.queues import Yes
+from penstock.cli.session import Session
+from penstock.cli.times import show_time
+
+if TYPE_CHECKING:
+    from penstock.cli.cycles import Cycle
+    from penstock.engine.registry import QueryInfo
+    from penstock.log.log import GroupInfo, Log
+
+app = typer.Typer(help="Queries: streams that run on Spark, or did, and what each of their cycles did.")
+
+QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's id.", autocompletion=query_names)]
+
+_LATELY = timedelta(minutes=5)
+_LONGEST_ERROR = 60
+
+
+@command(app, "list", examples=["penstock query list", "penstock query list --json | jq '.[].name'"])
+async def list_queries(session: Session) -> None:
+    """List all queries: who runs each, how far behind it is, and when it last committed."""
+    from penstock.cli import documents
+    from penstock.engine.registry import Registry
+
+    async with session.log() as log:
+        listing = [documents.query_listing(query, await _groups(log, query)) for query in await Registry(log).list()]
+    if session.out.json:
+        session.out.document(listing)
+        return
+    if not listing:
+        session.out.hint("There is no query yet: `penstock run app.py` starts the streams of a file.")
+        return
+    rows = [
+        (
+            query["name"],
+            query["state"],
+            query["driver"] or "–",
+            ", ".join(query["queues"]),
+            query["sink"] or "–",
+            number(query["lag"]),
+            number(query["cycle"]),
+            show_time(query["committed_at"]),
+        )
+        for query in listing
+    ]
+    numbers = ("lag", "cycle")
+    session.out.table(("query", "state", "driver", "reads", "writes", *numbers, "last commit"), rows, right=numbers)
+
+
+@command(app, "show", examples=["penstock query show orders_5s", "penstock query show orders_5s --json"])
+async def show(session: Session, query: QueryName) -> None:
+    """Show a query: its steps, who runs it, its lag, its open windows, and what it did in the last five minutes."""
+    from penstock.cli import documents
+    from penstock.cli.cycles import activity_of
+
+    async with session.opened() as opened:
+        info = await _find_query(opened.log, query)
+        groups = await _groups(opened.log, info)
+        lately = await activity_of(opened, info.id, _LATELY)
+    if lately is None:
+        raise _missing(query)
+    details = documents.query_details(info, groups, lately, _LATELY.total_seconds())
+    if session.out.json:
+        session.out.document(details)
+        return
+    session.out.facts(
+        f"Query {query}",
+        [
+            ("state", details["state"] + (f", by {info.driver}" if info.is_running else "")),
+            *((f"lag in {group.queue}", f"{number(group.lag)} events") for group in groups),
+            ("open windows", number(lately.open_windows) if lately.has_result else "–"),
+            *([("read them with", f"SELECT * FROM {details['live_view']}")] if lately.has_result else []),
+            ("last commit", show_time(info.committed_at)),
+            ("cycle", number(info.cycle)),
+            ("since", show_time(info.created_at)),
+        ],
+    )
+    session.out.section("Steps", "\n".join(info.description))
+    session.out.facts(
+        "In the last five minutes",
+        [
+            ("cycles", number(lately.cycles) + (f", and {number(lately.failed)} that failed" if lately.failed else "")),
+            ("events", number(lately.events_in)),
+            ("windows closed", number(lately.windows)),
+            ("late", number(lately.late)),
+            ("dead letters", number(lately.dead)),
+        ],
+    )
+
+
+@command(
+    app,
+    "cycles",
+    examples=[
+        "penstock query cycles orders_5s",
+        "penstock query cycles orders_5s --failed",
+        "penstock query cycles orders_5s -n 100 --json | jq .took",
+    ],
+)
+async def cycles(
+    session: Session,
+    query: QueryName,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many at the most.")] = 20,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that came to nothing.")] = False,
+) -> None:
+    """List the newest cycles of a query: what each read, closed and wrote, and how long it took.
+
+    The ledger keeps the last 10,000 cycles.
+    """
+    from penstock.cli import documents
+    from penstock.cli.cycles import cycles_of
+
+    async with session.opened() as opened:
+        info = await _find_query(opened.log, query)
+        found = await cycles_of(opened, info.id, limit=limit, failed=failed)
+    if session.out.json:
+        for cycle in reversed(found):
+            session.out.line(documents.cycle(cycle))
+        return
+    if not found:
+        session.out.hint("No cycle has failed." if failed else "It has had no cycle yet.")
+        return
+    numbers = ("cycle", "events", "out", "windows", "late", "dead", "ms")
+    rows = [_row(cycle) for cycle in reversed(found)]
+    session.out.table((*numbers, "planned", "state"), rows, right=numbers)
+
+
+def _row(cycle: Cycle) -> tuple[str, ...]:
+    counts = (cycle.events_in, cycle.events_out, cycle.windows, cycle.late, cycle.dead)
+    millis = None if cycle.seconds is None else round(cycle.seconds * 1000)
+    error = " ".join((cycle.error or "").split())[:_LONGEST_ERROR]
+    state = f"{cycle.state}: {error}" if error else cycle.state
+    return (number(cycle.cycle), *map(number, (*counts, millis)), show_time(cycle.planned_at, millis=True), state)
+
+
+@command(app, "delete", examples=["penstock query delete orders_5s", "penstock query delete orders_5s --yes"])
+async def delete(session: Session, query: QueryName, yes: Yes = False) -> None:
+    """Forget a query that does not run: its open windows, its history, its views and its place in the queues.
+
+    What it wrote to its queue stays, and so do its dead letters.
+    """
+    from penstock.engine.registry import Registry
+
+    async with session.log() as log:
+        info = await _find_query(log, query)
+        if not yes:
+            session.out.confirm(f"Forget query {info.name}, its open windows and its history?")
+        deleted = await Registry(log).delete(info.name)
+    if session.out.json:
+        session.out.document({"query": query, "deleted": deleted})
+    else:
+        session.out.note(f"Deleted query {query}.")
+
+
+async def _find_query(log: Log, name: str) -> QueryInfo:
+    from penstock.engine.registry import Registry
+
+    for info in await Registry(log).list():
+        if info.name == name:
+            return info
+    raise _missing(name)
+
+
+def _missing(name: str) -> Exception:
+    from penstock.core.errors import NotFound
+
+    return NotFound(f"there is no query {name!r}: `penstock query list` shows those there are")
+
+
+async def _groups(log: Log, query: QueryInfo) -> list[GroupInfo]:
+    """The query's groups, one in each queue that it reads."""
+    return [group for group in await log.groups() if group.query_id == query.name]
+
+

@@ -1,0 +1,163 @@
+"""Several queries in the foreground: until all have ended, or a signal ends them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli.output import Output, number
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from rich.table import Table
+
+    from penstock.engine.query import Query
+
+_LOOK_SECONDS = 0.25
+
+
+class Signals:
+    """Whether somebody wants this to end. The second time that they say so, it ends at once."""
+
+    def __init__(self) -> None:
+        self.wanted = threading.Event()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.wanted.set()
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+
+def run_together(starters: Sequence[Callable[[], Query]], out: Output, report_seconds: float) -> list[Query]:
+    """Start queries one after the other, and wait for them. If one fails, the others are stopped and it is raised."""
+    queries: list[Query] = []
+    with Signals() as signals:
+        try:
+            for start in starters:
+                if signals.wanted.is_set():
+                    break
+                with out.busy("Starting Spark" if not queries else "Starting"):
+                    queries.append(start())
+            with _Screen(queries, out, report_seconds) as screen:
+                while not all([query.wait(0) for query in queries]):
+                    if signals.wanted.wait(_LOOK_SECONDS):
+                        break
+                    screen.show()
+        finally:
+            _stop(queries)
+    for query in queries:
+        query.wait()
+    return queries
+
+
+def _stop(queries: Sequence[Query]) -> None:
+    """Let each finish the cycle that it is in, all at the same time. What one ended with is told by its wait()."""
+
+    def stop(query: Query) -> None:
+        try:
+            query.stop()
+        except Exception:
+            return
+
+    if queries:
+        with ThreadPoolExecutor(len(queries)) as pool:
+            list(pool.map(stop, queries))
+
+
+class _Screen:
+    """What a person sees meanwhile: a table on a terminal; elsewhere a line for each query every so often."""
+
+    def __init__(self, queries: Sequence[Query], out: Output, report_seconds: float) -> None:
+        self._meters = [_Meter(query) for query in queries]
+        self._out = out
+        self._every = report_seconds
+        self._reported = time.monotonic()
+        self._live: Any = None
+
+    def __enter__(self) -> _Screen:
+        if self._out.errors.is_terminal and not (self._out.quiet or self._out.json):
+            from rich.live import Live
+
+            self._live = Live(self._table(), console=self._out.errors, refresh_per_second=4, transient=True)
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._live is not None:
+            self._live.__exit__(*error)
+
+    def show(self) -> None:
+        if self._live is not None:
+            self._live.update(self._table())
+        elif self._every and time.monotonic() - self._reported >= self._every:
+            self._reported = time.monotonic()
+            for meter in self._meters:
+                report(self._out, meter.facts())
+
+    def _table(self) -> Table:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD)
+        for name in ("query", "state"):
+            table.add_column(name)
+        for name in ("events", "per second", "windows closed", "late", "dead letters"):
+            table.add_column(name, justify="right")
+        for facts in (meter.facts() for meter in self._meters):
+            counts = (facts["events_in"], round(facts["per_second"]), facts["windows"], facts["late"], facts["dead"])
+            table.add_row(facts["query"], facts["state"], *map(number, counts))
+        return table
+
+
+class _Meter:
+    """How fast a query is, from one look to the next."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._last = (time.monotonic(), 0)
+        self._rate = 0.0
+
+    def facts(self) -> dict[str, Any]:
+        now, seen = time.monotonic(), self._query.status.events_in
+        if now - self._last[0] >= 1:
+            self._rate = (seen - self._last[1]) / (now - self._last[0])
+            self._last = (now, seen)
+        return {**facts_of(self._query), "per_second": round(self._rate, 1)}
+
+
+def facts_of(query: Query) -> dict[str, Any]:
+    """What a query has done since it was started."""
+    status = query.status
+    names = ("state", "events_in", "events_out", "windows", "late", "dead", "cycles", "failed_cycles", "error")
+    return {"query": query.name, **{name: getattr(status, name) for name in names}}
+
+
+def report(out: Output, facts: dict[str, Any]) -> None:
+    """Say what a query has done: a line for people, or one of JSON."""
+    if out.json:
+        out.line(facts)
+        return
+    rate = f" ({facts['per_second']:,.0f}/s)" if "per_second" in facts else ""
+    out.hint(
+        f"{facts['query']}: {facts['state']}, {number(facts['events_in'])} events{rate}, "
+        f"{number(facts['windows'])} windows closed, {number(facts['late'])} late, {number(facts['dead'])} dead letters"
+    )
+

@@ -1,0 +1,23 @@
+-- name: cycles
+-- The newest cycles of a query, or of those the ones that failed.
+SELECT c.cycle, c.planned, c.planned_at, c.started_at, c.committed_at, c.events_in, c.events_out, c.windows, c.late,
+       c.dead, c.took, c.error
+FROM penstock.cycles c
+WHERE c.query_id = %(query)s AND (NOT %(failed)s OR c.error IS NOT NULL)
+ORDER BY c.cycle DESC
+LIMIT %(limit)s
+
+-- name: activity
+-- What a query has done of late, how many of its windows are open, and what its result is called.
+SELECT (SELECT count(*) FROM penstock.state s WHERE s.query = q.name) AS open_windows,
+       q.result IS NOT NULL AS has_result, q.lease_until, q.history_seconds,
+       a.cycles, a.events_in, a.windows, a.late, a.dead, a.failed
+FROM penstock.queries q
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE c.committed_at IS NOT NULL) AS cycles, coalesce(sum(c.events_in), 0)::bigint AS events_in,
+           coalesce(sum(c.windows), 0)::bigint AS windows, coalesce(sum(c.late), 0)::bigint AS late,
+           coalesce(sum(c.dead), 0)::bigint AS dead, count(*) FILTER (WHERE c.error IS NOT NULL) AS failed
+    FROM (SELECT * FROM penstock.cycles c WHERE c.query_id = q.id ORDER BY c.cycle DESC LIMIT 10000) c
+    WHERE c.planned_at > clock_timestamp() - %(span)s
+) a
+WHERE q.id = %(query)s

@@ -1,0 +1,48 @@
+"""What Spark gives for a cycle, sorted: partials to merge, events that came late, sessions that have become others."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+
+@dataclass(frozen=True)
+class Partials:
+    """The result of a cycle's job."""
+
+    #: With the columns of the temporary table that they are copied to.
+    table: pa.Table
+    #: Partition and offset of events that are not counted.
+    late: list[tuple[int, int]]
+    moves: list[dict[str, Any]]
+
+
+def staged(table: pa.Table, kept: Sequence[str], *, together: bool) -> Partials:
+    """Sort a job's rows. ``together``: windows are closed by all partitions, so they belong to none."""
+    moves: list[dict[str, Any]] = []
+    if "__old_ws" in table.column_names:
+        moved = pc.is_valid(table.column("__old_ws"))
+        moves = table.filter(moved).select(["__k", "__ws", "__we", "__old_ws", "__old_we"]).to_pylist()
+        table = table.filter(pc.invert(moved))
+    is_late = pc.is_valid(table.column("__ref_p"))
+    refs = table.filter(is_late)
+    late = list(zip(refs.column("__ref_p").to_pylist(), refs.column("__ref_o").to_pylist(), strict=True))
+    if late:
+        table = table.filter(pc.invert(is_late))
+    partition = pa.chunked_array([pa.array([0] * table.num_rows, pa.int64())]) if together else table.column("__p")
+    columns = [*(table.column(name) for name in ("__k", "__ws", "__we", "__late")), partition]
+    columns += [table.column(name) for name in kept]
+    return Partials(pa.table(columns, names=["key", "ws", "we", "late", "p", *kept]), late, moves)
+
+
+def as_csv(table: pa.Table) -> bytes:
+    """Rows as COPY takes them: text is quoted, so that an empty one is told from none."""
+    buffer = io.BytesIO()
+    pyarrow.csv.write_csv(table, buffer, pyarrow.csv.WriteOptions(include_header=False))
+    return buffer.getvalue()
