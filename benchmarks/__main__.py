@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
-_WHAT = {"log": "the log: push, pop and ack, storage, lanes, history, a held transaction, and two other queues"}
+_WHAT = {
+    "log": "the log: push, pop and ack, storage, lanes, history, a held transaction, and two other queues",
+    "drain": "the engine: how fast a queue is drained into windows, beside plain Spark",
+    "freshness": "the engine: how long from a push to the row in SQL, and what that costs",
+}
 
 
 def main() -> int:
@@ -13,9 +18,7 @@ def main() -> int:
         for name, meaning in _WHAT.items():
             print(f"  {name}  {meaning}", file=sys.stderr)
         return 2
-    from benchmarks.log.command import run
-
-    return run(sys.argv[2:])
+    return int(import_module(f"benchmarks.{sys.argv[1]}.command").run(sys.argv[2:]))
 
 
 if __name__ == "__main__":

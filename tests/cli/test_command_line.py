@@ -36,7 +36,9 @@ def test_these_are_the_commands() -> None:
         *(f"queue {name}" for name in ("list", "create", "show", "push", "tail", "configure", "repartition", "delete")),
         *(f"group {name}" for name in ("list", "show", "seek", "delete")),
         *(f"dlq {name}" for name in ("list", "show", "redrive", "purge")),
+        *(f"query {name}" for name in ("list", "show", "cycles", "delete")),
         *(f"db {name}" for name in ("upgrade", "status", "sql", "start", "stop")),
+        "run",
         "demo",
         "version",
     }
@@ -56,7 +58,7 @@ def test_help_explains_the_exit_codes() -> None:
     assert "0 done, 1 refused or failed, 2 asked for in a wrong way, 3 not found, 4 no database" in text
 
 
-@pytest.mark.parametrize("arguments", [[], ["queue"], ["db"]])
+@pytest.mark.parametrize("arguments", [[], ["queue"], ["query"], ["db"]])
 def test_alone_it_shows_its_help(arguments: list[str]) -> None:
     assert "Commands" in NOWHERE.ok(*arguments)
 
@@ -71,7 +73,7 @@ def test_the_version_is_the_package_s(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["quue"], "Did you mean 'queue'?"),
+        (["grup"], "Did you mean 'group'?"),
         (["queue", "create"], "Missing argument 'QUEUE'"),
         (["queue", "list", "--nonsense"], "No such option"),
         (["queue", "list", "--quiet", "--verbose"], "exclude each other"),

@@ -3,10 +3,10 @@
 The blocks of a page run in order, in one namespace and on one fresh database, which the environment names:
 
 * ``python``: as it stands; ``await`` works outside of functions, as in ``python -m asyncio``;
-* ``sql``: as the role that owns the schema;
+* ``sql``: as the role that owns the schema; what it answers counts as printed, a row a line;
 * ``console``: a ``penstock`` command of which the page shows the output; the others are looked at by
   ``test_commands``;
-* ``output``: what the python block before it printed.
+* ``output``: what the block before it printed.
 
 Output is compared less times and sizes, and with ``…`` for anything.
 
@@ -23,7 +23,8 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -31,17 +32,27 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import Penstock, SyncPenstock
+from penstock import Penstock, Query, SyncPenstock
 from tests.docs.console import Command, commands_in
 from tests.docs.pages import PAGES, Block, blocks_of, name_of
 
 #: An example that takes longer than this hangs.
 _PATIENCE = 30.0
 _LANGUAGES = ("python", "sql", "console", "output")
-_RUNNABLE = [page for page in PAGES if blocks_of(page, "python", "sql")]
+_RUNS_A_QUERY = re.compile(r"\.(start|run)\(\"")
 
 
-@pytest.mark.parametrize("page", _RUNNABLE, ids=name_of)
+def runnable() -> Iterator[Any]:
+    """The pages with something to run; those that start Spark for it are few, and take their time."""
+    for page in PAGES:
+        blocks = [block for block in blocks_of(page, "python", "sql") if block.not_run is None]
+        on_spark = any(_RUNS_A_QUERY.search(block.text) for block in blocks)
+        marks = [pytest.mark.slow, pytest.mark.timeout(400)] if on_spark else []
+        if blocks:
+            yield pytest.param(page, marks=marks, id=name_of(page))
+
+
+@pytest.mark.parametrize("page", list(runnable()))
 def test_the_examples_of_a_page_run(
     page: Path, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,6 +68,7 @@ def test_the_examples_of_a_page_run(
             elif block.language == "output":
                 assert_printed(block, capsys.readouterr().out, block.text)
             elif block.language == "sql":
+                capsys.readouterr()
                 session.run_sql(block)
             else:
                 for command in commands_in(block):
@@ -84,6 +96,8 @@ class Session:
                 self._run(value.close())
             elif isinstance(value, SyncPenstock):
                 value.close()
+            elif isinstance(value, Query):
+                value.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -101,7 +115,20 @@ class Session:
 
     def run_sql(self, block: Block) -> None:
         with psycopg.connect(self._database_url, autocommit=True) as connection:
-            connection.execute(block.text.encode())
+            answer = connection.execute(block.text.encode())
+            if answer.description is not None:
+                print(
+                    *(" | ".join(map(cell, row)) for row in [[c.name for c in answer.description], *answer]), sep="\n"
+                )
+
+
+def cell(value: object) -> str:
+    """A value as psql shows it."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S+00")
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    return "" if value is None else str(value)
 
 
 def run(command: Command) -> str:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from typing import Any
 
 import psycopg
 import pytest
 
-from penstock import InvalidOption, Penstock
+from penstock import InvalidOption, Penstock, Stream
 from penstock.core.settings import LIBPQ_VARIABLES, Settings
+from penstock.engine.options import RunOptions
 from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS, check_options
+from penstock.stream.aggregates import KINDS
+from penstock.stream.definition import TimeRules
+from penstock.stream.steps import Retries
 from tests.docs.pages import ROOT, table_of
 
 _OPTIONS = table_of(ROOT / "docs/reference/queue-options.md", "option")
 _ALIASES = table_of(ROOT / "docs/reference/queue-options.md", "also called")
 _SETTINGS = table_of(ROOT / "docs/reference/settings.md", "variable")
 _TABLES = table_of(ROOT / "docs/reference/tables.md", "table")
+_RUN_OPTIONS = table_of(ROOT / "docs/reference/run-options.md", "option")
+_STEP_OPTIONS = table_of(ROOT / "docs/reference/run-options.md", "option of a step")
+_WINDOW_OPTIONS = table_of(ROOT / "docs/reference/windows.md", "option")
+_AGGREGATES = table_of(ROOT / "docs/reference/aggregates.md", "aggregate")
 
 
 def number(cell: str) -> float:
@@ -84,6 +93,48 @@ def test_the_variables_of_libpq_that_count_are_listed() -> None:
     text = (ROOT / "docs/reference/settings.md").read_text()
 
     assert [name for name in LIBPQ_VARIABLES if f"`{name}`" not in text] == []
+
+
+def test_every_option_of_a_run_is_listed_with_its_default() -> None:
+    defaults = {field.name: getattr(RunOptions(), field.name) for field in dataclasses.fields(RunOptions)}
+
+    assert {option: row[0] for option, row in _RUN_OPTIONS.items()} == {
+        option: plainly(value) for option, value in defaults.items()
+    }
+
+
+def plainly(value: Any) -> str:
+    """A default as a table shows it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
+    return str(value) if value else "none"
+
+
+def test_every_option_of_a_step_is_listed_with_its_default() -> None:
+    retries = {"retry_limit": "limit", "retry_pause_seconds": "pause_seconds", "timeout_seconds": "timeout_seconds"}
+
+    assert set(_STEP_OPTIONS) == {*retries, "name", "returns"}
+    for option, field in retries.items():
+        assert number(_STEP_OPTIONS[option][0]) == getattr(Retries(), field)
+        asked: dict[str, Any] = {option: 1}
+        Stream.from_("orders").map(str, **asked)
+
+
+def test_every_option_of_a_window_is_listed_with_its_default() -> None:
+    shown = {option: row[0] for option, row in _WINDOW_OPTIONS.items()}
+    given = {option: {"none": None}.get(value, value) for option, value in shown.items()}
+    rules = {option: number(value) if value and value[0].isdigit() else value for option, value in given.items()}
+
+    assert Stream.from_("orders").window_tumbling(seconds=1, **rules).time == TimeRules()
+    with pytest.raises(InvalidOption) as refused:
+        Stream.from_("orders").window_tumbling(seconds=1, nonsense=1)
+    assert all(option in str(refused.value) for option in rules)
+
+
+def test_every_aggregate_is_listed() -> None:
+    assert {kind for row in _AGGREGATES for kind in re.findall(r"(\w+)\(", row)} == set(KINDS)
 
 
 def test_every_table_is_listed(database_url: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -26,18 +26,33 @@ class ProgramFailed(Exception):
 
 
 class Program:
-    """A file that was run."""
+    """A file as this process's main program."""
 
-    def __init__(self, path: Path, names: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, code: Any, module: ModuleType) -> None:
         self._path = path
-        self._names = names
+        self._code = code
+        self._module = module
+
+    def run(self) -> None:
+        """Run the file, to its end."""
+        try:
+            exec(self._code, vars(self._module))  # noqa: S102 - running the file is what was asked for
+        except PenstockError as error:
+            line = _line_of(error, self._path)
+            if line is not None and error.args:
+                error.args = (f"{self._path.name}:{line}: {error.args[0]}", *error.args[1:])
+            raise
+        except Exception as error:
+            frames = error.__traceback__
+            report = traceback.format_exception(type(error), error, frames and frames.tb_next)
+            raise ProgramFailed("".join(report)) from error
 
     def streams(self) -> dict[str, Stream]:
         """The streams at its top level by their names; a name that begins with an underscore is for parts of them."""
         from penstock.engine.stream import Stream
 
         found: dict[str, Stream] = {}
-        for name, value in self._names.items():
+        for name, value in vars(self._module).items():
             if isinstance(value, Stream) and not name.startswith("_") and not any(value is s for s in found.values()):
                 self._check(name, value)
                 found[name] = value
@@ -53,8 +68,8 @@ class Program:
 
 
 @contextmanager
-def run_program(path: Path, arguments: Sequence[str]) -> Iterator[Program]:
-    """Run a file; while the block lasts, it is this process's main program."""
+def main_program(path: Path, arguments: Sequence[str]) -> Iterator[Program]:
+    """A file that is this process's main program while the block lasts; it is not run yet."""
     code = _compiled(path)
     module = ModuleType("__main__")
     module.__file__ = str(path)
@@ -66,8 +81,7 @@ def run_program(path: Path, arguments: Sequence[str]) -> Iterator[Program]:
     # Spark's workers on this machine get it too, so that callables can import what lies beside the file.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [directory, before[3]]))
     try:
-        _execute(code, module, path)
-        yield Program(path, vars(module))
+        yield Program(path, code, module)
     finally:
         sys.modules["__main__"], sys.argv, sys.path[:] = before[:3]
         if before[3] is None:
@@ -83,21 +97,6 @@ def _compiled(path: Path) -> Any:
         where = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         said = error.msg if isinstance(error, SyntaxError) else str(error)
         raise InvalidRequest(f"{path}{where}: it is not Python: {said}") from None
-
-
-def _execute(code: Any, module: ModuleType, path: Path) -> None:
-    try:
-        exec(code, vars(module))  # noqa: S102 - running the file is what was asked for
-    except PenstockError as error:
-        line = _line_of(error, path)
-        if line is not None and error.args:
-            error.args = (f"{path.name}:{line}: {error.args[0]}", *error.args[1:])
-        raise
-    except Exception as error:
-        frames = error.__traceback__
-        raise ProgramFailed(
-            "".join(traceback.format_exception(type(error), error, frames and frames.tb_next))
-        ) from error
 
 
 def _line_of(error: BaseException, path: Path) -> int | None:

@@ -90,7 +90,7 @@ def run(
     session: Session,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A Python file.", exists=True, dir_okay=False, readable=True),
+        typer.Argument(metavar="FILE", help="A Python file."),
     ],
     arguments: Annotated[
         list[str] | None,
@@ -140,16 +140,19 @@ def run(
     Ctrl-C and SIGTERM let each query finish the cycle that it is in and release its lease, and then this ends with 0.
     A second one ends it at once; nothing is lost then either.
     """
-    from penstock.cli.program import ProgramFailed, run_program
+    from penstock.cli.program import ProgramFailed, main_program
 
+    if not file.is_file():
+        raise typer.BadParameter(f"{str(file)!r} {'is no file' if file.exists() else 'does not exist'}")
     chosen = run_options(**options)
     ids, spark_conf = _pairs("--query", query), _pairs("--conf", conf)
     _need_spark()
     _settle_database(session)
-    if master is not None or spark_conf:
-        _start_spark(session, master, spark_conf)
     try:
-        with run_program(file, arguments or []) as program:
+        with main_program(file, arguments or []) as program:
+            if master is not None or spark_conf:
+                _start_spark(session, master, spark_conf)
+            program.run()
             if _has_run_queries():
                 if chosen or ids:
                     session.out.warn(f"{file.name} runs its streams itself, so it says how, and not the command line")

@@ -49,6 +49,10 @@ class Refused(PenstockError):
     """A commit that is not this driver's to make: another one has the query, or the positions have moved."""
 
 
+class TooLarge(Exception):
+    """A cycle that no table holds; whoever looks for the event that is to blame finds it."""
+
+
 @dataclass(frozen=True)
 class Work:
     """What a cycle came to, before it is committed."""
@@ -136,6 +140,9 @@ class Committer:
             except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
                 if looks > MOST_LOOKS:
                     raise
+            except psycopg.errors.ProgramLimitExceeded as error:
+                # The database is there, and will say the same again: a value is too large for a table or an index.
+                raise TooLarge(str(error).strip()) from error
             except LOST as error:
                 unsure = True
                 await self.close()
@@ -192,6 +199,8 @@ class Committer:
         target, plan = self._target, work.plan
         outcome = Outcome(events_in=sum(mark.events for report in work.reports for mark in report.marks))
         async with conn.transaction():
+            # Before anything is locked: a COPY that stands still is not ended by the server.
+            await self._stage(conn, work.partials)
             row = await (await conn.execute(_sql["lock_query"], {"query": target.query})).fetchone()
             if row is None or row[0] != target.fence:
                 raise Refused(f"query {target.name!r} was taken over by another driver")
@@ -360,17 +369,18 @@ class Committer:
             if tables is not None:
                 await conn.execute(tables.statement("move_spans"), params)
 
+    async def _stage(self, conn: AsyncConnection[Any], partials: pa.Table | None) -> None:
+        if self._target.tables is not None and partials is not None and partials.num_rows:
+            async with conn.cursor().copy(self._target.tables.statement("copy")) as copy:
+                await copy.write(as_csv(partials))
+
     async def _merge(
         self, conn: AsyncConnection[Any], partials: pa.Table, bounds: dict[int, int], now: datetime
     ) -> list[tuple[str | None, bytes]]:
         """Merge the partials into the live rows; returns the windows that closed, as events."""
         tables = self._target.tables
         assert tables is not None  # noqa: S101 - the caller looked
-        has_late = False
-        if partials.num_rows:
-            async with conn.cursor().copy(tables.statement("copy")) as copy:
-                await copy.write(as_csv(partials))
-            has_late = pa.compute.any(partials.column("late")).as_py()
+        has_late = bool(partials.num_rows) and pa.compute.any(partials.column("late")).as_py()
         params = {
             "partitions": numbers(list(bounds)),
             "bounds": numbers(list(bounds.values())),

@@ -61,6 +61,7 @@ _logger = logging.getLogger("penstock.engine")
 SMALL_EVENTS = 10_000
 _STANDBY_SECONDS = 0.5
 _LONGEST_CYCLE_SECONDS = 1800.0
+_STARTING_SECONDS = 30.0
 #: The fencing number of a standby, which commits nothing.
 NOBODY = 0
 #: A query that fails so often in a row, without one cycle in between, gives up.
@@ -240,6 +241,10 @@ class SparkFailure(PenstockError):
     """Spark ended the query; its message says why."""
 
 
+class _NothingYet(Exception):
+    """There is no event that shows the types of what is read, and no more time to wait for one."""
+
+
 class _Run:
     """The query under one fencing number: from taking it to losing it or stopping."""
 
@@ -255,6 +260,7 @@ class _Run:
         self._committer: Committer | None = None
         self._checkpoint: Path | None = None
         self._streaming: Any = None
+        self._began = 0.0
         self._keeper: threading.Thread | None = None
         self._over = threading.Event()
         self._error: BaseException | None = None
@@ -271,8 +277,12 @@ class _Run:
         """Prepare and run cycles until the query is stopped, fails or is taken over."""
         self._keeper = threading.Thread(target=self._keep, daemon=True)
         self._keeper.start()
-        self._prepare()
         query = self._query
+        try:
+            self._prepare()
+        except _NothingYet:
+            query._started.set()
+            return
         if query._options.available_now and not self._stops:
             query._started.set()
             return
@@ -288,7 +298,7 @@ class _Run:
 
     def finish(self, flush: bool) -> None:
         """Close the open windows, if that is wanted."""
-        if flush and self._target.tables is not None:
+        if flush and self._committer is not None and self._target.tables is not None:
             self._running(self._flush())
 
     def close(self) -> None:
@@ -413,6 +423,9 @@ class _Run:
             query._started.set()
             query._stopping.wait(0.05)
             sample = self._running(self._sample())
+        if needs and not sample and not known:
+            # Types that are guessed now would be the types of the tables, and wrong for what comes later.
+            raise _NothingYet
         self._sampled = sample
         schema, types = resolve_fields(self._spark, cut, known, sample)
         if sample:
@@ -438,6 +451,7 @@ class _Run:
     def _start(self) -> None:
         room = Path("/dev/shm")  # noqa: S108 - what lies there is only Spark's own bookkeeping, and is made for us alone
         parent = room if room.is_dir() and os.access(room, os.W_OK) and self._is_local() else None
+        self._began = time.monotonic()
         self._checkpoint = Path(tempfile.mkdtemp(prefix="penstock-", dir=parent))
         self._streaming = (
             self._source.writeStream.queryName(f"penstock {self._query.name} {self._fence}")
@@ -580,6 +594,8 @@ class _Run:
             said = Report([reports.Mark(lane.partition_id, 1, 1, lane.high_us, 0)], [culprit], {})
             work = self._work(plan, [said], None, datetime.now(UTC), {})
             self._count(self._running(self._committer.commit(work)), plan)
+            if self._stops is not None:
+                self._pass(plan)
         except Exception as second:
             self._end(second)
 
@@ -601,7 +617,8 @@ class _Run:
         query = self._query
         while not self._over.wait(query._options.lease_seconds / 4):
             since = query._busy_since
-            preparing = self._streaming is None
+            # Who plans the cycles is a process that Spark has yet to start.
+            preparing = self._streaming is None or time.monotonic() - self._began < _STARTING_SECONDS
             if not preparing and (since is None or time.monotonic() - since > _LONGEST_CYCLE_SECONDS):
                 continue
             try:

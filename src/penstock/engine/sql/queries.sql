@@ -15,8 +15,10 @@ SELECT pg_advisory_xact_lock(7812746384129)
 SELECT id, fence, lease_until > clock_timestamp() FROM penstock.queries WHERE name = %(name)s FOR UPDATE
 
 -- name: take
--- The query, if nobody holds it; whoever held it before can no longer commit.
-UPDATE penstock.queries SET fence = fence + 1, driver = %(driver)s, lease_until = clock_timestamp() + %(lease)s
+-- The query, if nobody holds it; whoever held it before can no longer commit. The number is the time, so that none is
+-- given twice, even when a backup is restored that knows nothing of the drivers that came after it.
+UPDATE penstock.queries SET fence = greatest(fence + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint),
+    driver = %(driver)s, lease_until = clock_timestamp() + %(lease)s
 WHERE name = %(name)s AND lease_until <= clock_timestamp()
 RETURNING id, fence
 

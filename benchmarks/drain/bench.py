@@ -1,0 +1,143 @@
+"""What the sections of a run share: server, log, engines, and a drain that is measured and checked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+import psycopg
+
+from benchmarks.drain import load, sink
+from benchmarks.drain.oracle import Oracle
+from benchmarks.drain.stock import Stock
+from benchmarks.engines.jobs import Drain, Drained
+from benchmarks.engines.process import EngineProcess
+from benchmarks.log.checks import Checks
+from benchmarks.log.server import Server
+from penstock import Penstock
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A drain: its rate, its batches, and the CPU seconds of engine and PostgreSQL per million events."""
+
+    events: int
+    seconds: float
+    batches: int
+    engine_cpu: float
+    server_cpu: float
+
+    @property
+    def per_second(self) -> float:
+        return self.events / self.seconds
+
+    def result(self) -> dict[str, float]:
+        return {
+            "events": self.events,
+            "events_per_s": round(self.per_second),
+            "batches": self.batches,
+            "engine_cpu_s_per_million": round(self.engine_cpu, 2),
+            "postgresql_cpu_s_per_million": round(self.server_cpu, 2),
+        }
+
+
+@dataclass(slots=True)
+class Bench:
+    """A run."""
+
+    server: Server
+    q: Penstock
+    directory: Path
+    stack: AsyncExitStack
+    checks: Checks = field(default_factory=Checks)
+    #: Every drain that was measured, by what it was.
+    drains: dict[str, list[Measured]] = field(default_factory=dict)
+    _engines: dict[str, EngineProcess] = field(default_factory=dict)
+
+    async def grow(self, stock: Stock, queue: str, events: int) -> Oracle:
+        """Let a stock and its queue have so many events; answers the oracle for them."""
+        files = await asyncio.to_thread(stock.grow, events)
+        print(f"  {events:,} events in {queue}", flush=True)
+        await load.load(self.q, queue, files)
+        return await asyncio.to_thread(Oracle, stock)
+
+    async def engine(self, name: str) -> EngineProcess:
+        if name not in self._engines:
+            self._engines[name] = engine = await EngineProcess.start(name, self.directory)
+            self.stack.push_async_callback(engine.stop)
+        return self._engines[name]
+
+    async def warm_up(self, engine: str, source: str, passes: int, batches: Sequence[int | None] = (None,)) -> int:
+        """Drain a source without measuring; answers how many batches the last pass took."""
+        took = 0
+        for number in range(passes):
+            drained, _ = await self._drain(engine, source, batch=batches[number % len(batches)])
+            took = drained.batches
+        return took
+
+    async def measure(
+        self,
+        what: str,
+        engine: str,
+        source: str,
+        stock: Stock,
+        oracle: Oracle,
+        *,
+        batch: int | None = None,
+        python_map: bool = False,
+    ) -> Measured:
+        """Drain a source and hold every row of the result against the oracle."""
+        with psycopg.connect(self.server.url, autocommit=True) as conn:
+            conn.execute("CHECKPOINT")
+        server_before = self.server.cpu_seconds()
+        drained, cpu = await self._drain(engine, source, batch=batch, python_map=python_map)
+        millions = stock.events / 1e6
+        measured = Measured(
+            stock.events,
+            drained.seconds,
+            drained.batches,
+            cpu / millions,
+            (self.server.cpu_seconds() - server_before) / millions,
+        )
+        self.drains.setdefault(what, []).append(measured)
+        print(
+            f"  {what:<24} {measured.per_second:>9,.0f} events/s  {measured.batches:>3} batches  "
+            f"{measured.engine_cpu:.2f} + {measured.server_cpu:.2f} CPU s per million",
+            flush=True,
+        )
+        await self._verify(what, drained, oracle)
+        return measured
+
+    def rate(self, what: str) -> int:
+        """The median of what was measured."""
+        return round(median([measured.per_second for measured in self.drains[what]]))
+
+    async def _drain(
+        self, engine: str, source: str, *, batch: int | None = None, python_map: bool = False
+    ) -> tuple[Drained, float]:
+        job = Drain(f"drain_{next(_numbers)}", self.server.url, source, batch, python_map)
+        return await (await self.engine(engine)).drain(job)
+
+    async def _verify(self, what: str, drained: Drained, oracle: Oracle) -> None:
+        result = self.directory / "result.csv"
+        await asyncio.to_thread(_copy, self.server.url, drained.result.select, result)
+        problems = await asyncio.to_thread(oracle.problems, result)
+        self.checks.expect_none(f"{what}: live rows and closed windows are DuckDB's, to the cent", problems)
+        if drained.result.sink is not None:
+            await sink.read(self.q, drained.result.sink, result)
+            problems = await asyncio.to_thread(oracle.problems, result, only_closed=True)
+            self.checks.expect_none(f"{what}: the closed windows are in the sink queue, each once", problems)
+
+
+def _copy(url: str, select: str, path: Path) -> None:
+    statement = f"COPY ({select}) TO STDOUT (FORMAT csv)".encode()
+    with psycopg.connect(url) as conn, conn.cursor().copy(statement) as copy, path.open("wb") as file:
+        for block in copy:
+            file.write(block)

@@ -1,0 +1,49 @@
+"""What an engine can be told to do, and what it answers; the same for Penstock and for plain Spark."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Drain(msgspec.Struct, frozen=True, tag="drain"):
+    """Count, sum and maximum per key and 5 s window of all events there are, into live rows and closed windows."""
+
+    #: A name that is not taken: of the query, and of its tables.
+    name: str
+    url: str
+    #: The queue, or the directory of NDJSON files.
+    source: str
+    #: Events in a batch; None: as many as the engine likes best.
+    batch: int | None = None
+    #: Whether a Python function takes part, which doubles each amount.
+    python_map: bool = False
+
+
+class Follow(msgspec.Struct, frozen=True, tag="follow"):
+    """Count and highest ``seq`` per key and minute of the events that come, until the process is terminated."""
+
+    name: str
+    url: str
+    source: str
+    #: As quick as it can be, or the setting that spares the machine, which is the default.
+    eager: bool = True
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Where to read what a drain made, once it is done."""
+
+    #: SELECTs of key, start of the window in ms, count, total, max and whether the window is closed.
+    select: str
+    #: The queue that the closed windows went to.
+    sink: str | None = None
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """What a drain took, from its start to its end, and where its result is."""
+
+    seconds: float
+    batches: int
+    result: Result
+
+
+Job = Drain | Follow

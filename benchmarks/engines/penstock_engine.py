@@ -1,0 +1,68 @@
+"""Penstock's engine, used as its users use it. All that the benchmarks know of it is here and in results.py."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psycopg
+
+from benchmarks.drain.events import LATENESS_MS, WINDOW_MS
+from benchmarks.engines.jobs import Drain, Drained, Follow, Result
+from benchmarks.engines.results import windows
+from penstock import Stream, agg
+from penstock.core.settings import Settings
+
+#: So that what is open at the end does not depend on how long a run took.
+_NEVER_IDLE_SECONDS = 86_400
+#: Rows stay this long after their minute, so that the last of them can be seen.
+_GRACE_SECONDS = 2
+
+
+def drain(job: Drain) -> Drained:
+    """Run the query over what is there."""
+    sink = f"{job.name}-closed"
+    stream = Stream.from_(job.source)
+    if job.python_map:
+        stream = stream.map(_double, returns={"amount": "decimal(12,2)", "ts": "bigint"})
+    stream = (
+        stream.window_tumbling(
+            seconds=WINDOW_MS / 1000,
+            event_time="ts",
+            allowed_lateness_seconds=LATENESS_MS / 1000,
+            idle_flush_seconds=_NEVER_IDLE_SECONDS,
+        )
+        .aggregate({"count": agg.count(), "total": "sum(amount)", "max": "max(amount)"})
+        .to(sink)
+    )
+    options: dict[str, Any] = {} if job.batch is None else {"max_events_per_cycle": job.batch}
+    began = time.perf_counter()
+    stream.run(job.name, settings=Settings(database_url=job.url), available_now=True, **options)
+    seconds = time.perf_counter() - began
+    return Drained(seconds, _cycles(job), Result(windows("penstock", job.name), sink))
+
+
+def follow(job: Follow) -> None:
+    """Run the query until SIGTERM."""
+    options: dict[str, Any] = {"interval_seconds": 0} if job.eager else {}
+    (
+        Stream.from_(job.source)
+        .window_tumbling(seconds=60, grace_seconds=_GRACE_SECONDS)
+        .aggregate({"count": agg.count(), "seq": "max(seq)"})
+        .run(job.name, settings=Settings(database_url=job.url), **options)
+    )
+
+
+def _double(event: dict[str, Any]) -> dict[str, Any]:
+    return {"amount": event["amount"] * 2, "ts": event["ts"]}
+
+
+def _cycles(job: Drain) -> int:
+    """How many cycles the ledger has of the query."""
+    with psycopg.connect(job.url) as conn:
+        row = conn.execute(
+            """SELECT count(*) FROM penstock.cycles JOIN penstock.queries ON queries.id = cycles.query_id
+            WHERE queries.name = %s AND cycles.events_in > 0""",
+            (job.name,),
+        ).fetchone()
+    return int(row[0]) if row is not None else 0

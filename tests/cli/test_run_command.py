@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.cli.command_line import CommandLine
+
+NOWHERE = CommandLine("postgresql://localhost:1/nowhere")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    return tmp_path / "app.py"
+
+
+def refused(app: Path, text: str, *options: str) -> tuple[int, str]:
+    app.write_text(text)
+    return NOWHERE.refused("run", str(app), *options)
+
+
+# What is wrong is said before anything is started.
+
+
+def test_a_file_that_is_not_there_is_refused(app: Path) -> None:
+    code, line = NOWHERE.refused("run", str(app))
+    assert code == 2
+    assert "does not exist" in line
+
+
+def test_a_file_that_is_not_python_is_refused_with_the_line(app: Path) -> None:
+    code, line = refused(app, "x = 1\ny = (\n")
+    assert code == 2
+    assert f"{app}:2: it is not Python" in line
+
+
+def test_a_file_without_streams_is_refused(app: Path) -> None:
+    code, line = refused(app, "x = 1\n")
+    assert code == 2
+    assert "defines no stream at its top level" in line
+
+
+def test_a_stream_that_cannot_be_is_refused_with_the_line(app: Path) -> None:
+    code, line = refused(app, "from penstock import Stream\n\norders = Stream.from_('orders').to('orders')\n")
+    assert code == 2
+    assert "app.py:3: the stream reads 'orders', so it would never end" in line
+
+
+def test_a_stream_that_goes_nowhere_is_refused_by_its_name(app: Path) -> None:
+    code, line = refused(app, "from penstock import Stream\nbase = Stream.from_('orders')\n")
+    assert code == 2
+    assert "app.py: base: the stream goes nowhere" in line
+    assert "call it _base" in line
+
+
+STREAMS = """
+from penstock import Stream
+_orders = Stream.from_("orders")
+big = _orders.filter("amount > 10").to("big")
+small = _orders.filter("amount <= 10").to("small")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--query", "huge=h"], "no stream 'huge'; it has big, small"),
+        (["--query", "big=small"], "two streams cannot both be query 'small'"),
+        (["--query", "big"], "write --query name=value"),
+        (["--conf", "spark.executor.memory"], "write --conf name=value"),
+        (["--from", "yesterday"], "is not a time"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(app: Path, options: list[str], said: str) -> None:
+    code, line = refused(app, STREAMS, *options)
+    assert code == 2
+    assert said in line
+
+
+def test_an_error_of_the_file_is_shown_as_python_shows_it(app: Path) -> None:
+    app.write_text("def f():\n    return 1 / 0\n\nf()\n")
+    result = NOWHERE("run", str(app))
+    assert result.exit_code == 1
+    assert "line 4, in <module>" in result.stderr
+    assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
+    assert "penstock/cli" not in result.stderr
+
+
+def test_the_file_is_the_main_program(app: Path) -> None:
+    (app.parent / "beside.py").write_text("VALUE = 7\n")
+    app.write_text("import sys, beside\nif __name__ == '__main__':\n    sys.exit(f'{beside.VALUE} {sys.argv[1:]}')\n")
+    result = NOWHERE("run", str(app), "--", "--day", "1")
+    assert "7 ['--day', '1']" in result.output
+
+
+# On Spark.
+
+LIVE = """
+from decimal import Decimal
+from penstock import Stream, agg
+import rates
+
+def in_euros(event):
+    return {**event, "amount": event["amount"] * rates.RATE}
+
+_orders = Stream.from_("orders").map(in_euros)
+totals = _orders.window_tumbling(seconds=3600).aggregate({"n": agg.count(), "total": "sum(amount)"})
+copies = _orders.to("copies")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app: Path) -> None:
+    (app.parent / "rates.py").write_text("RATE = 2\n")
+    app.write_text(LIVE)
+    cli.ok("queue", "create", "orders")
+    cli.ok("queue", "push", "orders", '{"amount": 1}', '{"amount": 2}')
+    options = ("--query", "totals=hourly", "--master", "local[1]", "--conf", "spark.app.name=mine", "--json")
+    with cli.start("run", str(app), *options) as process, psycopg.connect(str(cli.database_url), autocommit=True) as db:
+        deadline = time.monotonic() + 300
+        done = False
+        while not done and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+            # Both have read both events, and are held by the one driver.
+            (done,) = db.execute(
+                "SELECT (SELECT coalesce(sum(events_in), 0) FROM penstock.cycles) = 4 AND "
+                "(SELECT count(*) FILTER (WHERE lease_until > now()) = 2 AND count(DISTINCT driver) = 1 "
+                "FROM penstock.queries)"
+            ).fetchone() or (False,)
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=90)
+
+        assert (done, process.returncode) == (True, 0), output + errors
+        said = {line["query"]: line for line in map(json.loads, output.splitlines())}
+        assert {name: line["events_in"] for name, line in said.items()} == {"hourly": 2, "copies": 2}
+        # The leases were released, and the open window is there for the next start.
+        assert {query["state"] for query in cli.json("query", "list")} == {"stopped"}
+        assert db.execute("SELECT n, total FROM penstock_live.hourly").fetchone() == (2, 6)
+    assert [event["data"]["amount"] for event in cli.json_lines("queue", "tail", "copies")] == [2, 4]
+
+
+ITSELF = """
+from penstock import Stream
+copies = Stream.from_("orders").to("copies")
+
+if __name__ == "__main__":
+    print(copies.run("own_name", available_now=True).status.events_in, "events")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_file_that_runs_its_streams_itself_is_left_to_it(cli: CommandLine, app: Path) -> None:
+    app.write_text(ITSELF)
+    cli.ok("queue", "create", "orders")
+    cli.ok("queue", "push", "orders", "1", "2", "3")
+    with cli.start("run", str(app), "--master", "local[1]") as process:
+        output, errors = process.communicate(timeout=300)
+    assert (process.returncode, output) == (0, "3 events\n"), errors
+    assert [query["name"] for query in cli.json("query", "list")] == ["own_name"]

@@ -1,0 +1,191 @@
+"""A driver to be killed: ``python -m tests.engine.crash.driver URL FAULT OPTIONS``. It prints each state it comes to.
+
+A fault is named after what happens; its number says at which commit, counted from one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from functools import wraps
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from penstock.core.settings import Settings
+from penstock.engine.commit import Committer
+from penstock.engine.foreground import run_until_stopped
+from penstock.engine.options import RunOptions
+from penstock.engine.query import Query
+from penstock.engine.source import CycleSource
+from tests.engine.crash.orders import QUERY, stream
+
+
+def _hit_all(number: signal.Signals) -> None:
+    """Hit this process and its JVM, and do not go on before it has worked."""
+    os.killpg(0, number)
+    time.sleep(0.5)
+
+
+def after_commit(commits: int, number: signal.Signals) -> None:
+    """PostgreSQL has committed; Spark has not been told."""
+    real, made = Committer.commit, iter(range(1, 1_000_000))
+
+    @wraps(real)
+    async def commit(self: Committer, work: Any) -> Any:
+        outcome = await real(self, work)
+        if next(made) == commits:
+            _hit_all(number)
+        return outcome
+
+    mock.patch.object(Committer, "commit", commit).start()
+
+
+def before_commit(commits: int, number: signal.Signals) -> None:
+    """Everything is written and locked; the COMMIT has not been sent."""
+    real, made = Committer._finish, iter(range(1, 1_000_000))
+
+    @wraps(real)
+    async def finish(self: Committer, *arguments: Any) -> None:
+        await real(self, *arguments)
+        if next(made) == commits:
+            _hit_all(number)
+
+    mock.patch.object(Committer, "_finish", finish).start()
+
+
+def before_transaction(commits: int, number: signal.Signals) -> None:
+    """Spark has computed the cycle; nothing of it is in PostgreSQL."""
+    real, made = Committer.commit, iter(range(1, 1_000_000))
+
+    @wraps(real)
+    async def commit(self: Committer, work: Any) -> Any:
+        if next(made) == commits:
+            _hit_all(number)
+        return await real(self, work)
+
+    mock.patch.object(Committer, "commit", commit).start()
+
+
+class _Clumsy:
+    """A reader whose task fails, once it has read and reported all; twice, and each time is noted in a file."""
+
+    def __init__(self, reader: Any, notes: str, differs: bool) -> None:
+        self._reader = reader
+        self._notes = notes
+        self._differs = differs
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._reader, name)
+
+    def partitions(self, *arguments: Any) -> Sequence[InputPartition]:
+        found: Sequence[InputPartition] = self._reader.partitions(*arguments)
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from self._reader.read(partition)
+        for place in range(2):
+            try:
+                note = os.open(f"{self._notes}/{type(self).__name__}-{place}", os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                continue
+            os.close(note)
+            if self._differs:
+                self._say_something_else()
+            raise OSError("this task fails after it has reported")
+
+    def _say_something_else(self) -> None:
+        """As if the failed attempt had found one event less."""
+        from penstock.engine import reports
+        from penstock.engine.reading import connection
+
+        conn = connection(self._reader._reading.conninfo)
+        newest = "SELECT ctid::text, report FROM penstock.reports ORDER BY fence DESC, cycle DESC LIMIT 1"
+        for row, said in conn.execute(newest, binary=True).fetchall():
+            report = reports.decode(said)
+            mark = report.marks[0]
+            report.marks[0] = type(mark)(
+                mark.partition_id, mark.offsets - 1, mark.events - 1, mark.high_us, mark.last_us
+            )
+            conn.execute("UPDATE penstock.reports SET report = %s WHERE ctid = %s::tid", (reports.encode(report), row))
+
+
+class _ClumsyStream(_Clumsy, DataSourceStreamReader):
+    def initialOffset(self) -> Any:
+        return self._reader.initialOffset()
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:
+        return self._reader.latestOffset(start, limit)
+
+    def commit(self, end: Any) -> None:
+        self._reader.commit(end)
+
+    def stop(self) -> None:
+        self._reader.stop()
+
+
+class _ClumsyBatch(_Clumsy, DataSourceReader):
+    pass
+
+
+def tasks_run_twice(notes: str, differs: bool) -> None:
+    class ClumsySource(CycleSource):
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            return _ClumsyStream(super().streamReader(schema), notes, differs)
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return _ClumsyBatch(super().reader(schema), notes, differs)
+
+    mock.patch("penstock.engine.query.CycleSource", ClumsySource).start()
+
+
+def prepare(fault: list[Any]) -> None:
+    match fault:
+        case ["killed after commit", int(commits)]:
+            after_commit(commits, signal.SIGKILL)
+        case ["killed before commit", int(commits)]:
+            before_commit(commits, signal.SIGKILL)
+        case ["paused before its transaction", int(commits)]:
+            before_transaction(commits, signal.SIGSTOP)
+        case ["paused before commit", int(commits)]:
+            before_commit(commits, signal.SIGSTOP)
+        case ["tasks run twice", str(notes), bool(differs)]:
+            tasks_run_twice(notes, differs)
+        case []:
+            pass
+        case _:
+            raise ValueError(fault)
+
+
+def _tell_states(query: Query) -> None:
+    said = ""
+    while query.is_running:
+        if query.status.state != said:
+            said = query.status.state
+            print(f"state: {said}", flush=True)
+        time.sleep(0.02)
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    url, fault, options = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+    prepare(fault)
+    query = Query(stream(), QUERY, Settings(database_url=url), RunOptions.of(options))
+    threading.Thread(target=_tell_states, args=(query,), daemon=True).start()
+    run_until_stopped(query.start())
+    print("state: ended", flush=True)
+
+
+if __name__ == "__main__":
+    main()

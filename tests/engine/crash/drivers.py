@@ -1,0 +1,112 @@
+"""Drivers as processes of their own: started, killed, paused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from tests.engine.crash.orders import eventually
+
+ROOT = Path(__file__).parents[3]
+
+#: What makes a JVM that lives for a few cycles start sooner.
+_BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "1g"}
+
+
+class Driver:
+    """A driver and its JVM, in a process group of their own; what they say is in ``log``."""
+
+    def __init__(
+        self,
+        url: str,
+        log: Path,
+        *,
+        fault: list[Any] | None = None,
+        master: str = "local[2]",
+        conf: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        self.log = log
+        options = {"interval_seconds": 0, "master": master, "spark_conf": _BRIEF | (conf or {}), **options}
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.engine.crash.driver", url, json.dumps(fault or []), json.dumps(options)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        """``kill -9`` Python and the JVM; the Python workers notice by themselves."""
+        family = self._family()
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        _, alive = psutil.wait_procs(family, timeout=30)
+        for process in alive:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """What a supervisor does: SIGTERM to the program that it has started."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def wait_until_said(self, pattern: str, *, timeout: float = 240) -> None:
+        def has_said() -> bool:
+            if re.search(pattern, self.text()):
+                return True
+            assert self.process.poll() is None, f"the driver has ended:\n{self.text()}"
+            return False
+
+        eventually(has_said, timeout=timeout, what=f"{pattern!r} in\n{self.text()}")
+
+    def wait_until_paused(self) -> None:
+        eventually(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, what="it has paused itself")
+
+    def wait_until_dead(self, *, timeout: float = 240) -> None:
+        """Wait until it has killed itself."""
+        self.process.wait(timeout)
+        assert self.process.returncode == -signal.SIGKILL, self.text()
+
+    def states(self) -> list[str]:
+        return re.findall(r"^state: (.*)$", self.text(), re.MULTILINE)
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def _family(self) -> list[psutil.Process]:
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.pid).children(recursive=True)
+        return []

@@ -1,0 +1,85 @@
+"""A driver that is paused loses the query to a standby, and cannot commit when it wakes up."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.engine.crash.drivers import Driver
+from tests.engine.crash.orders import Orders, ask, committed, eventually, fence, rows_of
+
+#: From the death of a driver to the first commit of the one that follows.
+TAKEOVER_SECONDS = 10.0
+
+
+def commits_by(url: str, fence: int) -> int:
+    return int(ask(url, "SELECT count(*) FROM penstock.cycles WHERE fence = %s AND committed_at IS NOT NULL", fence))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("moment", ["paused before its transaction", "paused before commit"])
+def test_a_paused_driver_is_followed_by_the_standby_and_becomes_the_standby(
+    database_url: str, tmp_path: Path, moment: str
+) -> None:
+    url = database_url
+    with (
+        Orders(url) as orders,
+        Driver(url, tmp_path / "first.log", fault=[moment, 3]) as first,
+    ):
+        orders.push(300)
+        eventually(lambda: committed(url) >= 1, what=first.text())
+        with Driver(url, tmp_path / "second.log") as second:
+            second.wait_until_said("state: standby")
+            its_fence = fence(url)
+            with orders.pushing():
+                first.wait_until_paused()
+                paused_at = time.monotonic()
+                before = commits_by(url, its_fence)
+                eventually(lambda: fence(url) != its_fence, what=second.text())
+                taken = time.monotonic() - paused_at
+                successor = fence(url)
+                eventually(lambda: commits_by(url, successor) > 0, what=second.text())
+                followed = time.monotonic() - paused_at
+                first.resume()
+                eventually(lambda: first.states()[-1] == "standby", what=first.text())
+            assert commits_by(url, its_fence) == before
+            orders.check()
+            assert fence(url) == successor
+            print(f"taken after {taken:.1f} s, first commit after {followed:.1f} s")
+            assert followed < TAKEOVER_SECONDS * slowness()
+
+
+def slowness() -> float:
+    """How much longer than on a machine of its own things take now."""
+    waiting, cores = psutil.getloadavg()[0], psutil.cpu_count() or 1
+    return max(1.0, waiting / cores)
+
+
+@pytest.mark.timeout(600)
+def test_sigterm_ends_the_cycle_and_hands_the_query_over_at_once(database_url: str, tmp_path: Path) -> None:
+    url = database_url
+    lease = 120  # longer than the test waits for the second driver
+    with Orders(url) as orders, Driver(url, tmp_path / "first.log", lease_seconds=lease) as first:
+        orders.push(300)
+        eventually(lambda: committed(url) >= 1, what=first.text())
+        with Driver(url, tmp_path / "second.log", lease_seconds=lease) as second:
+            second.wait_until_said("state: standby")
+            its_fence = fence(url)
+            with orders.pushing():
+                # In mid-cycle: one is planned and not committed.
+                open_cycles = "SELECT count(*) FROM penstock.cycles WHERE committed_at IS NULL"
+                eventually(lambda: ask(url, open_cycles))
+                first.terminate()
+                assert first.process.wait(60) == 0, first.text()
+                eventually(lambda: fence(url) != its_fence, timeout=lease / 2, what=second.text())
+                eventually(lambda: commits_by(url, fence(url)) > 0, what=second.text())
+            left = rows_of(url, "SELECT error FROM penstock.cycles WHERE error IS NOT NULL")
+            assert not left
+            orders.check()
+            second.terminate()
+            assert second.process.wait(60) == 0
+            assert ask(url, "SELECT lease_until < clock_timestamp() AND driver IS NULL FROM penstock.queries")
+            assert not [p for p in psutil.process_iter() if p.ppid() in (first.pid, second.pid)]

@@ -1,0 +1,104 @@
+"""PostgreSQL goes away in mid-cycle, and comes back: the query goes on by itself."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from penstock.core.settings import Settings
+from penstock.db import embedded
+from penstock.db.embedded import EmbeddedPostgres
+from penstock.engine.reading import connection
+from tests.engine.crash.orders import QUERY, Orders, ask, committed, eventually, fence, stream
+from tests.servers import Server
+
+
+def kill_server(data_dir: Path) -> None:
+    """``kill -9``: its children notice."""
+    pid = embedded.status(data_dir).pid
+    assert pid is not None
+    postmaster = psutil.Process(pid)
+    children = postmaster.children(recursive=True)
+    postmaster.kill()
+    psutil.wait_procs(children, timeout=60)
+
+
+def stop_immediately(data_dir: Path) -> None:
+    """Without a checkpoint, as when the machine loses its power; what is written without waiting is lost."""
+    pid = embedded.status(data_dir).pid
+    assert pid is not None
+    postmaster = psutil.Process(pid)
+    subprocess.run(["kill", "-QUIT", str(pid)], check=True)
+    psutil.wait_procs([postmaster], timeout=60)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("spark")
+def test_a_query_goes_on_when_postgresql_is_killed_in_mid_cycle(data_dir: Path) -> None:
+    with EmbeddedPostgres(data_dir) as server, Orders(server.url) as orders:
+        url = server.url
+        orders.push(300)
+        query = stream().start(QUERY, settings=Settings(database_url=url), interval_seconds=0, lease_seconds=3)
+        try:
+            for end in (kill_server, stop_immediately, kill_server):
+                before = committed(url)
+                with orders.pushing():
+                    eventually(lambda before=before: committed(url) > before, what="a cycle before")  # type: ignore[misc]
+                    eventually(lambda: ask(url, "SELECT count(*) FROM penstock.cycles WHERE committed_at IS NULL"))
+                    end(data_dir)
+                    server.start()
+                    before = committed(url)
+                    eventually(lambda before=before: committed(url) > before, what="a cycle after")  # type: ignore[misc]
+            # One event at a time: the smallest cycles are the first to be blamed on their events.
+            for _ in range(3):
+                orders.push(1)
+                eventually(lambda: orders.counted() >= orders.count)
+            orders.check()
+            assert query.is_running
+        finally:
+            query.stop()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("spark")
+def test_an_event_is_not_blamed_for_a_database_that_has_no_connection_to_spare(pg18: Server, database_url: str) -> None:
+    name = str(conninfo_to_dict(database_url)["dbname"])
+
+    def limit(connections: int) -> None:
+        text = sql.SQL("ALTER DATABASE {} CONNECTION LIMIT {}")
+        admin.execute(text.format(sql.Identifier(name), sql.Literal(connections)))
+
+    with Orders(database_url) as orders, pg18.superuser() as admin:
+        orders.push(100)
+        query = stream().start(QUERY, settings=Settings(database_url=database_url), interval_seconds=0, lease_seconds=2)
+        try:
+            eventually(lambda: orders.counted() == orders.count)
+            limit(0)
+            cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'penstock worker'"
+            admin.execute(cut)
+            orders.push(1)
+            eventually(lambda: query.status.error is not None)
+            known = fence(pg18.url(name, embedded.USER))
+            eventually(lambda: fence(pg18.url(name, embedded.USER)) > known, what="it tries again")
+            limit(-1)
+            orders.check()
+        finally:
+            query.stop()
+
+
+def test_a_worker_notices_that_its_connection_was_cut(database_url: str) -> None:
+    mine = connection(database_url).execute("SELECT pg_backend_pid()").fetchone()
+    assert mine is not None
+    ask(database_url, "SELECT pg_terminate_backend(%s)", mine[0])
+
+    def is_gone() -> bool:
+        return not ask(database_url, "SELECT count(*) FROM pg_stat_activity WHERE pid = %s", mine[0])
+
+    eventually(is_gone)
+    assert connection(database_url).execute("SELECT 1").fetchone() == (1,)
+    connection(database_url).close()

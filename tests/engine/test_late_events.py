@@ -1,0 +1,157 @@
+"""Late events go where the stream says, and one that is sent back corrects the window that it missed."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import pytest
+
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, eventually, stream
+
+RULES: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE}
+
+
+def sums(**rules: Any) -> Any:
+    made = stream().window_tumbling(seconds=10, **{**RULES, **rules})
+    return made.aggregate({"n": "count(*)", "total": "sum(amount)"}).to("totals")
+
+
+def at(second: float, amount: int = 1, key: str = "k") -> tuple[str, dict[str, Any]]:
+    return key, {"ts": T0 + second, "amount": amount}
+
+
+def results(bench: Bench) -> list[tuple[int, int, int, int]]:
+    """Start of the window, count, total and revision."""
+    return [
+        (int(row["window_start"].timestamp()) - T0, row["n"], int(row["total"]), row["revision"])
+        for row in bench.rows()
+    ]
+
+
+@pytest.mark.parametrize("late", ["dead_letter", "drop", "include"])
+def test_each_policy_does_with_a_late_event_what_it_says(bench: Bench, late: str) -> None:
+    bench.queue(partitions=1)
+    bench.push([at(1), at(12), at(2, 100), at(13)])
+    query = bench.run(sums(late=late), max_events_per_cycle=2)
+
+    if late == "include":
+        assert results(bench) == [(0, 2, 101, 1), (10, 2, 2, 0)]
+        assert [(e["n"], e.get("revision")) for e in bench.emitted()] == [(1, None), (2, 1), (2, None)]
+        assert bench.letters() == []
+        return
+    assert results(bench) == [(0, 1, 1, 0), (10, 2, 2, 0)]
+    assert query.status.late == bench.ledger("late") == 1
+    letters = bench.letters()
+    if late == "drop":
+        assert letters == []
+        return
+    (letter,) = letters
+    assert (letter.data["amount"], letter.offset, letter.group) == (100, 2, "q")
+    assert letter.error.startswith("late")
+    assert bench.redrive() == 1
+    bench.run(sums(late=late))
+    assert results(bench) == [(0, 2, 101, 1), (10, 2, 2, 0)]
+    assert [(int(e["total"]), e.get("revision")) for e in bench.emitted()] == [(1, None), (2, None), (101, 1)]
+    assert bench.letters() == []
+
+
+def test_grace_and_lateness_are_to_the_microsecond(bench: Bench) -> None:
+    rules = {"grace_seconds": 2, "allowed_lateness_seconds": 3}
+    # The first window closes when an event of 15 s has been read: 10 s + 2 s <= 15 s - 3 s.
+    cases = {
+        "just before": [at(1), at(14.999999), at(2)],
+        "then": [at(1), at(15), at(2)],
+    }
+    bench.queue(partitions=1, partitioning="key")
+    for key, events in cases.items():
+        bench.push((key, data) for _, data in events)
+    bench.run(sums(**rules), max_events_per_cycle=3)
+
+    assert [letter.key for letter in bench.letters()] == ["then"]
+    assert {row["key"]: row["n"] for row in bench.rows() if row["window_start"].timestamp() == T0} == {
+        "just before": 2,
+        "then": 1,
+    }
+
+
+def test_an_event_is_left_out_only_of_the_windows_that_it_is_late_for(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    # 8 s is late for the windows that end by 10 s (of 5 s: 5–10) and in time for 0–20.
+    bench.push([at(1), at(12), at(8, 100), at(25), at(9, 1000)])
+    made = stream().window_tumbling(seconds=5, **RULES).window_tumbling(seconds=20)
+    bench.run(made.aggregate({"total": "sum(amount)"}).to("totals"))
+
+    found = {
+        tuple(int(row[f"window_{edge}"].timestamp()) - T0 for edge in ("start", "end")): int(row["total"])
+        for row in bench.rows()
+    }
+    assert found == {(0, 5): 1, (10, 15): 1, (25, 30): 1, (0, 20): 102, (20, 40): 1}
+    assert [letter.data["amount"] for letter in bench.letters()] == [1000]
+    assert bench.ledger("late") == bench.ledger("dead") == 1
+
+
+def test_windows_of_an_idle_partition_are_closed_by_the_clock_and_what_follows_is_late(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    with bench.running(sums(idle_flush_seconds=0.1)) as query:
+        bench.push([at(1)])
+        eventually(lambda: query.status.windows == 1, "the window's end")
+        bench.push([at(2, 100)])
+        eventually(lambda: query.status.late == 1, "the late event")
+
+    assert results(bench) == [(0, 1, 1, 0)]
+    assert [letter.data["amount"] for letter in bench.letters()] == [100]
+
+
+def test_a_flush_closes_windows_for_good(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    bench.push([at(1)])
+    bench.run(sums())
+    bench.push([at(2, 100), at(11)])
+    bench.run(sums())
+
+    assert results(bench) == [(0, 1, 1, 0), (10, 1, 1, 0)]
+    assert [letter.data["amount"] for letter in bench.letters()] == [100]
+
+
+def test_windows_stay_open_over_a_stop_without_flush(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    bench.push([at(1)])
+    bench.run(sums(), flush=False)
+    assert [(row["n"], row["key"]) for row in bench.live()] == [(1, "k")]
+    assert [row["is_open"] for row in bench.rows()] == [True]
+    bench.push([at(2, 100), at(11)])
+    bench.run(sums())
+
+    assert results(bench) == [(0, 2, 101, 0), (10, 1, 1, 0)]
+
+
+def test_an_event_whose_parts_are_late_in_part_is_in_one_place(bench: Bench) -> None:
+    """Of an event that becomes several, either all are counted or it is a dead letter."""
+
+    def halves(event: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"amount": 1}, {"amount": 2}]
+
+    bench.queue(partitions=1)
+    bench.push([at(1), at(12), at(2)])
+    made = stream().flat_map(halves, returns={"amount": "bigint"}).window_tumbling(seconds=10, **RULES)
+    bench.run(made.aggregate({"n": "count(*)", "total": "sum(amount)"}).to("totals"))
+
+    assert results(bench) == [(0, 2, 3, 0), (10, 2, 3, 0)]
+    assert len(bench.letters()) == 1
+    assert bench.ledger("late") == bench.ledger("dead") == 1
+
+
+@pytest.mark.xfail(reason="events without a key lie in all partitions, and their window closes by one of them alone")
+def test_the_window_of_events_without_a_key_waits_for_all_partitions(bench: Bench) -> None:
+    bench.queue(partitions=2)
+    while len({event.partition_id for event in bench.events("orders")}) < 2:
+        bench.push([(None, at(1)[1])])
+    before = bench.events("orders")
+    # The time of one of the two partitions goes on.
+    ahead = max(before, key=lambda event: event.partition_id).partition
+    bench.push([at(50, key=next(key for key in "abcdefgh" if str(zlib.crc32(key.encode()) % 2) == ahead))])
+    bench.run(sums(), flush=False)
+
+    assert {row["key"]: row["n"] for row in bench.live()}.get(None) == len(before)
+    assert bench.emitted() == []

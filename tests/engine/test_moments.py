@@ -1,0 +1,93 @@
+"""The time of an event is what it says, however it says it and whatever its neighbours say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from penstock.engine import moments
+from tests.engine.oracle import micros
+
+NOON = micros(datetime(2026, 1, 31, 12, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-01-31T12:00:00Z",
+        "2026-01-31T12:00Z",
+        "2026-01-31 13:00:00.000+01:00",
+        "2026-01-31T12:00:00.000000999Z",
+        NOON // 10**6,
+        NOON // 10**3,
+        NOON,
+        NOON * 1000,
+        NOON / 1e6,
+        datetime(2026, 1, 31, 7, tzinfo=timezone(timedelta(hours=-5))),
+    ],
+)
+def test_a_moment_can_be_said_in_many_ways(value: Any) -> None:
+    assert moments.of_value(value) == NOON
+
+
+@pytest.mark.parametrize("value", [None, "", "noon", "2026-01-31T12:00:00", True, [], {}, float("nan"), 10**30, "Z"])
+def test_what_is_no_moment_is_refused_in_a_sentence(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"time|years"):
+        moments.of_value(value)
+
+
+_times = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)).flatmap(
+    lambda t: st.sampled_from([f"{t.isoformat()}{zone}" for zone in ("Z", "+00:00", "-03:30", "")])
+)
+_odd = st.sampled_from(
+    [
+        "noon",
+        "",
+        "Z",
+        "2026-01-31Z",
+        "2026-01-31T12Z",
+        "2026-01-31 12:00Z",
+        "2026-01-31T12:00:00.1234567Z",
+        "2026-01-31T24:00:00Z",
+        "2026-02-30T12:00:00Z",
+        "2026-01-31T12:00:60Z",
+        "0000-01-01T00:00:00Z",
+        "20260131T120000Z",
+        "2026-W05-6T12:00:00Z",
+        " 2026-01-31T12:00:00Z",
+        "2026-01-31t12:00:00Z",
+        "2026-01-31T12:00:00z",
+        "2026-01-31T12:00:00+0100",
+    ]
+)
+
+
+@example(["9999-12-31T23:59:59Z"])
+@example(["0001-01-01T00:00:00+14:00"])
+@given(st.lists(st.one_of(_times, _odd), min_size=1, max_size=4))
+@settings(deadline=None, derandomize=True, max_examples=300)
+def test_texts_mean_the_same_in_a_column(values: list[str]) -> None:
+    _same(values, pa.array(values, pa.string()))
+
+
+@given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-(10**12), 10**17), st.none()), min_size=1))
+@settings(deadline=None, derandomize=True, max_examples=300)
+def test_whole_numbers_mean_the_same_in_a_column(values: list[int | None]) -> None:
+    _same(values, pa.array(values, pa.int64()))
+
+
+def _same(values: list[Any], column: pa.Array) -> None:
+    times, problems = moments.of_column(pa.chunked_array([column]))
+    for place, value in enumerate(values):
+        try:
+            expected = moments.of_value(value)
+        except ValueError:
+            assert place in problems, f"{value!r} is taken for {times[place]}"
+        else:
+            assert place not in problems, f"{value!r} is refused"
+            assert times[place] == expected, value
