@@ -18,6 +18,7 @@ from psycopg.pq import TransactionStatus
 
 from penstock.core.errors import IdempotencyConflict
 from penstock.db.arrays import digests, numbers
+from penstock.db.orphans import Orphans
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
 from penstock.log.flush import (
@@ -87,18 +88,16 @@ class Appender:
         """
         flush = uuid.uuid4()
         patience = Patience(self._retry_seconds)
+        orphans = Orphans()
         unsure = False
         for looks in count():
             try:
                 lanes = await self.lanes(requests)
                 async with self._pool.connection() as conn:
-                    if unsure:
-                        # Looked for and, if it is not there, appended under the same locks.
-                        async with conn.transaction():
-                            if not await self._got_through(conn, requests, lanes, flush):
-                                await self.append_on(conn, requests, lanes, flush)
-                    else:
-                        await self.append_on(conn, requests, lanes, flush)
+                    # Who has yet to read our statement would append it after we have looked.
+                    await orphans.end(conn)
+                    with orphans.watching(conn):
+                        await self._append_once(conn, requests, lanes, flush, unsure=unsure)
                 self.announce(requests)
                 return
             except psycopg.ProgrammingError as error:
@@ -109,6 +108,23 @@ class Appender:
                 await patience.pause(error)
                 continue
             await self.look_again(requests)
+
+    async def _append_once(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[Request],
+        lanes: dict[tuple[int, str], int],
+        flush: uuid.UUID,
+        *,
+        unsure: bool,
+    ) -> None:
+        if not unsure:
+            await self.append_on(conn, requests, lanes, flush)
+            return
+        # Looked for and, if it is not there, appended under the same locks.
+        async with conn.transaction():
+            if not await self._got_through(conn, requests, lanes, flush):
+                await self.append_on(conn, requests, lanes, flush)
 
     def announce(self, requests: Sequence[Request]) -> None:
         """Wake those who wait for what was appended, now that it is committed."""

@@ -21,6 +21,7 @@ import psycopg
 from penstock.core.errors import InvalidRequest, shown
 from penstock.core.names import check_name, check_text
 from penstock.db.arrays import uuids
+from penstock.db.orphans import Orphans
 from penstock.db.patience import LOST, Patience, patiently
 from penstock.db.statements import Statements
 from penstock.log.append import MOST_LOOKS, moved_on
@@ -183,10 +184,14 @@ class Leases:
 
     async def _serve(self, queue: str, group: str, request: PopRequest, asks: Sequence[Ask]) -> None:
         patience = Patience(self._retry_seconds)
+        orphans = Orphans()
         for looks in count():
             try:
                 async with self._pool.connection() as conn:
-                    await self._lease(conn, queue, group, request, asks)
+                    # Who has yet to read our statement would lease what nobody knows of.
+                    await orphans.end(conn)
+                    with orphans.watching(conn):
+                        await self._lease(conn, queue, group, request, asks)
                 return
             except psycopg.ProgrammingError as error:
                 if not moved_on(error) or looks > MOST_LOOKS:
