@@ -154,6 +154,8 @@ class Place:
             "nexts": ones,
             "availables": "{" + ",".join(["now"] * len(self.lanes)) + "}",
             "attempts": ones,
+            "expiries": ones,
+            "suspects": ones,
             "skipped": "{" + ",".join(['"{}"'] * len(self.lanes)) + "}",
         }
 

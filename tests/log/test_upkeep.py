@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import psycopg
 import pytest
 
 from penstock.core.clock import Clock
 from penstock.log.dead import Filter
 from penstock.log.log import Log
-from tests.log.logs import GROUP, QUEUE, by_key, data, drain, eventually, lag, letters, pop, push, roll
+from tests.log.logs import GROUP, QUEUE, by_key, data, drain, eventually, lag, letters, opened, pop, push, roll
 
 # Segments and retention
 
@@ -117,6 +118,18 @@ async def test_one_queue_that_cannot_be_kept_up_does_not_stop_the_others(log: Lo
 
 
 # Parking
+
+
+async def test_a_function_that_a_migration_dropped_is_made_anew(log: Log, database_url: str) -> None:
+    await log.configure(QUEUE)
+    await push(log, [1], ids=["one"])
+    await roll(log)
+    queue = await log.catalog.refresh(QUEUE)
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        conn.execute(f"DROP FUNCTION penstock.append_{queue.id}_{queue.segment}".encode())
+    async with opened(database_url) as upgraded:
+        assert (await push(upgraded, [1, 2], ids=["one", "two"])).duplicates == 1
+    assert data(await drain(log)) == [1, 2]
 
 
 async def test_a_parked_lane_is_read_again_after_a_push(log: Log, other_log: Log, clock: Clock) -> None:

@@ -160,9 +160,9 @@ class SyncQueueHandle:
     def config(self, options: Mapping[str, Any] | None = None, /, **more: Any) -> SyncQueueHandle:
         """Options for :meth:`create`, by keyword or in a mapping; later ones win.
 
-        ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``delay_seconds``,
-        ``retention_seconds``, ``retention_drops_unread``, ``dedup_window_seconds``, ``max_depth_events``,
-        ``max_event_bytes``, ``max_redrives``.
+        ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``expiry_limit``,
+        ``delay_seconds``, ``retention_seconds``, ``retention_drops_unread``, ``dedup_window_seconds``,
+        ``max_depth_events``, ``max_event_bytes``, ``max_redrives``.
         """
         return SyncQueueHandle(self._twin.config(options, **more), self._portal)
 

@@ -213,7 +213,7 @@ class Acks:
         rows = await (await conn.execute(_sql["standing"], params)).fetchall()
         if len(rows) < len(there):
             raise psycopg.errors.SerializationFailure("a position has moved")
-        standing = {(row[0], row[1]): (_position(row[:9]), row[9]) for row in rows}
+        standing = {(row[0], row[1]): (_position(row[:-1]), row[-1]) for row in rows}
         verdicts: dict[tuple[int, int], tuple[Verdict, ...]] = {}
         changed: dict[tuple[int, int], Position] = {}
         for ack in acks:
@@ -267,7 +267,13 @@ class Acks:
         def moved(before: Position) -> Position:
             skipped = tuple(offset for offset in before.skipped if offset >= end)
             return replace(
-                before, next_offset=end, lease_id=None, available_at=rules.AT_ONCE, attempts=0, skipped=skipped
+                before,
+                next_offset=end,
+                lease_id=None,
+                available_at=rules.AT_ONCE,
+                attempts=0,
+                skipped=skipped,
+                expiries=0,
             )
 
         await self._rewrite(delivery, moved)
@@ -282,7 +288,7 @@ class Acks:
             await conn.execute(_sql["lock_cursors"], params)
             row = await (await conn.execute(_sql["standing"], params)).fetchone()
             if row is not None and row[4] == delivery.lease_id:
-                await self._write(conn, [change(_position(row[:9]))])
+                await self._write(conn, [change(_position(row[:-1]))])
 
     async def _write(self, conn: AsyncConnection[Any], positions: Iterable[Position]) -> None:
         rows = list(positions)
@@ -296,6 +302,8 @@ class Acks:
             "availables": [p.available_at for p in rows],
             "attempts": [p.attempts for p in rows],
             "skipped": ["{" + ",".join(map(str, p.skipped)) + "}" for p in rows],
+            "expiries": [p.expiries for p in rows],
+            "suspects": [p.suspect_end for p in rows],
             "skew": self._clock.skew,
         }
         written = await (await conn.execute(_sql["write_positions"], params)).fetchall()
@@ -381,7 +389,18 @@ def _completed(signal: Signal, before: int) -> Verdict:
 
 
 def _position(row: Sequence[Any]) -> Position:
-    group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped = row
+    group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, *rest = row
+    expiries, suspect_end = rest
     return Position(
-        group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, tuple(skipped)
+        group_id,
+        partition_id,
+        version,
+        next_offset,
+        lease_id,
+        lease_end,
+        available_at,
+        attempts,
+        tuple(skipped),
+        expiries,
+        suspect_end,
     )

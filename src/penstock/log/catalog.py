@@ -183,6 +183,16 @@ class Catalog:
         ):
             await conn.execute(_sql.table(statement, queue_id, segment), prepare=False)
 
+    async def mend(self) -> None:
+        """Make the functions anew that a migration has dropped because they changed."""
+        async with self._pool.connection() as conn:
+            for (name,) in await (await conn.execute(_sql["without_append"])).fetchall():
+                async with conn.transaction():
+                    queue = await self.find_on(conn, name)
+                    queue = None if queue is None else await self.lock_on(conn, queue)
+                    if queue is not None:
+                        await conn.execute(_sql.table("create_append", queue.id, queue.segment), prepare=False)
+
     async def delete(self, name: str) -> bool:
         """Delete the queue and all that belongs to it; False if there was none."""
         queue = await self.find(name)

@@ -86,6 +86,10 @@ class Lease:
     attempts: int
     skipped: Sequence[int]
     segment: int
+    #: Leases on its first event that ended unanswered.
+    expiries: int
+    #: That is more than the queue allows, and the last one was on that event alone.
+    is_poison: bool
 
 
 @dataclass(slots=True)

@@ -141,6 +141,11 @@ class Log:
         self._pushes: Coalescer[Request] = Coalescer(
             self._appender.append, weigh=attrgetter("weight"), most=_FLUSH_WEIGHT, large=_LARGE_FLUSH
         )
+        try:
+            await self.catalog.mend()
+        except BaseException:
+            await self._database.close()
+            raise
         self._upkeep = asyncio.create_task(self.segments.run(_UPKEEP_SECONDS))
         return self
 

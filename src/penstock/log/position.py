@@ -33,6 +33,10 @@ class Position:
     available_at: datetime
     attempts: int
     skipped: tuple[int, ...] = ()
+    #: Leases that ended unanswered since ``next_offset`` last moved.
+    expiries: int = 0
+    #: Events before this offset come one at a time.
+    suspect_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Signal:
     error: str = ""
     stage: str = "consumer"
     traceback: str | None = None
+    #: How many deliveries it speaks for.
+    deliveries: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,7 @@ def _settle(
                 cursor, attempts = signal.offset + 1, 0
             verdicts.append(Verdict(signal.offset))
         elif signal.status == "dead_letter" or (signal.status == "failed" and attempts >= retry_limit):
-            dead.append((signal, attempts + 1))
+            dead.append((signal, attempts + signal.deliveries))
             skipped.add(signal.offset)
             attempts = 0
             verdicts.append(Verdict(signal.offset, dead=True))
@@ -150,6 +156,7 @@ def _settle(
         next_offset=cursor,
         attempts=attempts,
         skipped=tuple(sorted(offset for offset in skipped if offset >= cursor)),
+        expiries=position.expiries if cursor == position.next_offset else 0,
     )
     return Settlement(after, tuple(verdicts), tuple(dead))
 

@@ -32,6 +32,7 @@ class Queue:
     max_redrives: int
     lanes_warned_at: datetime | None
     created_at: datetime
+    expiry_limit: int | None
     #: Segments whose ids may still lie in the deduplication window, newest first.
     id_segments: list[int]
 
