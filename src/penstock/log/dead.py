@@ -18,7 +18,6 @@ from penstock.log.append import moved_on
 from penstock.log.flush import Request
 from penstock.log.options import MAX_ID, check_moment, check_whole
 from penstock.log.prepare import Piece, micros_of
-from penstock.log.queue import DEFAULT_KEY
 from penstock.log.reader import read_events
 
 if TYPE_CHECKING:
@@ -284,12 +283,7 @@ class Redriver:
 
 
 def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:
-    key = letter.key
-    partition = letter.partition or DEFAULT_KEY
-    if key is not None:
-        partition = queue.place(key)
-    elif queue.partition_count is not None:
-        partition = "0"
+    partition = queue.place_event(letter.key, None)
     times = None if letter.event_time is None else [micros_of(letter.event_time, 0)]
     return Piece(
         queue,
@@ -298,7 +292,7 @@ def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:
         chunk.Columns(
             letter.raw,
             1,
-            [key] if queue.partition_count is not None else None,
+            queue.kept_keys(partition, [letter.key]),
             None if letter.event_id is None else [letter.event_id],
             times,
             [{**letter.headers, HEADER: str(letter.id)}],

@@ -92,8 +92,8 @@ class Event:
     @property
     def key(self) -> str | None:
         """Its key, which decides its order; None if it was pushed without one."""
-        if self.delivery.is_lane:
-            return None if self.delivery.partition == DEFAULT_KEY else self.delivery.partition
+        if self.delivery.is_lane and self.delivery.partition != DEFAULT_KEY:
+            return self.delivery.partition
         keys = self._chunk.columns.keys
         return None if keys is None else keys[self._index]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -222,13 +223,20 @@ class Log:
         if idempotency_key is not None:
             request.idempotency_key = check_name(idempotency_key, "request")
             request.fingerprint = _fingerprint(parts)
-        for part in parts:
-            if part and part[0].queue.max_depth_events is not None:
-                await self._depths.admit(part[0].queue, sum(piece.columns.count for piece in part))
+        await self._admit(parts)
         if request.weight or idempotency_key is not None:
             await self._pushes.submit(request)
             return request.results
         return [PushResult([]) for _ in parts]
+
+    async def _admit(self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int] | None = None) -> None:
+        """Let a push through, or raise QueueFull; what a transaction takes out of a queue it may put into it."""
+        for part in parts:
+            if part and part[0].queue.max_depth_events is not None:
+                queue = part[0].queue
+                more = sum(piece.columns.count for piece in part) - (acked or {}).get(queue.name, 0)
+                if more > 0:
+                    await self._depths.admit(queue, more)
 
     async def prepare(self, batch: Batch) -> list[Piece]:
         """Check and encode a batch."""
@@ -309,7 +317,9 @@ class Log:
             key = (delivery.group_id, delivery.partition_id, delivery.lease_id)
             lanes.setdefault(key, []).append((event, signal))
         lane_acks = [lane_ack(said[0][0].delivery, tuple(s for _, s in said)) for said in lanes.values()]
-        return await self._transactions.run(lane_acks, [await self.prepare(batch) for batch in batches])
+        parts = [await self.prepare(batch) for batch in batches]
+        await self._admit(parts, Counter(event.queue for event, *_ in acks))
+        return await self._transactions.run(lane_acks, parts)
 
     # Groups
 

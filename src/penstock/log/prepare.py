@@ -49,26 +49,31 @@ class Piece:
     #: Delivered to this group alone (a redriven dead letter).
     target_group: int | None = None
 
-    def id_hashes(self, partition_id: int) -> list[bytes | None]:
-        """What stands for each event's id in the deduplication table; None for an event without one."""
+    def keys(self) -> Sequence[str | None]:
+        """The key of each event."""
+        if self.queue.partition_count is None and self.partition != DEFAULT_KEY:
+            return [self.partition] * self.columns.count
+        return self.columns.keys or [None] * self.columns.count
+
+    def id_hashes(self) -> list[bytes | None]:
+        """What stands for each event's key and id in the deduplication table; None for an event without an id.
+
+        No partition is in it, so that an id is known again when the queue has been partitioned differently.
+        """
         if self.columns.ids is None:
             return [None] * self.columns.count
-        salt = partition_id.to_bytes(16, "little")
         return [
-            None if event_id is None else blake2b(event_id.encode(), digest_size=16, salt=salt).digest()
-            for event_id in self.columns.ids
+            None if event_id is None else blake2b(f"{key or ''}\0{event_id}".encode(), digest_size=16).digest()
+            for key, event_id in zip(self.keys(), self.columns.ids, strict=True)
         ]
 
     def events(self) -> list[tuple[Any, ...]]:
         """Each event as it was pushed: its place in the request, key, id, time, headers and data."""
         columns, nothing = self.columns, [None] * self.columns.count
-        keys = columns.keys or nothing
-        if self.queue.partition_count is None:
-            keys = [None if self.partition == DEFAULT_KEY else self.partition] * columns.count
         return list(
             zip(
                 self.indices,
-                keys,
+                self.keys(),
                 columns.ids or nothing,
                 columns.times or nothing,
                 columns.headers or nothing,
@@ -165,13 +170,13 @@ def prepare(placer: Placer, items: Sequence[Any], *, key: str | None = None, max
         headers = [_check_headers(header, i) for i, header in enumerate(headers)]
     if keys is None and key is not None:
         keys = [key] * len(datas)
-    kept = keys if placer.queue.partition_count is not None else None
     picks = [_picker(indices, len(datas)) for indices in places.values()]
     texts = _encode(datas, [pick(datas) for pick in picks])
     pieces: list[Piece] = []
     for (name, indices), pick, text in zip(places.items(), picks, texts, strict=True):
-        columns = [None if column is None else pick(column) for column in (kept, ids, micros, headers)]
-        _add_pieces(pieces, placer.queue, name, indices, text, columns, max_bytes)
+        columns = [None if column is None else pick(column) for column in (ids, micros, headers)]
+        kept = placer.queue.kept_keys(name, None if keys is None else pick(keys))
+        _add_pieces(pieces, placer.queue, name, indices, text, [kept, *columns], max_bytes)
     return pieces
 
 
@@ -203,12 +208,12 @@ def prepare_ndjson(
     if keys is None and key is not None:
         keys = [key] * len(lines)
     micros = None if times is None else [micros_of(t, i) for i, t in enumerate(times)]
-    kept = keys if placer.queue.partition_count is not None else None
     pieces: list[Piece] = []
     for name, indices in places.items():
         pick = _picker(indices, len(lines))
-        columns = [None if column is None else pick(column) for column in (kept, ids, micros)]
-        _add_pieces(pieces, placer.queue, name, indices, b"\n".join(pick(lines)), columns, max_bytes)
+        columns = [None if column is None else pick(column) for column in (ids, micros)]
+        kept = placer.queue.kept_keys(name, None if keys is None else pick(keys))
+        _add_pieces(pieces, placer.queue, name, indices, b"\n".join(pick(lines)), [kept, *columns], max_bytes)
     return pieces
 
 
@@ -260,7 +265,7 @@ def _simple(placer: Placer, item: Any, key: str | None, max_bytes: int) -> Piece
     if own_key is None and event_id is not None and placer.queue.dedup_window_seconds > 0:
         return None
     partition = placer.place(own_key, 0)
-    keys = None if own_key is None or placer.queue.partition_count is None else (own_key,)
+    keys = None if own_key is None else placer.queue.kept_keys(partition, (own_key,))
     return Piece(placer.queue, partition, (0,), chunk.Columns(text, 1, keys, None if event_id is None else (event_id,)))
 
 
@@ -346,7 +351,7 @@ def _add_pieces(
     partition: str,
     indices: Sequence[int],
     text: bytes,
-    columns: Sequence[list[Any] | None],
+    columns: Sequence[Sequence[Any] | None],
     max_bytes: int,
 ) -> None:
     """The events of one partition in pieces of a good size."""

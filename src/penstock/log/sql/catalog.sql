@@ -52,7 +52,7 @@ ALTER TABLE {chunks} ALTER COLUMN body SET STORAGE EXTERNAL
 
 -- name: create_ids_table
 CREATE TABLE {ids} (
-    -- Of the partition and the id, so it is found without the partition beside it.
+    -- Of the key and the id, so it is found whatever the partition.
     hash         uuid NOT NULL,
     event_offset bigint NOT NULL
 )
@@ -120,6 +120,12 @@ WHERE id = %(queue)s AND lanes_warned_at IS NULL
   AND (SELECT count(*) FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s) > %(limit)s
 RETURNING id
 
+-- name: epoch
+-- Whether an epoch's partitions were lanes, and if not how many there were.
+SELECT f.is_lane, CASE WHEN NOT f.is_lane THEN
+       (SELECT count(*) FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s) END
+FROM (SELECT p.is_lane FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s LIMIT 1) f
+
 -- name: partitions_everywhere
 SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)s ORDER BY epoch
 
@@ -166,7 +172,8 @@ BEGIN
             LIMIT 1
         ) h;
         INSERT INTO {ids} (hash, event_offset)
-        SELECT n.hash, _heads[n.slot] + n.place
+        -- With the epoch above the offset: the partition of the key may be another one by the time it is found.
+        SELECT n.hash, (_epoch::bigint << 48) + _heads[n.slot] + n.place
         FROM unnest(_hashes, _slots, _places) AS n (hash, slot, place);
     END IF;
     UPDATE penstock.cursors c SET state = 0 WHERE c.partition_id = ANY(_partitions) AND c.state = 1;
