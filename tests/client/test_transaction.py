@@ -93,3 +93,16 @@ async def test_a_transaction_is_committed_once(q: Penstock) -> None:
 
 async def test_an_empty_transaction_is_fine(q: Penstock) -> None:
     assert (await q.transaction().ack([]).commit()).acked == 0
+
+
+async def test_an_exception_that_is_given_as_the_error_keeps_its_traceback(q: Penstock) -> None:
+    (event,) = await q.queue("orders").pop()
+    try:
+        raise ValueError("not today")
+    except ValueError as error:
+        await q.transaction().ack(event, "dead_letter", error=error).commit()
+
+    (letter,) = await q.queue("orders").dlq().list()
+    assert letter.error == "ValueError: not today"
+    assert letter.traceback is not None
+    assert 'raise ValueError("not today")' in letter.traceback

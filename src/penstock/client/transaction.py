@@ -18,8 +18,7 @@ from penstock.client.arguments import (
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_key, check_name
 from penstock.log.ack import check_status
-from penstock.log.event import Event
-from penstock.log.log import Batch
+from penstock.log.log import Batch, Said
 from penstock.log.transaction import TransactionResult
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Transaction:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._acks: list[tuple[Event, object, str]] = []
+        self._acks: list[Said] = []
         self._batches: list[Batch] = []
         self._sent = False
         self._result: TransactionResult | None = None
@@ -61,8 +60,8 @@ class Transaction:
     ) -> Transaction:
         """Acknowledge events that were popped: completed, failed, retry or dead_letter."""
         self._check_unsent()
-        said, (text, _) = check_status(status), read_error(error)
-        self._acks += [(event, said, text) for event in read_popped(events, "ack")]
+        said, (text, trace) = check_status(status), read_error(error)
+        self._acks += [(event, said, text, trace) for event in read_popped(events, "ack")]
         return self
 
     def queue(self, name: str) -> TransactionQueue:

@@ -11,7 +11,7 @@ from penstock.log.dead import DeadLetter, Filter, Redrive
 from penstock.log.event import Event
 from penstock.log.groups import GroupLane, Place
 from penstock.log.lease import PopRequest
-from penstock.log.log import Batch, GroupInfo, QueueInfo
+from penstock.log.log import Batch, GroupInfo, QueueInfo, Said
 from penstock.log.pushed import PushResult
 from penstock.log.queue import Queue
 from penstock.log.segments import Upkeep
@@ -82,7 +82,7 @@ class Transport(Protocol):
     async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
         """Make the lease of these events, all of one, last longer; None if it has ended."""
 
-    async def transact(self, acks: Sequence[tuple[Event, object, str]], batches: Sequence[Batch]) -> TransactionResult:
+    async def transact(self, acks: Sequence[Said], batches: Sequence[Batch]) -> TransactionResult:
         """Ack and push together, or raise and do neither."""
 
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:

@@ -257,12 +257,20 @@ class Redriver:
             for letter in letters:
                 group = await self._groups.get(queue, letter.group)
                 if group is None:
-                    problems[letter.id] = f"group {letter.group!r} is gone: nobody would read it"
+                    problems[letter.id] = _gone(letter)
                 else:
                     pieces[letter.id] = _piece(queue, letter, group.id)
             lanes = await self._appender.lanes([Request([list(pieces.values())])])
             try:
                 async with self._pool.connection() as conn, conn.transaction():
+                    wanted = {"groups": list({piece.target_group for piece in pieces.values()})}
+                    groups = await (await conn.execute(_sql["share_groups"], wanted)).fetchall()
+                    for letter in letters:
+                        # What was known of the group may be a second old.
+                        if letter.id in pieces and (pieces[letter.id].target_group,) not in groups:
+                            del pieces[letter.id]
+                            self._groups.forget(queue, letter.group)
+                            problems[letter.id] = _gone(letter)
                     rows = await (await conn.execute(_sql["claim"], {"ids": list(pieces)})).fetchall()
                     claimed = [id for (id,) in rows]
                     request = Request([[pieces[id] for id in claimed]])
@@ -280,6 +288,10 @@ class Redriver:
                         "or somebody else is at it; raise max_redrives, or purge it"
                     )
             return problems
+
+
+def _gone(letter: DeadLetter) -> str:
+    return f"group {letter.group!r} is gone: nobody would read it"
 
 
 def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:

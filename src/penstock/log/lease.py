@@ -106,6 +106,13 @@ class Ask:
     unsure: bool = False
 
 
+@dataclass(slots=True)
+class _Moment:
+    """When to look again, for who asks."""
+
+    seconds: float | None = None
+
+
 class Leases:
     """Grants, extends and takes back leases."""
 
@@ -126,6 +133,7 @@ class Leases:
         self._retry_seconds = retry_seconds
         self._last: dict[int, int] = {}
         self._asks: dict[tuple[object, ...], Coalescer[Ask]] = {}
+        self._moments: dict[int, Coalescer[_Moment]] = {}
         self._background: set[asyncio.Task[None]] = set()
 
     async def ask(self, queue: Queue, group: Group, request: PopRequest) -> Ask:
@@ -173,13 +181,26 @@ class Leases:
         return min(ends, default=None)
 
     async def next_moment(self, group: Group) -> float | None:
-        """Seconds until the earliest lease, retry or delay of the group ends; None if there is none."""
-        params = {"group": group.id, "skew": self._clock.skew}
+        """Seconds until the earliest lease, retry or delay of the group ends; None if there is none.
+
+        All pops that begin to wait at the same time are told by one look.
+        """
+        moments = self._moments.get(group.id)
+        if moments is None:
+            if len(self._moments) > 1000:
+                self._moments.clear()
+            moments = self._moments[group.id] = Coalescer(partial(self._find_moment, group.id))
+        moment = _Moment()
+        await moments.submit(moment)
+        return moment.seconds
+
+    async def _find_moment(self, group_id: int, moments: Sequence[_Moment]) -> None:
+        params = {"group": group_id, "skew": self._clock.skew}
         rows = await patiently(self._pool, self._retry_seconds, partial(_fetch, "next_moment", params))
-        if not rows or rows[0][0] is None:
-            return None
-        soon: timedelta = rows[0][0]
-        return max(soon.total_seconds() + 0.001, 0.001)
+        if rows and rows[0][0] is not None:
+            soon: timedelta = rows[0][0]
+            for moment in moments:
+                moment.seconds = max(soon.total_seconds() + 0.001, 0.001)
 
     async def close(self) -> None:
         """Wait until what was given back is."""

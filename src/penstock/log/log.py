@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import wraps
 from hashlib import blake2b
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -32,9 +32,10 @@ from penstock.log.event import Event
 from penstock.log.flush import Request
 from penstock.log.groups import GroupLane, Groups, Place
 from penstock.log.lease import Leases, PopRequest
+from penstock.log.ndjson import prepare_ndjson
 from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole
 from penstock.log.position import Signal
-from penstock.log.prepare import Piece, prepare, prepare_ndjson
+from penstock.log.prepare import Piece, prepare
 from penstock.log.pushed import PushResult
 from penstock.log.queue import Queue
 from penstock.log.segments import Segments, Upkeep
@@ -61,6 +62,10 @@ class Batch:
     key_field: str | None = None
     id_field: str | None = None
     time_field: str | None = None
+
+
+#: What a transaction says of an event: its status, an error ("" if there is none) and perhaps a traceback.
+Said: TypeAlias = tuple[Event, object, str] | tuple[Event, object, str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,12 +312,13 @@ class Log:
         return await self._leases.extend(lease, [(group, lane) for _, group, lane in where], seconds)
 
     @_reachable
-    async def transact(self, acks: Sequence[tuple[Event, object, str]], batches: Sequence[Batch]) -> TransactionResult:
+    async def transact(self, acks: Sequence[Said], batches: Sequence[Batch]) -> TransactionResult:
         """Ack and push together, or raise TransactionRefused and do neither."""
-        _check_errors([error for _, _, error in acks])
         lanes: dict[tuple[int, int, UUID | None], list[tuple[Event, Signal]]] = {}
-        for event, status, error in acks:
-            signal = Signal(event.offset, check_status(status), error)
+        for event, status, error, *more in acks:
+            trace = more[0] if more else None
+            _check_errors([error, "" if trace is None else trace])
+            signal = Signal(event.offset, check_status(status), error, traceback=trace)
             delivery = event.delivery
             key = (delivery.group_id, delivery.partition_id, delivery.lease_id)
             lanes.setdefault(key, []).append((event, signal))
