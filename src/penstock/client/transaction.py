@@ -17,6 +17,7 @@ from penstock.client.arguments import (
 )
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_key, check_name
+from penstock.db.borrowed import UserConnection
 from penstock.log.ack import check_status
 from penstock.log.log import Batch, Said
 from penstock.log.transaction import TransactionResult
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """Gathers acks and pushes, and does them in one go.
+    """Gathers acks and pushes, and does them in one go, alone or as part of a transaction of your own.
 
     As a block, which commits at its end and does nothing if it is left by an exception::
 
@@ -43,8 +44,9 @@ class Transaction:
     exactly once.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, connection: UserConnection | None = None) -> None:
         self._session = session
+        self._connection = connection
         self._acks: list[Said] = []
         self._batches: list[Batch] = []
         self._sent = False
@@ -75,7 +77,7 @@ class Transaction:
         transport = self._session.transport
         self._sent = True
         if self._acks or self._batches:
-            self._result = await transport.transact(self._acks, self._batches)
+            self._result = await transport.transact(self._acks, self._batches, connection=self._connection)
         else:
             self._result = TransactionResult([], 0)
         return self._result

@@ -20,6 +20,7 @@ from psycopg import AsyncConnection
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound, shown
 from penstock.core.names import check_key, check_name, check_text
+from penstock.db.borrowed import UserConnection, borrow
 from penstock.log.ack import AckResult, Acks, check_status, lane_ack
 from penstock.log.append import Appender
 from penstock.log.browse import Browser
@@ -140,7 +141,7 @@ class Log:
         self._consumer = Consumer(
             pool, self.catalog, self._groups, self._leases, self._acks, self._signals, clock, patience
         )
-        self._transactions = Transactions(pool, self._acks, self._appender)
+        self._transactions = Transactions(pool, self.catalog, self._acks, self._appender)
         self._browser = Browser(pool)
         self._depths = Depths(pool, clock)
         self.segments = Segments(pool, self.catalog, clock)
@@ -312,8 +313,13 @@ class Log:
         return await self._leases.extend(lease, [(group, lane) for _, group, lane in where], seconds)
 
     @_reachable
-    async def transact(self, acks: Sequence[Said], batches: Sequence[Batch]) -> TransactionResult:
-        """Ack and push together, or raise TransactionRefused and do neither."""
+    async def transact(
+        self, acks: Sequence[Said], batches: Sequence[Batch], *, connection: UserConnection | None = None
+    ) -> TransactionResult:
+        """Ack and push together, or raise TransactionRefused and do neither.
+
+        With a ``connection`` that is in a transaction, both become part of that, and happen when it commits.
+        """
         lanes: dict[tuple[int, int, UUID | None], list[tuple[Event, Signal]]] = {}
         for event, status, error, *more in acks:
             trace = more[0] if more else None
@@ -325,6 +331,8 @@ class Log:
         lane_acks = [lane_ack(said[0][0].delivery, tuple(s for _, s in said)) for said in lanes.values()]
         parts = [await self.prepare(batch) for batch in batches]
         await self._admit(parts, Counter(event.queue for event, *_ in acks))
+        if connection is not None:
+            return await self._transactions.run_on(await borrow(connection), lane_acks, parts)
         return await self._transactions.run(lane_acks, parts)
 
     # Groups

@@ -114,6 +114,8 @@ class Segments:
 
     async def _roll_on(self, conn: AsyncConnection[Any], queue: Queue) -> Queue:
         async with conn.transaction():
+            # A transaction of the user's may hold a partition for as long as it likes, and all pushes wait behind us.
+            await conn.execute("SET LOCAL lock_timeout = '1s'")
             current = await self._hold(conn, queue)
             if current is None:
                 return queue
