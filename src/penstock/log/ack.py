@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -35,6 +36,9 @@ _sql = Statements("penstock.log", "ack.sql")
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
+
+#: How many seconds a pop may wait for others, so that one statement serves them all: about what that takes.
+_LONGEST_GATHER = 0.002
 
 STATUSES: dict[object, Status] = {
     True: "completed",
@@ -115,6 +119,14 @@ class _Completion:
     tries: int = field(default=0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Flush:
+    """Completions under way: how many of each group, and when they are done."""
+
+    groups: Counter[int]
+    done: asyncio.Future[None]
+
+
 class Acks:
     """Takes acknowledgements."""
 
@@ -133,7 +145,21 @@ class Acks:
         self._signals = signals
         self._clock = clock
         self._retry_seconds = retry_seconds
+        self._flush: _Flush | None = None
         self._completions: Coalescer[_Completion] = Coalescer(self._complete)
+
+    async def gather(self, group_id: int, asking: int) -> None:
+        """Wait for consumers of the group who are being told that their events are done, and may ask for more.
+
+        Consumers that pop and complete small batches fall into two halves: while one asks the other completes, and
+        each statement serves half of them. The smaller half waits, and they go on together. It does not wait long.
+        """
+        flush = self._flush
+        if flush is None or flush.groups.get(group_id, 0) < asking:
+            return
+        await asyncio.wait([flush.done], timeout=_LONGEST_GATHER)
+        # They have heard of it when we go on a second time, and asked.
+        await asyncio.sleep(0)
 
     async def drain(self) -> None:
         """Wait until no acknowledgement is under way."""
@@ -312,6 +338,15 @@ class Acks:
             raise psycopg.errors.SerializationFailure("a position has moved")
 
     async def _complete(self, completions: Sequence[_Completion]) -> None:
+        groups = Counter(completion.ack.group_id for completion in completions)
+        self._flush = _Flush(groups, asyncio.get_running_loop().create_future())
+        try:
+            await self._complete_all(completions)
+        finally:
+            self._flush.done.set_result(None)
+            self._flush = None
+
+    async def _complete_all(self, completions: Sequence[_Completion]) -> None:
         waiting = list(completions)
         while waiting:
             # One row a partition and statement: two of them would race each other for the next version.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
 
     from penstock.core.clock import Clock
+    from penstock.log.ack import Acks
     from penstock.log.catalog import Catalog
     from penstock.log.groups import Group, Groups
     from penstock.log.queue import Queue
@@ -106,6 +107,33 @@ class Ask:
     unsure: bool = False
 
 
+class _Turn:
+    """Whose turn it is: round the partitions, on from the last one served, then the ones before it."""
+
+    __slots__ = ("_end", "_last", "_trusted")
+
+    def __init__(self) -> None:
+        self._last = 0
+        # After this one nothing was found, which is believed for so many turns.
+        self._end = 0
+        self._trusted = 0
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The ranges to look through, one after the other: a single one, if the turn begins anew."""
+        if self._last >= self._end and self._trusted:
+            self._trusted -= 1
+            return [(0, _FURTHEST)]
+        return [(self._last, _FURTHEST), (0, self._last)] if self._last else [(0, _FURTHEST)]
+
+    def looked(self, after: int, upto: int, last: int | None) -> None:
+        """A look through a range has served this partition as the last, or none."""
+        if last is not None:
+            # Where everybody was served in one turn, the next may begin at the beginning.
+            self._last = 0 if last == upto else last
+        elif upto == _FURTHEST and after:
+            self._end, self._trusted = after, 16
+
+
 @dataclass(slots=True)
 class _Moment:
     """When to look again, for who asks."""
@@ -121,6 +149,7 @@ class Leases:
         pool: AsyncConnectionPool[Any],
         catalog: Catalog,
         groups: Groups,
+        acks: Acks,
         signals: Signals,
         clock: Clock,
         retry_seconds: float,
@@ -128,10 +157,11 @@ class Leases:
         self._pool = pool
         self._catalog = catalog
         self._groups = groups
+        self._acks = acks
         self._signals = signals
         self._clock = clock
         self._retry_seconds = retry_seconds
-        self._last: dict[int, int] = {}
+        self._turns: dict[int, _Turn] = {}
         self._asks: dict[tuple[object, ...], Coalescer[Ask]] = {}
         self._moments: dict[int, Coalescer[_Moment]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -143,7 +173,11 @@ class Leases:
         if asks is None:
             if len(self._asks) > 1000:
                 self._asks.clear()
-            asks = self._asks[key] = Coalescer(partial(self._serve, queue.name, group.name, request), most=64)
+            asks = self._asks[key] = Coalescer(
+                partial(self._serve, queue.name, group.name, request),
+                most=64,
+                gather=partial(self._acks.gather, group.id),
+            )
         ask = Ask()
         try:
             await asks.submit(ask)
@@ -259,8 +293,9 @@ class Leases:
             by_id = {ask.lease_id: ask for ask in waiting}
             for lease_id, *row in rows:
                 by_id[lease_id].leases.append(Lease(*row))
-            if rows and request.partition is None:
-                self._last[group.id] = max(row[1] for row in rows)
+            if request.partition is None:
+                turn = self._turns.setdefault(group.id, _Turn())
+                turn.looked(after, upto, max((row[1] for row in rows), default=None))
             waiting = [ask for ask in waiting if _wants_more(ask, request, len(asks) == 1)]
             if not waiting:
                 break
@@ -281,9 +316,8 @@ class Leases:
         if request.partition is not None:
             found = await self._catalog.find_lanes(conn, queue, request.partition)
             return [(lane - 1, lane) for lane in found]
-        # Round the partitions in turn: on from the last one served, then the ones before it.
-        last = self._last.get(group.id, 0)
-        return [(last, _FURTHEST), (0, last)] if last else [(0, _FURTHEST)]
+        turn = self._turns.get(group.id)
+        return [(0, _FURTHEST)] if turn is None else turn.spans()
 
     async def _release(self, group: Group, asks: Sequence[Ask]) -> None:
         # If it fails, the lease ends by itself.

@@ -137,7 +137,7 @@ class Log:
         self._dead = DeadLetters(pool, self.catalog, clock)
         self._redriver = Redriver(pool, self.catalog, self._groups, self._dead, self._appender, clock)
         self._acks = Acks(pool, self.catalog, self._dead, self._signals, clock, patience)
-        self._leases = Leases(pool, self.catalog, self._groups, self._signals, clock, patience)
+        self._leases = Leases(pool, self.catalog, self._groups, self._acks, self._signals, clock, patience)
         self._consumer = Consumer(
             pool, self.catalog, self._groups, self._leases, self._acks, self._signals, clock, patience
         )
