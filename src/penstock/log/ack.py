@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
+import msgspec
 import psycopg
 
 from penstock.core.errors import InvalidRequest, NotFound
@@ -94,8 +95,7 @@ class AllCompleted(Sequence[AckResult]):
         return f"<{len(self)} acknowledgements, all completed>"
 
 
-@dataclass(frozen=True, slots=True)
-class LaneAck:
+class LaneAck(msgspec.Struct, frozen=True):
     """Signals for one partition under one lease (None: none is claimed)."""
 
     queue: str

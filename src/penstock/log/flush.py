@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,8 +28,10 @@ class Request:
     weight: int = 0
 
     def __post_init__(self) -> None:
-        sizes = [(piece.columns.count, len(piece.columns.data)) for part in self.parts for piece in part]
-        self.weight = sum([max(count, size // _USUAL_BYTES) for count, size in sizes])
+        for part in self.parts:
+            for piece in part:
+                columns = piece.columns
+                self.weight += max(columns.count, len(columns.data) // _USUAL_BYTES)
 
     def pieces(self) -> Iterable[Piece]:
         """All pieces, of all queues."""
@@ -89,13 +91,14 @@ def gather(requests: Sequence[Request], lanes: dict[tuple[int, str], int]) -> di
     """What each partition gets, in the order of the requests."""
     work: dict[tuple[int, str], Lane] = {}
     for request in requests:
-        for piece in request.pieces():
-            key = (piece.queue.id, piece.partition)
-            lane = work.get(key)
-            if lane is None:
-                lane = work[key] = Lane(piece.queue, lanes[key])
-            lane.pieces.append(piece)
-            lane.events += piece.columns.count
+        for part in request.parts:
+            for piece in part:
+                key = (piece.queue.id, piece.partition)
+                lane = work.get(key)
+                if lane is None:
+                    lane = work[key] = Lane(piece.queue, lanes[key])
+                lane.pieces.append(piece)
+                lane.events += piece.columns.count
     return work
 
 
@@ -151,27 +154,38 @@ def answer(requests: Sequence[Request], work: dict[tuple[int, str], Lane], repea
             for piece in part:
                 key = (piece.queue.id, piece.partition)
                 start = starts[key]
-                skipped = repeated.get(id(piece))
+                skipped = repeated.get(id(piece)) if repeated else None
                 if skipped is None:
-                    offsets: Sequence[int] = range(start, start + piece.columns.count)
-                    starts[key] = start + piece.columns.count
-                    told[id(piece)] = offsets
+                    starts[key] = end = start + piece.columns.count
+                    offsets = range(start, end)
                     placed.append(_placed(piece, work[key].partition_id, offsets))
+                    if repeated:
+                        told[id(piece)] = offsets
                     continue
-                where: list[int | Elsewhere] = []
-                for place in range(piece.columns.count):
-                    known = skipped.get(place)
-                    if isinstance(known, Twin):
-                        where.append(told[known.piece][known.place] if known.piece in told else where[known.place])
-                    elif known is not None:
-                        where.append(known)
-                    else:
-                        where.append(start)
-                        start += 1
-                starts[key] = start
+                where, starts[key] = _told(piece, start, skipped, told)
                 told[id(piece)] = where
                 placed += _placed_apart(piece, work[key].partition_id, where, skipped)
             request.results.append(PushResult(placed))
+
+
+def _told(
+    piece: Piece,
+    start: int,
+    skipped: Mapping[int, int | Elsewhere | Twin],
+    told: Mapping[int, Sequence[int | Elsewhere]],
+) -> tuple[list[int | Elsewhere], int]:
+    """Where each event of a piece is, some of which repeat others, and where the next one goes."""
+    where: list[int | Elsewhere] = []
+    for place in range(piece.columns.count):
+        known = skipped.get(place)
+        if isinstance(known, Twin):
+            where.append(told[known.piece][known.place] if known.piece in told else where[known.place])
+        elif known is not None:
+            where.append(known)
+        else:
+            where.append(start)
+            start += 1
+    return where, start
 
 
 def _placed(piece: Piece, partition_id: int, offsets: Sequence[int]) -> Placed:

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import psycopg
 
 from penstock.core.errors import InvalidRequest, shown
@@ -74,8 +75,7 @@ class PopRequest:
         check_place(self.subscribe_from)
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """Offsets ``start`` to ``end`` (not included) of a partition, leased."""
 
     partition_id: int

@@ -14,6 +14,7 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from uuid import UUID
 
+import msgspec
 import psycopg
 from psycopg import AsyncConnection
 
@@ -53,8 +54,7 @@ _LARGE_FLUSH = 1_000
 _UPKEEP_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """Events for one queue: mappings with ``data`` and the like, or NDJSON bytes."""
 
     queue: str
@@ -229,7 +229,8 @@ class Log:
         if idempotency_key is not None:
             request.idempotency_key = check_name(idempotency_key, "request")
             request.fingerprint = _fingerprint(parts)
-        await self._admit(parts)
+        if any([part and part[0].queue.max_depth_events is not None for part in parts]):
+            await self._admit(parts)
         if request.weight or idempotency_key is not None:
             await self._pushes.submit(request)
             return request.results
@@ -262,7 +263,7 @@ class Log:
                 max_bytes=limit,
             )
         events: object = batch.events
-        if isinstance(events, str) or not isinstance(events, Sequence):
+        if type(events) is not list and (isinstance(events, str) or not isinstance(events, Sequence)):
             raise InvalidRequest(f"events must be a list of mappings, or NDJSON as bytes, not {type(events).__name__}")
         if batch.key_field is not None or batch.id_field is not None or batch.time_field is not None:
             raise InvalidRequest(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from msgspec import structs
+
 from penstock.log.prepare import Piece
 from penstock.log.queue import Queue
 
@@ -16,11 +18,11 @@ def replaced(piece: Piece, queue: Queue) -> list[Piece]:
     keys = piece.keys()
     ids = piece.columns.ids or [None] * piece.columns.count
     names = [queue.place_event(key, event_id) for key, event_id in zip(keys, ids, strict=True)]
-    whole = dataclasses.replace(piece, queue=queue, columns=dataclasses.replace(piece.columns, keys=keys))
+    whole = dataclasses.replace(piece, queue=queue, columns=structs.replace(piece.columns, keys=keys))
     moved = []
     for name in dict.fromkeys(names):
         others = {i for i, other in enumerate(names) if other != name}
         some = whole.without(others) if others else whole
-        columns = dataclasses.replace(some.columns, keys=queue.kept_keys(name, some.columns.keys))
+        columns = structs.replace(some.columns, keys=queue.kept_keys(name, some.columns.keys))
         moved.append(dataclasses.replace(some, partition=name, columns=columns))
     return moved

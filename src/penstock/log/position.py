@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
+import msgspec
+
 Status = Literal["completed", "failed", "retry", "dead_letter"]
 
 
@@ -39,8 +41,7 @@ class Position:
     suspect_end: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(msgspec.Struct, frozen=True):
     """What a consumer says of one event."""
 
     offset: int
@@ -52,8 +53,7 @@ class Signal:
     deliveries: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What became of a signal. ``problem`` is empty if it was taken."""
 
     offset: int
