@@ -8,11 +8,14 @@ import sys
 import time
 from collections import Counter
 from itertools import chain
+from typing import Any
 
 import pytest
+from psycopg import AsyncConnection
 
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidRequest
+from penstock.log import lease
 from penstock.log.event import Event
 from penstock.log.log import Log
 from tests.log.logs import (
@@ -22,6 +25,7 @@ from tests.log.logs import (
     by_key,
     data,
     drain,
+    eventually,
     held,
     lag,
     letters,
@@ -183,6 +187,37 @@ async def test_a_waiting_pop_comes_when_a_lease_ends(log: Log) -> None:
     await pop(log, lease_seconds=0.3)
     async with asyncio.timeout(CALLED):
         assert data(await pop(log, wait_seconds=PATIENCE)) == [1]
+
+
+async def test_pops_that_wait_together_look_for_the_next_moment_together(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.configure(QUEUE)
+    await push(log, [1])
+    (event,) = await pop(log)
+    looks = 0
+    fetch = lease._fetch
+
+    async def counted(name: str, params: dict[str, Any], conn: AsyncConnection[Any]) -> list[Any]:
+        nonlocal looks
+        looks += name == "next_moment"
+        return await fetch(name, params, conn)
+
+    monkeypatch.setattr(lease, "_fetch", counted)
+    pops = [asyncio.create_task(pop(log, wait_seconds=PATIENCE)) for _ in range(50)]
+    await eventually(lambda: _are_waiting(log, 50))
+    assert looks <= 5
+    await log.ack([event], "retry")
+    done, rest = await asyncio.wait(pops, return_when=asyncio.FIRST_COMPLETED)
+    assert [data(task.result()) for task in done] == [[1]]
+    for task in rest:
+        task.cancel()
+    await asyncio.wait(rest)
+
+
+async def _are_waiting(log: Log, most: int) -> bool:
+    queue = await log.catalog.get(QUEUE)
+    return len(log._signals._wakers.get(queue.id, ())) >= most
 
 
 async def test_a_waiting_pop_comes_when_another_gives_back(log: Log, other_log: Log) -> None:

@@ -30,7 +30,7 @@ from penstock.log.append import MOST_LOOKS, moved_on
 from penstock.log.flush import Request
 from penstock.log.position import Signal
 from penstock.log.prepare import PIECE_EVENTS, Piece
-from penstock.log.queue import DEFAULT_KEY, Queue
+from penstock.log.queue import Queue
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -476,15 +476,14 @@ def _events(rows: list[tuple[str, int, str]]) -> list[tuple[str | None, bytes]]:
 
 def _pieces(queue: Queue, lines: Sequence[tuple[str | None, bytes]]) -> list[Piece]:
     """Events for a queue, by partition, in order."""
-    anywhere = DEFAULT_KEY if queue.partition_count is None else "0"
     places: dict[str, list[int]] = {}
     for index, (key, _) in enumerate(lines):
-        places.setdefault(anywhere if key is None else queue.place(key), []).append(index)
+        places.setdefault(queue.place_event(key, None), []).append(index)
     pieces = []
     for partition, indices in places.items():
         for start in range(0, len(indices), PIECE_EVENTS):
             some = indices[start : start + PIECE_EVENTS]
-            keys = [lines[i][0] for i in some] if queue.partition_count is not None else None
+            keys = queue.kept_keys(partition, [lines[i][0] for i in some])
             columns = chunk.Columns(b"\n".join(lines[i][1] for i in some), len(some), keys)
             pieces.append(Piece(queue, partition, some, columns))
     return pieces

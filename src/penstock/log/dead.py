@@ -18,7 +18,6 @@ from penstock.log.append import moved_on
 from penstock.log.flush import Request
 from penstock.log.options import MAX_ID, check_moment, check_whole
 from penstock.log.prepare import Piece, micros_of
-from penstock.log.queue import DEFAULT_KEY
 from penstock.log.reader import read_events
 
 if TYPE_CHECKING:
@@ -258,12 +257,20 @@ class Redriver:
             for letter in letters:
                 group = await self._groups.get(queue, letter.group)
                 if group is None:
-                    problems[letter.id] = f"group {letter.group!r} is gone: nobody would read it"
+                    problems[letter.id] = _gone(letter)
                 else:
                     pieces[letter.id] = _piece(queue, letter, group.id)
             lanes = await self._appender.lanes([Request([list(pieces.values())])])
             try:
                 async with self._pool.connection() as conn, conn.transaction():
+                    wanted = {"groups": list({piece.target_group for piece in pieces.values()})}
+                    groups = await (await conn.execute(_sql["share_groups"], wanted)).fetchall()
+                    for letter in letters:
+                        # What was known of the group may be a second old.
+                        if letter.id in pieces and (pieces[letter.id].target_group,) not in groups:
+                            del pieces[letter.id]
+                            self._groups.forget(queue, letter.group)
+                            problems[letter.id] = _gone(letter)
                     rows = await (await conn.execute(_sql["claim"], {"ids": list(pieces)})).fetchall()
                     claimed = [id for (id,) in rows]
                     request = Request([[pieces[id] for id in claimed]])
@@ -283,13 +290,12 @@ class Redriver:
             return problems
 
 
+def _gone(letter: DeadLetter) -> str:
+    return f"group {letter.group!r} is gone: nobody would read it"
+
+
 def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:
-    key = letter.key
-    partition = letter.partition or DEFAULT_KEY
-    if key is not None:
-        partition = queue.place(key)
-    elif queue.partition_count is not None:
-        partition = "0"
+    partition = queue.place_event(letter.key, None)
     times = None if letter.event_time is None else [micros_of(letter.event_time, 0)]
     return Piece(
         queue,
@@ -298,7 +304,7 @@ def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:
         chunk.Columns(
             letter.raw,
             1,
-            [key] if queue.partition_count is not None else None,
+            queue.kept_keys(partition, [letter.key]),
             None if letter.event_id is None else [letter.event_id],
             times,
             [{**letter.headers, HEADER: str(letter.id)}],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from penstock.core import json
 from penstock.log import chunk
@@ -29,8 +30,7 @@ class StoredChunk:
         self.target_group = target_group
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """What the events of one partition in one pop have in common."""
 
     queue: str
@@ -92,8 +92,8 @@ class Event:
     @property
     def key(self) -> str | None:
         """Its key, which decides its order; None if it was pushed without one."""
-        if self.delivery.is_lane:
-            return None if self.delivery.partition == DEFAULT_KEY else self.delivery.partition
+        if self.delivery.is_lane and self.delivery.partition != DEFAULT_KEY:
+            return self.delivery.partition
         keys = self._chunk.columns.keys
         return None if keys is None else keys[self._index]
 
