@@ -405,12 +405,13 @@ class Committer:
         outcome.failures = list(dead.values())
         names = {lane.partition_id: lane.queue_id for lane in work.plan.lanes}
         by_id = {queue_id: (queue, group) for queue, queue_id, group, _ in self._target.groups}
+        by_lane: dict[int, list[tuple[Signal, int]]] = {}
         for (partition, _), failure in sorted(dead.items()):
-            queue_name, group = by_id[names[partition]]
             signal = Signal(failure.offset, "dead_letter", failure.error, failure.stage, failure.traceback)
-            await self._log.burials.bury(
-                conn, await self._queue(queue_name), group, partition, [(signal, failure.attempts)]
-            )
+            by_lane.setdefault(partition, []).append((signal, failure.attempts))
+        for partition, signals in by_lane.items():
+            queue_name, group = by_id[names[partition]]
+            await self._log.burials.bury(conn, await self._queue(queue_name), group, partition, signals)
 
     async def _append(self, conn: AsyncConnection[Any], lines: list[tuple[str | None, bytes]]) -> Request | None:
         if not lines or self._target.sink is None:

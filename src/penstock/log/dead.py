@@ -15,6 +15,7 @@ from penstock.core.names import check_name, check_text
 from penstock.db.statements import Statements
 from penstock.log import chunk
 from penstock.log.append import moved_on
+from penstock.log.event import Event
 from penstock.log.flush import Request
 from penstock.log.options import MAX_ID, check_moment, check_whole
 from penstock.log.prepare import Piece, micros_of
@@ -137,11 +138,15 @@ class DeadLetters:
         dead: Sequence[tuple[Signal, int]],
     ) -> None:
         """Store events as dead letters, in the transaction that moves the group past them."""
+        new: list[dict[str, Any]] = []
+        event: Event | None = None
         for signal, attempts in dead:
-            found = await read_events(conn, queue, partition_id, signal.offset, 1)
-            if not found:
-                raise NotFound(f"queue {queue.name!r}: the event {partition_id}/{signal.offset} is no longer there")
-            event = found[0]
+            event = None if event is None else event.sibling(signal.offset)
+            if event is None:
+                found = await read_events(conn, queue, partition_id, signal.offset, 1)
+                if not found:
+                    raise NotFound(f"queue {queue.name!r}: the event {partition_id}/{signal.offset} is no longer there")
+                event = found[0]
             params = {
                 "queue": queue.id,
                 "partition": partition_id,
@@ -164,7 +169,9 @@ class DeadLetters:
                 params["id"] = int(before)
                 if await (await conn.execute(_sql["bury_again"], params)).fetchone() is not None:
                     continue
-            await conn.execute(_sql["bury"], params)
+            new.append(params)
+        if new:
+            await conn.cursor().executemany(_sql["bury"], new)
 
     async def page(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
         """Newest failure first, a page at a time."""

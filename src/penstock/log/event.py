@@ -62,6 +62,12 @@ class Event:
         #: Its number in its partition: dense, from 0.
         self.offset = offset
 
+    def sibling(self, offset: int) -> Event | None:
+        """The event at another offset, if it lies in the same chunk."""
+        if self._chunk.first <= offset < self._chunk.end:
+            return Event(self.delivery, self._chunk, offset)
+        return None
+
     @property
     def data(self) -> Any:
         """The event's content: any JSON value."""
