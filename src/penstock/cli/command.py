@@ -15,7 +15,7 @@ import typer
 from penstock.cli.session import Choices, Session
 
 OK, FAILED, USAGE, NOT_FOUND, NO_DATABASE = range(5)
-_INTERRUPTED = 130
+INTERRUPTED = 130
 _TERMINATED = 143
 
 EXIT_CODES = (
@@ -157,7 +157,7 @@ def _run_to_end(coroutine: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         raise typer.Exit(_TERMINATED) from None
     except KeyboardInterrupt:
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def exit_code(error: Exception) -> int:

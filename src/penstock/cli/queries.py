@@ -80,7 +80,7 @@ async def show(session: Session, query: QueryName) -> None:
             ("state", details["state"] + (f", by {info.driver}" if info.is_running else "")),
             *((f"lag in {group.queue}", f"{number(group.lag)} events") for group in groups),
             ("open windows", number(lately.open_windows) if lately.has_result else "–"),
-            *([("read them with", f"SELECT * FROM {details['live_view']}")] if lately.has_result else []),
+            *([("read them in", details["live_view"])] if lately.has_result else []),
             ("last commit", show_time(info.committed_at)),
             ("cycle", number(info.cycle)),
             ("since", show_time(info.created_at)),
@@ -181,5 +181,3 @@ def _missing(name: str) -> Exception:
 async def _groups(log: Log, query: QueryInfo) -> list[GroupInfo]:
     """The query's groups, one in each queue that it reads."""
     return [group for group in await log.groups() if group.query_id == query.name]
-
-

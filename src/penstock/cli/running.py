@@ -30,19 +30,19 @@ class Signals:
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {which: signal.signal(which, self._note) for which in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *_: object) -> None:
         self._restore()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _note(self, which: int, frame: FrameType | None) -> None:
         self.wanted.set()
         self._restore()
 
     def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        for which, handler in self._before.items():
+            signal.signal(which, handler)
         self._before = {}
 
 
@@ -160,4 +160,3 @@ def report(out: Output, facts: dict[str, Any]) -> None:
         f"{facts['query']}: {facts['state']}, {number(facts['events_in'])} events{rate}, "
         f"{number(facts['windows'])} windows closed, {number(facts['late'])} late, {number(facts['dead'])} dead letters"
     )
-

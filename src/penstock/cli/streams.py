@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.command import FAILED, command
+from penstock.cli.command import FAILED, INTERRUPTED, command
 from penstock.cli.session import Session
 from penstock.cli.times import parse_time
 
@@ -28,9 +28,7 @@ _REPORT_SECONDS = 60.0
 def run_options(
     reset: Annotated[
         bool,
-        typer.Option(
-            "--reset", help="Begin anew: forget windows, history and place.", rich_help_panel=_MODULE_STREAMS
-        ),
+        typer.Option("--reset", help="Begin anew: forget windows, history and place.", rich_help_panel=_MODULE_STREAMS),
     ] = False,
     begin: Annotated[
         str | None,
@@ -160,6 +158,8 @@ def run(
     except ProgramFailed as failure:
         sys.stderr.write(failure.report)
         raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _run_streams(
@@ -224,6 +224,7 @@ def _settle_database(session: Session) -> None:
     """The file is to use the database that the command line names, also where it opens a client by itself."""
     from penstock.core.settings import LIBPQ_VARIABLES
 
+    session.settings()  # refused here, if they are wrong
     choices = session.choices
     if choices.database_url is not None:
         os.environ["PENSTOCK_DATABASE_URL"] = choices.database_url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import sys
@@ -165,7 +166,7 @@ def _together(stage: str, function: Callable[..., Any], retries: Retries, concur
                         ctx = batch.context(stage, item.source)
                         ctx.attempt = attempt
                         arguments.append(ctx)
-                    call = function(*arguments) if is_async else asyncio.to_thread(function, *arguments)
+                    call = function(*arguments) if is_async else _in_thread(function, arguments)
                     async with asyncio.timeout(retries.timeout_seconds or None):
                         answer = await call
                     if answer is not None and not isinstance(answer, dict):
@@ -190,6 +191,34 @@ def _together(stage: str, function: Callable[..., Any], retries: Retries, concur
         for place, item in enumerate(batch.items)
         if place in answers
     ]
+
+
+async def _in_thread(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    """Call a function in a thread of its own, which nobody waits for if it takes too long."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[Any] = loop.create_future()
+
+    def settle(answer: Any, error: BaseException | None) -> None:
+        if answered.done():
+            return
+        if error is None:
+            answered.set_result(answer)
+        else:
+            answered.set_exception(error)
+
+    def work() -> None:
+        answer: Any = None
+        problem: BaseException | None = None
+        try:
+            answer = function(*arguments)
+        except Exception as error:
+            problem = RuntimeError("StopIteration") if isinstance(error, StopIteration) else error
+        # The loop has gone if the call was given up: then nobody asks any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, answer, problem)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await answered
 
 
 class _Watch:

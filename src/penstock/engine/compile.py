@@ -276,38 +276,41 @@ def _with_windows(frame: DataFrame, windows: Sequence[Window]) -> DataFrame:
         size = windows[0].size_us
         start = F.col("__time") - F.pmod(F.col("__time"), F.lit(size))
         return frame.withColumns({"__ws": start, "__we": start + size, "__newest": F.lit(True)})
+    # A span that two windows have in common, as 10 s and 10 s every 5 s do, is one.
     spans = F.concat(*[_spans(window) for window in windows])
-    frame = frame.withColumn("__span", F.explode(spans))
-    parts = {"__ws": F.col("__span.s"), "__we": F.col("__span.e"), "__newest": F.col("__span.n")}
-    return frame.withColumns(parts).drop("__span")
+    frame = frame.withColumn("__spans", spans if len(windows) == 1 else F.array_distinct(spans))
+    frame = frame.withColumns({"__span": F.explode("__spans"), "__last": F.array_max("__spans")})
+    span = F.col("__span")
+    parts = {"__ws": span["s"], "__we": span["e"], "__newest": span == F.col("__last")}
+    return frame.withColumns(parts).drop("__spans", "__span", "__last")
 
 
 def _spans(window: Window) -> Column:
-    """The windows that an event counts in: start, end, and whether it is the last of them to end."""
+    """The windows that an event counts in, each as its end and its start, so that the largest ends last."""
     from pyspark.sql import functions as F
 
     time = F.col("__time")
     match window:
         case Tumbling(size_us=size):
             start = time - F.pmod(time, F.lit(size))
-            return F.array(F.struct(start.alias("s"), (start + size).alias("e"), F.lit(True).alias("n")))
+            return F.array(F.struct((start + size).alias("e"), start.alias("s")))
         case Sliding(size_us=size, slide_us=slide):
             last = time - F.pmod(time, F.lit(slide))
             many = -(-size // slide)
             starts = F.array(*[last - i * slide for i in range(many)])
-            spans = F.transform(starts, lambda s: F.struct(s.alias("s"), (s + size).alias("e"), (s == last).alias("n")))
+            spans = F.transform(starts, lambda s: F.struct((s + size).alias("e"), s.alias("s")))
             return F.filter(spans, lambda span: span["e"] > time)
         case Calendar(every=every, timezone=zone) if every in _CLOCK_US:
             # On clocks that are put forward or back by whole hours, an hour is an hour.
             size = _CLOCK_US[every]
             local = F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(time), zone))
             start = time - F.pmod(local, F.lit(size))
-            return F.array(F.struct(start.alias("s"), (start + size).alias("e"), F.lit(True).alias("n")))
+            return F.array(F.struct((start + size).alias("e"), start.alias("s")))
         case Calendar(every=every, timezone=zone):
             local = F.date_trunc(every, F.from_utc_timestamp(F.timestamp_micros(time), zone))
             after = local + F.expr(f"INTERVAL 1 {every}")
             start, end = (F.unix_micros(F.to_utc_timestamp(t, zone)) for t in (local, after))
-            return F.array(F.struct(start.alias("s"), end.alias("e"), F.lit(True).alias("n")))
+            return F.array(F.struct(end.alias("e"), start.alias("s")))
         case Session():
             raise TypeError("a session's span depends on what is open")
 

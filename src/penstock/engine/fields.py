@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 #: Every number that is not declared: 20 digits before the point and 18 after it.
@@ -20,6 +21,9 @@ NUMBER = pa.decimal128(38, 18)
 _BLOCK = 16 << 20
 _decode = msgspec.json.Decoder(float_hook=decimal.Decimal).decode
 _NUMERAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+#: A number with very many digits, or with an exponent, in JSON.
+_HUGE = r'[:\[,]\s*"?-?(\d{20}|\d+(\.\d+)?[eE]\+?\d+"?\s*[,}\]])'
+_HARDLY_EVER = 10**15
 _READ = pj.ReadOptions(use_threads=False, block_size=_BLOCK)
 
 
@@ -38,7 +42,8 @@ def infer(samples: Iterable[bytes], names: Sequence[str]) -> dict[str, pa.DataTy
                 kind = _type_of(value[name])
                 count, before = seen[name].get(_family(kind), (0, kind))
                 seen[name][_family(kind)] = (count + 1, _wider(before, kind))
-    return {name: max(kinds.values(), key=lambda found: found[0])[1] if kinds else None for name, kinds in seen.items()}
+    most = {name: max(kinds.values(), key=lambda found: found[0])[1] if kinds else None for name, kinds in seen.items()}
+    return {name: None if kind is None else _settled(kind) for name, kind in most.items()}
 
 
 def _type_of(value: Any) -> pa.DataType:
@@ -54,8 +59,17 @@ def _type_of(value: Any) -> pa.DataType:
         for item in value:
             if item is not None:
                 inner = _wider(inner, _type_of(item))
-        return pa.list_(inner if inner != pa.null() else pa.string())
+        return pa.list_(inner)
     return pa.string()
+
+
+def _settled(kind: pa.DataType) -> pa.DataType:
+    """The type, with text for what no sample has shown: the items of lists that were all empty."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(inner.name, _settled(inner.type)) for inner in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_settled(kind.value_type))
+    return pa.string() if kind == pa.null() else kind
 
 
 def _family(kind: pa.DataType) -> str:
@@ -92,9 +106,11 @@ class Parser:
         if not len(self.schema):
             return pa.table({"": pa.nulls(count)}).select([]), {}
         try:
-            table = self._read(data)
-            if table.num_rows == count:
-                return table, {}
+            # A line that is nothing but null ends Arrow's reader, and the process with it.
+            if not data.startswith(b"null") and b"\nnull" not in data:
+                table = self._read(data)
+                if table.num_rows == count and not _may_have_wrapped(table, data):
+                    return table, {}
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pass
         return self._carefully(data.split(b"\n"))
@@ -150,6 +166,23 @@ class Parser:
             if found is not None and (problem := _misfit(found, field.type)):
                 return f"field {field.name!r}: {problem}"
         return None
+
+
+def _may_have_wrapped(table: pa.Table, data: bytes) -> bool:
+    """Whether a number may be none that was spelt: Arrow takes what is too large for its decimals for another one.
+
+    What comes of it is as good as random, so it is hardly ever small; the text is looked at only where it is not.
+    """
+    look = False
+    for column in table.columns:
+        if pa.types.is_decimal(column.type):
+            least, most = (bound.as_py() or 0 for bound in pc.min_max(column).values())
+            largest = max(-least, most)
+            if largest >= 10 ** (column.type.precision - column.type.scale):
+                return True
+            look = look or largest >= _HARDLY_EVER
+        look = look or pa.types.is_nested(column.type)
+    return look and bool(pc.match_substring_regex(pa.array([data], pa.large_binary()), _HUGE)[0].as_py())
 
 
 def _misfit(value: Any, kind: pa.DataType) -> str | None:

@@ -81,13 +81,18 @@ def _fast(column: pa.ChunkedArray) -> Any:
                 return numbers.astype(np.int64) * scale
         return None
     if pa.types.is_timestamp(kind):
-        return pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        return _within(pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy())
     if pa.types.is_string(kind):
         try:
             zoned = pc.all(pc.match_substring_regex(column, r"(Z|[+-]\d\d:\d\d)$")).as_py()
             if zoned is False:
                 return None
-            return pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+            return _within(pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy())
         except pa.ArrowInvalid:
             return None
     return None
+
+
+def _within(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """The times, if all of them lie in years that can be shown."""
+    return times if not len(times) or (times.min() >= _FIRST and times.max() <= _LAST) else None

@@ -10,6 +10,7 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,6 +61,8 @@ _logger = logging.getLogger("penstock.engine")
 SMALL_EVENTS = 10_000
 _STANDBY_SECONDS = 0.5
 _LONGEST_CYCLE_SECONDS = 1800.0
+#: The fencing number of a standby, which commits nothing.
+NOBODY = 0
 #: A query that fails so often in a row, without one cycle in between, gives up.
 _MOST_FAILURES = 20
 
@@ -183,7 +186,7 @@ class Query:
         spark.dataSource.register(CycleSource)
         failures = 0
         while not self._stopping.is_set():
-            fence = self._take(registry)
+            fence = self._take(registry, lambda: _Run(self, registry, spark, query, NOBODY, known).warm_up())
             if fence is None:
                 return
             done = self.status.cycles
@@ -209,7 +212,7 @@ class Query:
         if await self._log.catalog.find(name) is None:
             await self._log.configure(name, partitioning="hash", partitions=8, only_new=False)
 
-    def _take(self, registry: Registry) -> int | None:
+    def _take(self, registry: Registry, warm_up: Callable[[], None]) -> int | None:
         """Wait until the query is free, as a standby."""
         driver = f"{socket.gethostname()}:{os.getpid()}"
         while not self._stopping.is_set():
@@ -220,9 +223,15 @@ class Query:
             if fence is not None:
                 return fence
             if self.status.state != "standby":
-                self.status.state = "standby"
                 _logger.info("query %r is run by another driver; this one stands by", self.name)
+                self.status.state = "warming up"
                 self._started.set()
+                try:
+                    warm_up()
+                except Exception:
+                    _logger.debug("warming up failed", exc_info=True)
+                self.status.state = "standby"
+                continue
             self._stopping.wait(_STANDBY_SECONDS)
         return None
 
@@ -251,6 +260,12 @@ class _Run:
         self._error: BaseException | None = None
         self._stops: dict[int, int] | None = None
         self._running = query._background.run
+
+    def warm_up(self) -> None:
+        """Do without events what takes the first cycle so long, so that a standby follows within seconds."""
+        if self._running(self._sample()):
+            self._prepare()
+            self._transform(self._small.coalesce(1), True).toArrow()
 
     def until_it_ends(self) -> None:
         """Prepare and run cycles until the query is stopped, fails or is taken over."""
@@ -605,8 +620,9 @@ class _Run:
         self._over.set()
         with self._query._cycle:
             problem = None if streaming.isActive else streaming.exception()
-            _await_lull(streaming)
-            streaming.stop()
+        # Not while holding the lock: Spark waits for a cycle that has just begun, and that would wait for us.
+        _await_lull(streaming)
+        streaming.stop()
         if problem is not None and self._error is None and not self._query._stopping.is_set():
             self._error = _translated(problem)
 
