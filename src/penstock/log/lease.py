@@ -22,6 +22,7 @@ import psycopg
 from penstock.core.errors import InvalidRequest, shown
 from penstock.core.names import check_name, check_text
 from penstock.db.arrays import uuids
+from penstock.db.direct import fetch
 from penstock.db.orphans import Orphans
 from penstock.db.patience import LOST, Patience, patiently
 from penstock.db.statements import Statements
@@ -289,7 +290,7 @@ class Leases:
                 "skew": self._clock.skew,
             }
             statement = _sql.table("lease", queue.id, queue.segment)
-            rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+            rows = await fetch(conn, statement, params)
             by_id = {ask.lease_id: ask for ask in waiting}
             for lease_id, *row in rows:
                 by_id[lease_id].leases.append(Lease(*row))
