@@ -119,9 +119,13 @@ class _Turn:
         self._end = 0
         self._trusted = 0
 
-    def spans(self) -> list[tuple[int, int]]:
-        """The ranges to look through, one after the other: a single one, if the turn begins anew."""
-        if self._last >= self._end and self._trusted:
+    def spans(self, asking: int) -> list[tuple[int, int]]:
+        """The ranges to look through, one after the other: a single one, if the turn begins anew.
+
+        Several who ask together may pass by a partition for a few turns that has become readable since the last look
+        at the end; one who asks alone may not, or it would be served from the first partition alone.
+        """
+        if asking > 1 and self._last >= self._end and self._trusted:
             self._trusted -= 1
             return [(0, _FURTHEST)]
         return [(self._last, _FURTHEST), (0, self._last)] if self._last else [(0, _FURTHEST)]
@@ -132,7 +136,7 @@ class _Turn:
             # Where everybody was served in one turn, the next may begin at the beginning.
             self._last = 0 if last == upto else last
         elif upto == _FURTHEST and after:
-            self._end, self._trusted = after, 16
+            self._end, self._trusted = after, 8
 
 
 @dataclass(slots=True)
@@ -273,7 +277,7 @@ class Leases:
         for ask in asks:
             ask.unsure, ask.leases = True, []
         waiting = list(asks)
-        for after, upto in await self._spans(conn, queue, group, request):
+        for after, upto in await self._spans(conn, queue, group, request, len(asks)):
             # One who asks alone may fill up from several spans; of several, each takes what it gets.
             had = asks[0].leases if len(asks) == 1 else []
             params = {
@@ -311,14 +315,14 @@ class Leases:
                 ask.epoch_ended = ended
 
     async def _spans(
-        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest
+        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest, asking: int
     ) -> list[tuple[int, int]]:
         """The ranges of partitions to look through, one after the other."""
         if request.partition is not None:
             found = await self._catalog.find_lanes(conn, queue, request.partition)
             return [(lane - 1, lane) for lane in found]
         turn = self._turns.get(group.id)
-        return [(0, _FURTHEST)] if turn is None else turn.spans()
+        return [(0, _FURTHEST)] if turn is None else turn.spans(asking)
 
     async def _release(self, group: Group, asks: Sequence[Ask]) -> None:
         # If it fails, the lease ends by itself.
