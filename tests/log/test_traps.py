@@ -343,6 +343,35 @@ async def test_consumers_who_ask_together_share(log: Log) -> None:
     assert sorted(data(chain(*shares))) == list(range(20))
 
 
+async def test_a_lane_that_comes_back_to_life_has_its_turn_at_once(log: Log) -> None:
+    await log.configure(QUEUE)
+    await push(log, range(10), key="ada")
+    await push(log, ["gone"], key="bob")
+    for _ in range(6):  # the lane of bob is drained meanwhile, and found to be
+        await log.ack(await pop(log, batch=1, partitions=1))
+    await push(log, ["back"], key="bob")
+    events = [await pop(log, batch=1, partitions=1) for _ in range(2)]
+    assert "back" in data(chain.from_iterable(events))
+
+
+async def test_lanes_that_come_to_life_are_not_passed_by_for_long(log: Log) -> None:
+    await log.configure(QUEUE)
+    for key in ("ada", "bob"):
+        await push(log, range(100), key=key)
+    await push(log, ["gone"], key="cyd")
+
+    async def turn() -> list[Any]:
+        popped = await asyncio.gather(*(pop(log, batch=1, partitions=1) for _ in range(2)))
+        events = list(chain.from_iterable(popped))
+        await log.ack(events)
+        return data(events)
+
+    for _ in range(10):
+        await turn()
+    await push(log, ["back"], key="cyd")
+    assert "back" in [each for _ in range(12) for each in await turn()]
+
+
 async def test_every_lane_has_its_turn(log: Log) -> None:
     await log.configure(QUEUE)
     for i in range(10):

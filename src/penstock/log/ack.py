@@ -17,6 +17,7 @@ import psycopg
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.db.arrays import numbers, uuids
+from penstock.db.direct import fetch
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
 from penstock.log import position as rules
@@ -367,7 +368,7 @@ class Acks:
             "skew": self._clock.skew,
         }
         async with self._pool.connection() as conn:
-            rows = await (await conn.execute(_sql["complete"], params, binary=True)).fetchall()
+            rows = await fetch(conn, _sql["complete"], params)
         answered = {row[0]: row for row in rows}
         for ordinal, completion in enumerate(batch, 1):
             row = answered.get(ordinal)

@@ -18,6 +18,7 @@ from psycopg.pq import TransactionStatus
 
 from penstock.core.errors import IdempotencyConflict
 from penstock.db.arrays import numbers
+from penstock.db.direct import fetch
 from penstock.db.orphans import Orphans
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
@@ -254,8 +255,7 @@ class Appender:
                     params.update(id_params(firsts, chunks.partitions, hashes))
                     params["targets"] = numbers(chunks.targets)
                     params["id_segments"] = numbers(queue.id_segments if hashes and not looked else [])
-                cursor = await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True)
-                some = await cursor.fetchall()
+                some = await fetch(conn, _sql.table(statement, queue.id, queue.segment), params)
                 if not some:
                     return False
                 rows += some

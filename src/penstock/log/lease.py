@@ -22,6 +22,7 @@ import psycopg
 from penstock.core.errors import InvalidRequest, shown
 from penstock.core.names import check_name, check_text
 from penstock.db.arrays import uuids
+from penstock.db.direct import fetch
 from penstock.db.orphans import Orphans
 from penstock.db.patience import LOST, Patience, patiently
 from penstock.db.statements import Statements
@@ -118,9 +119,13 @@ class _Turn:
         self._end = 0
         self._trusted = 0
 
-    def spans(self) -> list[tuple[int, int]]:
-        """The ranges to look through, one after the other: a single one, if the turn begins anew."""
-        if self._last >= self._end and self._trusted:
+    def spans(self, asking: int) -> list[tuple[int, int]]:
+        """The ranges to look through, one after the other: a single one, if the turn begins anew.
+
+        Several who ask together may pass by a partition for a few turns that has become readable since the last look
+        at the end; one who asks alone may not, or it would be served from the first partition alone.
+        """
+        if asking > 1 and self._last >= self._end and self._trusted:
             self._trusted -= 1
             return [(0, _FURTHEST)]
         return [(self._last, _FURTHEST), (0, self._last)] if self._last else [(0, _FURTHEST)]
@@ -131,7 +136,7 @@ class _Turn:
             # Where everybody was served in one turn, the next may begin at the beginning.
             self._last = 0 if last == upto else last
         elif upto == _FURTHEST and after:
-            self._end, self._trusted = after, 16
+            self._end, self._trusted = after, 8
 
 
 @dataclass(slots=True)
@@ -272,7 +277,7 @@ class Leases:
         for ask in asks:
             ask.unsure, ask.leases = True, []
         waiting = list(asks)
-        for after, upto in await self._spans(conn, queue, group, request):
+        for after, upto in await self._spans(conn, queue, group, request, len(asks)):
             # One who asks alone may fill up from several spans; of several, each takes what it gets.
             had = asks[0].leases if len(asks) == 1 else []
             params = {
@@ -289,7 +294,7 @@ class Leases:
                 "skew": self._clock.skew,
             }
             statement = _sql.table("lease", queue.id, queue.segment)
-            rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+            rows = await fetch(conn, statement, params)
             by_id = {ask.lease_id: ask for ask in waiting}
             for lease_id, *row in rows:
                 by_id[lease_id].leases.append(Lease(*row))
@@ -310,14 +315,14 @@ class Leases:
                 ask.epoch_ended = ended
 
     async def _spans(
-        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest
+        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest, asking: int
     ) -> list[tuple[int, int]]:
         """The ranges of partitions to look through, one after the other."""
         if request.partition is not None:
             found = await self._catalog.find_lanes(conn, queue, request.partition)
             return [(lane - 1, lane) for lane in found]
         turn = self._turns.get(group.id)
-        return [(0, _FURTHEST)] if turn is None else turn.spans()
+        return [(0, _FURTHEST)] if turn is None else turn.spans(asking)
 
     async def _release(self, group: Group, asks: Sequence[Ask]) -> None:
         # If it fails, the lease ends by itself.
