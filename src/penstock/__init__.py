@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.client._sync import SyncPenstock
     from penstock.client.consumer import Consumed
+    from penstock.client.dead_letters import DeadLetterHandle
     from penstock.client.penstock import Penstock
+    from penstock.client.queue import QueueHandle
+    from penstock.client.transaction import Transaction
     from penstock.core.errors import (
         ConfigurationError,
         Conflict,
@@ -56,6 +59,7 @@ _HOMES = {
     "DatabaseUnavailable": "penstock.core.errors",
     "DatabaseVersionError": "penstock.core.errors",
     "DeadLetter": "penstock.log.dead",
+    "DeadLetterHandle": "penstock.client.dead_letters",
     "Event": "penstock.log.event",
     "GroupBusy": "penstock.core.errors",
     "GroupInfo": "penstock.log.log",
@@ -74,12 +78,14 @@ _HOMES = {
     "Query": "penstock.engine.query",
     "Queue": "penstock.log.queue",
     "QueueFull": "penstock.core.errors",
+    "QueueHandle": "penstock.client.queue",
     "QueueInfo": "penstock.log.log",
     "QueueSize": "penstock.log.depth",
     "Redrive": "penstock.log.dead",
     "SchemaError": "penstock.core.errors",
     "Stream": "penstock.engine.stream",
     "SyncPenstock": "penstock.client._sync",
+    "Transaction": "penstock.client.transaction",
     "TransactionRefused": "penstock.core.errors",
     "TransactionResult": "penstock.log.transaction",
     "Upkeep": "penstock.log.segments",
@@ -96,6 +102,7 @@ __all__ = [
     "DatabaseUnavailable",
     "DatabaseVersionError",
     "DeadLetter",
+    "DeadLetterHandle",
     "Event",
     "GroupBusy",
     "GroupInfo",
@@ -114,12 +121,14 @@ __all__ = [
     "Query",
     "Queue",
     "QueueFull",
+    "QueueHandle",
     "QueueInfo",
     "QueueSize",
     "Redrive",
     "SchemaError",
     "Stream",
     "SyncPenstock",
+    "Transaction",
     "TransactionRefused",
     "TransactionResult",
     "Upkeep",

@@ -30,6 +30,7 @@ def test_every_option_reaches_the_queue(cli: CommandLine) -> None:
         "lease_seconds": 12.5,
         "retry_limit": 7,
         "retry_delay_ms": 20,
+        "expiry_limit": 4,
         "delay_seconds": 1.0,
         "retention_seconds": 3600.0,
         "retention_drops_unread": True,
@@ -135,6 +136,11 @@ def test_configure_says_what_changed(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders")
     assert cli.ok("queue", "configure", "orders", "--lease-seconds", "8") == "lease_seconds: 300 → 8\n"
     assert cli.ok("queue", "configure", "orders", "--lease-seconds", "8", "--quiet") == ""
+
+
+def test_only_create_shows_what_an_option_is_without_it(cli: CommandLine) -> None:
+    assert "default: (300)" in cli.ok("queue", "create", "--help")
+    assert "default" not in cli.ok("queue", "configure", "--help")
 
 
 def test_configure_wants_something_to_change(cli: CommandLine) -> None:

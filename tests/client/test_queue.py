@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+import penstock
 from penstock import Conflict, IdempotencyConflict, InvalidEvent, InvalidRequest, NotFound, Penstock
 from penstock.core.clock import Clock
 from tests.client.conditions import numbered, seqs
@@ -239,3 +240,14 @@ async def test_delete_refuses_a_handle_that_names_a_partition(q: Penstock) -> No
 
 async def test_upkeep_can_be_asked_for(q: Penstock) -> None:
     assert (await q.upkeep()).dropped == 0
+
+
+def test_what_a_client_hands_out_can_be_named_in_annotations() -> None:
+    handle: penstock.QueueHandle = Penstock(data_dir="/nowhere").queue("orders")
+    transaction: penstock.Transaction = Penstock(data_dir="/nowhere").transaction()
+    letters: penstock.DeadLetterHandle = handle.dlq()
+
+    assert isinstance(handle, penstock.QueueHandle)
+    assert isinstance(transaction, penstock.Transaction)
+    assert isinstance(letters, penstock.DeadLetterHandle)
+    assert {"QueueHandle", "Transaction", "DeadLetterHandle"} <= set(dir(penstock))

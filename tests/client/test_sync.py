@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from penstock import Consumed, Event, PenstockError, SyncPenstock, TransactionRefused
@@ -225,3 +226,24 @@ def test_a_client_refuses_to_work_in_a_forked_child_and_works_on_in_the_parent(d
 
     assert "open one in each process, after forking" in said
     assert said.splitlines()[-1] == "[]"
+
+
+def test_a_transaction_can_be_part_of_one_of_the_users_own(sync_q: SyncPenstock, database_url: str) -> None:
+    for name in ("orders", "shipments"):
+        sync_q.queue(name).create()
+    sync_q.queue("orders").push(numbered(3))
+    events = sync_q.queue("orders").batch(3).pop()
+    with psycopg.connect(database_url) as conn:
+        conn.execute("CREATE TABLE invoices (number integer)")
+        with sync_q.transaction(conn) as tx:
+            tx.ack(events)
+            tx.queue("shipments").push({"data": {"seq": 7}, "id": "seven"})
+        with pytest.raises(TransactionRefused):
+            sync_q.transaction(conn).ack(events).commit()
+        assert sync_q.queue("shipments").pop() == []
+        conn.execute("INSERT INTO invoices VALUES (1)")
+
+    assert seqs(sync_q.queue("shipments").pop()) == [7]
+    assert sync_q.queue("orders").lag() == 0
+    with psycopg.connect(database_url) as conn:
+        assert conn.execute("SELECT number FROM invoices").fetchall() == [(1,)]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from psycopg import AsyncConnection
 
 from penstock import InvalidRequest, Penstock, TransactionRefused
 from penstock.core.clock import Clock
@@ -93,3 +94,32 @@ async def test_a_transaction_is_committed_once(q: Penstock) -> None:
 
 async def test_an_empty_transaction_is_fine(q: Penstock) -> None:
     assert (await q.transaction().ack([]).commit()).acked == 0
+
+
+async def test_an_exception_that_is_given_as_the_error_keeps_its_traceback(q: Penstock) -> None:
+    (event,) = await q.queue("orders").pop()
+    try:
+        raise ValueError("not today")
+    except ValueError as error:
+        await q.transaction().ack(event, "dead_letter", error=error).commit()
+
+    (letter,) = await q.queue("orders").dlq().list()
+    assert letter.error == "ValueError: not today"
+    assert letter.traceback is not None
+    assert 'raise ValueError("not today")' in letter.traceback
+
+
+async def test_it_can_be_part_of_a_transaction_of_the_users_own(q: Penstock, database_url: str) -> None:
+    events = await q.queue("orders").batch(3).pop()
+    async with await AsyncConnection.connect(database_url) as conn:
+        await conn.execute("CREATE TABLE invoices (number integer)")
+        await conn.execute("INSERT INTO invoices VALUES (1)")
+        async with q.transaction(conn) as tx:
+            tx.ack(events)
+            tx.queue("shipments").push({"data": {"seq": 7}})
+        assert tx.result is not None
+        assert tx.result.acked == 3
+        assert await q.queue("shipments").pop() == []
+
+    assert seqs(await q.queue("shipments").pop()) == [7]
+    assert await q.queue("orders").lag() == 0

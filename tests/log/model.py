@@ -89,41 +89,44 @@ class Model:
         """The lane of that name in the epoch of today; made on first use, and read by all groups from its start."""
         return self.lanes.setdefault((self.epoch, name), Lane(self.epoch, name))
 
-    def push(self, asked: Sequence[tuple[int, str, str | None]], told: Sequence[tuple[int, bool]]) -> None:
+    def push(self, asked: Sequence[tuple[int, str, str | None]], told: Sequence[tuple[str, int, bool]]) -> None:
         """Store a request (data, key, id), if where its events are said to be is where they may be.
 
         New ones follow the last of their lane without a gap, in the order of the request per key; an id is stored
-        once within the window, and its repetitions are said to be where it is.
+        once for its key within the window, and its repetitions are said to be where it is.
         """
         new: dict[tuple[int, str], dict[int, Stored]] = {}
         last: dict[str, int] = {}
-        first: dict[tuple[str, str], int] = {}
-        for (data, key, id), (offset, is_duplicate) in zip(asked, told, strict=True):
+        first: dict[tuple[str, str], tuple[str, int]] = {}
+        for (data, key, id), (name, offset, is_duplicate) in zip(asked, told, strict=True):
             lane = self.lane(self.place(key))
             if not is_duplicate:
-                assert self._seen(lane, id) is None, f"the id {id} was there already, at {self._seen(lane, id)}"
+                assert lane.name == name
+                assert self._seen(key, id) is None, f"the id {id} was there already, at {self._seen(key, id)}"
                 new.setdefault((lane.epoch, lane.name), {})[offset] = Stored(data, key, id, self.now)
                 assert offset > last.get(key, -1), f"the order of {key} is not that of the request"
                 last[key] = offset
                 if id is not None and self.window:
-                    assert (lane.name, id) not in first, f"the id {id} was stored twice"
-                    first[lane.name, id] = offset
-        for (_, key, id), (offset, is_duplicate) in zip(asked, told, strict=True):
+                    assert (key, id) not in first, f"the id {id} was stored twice"
+                    first[key, id] = (name, offset)
+        for (_, key, id), (name, offset, is_duplicate) in zip(asked, told, strict=True):
             if is_duplicate:
                 assert id is not None
-                lane = self.lane(self.place(key))
-                assert offset in (self._seen(lane, id), first.get((lane.name, id))), f"the id {id} is not at {offset}"
+                assert (name, offset) in (self._seen(key, id), first.get((key, id))), f"the id {id} is not at {offset}"
         for where, events in new.items():
             stored = self.lanes[where].events
             assert sorted(events) == list(range(len(stored), len(stored) + len(events))), "there is a gap"
             stored += [events[offset] for offset in sorted(events)]
 
-    def _seen(self, lane: Lane, id: str | None) -> int | None:
-        """Where the newest event of that id is, if it is in the window."""
-        for offset in reversed(range(len(lane.events))):
-            seen = lane.events[offset]
-            if id is not None and seen.id == id and seen.letter is None and self.now - seen.at < self.window:
-                return offset
+    def _seen(self, key: str, id: str | None) -> tuple[str, int] | None:
+        """Where the newest event of that key and id is, if it is in the window, however the queue was partitioned."""
+        for lane in sorted(self.lanes.values(), key=lambda lane: -lane.epoch):
+            for offset in reversed(range(len(lane.events))):
+                seen = lane.events[offset]
+                if id is None or (seen.key, seen.id) != (key, id) or seen.letter is not None:
+                    continue
+                if self.now - seen.at < self.window:
+                    return lane.name, offset
         return None
 
     # Groups

@@ -1,4 +1,4 @@
-"""A way to PostgreSQL that loses an answer when it is told to."""
+"""A way to PostgreSQL that loses an answer, or delays what was sent, when it is told to."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ from psycopg.conninfo import conninfo_to_dict
 
 
 class Proxy:
-    """Passes everything on; the n-th answer from now is thrown away, and its connection with it."""
+    """Passes everything on; the n-th answer from now is thrown away, and its connection with it.
+
+    What is sent next can be strayed: the client loses its connection, and the server gets what was sent when the test
+    says so, as if it had lain in a buffer on the way.
+    """
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._connections: set[asyncio.Task[None]] = set()
         self._until_lost = 0
+        self._straying: bytes | None = None
+        self._arrive = asyncio.Event()
+        self._over = asyncio.Event()
+        #: Set when something has strayed.
+        self.strayed = asyncio.Event()
         #: How many answers were lost.
         self.lost = 0
 
@@ -29,6 +38,14 @@ class Proxy:
     def stop_losing(self) -> None:
         self._until_lost = 0
 
+    def stray(self, containing: bytes = b"") -> None:
+        """Hold back the next that is sent and holds these bytes, and cut off whoever sent it."""
+        self._straying = containing
+
+    def arrive(self) -> None:
+        """Let what has strayed reach the server."""
+        self._arrive.set()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -38,7 +55,7 @@ class Proxy:
         try:
             there_reader, there = await asyncio.open_unix_connection(self._server)
             pumps = [
-                asyncio.create_task(self._pump(reader, there, counts=False)),
+                asyncio.create_task(self._pump_there(reader, there, writer)),
                 asyncio.create_task(self._pump(there_reader, writer, counts=True)),
             ]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -58,6 +75,22 @@ class Proxy:
             connection.cancel()
         if connections:
             await asyncio.wait(connections)
+
+    async def _pump_there(
+        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, client: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while some := await reader.read(1 << 20):
+                strays = self._straying is not None and self._straying in some
+                if strays:
+                    self._straying = None
+                    client.close()
+                    self.strayed.set()
+                    await self._arrive.wait()
+                there.write(some)
+                await there.drain()
+                if strays:
+                    await self._over.wait()  # the server answers nobody, and may take its time
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counts: bool) -> None:
         with contextlib.suppress(OSError):

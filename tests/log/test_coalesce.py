@@ -100,3 +100,36 @@ async def test_who_gives_up_waiting_is_not_served_and_stops_nobody() -> None:
     till.opened.set()
     outcomes = await asyncio.gather(*tasks, *more, return_exceptions=True)
     assert [outcome is None for outcome in outcomes] == [True, False, True, True, False, True]
+
+
+async def test_a_batch_leaves_when_those_who_may_still_come_have() -> None:
+    served: list[list[int]] = []
+    come = asyncio.Event()
+
+    async def run(items: Sequence[int]) -> None:
+        served.append(list(items))
+
+    async def gather(waiting: int) -> None:
+        if waiting < 3:
+            await come.wait()
+
+    coalescer: Coalescer[int] = Coalescer(run, gather=gather)
+    early = [asyncio.create_task(coalescer.submit(n)) for n in (1, 2)]
+    await asyncio.sleep(0)
+    gone = early.pop()
+    gone.cancel()
+    late = asyncio.create_task(coalescer.submit(3))
+    await asyncio.sleep(0)
+    come.set()
+    await asyncio.gather(*early, late)
+    assert served == [[1, 3]]
+    # Who comes alone and goes away leaves nothing to be done.
+    come.clear()
+    alone = asyncio.create_task(coalescer.submit(4))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    alone.cancel()
+    await asyncio.wait([alone])
+    come.set()
+    await coalescer.drain()
+    assert served == [[1, 3]]

@@ -267,6 +267,48 @@ async def test_a_push_whose_answer_is_lost_is_stored_once(proxy: Proxy, losing_l
     await each_answer(proxy, attempt)
 
 
+async def test_a_push_that_reaches_the_server_after_its_repetition_is_stored_once(
+    proxy: Proxy, losing_log: Log, log: Log, database_url: str
+) -> None:
+    await log.configure(QUEUE)
+    await push(losing_log, ["first"], key="ada")
+    proxy.stray(b'"second"')
+    async with asyncio.timeout(10):
+        result = await push(losing_log, ["second"], key="ada")
+    assert proxy.strayed.is_set()
+    assert answers(result) == [("ada", 1, False)]
+    proxy.arrive()
+    # Its connection is over, or was never: nothing of what it says can come any more.
+    await push(log, ["third"], key="ada")
+    idle = (
+        "SELECT count(*) = 0 FROM pg_stat_activity "
+        "WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()"
+    )
+
+    async def nobody_works() -> object:
+        return await asyncio.to_thread(ask, database_url, idle)
+
+    await eventually(nobody_works)
+    assert data(await log.fetch(QUEUE, "ada")) == ["first", "second", "third"]
+
+
+async def test_a_pop_that_reaches_the_server_after_its_repetition_leases_nothing(
+    proxy: Proxy, losing_log: Log, log: Log
+) -> None:
+    await log.configure(QUEUE)
+    for key in ("ada", "bob", "cy"):
+        await push(log, [key], key=key)
+    (first,) = await pop(losing_log, batch=1, partitions=1)
+    await log.ack([first])
+    proxy.stray()
+    async with asyncio.timeout(10):
+        (second,) = await pop(losing_log, batch=1, partitions=1)
+    assert proxy.strayed.is_set()
+    proxy.arrive()
+    (third,) = await pop(log)
+    assert {event.key for event in (first, second, third)} == {"ada", "bob", "cy"}
+
+
 @pytest.mark.usefixtures("memory")
 async def test_repeated_ids_are_told_from_a_repeated_flush(proxy: Proxy, losing_log: Log, log: Log) -> None:
     await log.configure(QUEUE)

@@ -164,3 +164,17 @@ async def test_what_an_event_says_is_kept_in_its_dead_letter(log: Log) -> None:
     assert after.raw == before.raw
     assert (after.key, after.given_id, after.time) == (before.key, before.given_id, before.time)
     assert {name: value for name, value in after.headers.items() if name != HEADER} == event["headers"]
+
+
+async def test_a_letter_of_a_group_that_another_process_deleted_just_now_is_not_redriven(
+    log: Log, other_log: Log
+) -> None:
+    await log.configure(QUEUE)
+    await push(log, [1])
+    await log.ack(await pop(log), "dead_letter")
+    assert await pop(log) == []  # the group is known here, for a second
+    await other_log.delete_group(QUEUE, GROUP)
+    done = await log.redrive(Filter(queue=QUEUE))
+    assert (done.replayed, done.failed) == (0, 1)
+    assert "is gone" in next(iter(done.problems.values()))
+    assert len(await letters(log)) == 1

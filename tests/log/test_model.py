@@ -136,7 +136,7 @@ class LogMachine(RuleBasedStateMachine):
     def push(self, log: int, asked: list[tuple[str, str | None]], as_text: bool) -> None:
         batch, events = self._batch(asked, as_text)
         (result,) = self.run(self.world.logs[log].push([batch]))
-        self.model.push(events, [(pushed.offset, pushed.duplicate) for pushed in result])
+        self.model.push(events, [(pushed.partition, pushed.offset, pushed.duplicate) for pushed in result])
 
     def _batch(
         self, asked: list[tuple[str, str | None]], as_text: bool = False
@@ -242,7 +242,7 @@ class LogMachine(RuleBasedStateMachine):
         acks = [(event, status, "no") for event, status in said]
         if set(verdicts) <= {"taken", "dead"}:
             done = self.run(self.world.logs[log].transact(acks, [batch]))
-            attempt.push(events, [(pushed.offset, pushed.duplicate) for pushed in done.pushes[0]])
+            attempt.push(events, [(pushed.partition, pushed.offset, pushed.duplicate) for pushed in done.pushes[0]])
             self.model = attempt
         else:
             with pytest.raises(TransactionRefused):

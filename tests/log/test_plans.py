@@ -154,6 +154,8 @@ class Place:
             "nexts": ones,
             "availables": "{" + ",".join(["now"] * len(self.lanes)) + "}",
             "attempts": ones,
+            "expiries": ones,
+            "suspects": ones,
             "skipped": "{" + ",".join(['"{}"'] * len(self.lanes)) + "}",
         }
 
@@ -308,3 +310,9 @@ async def test_the_pages_that_are_touched_do_not_grow_under_a_held_transaction(d
         after = await pages(here)
     for name in before:
         assert after[name] <= 2 * before[name], f"{name}: {before[name]} pages, then {after[name]}"
+
+
+def test_the_driver_remembers_every_hot_statement() -> None:
+    # What is longer is read anew, parameter by parameter, each time that it is sent.
+    for name, file in FILES.items():
+        assert len(Statements("penstock.log", file).table(name, 2**31, 2**31)) < 4096

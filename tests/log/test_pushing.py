@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import Conflict, IdempotencyConflict, InvalidEvent, NotFound, QueueFull
+from penstock.log.dead import Filter
 from penstock.log.log import Batch, Log
-from penstock.log.pushed import PushResult
+from penstock.log.pushed import Pushed, PushResult
 from penstock.log.queue import Queue
-from tests.log.logs import PATIENCE, QUEUE, ask, by_key, data, drain, eventually, opened, pop, push
+from tests.log.logs import PATIENCE, QUEUE, ask, by_key, data, drain, eventually, letters, opened, pop, push
 
 Answer = list[tuple[str, int, str | None, bool]]
 
@@ -242,6 +244,41 @@ async def test_ids_of_other_keys_are_other_ids(log: Log) -> None:
         assert (await push(log, [key], key=key, ids=["1"])).accepted == 1
 
 
+async def test_the_same_id_under_two_keys_of_one_partition_is_two_events(log: Log) -> None:
+    await log.configure(QUEUE, {"dedup_window_seconds": 60}, partitioning="hash", partitions=1)
+    events = [{"data": key, "key": key, "id": "a"} for key in ("ada", "bob", "ada")]
+    (result,) = await log.push([Batch(QUEUE, events)])
+    assert [(pushed.offset, pushed.duplicate) for pushed in result] == [(0, False), (1, False), (0, True)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, 3), (3, None), (2, 5), (1, 1)], ids=["to hash", "to keys", "more", "the same"]
+)
+async def test_an_id_is_known_when_the_queue_was_repartitioned(
+    log: Log, other_log: Log, clock: Clock, before: int | None, after: int | None
+) -> None:
+    def kind(partitions: int | None) -> str:
+        return "key" if partitions is None else "hash"
+
+    window = {"dedup_window_seconds": 600}
+    await log.configure(QUEUE, window, partitioning=kind(before), partitions=before)
+    events = [{"data": n, "id": f"id {n}"} | ({"key": f"key {n % 4}"} if n % 5 else {}) for n in range(20)]
+    (first,) = await log.push([Batch(QUEUE, events)])
+    await other_log.repartition(QUEUE, kind(after), after)
+    new = [{"data": "new", "key": "key 0", "id": "new"}, {"data": "new", "key": "key 0", "id": "new"}]
+    (again,) = await log.push([Batch(QUEUE, [*events, *new])])
+    assert (again.accepted, again.duplicates) == (1, 21)
+
+    def where(result: Sequence[Pushed]) -> list[tuple[str, int, int]]:
+        return [(pushed.partition, pushed.partition_id, pushed.offset) for pushed in result]
+
+    assert where(again[:20]) == where(first)
+    assert where(again[20:21]) == where(again[21:])
+    clock.advance(601)
+    (late,) = await log.push([Batch(QUEUE, events)])
+    assert late.duplicates == 0
+
+
 async def test_an_id_is_remembered_across_segments(log: Log, clock: Clock) -> None:
     await log.configure(QUEUE, {"dedup_window_seconds": 1000})
     for i in range(4):
@@ -446,3 +483,27 @@ async def test_very_many_lanes_are_warned_of_once(log: Log, caplog: pytest.LogCa
     assert QUEUE in warning
     assert "10,000" in warning
     assert "repartition" in warning
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+async def test_a_key_that_is_called_like_the_lane_without_one_is_a_key(log: Log, as_text: bool) -> None:
+    await log.configure(QUEUE)
+    asked: list[str | None] = ["Default", None, "ada", "Default", None]
+    datas = [{"key": key} for key in asked]
+    if as_text:
+        await log.push([Batch(QUEUE, "\n".join(map(json.dumps, datas)).encode(), key_field="key")])
+    else:
+        await log.push([Batch(QUEUE, [{"data": data, "key": data["key"]} for data in datas])])
+    await push(log, [{"key": "Default"}], key="Default")
+    await push(log, [{"key": None}])
+    events = await pop(log)
+    assert len(events) == 7
+    assert all(event.key == event.data["key"] for event in events)
+    assert {event.partition for event in events} == {"Default", "ada"}
+    await log.ack(events, "dead_letter")
+    assert all(letter.key == letter.data["key"] for letter in await letters(log))
+    await log.redrive(Filter(queue=QUEUE))
+    await log.repartition(QUEUE, "hash", 3)
+    await log.repartition(QUEUE, "key")
+    await push(log, [{"key": "Default"}], key="Default")
+    assert all(event.key == event.data["key"] for event in await drain(log))

@@ -7,12 +7,14 @@ import asyncio
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.core.errors import InvalidRequest, TransactionRefused
+from penstock.core.errors import InvalidRequest, QueueFull, TransactionRefused
 from penstock.log.log import Batch, Log
 from tests.log.logs import (
+    GROUP,
     QUEUE,
     data,
     drain,
+    eventually,
     lag,
     letters,
     pop,
@@ -86,3 +88,36 @@ async def test_transactions_that_compete_for_a_lease_happen_once(log: Log, other
     )
     assert sum(isinstance(outcome, TransactionRefused) for outcome in outcomes) == 9
     assert data(await drain(log, "out")) == [1]
+
+
+async def test_a_transaction_is_refused_where_its_push_would_be(log: Log) -> None:
+    await log.configure(QUEUE)
+    await log.configure("out", {"max_depth_events": 10})
+    await log.subscribe("out", GROUP)
+    await push(log, range(3))
+    await push(log, range(10), queue="out")
+    (event, *_) = await pop(log)
+    with pytest.raises(QueueFull):
+        await log.transact([(event, True, "")], [Batch("out", [{"data": "one too many"}])])
+    assert await lag(log) == 3
+    assert len(await drain(log, "out")) == 10
+
+    async def accepted() -> bool:
+        try:
+            done = await log.transact([(event, True, "")], [Batch("out", [{"data": "fits"}])])
+        except QueueFull:  # for as long as the last look at the queue counts
+            return False
+        return done.acked == 1
+
+    await eventually(accepted)
+    assert data(await drain(log, "out")) == ["fits"]
+
+
+async def test_a_transaction_may_put_back_what_it_takes_however_full_the_queue_is(log: Log) -> None:
+    await log.configure(QUEUE, {"max_depth_events": 3})
+    await log.subscribe(QUEUE, GROUP)
+    await push(log, range(3))
+    events = await pop(log)
+    again = [{"data": event.data + 10} for event in events]
+    assert (await log.transact([(event, True, "") for event in events], [Batch(QUEUE, again)])).acked == 3
+    assert data(await drain(log)) == [10, 11, 12]

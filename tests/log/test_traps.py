@@ -8,11 +8,14 @@ import sys
 import time
 from collections import Counter
 from itertools import chain
+from typing import Any
 
 import pytest
+from psycopg import AsyncConnection
 
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidRequest
+from penstock.log import lease
 from penstock.log.event import Event
 from penstock.log.log import Log
 from tests.log.logs import (
@@ -22,6 +25,7 @@ from tests.log.logs import (
     by_key,
     data,
     drain,
+    eventually,
     held,
     lag,
     letters,
@@ -185,6 +189,37 @@ async def test_a_waiting_pop_comes_when_a_lease_ends(log: Log) -> None:
         assert data(await pop(log, wait_seconds=PATIENCE)) == [1]
 
 
+async def test_pops_that_wait_together_look_for_the_next_moment_together(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.configure(QUEUE)
+    await push(log, [1])
+    (event,) = await pop(log)
+    looks = 0
+    fetch = lease._fetch
+
+    async def counted(name: str, params: dict[str, Any], conn: AsyncConnection[Any]) -> list[Any]:
+        nonlocal looks
+        looks += name == "next_moment"
+        return await fetch(name, params, conn)
+
+    monkeypatch.setattr(lease, "_fetch", counted)
+    pops = [asyncio.create_task(pop(log, wait_seconds=PATIENCE)) for _ in range(50)]
+    await eventually(lambda: _are_waiting(log, 50))
+    assert looks <= 5
+    await log.ack([event], "retry")
+    done, rest = await asyncio.wait(pops, return_when=asyncio.FIRST_COMPLETED)
+    assert [data(task.result()) for task in done] == [[1]]
+    for task in rest:
+        task.cancel()
+    await asyncio.wait(rest)
+
+
+async def _are_waiting(log: Log, most: int) -> bool:
+    queue = await log.catalog.get(QUEUE)
+    return len(log._signals._wakers.get(queue.id, ())) >= most
+
+
 async def test_a_waiting_pop_comes_when_another_gives_back(log: Log, other_log: Log) -> None:
     await log.configure(QUEUE, {"retry_delay_ms": 0})
     await push(log, [1, 2])
@@ -306,6 +341,35 @@ async def test_consumers_who_ask_together_share(log: Log) -> None:
     shares = await asyncio.gather(*(pop(log, batch=2, partitions=2) for _ in range(10)))
     assert [len(share) for share in shares] == [2] * 10
     assert sorted(data(chain(*shares))) == list(range(20))
+
+
+async def test_a_lane_that_comes_back_to_life_has_its_turn_at_once(log: Log) -> None:
+    await log.configure(QUEUE)
+    await push(log, range(10), key="ada")
+    await push(log, ["gone"], key="bob")
+    for _ in range(6):  # the lane of bob is drained meanwhile, and found to be
+        await log.ack(await pop(log, batch=1, partitions=1))
+    await push(log, ["back"], key="bob")
+    events = [await pop(log, batch=1, partitions=1) for _ in range(2)]
+    assert "back" in data(chain.from_iterable(events))
+
+
+async def test_lanes_that_come_to_life_are_not_passed_by_for_long(log: Log) -> None:
+    await log.configure(QUEUE)
+    for key in ("ada", "bob"):
+        await push(log, range(100), key=key)
+    await push(log, ["gone"], key="cyd")
+
+    async def turn() -> list[Any]:
+        popped = await asyncio.gather(*(pop(log, batch=1, partitions=1) for _ in range(2)))
+        events = list(chain.from_iterable(popped))
+        await log.ack(events)
+        return data(events)
+
+    for _ in range(10):
+        await turn()
+    await push(log, ["back"], key="cyd")
+    assert "back" in [each for _ in range(12) for each in await turn()]
 
 
 async def test_every_lane_has_its_turn(log: Log) -> None:

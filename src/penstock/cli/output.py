@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -169,13 +168,11 @@ class Output:
             yield
 
     def log_from(self, level: str) -> None:
-        """Send log messages to standard error: warnings, unless options or the environment say otherwise."""
+        """Send log messages to standard error: from the level of the settings on, unless options say otherwise."""
         if self.verbose:
             level = "DEBUG"
         elif self.quiet:
             level = "ERROR"
-        elif not os.environ.get("PENSTOCK_LOG_LEVEL", "").strip():
-            level = "WARNING"
         logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
         logging.getLogger("penstock").setLevel(level)
 

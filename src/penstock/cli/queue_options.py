@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import copy
+import inspect
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
@@ -22,6 +24,14 @@ def queue_options(
         int | None, _option("How often a failed event is tried again before it is a dead letter.", "3", "N")
     ] = None,
     retry_delay_ms: Annotated[int | None, _option("How long a failed event waits for that.", "1000", "MS")] = None,
+    expiry_limit: Annotated[
+        str | None,
+        _option(
+            "How often a lease on an event may end without an answer before it is a dead letter; none: any number.",
+            _NONE,
+            "N|none",
+        ),
+    ] = None,
     delay_seconds: Annotated[
         float | None, _option("How long an event waits before it is delivered first.", "0", "SECONDS")
     ] = None,
@@ -58,12 +68,31 @@ def queue_options(
         "max_redrives": max_redrives,
     }
     texts = {
+        "expiry_limit": expiry_limit,
         "retention_seconds": retention_seconds,
         "max_depth_events": max_depth_events,
         "max_event_bytes": max_event_bytes,
     }
     options = {name: value for name, value in given.items() if value is not None}
     return options | {name: _number_or_none(name, text) for name, text in texts.items() if text is not None}
+
+
+def _unchanged(parameter: inspect.Parameter) -> inspect.Parameter:
+    kind, option = get_args(parameter.annotation)
+    option = copy.copy(option)
+    option.show_default = False
+    return parameter.replace(annotation=Annotated[kind, option])
+
+
+def queue_changes(**given: Any) -> dict[str, object]:
+    """The same for a queue that is there: what is not given stays as it is, so no default is shown."""
+    return queue_options(**given)
+
+
+_signature = inspect.signature(queue_options, eval_str=True)
+queue_changes.__signature__ = _signature.replace(  # type: ignore[attr-defined]  # read by inspect
+    parameters=[_unchanged(parameter) for parameter in _signature.parameters.values()]
+)
 
 
 def _number_or_none(name: str, text: str) -> float | None:

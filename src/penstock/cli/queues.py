@@ -11,7 +11,7 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.complete import queue_names
 from penstock.cli.output import number, size
-from penstock.cli.queue_options import queue_options, show_option
+from penstock.cli.queue_options import queue_changes, queue_options, show_option
 from penstock.cli.session import Session, find_queue
 
 if TYPE_CHECKING:
@@ -253,13 +253,13 @@ async def tail(
         "penstock queue configure orders --lease-seconds 60 --retry-limit 5",
         "penstock queue configure orders --retention-seconds none",
     ],
-    options=queue_options,
+    options=queue_changes,
 )
 async def configure(session: Session, name: QueueName, **options: Any) -> None:
     """Change the options that are named; the others stay as they are."""
     from penstock.cli import documents
 
-    changes = queue_options(**options)
+    changes = queue_changes(**options)
     if not changes:
         raise typer.BadParameter("name at least one option to change")
     async with session.log() as log:

@@ -23,6 +23,7 @@ from penstock.client.queue import Partitioning, QueueHandle, WhereInTime
 from penstock.client.settings import HandleSettings
 from penstock.client.transaction import Transaction, TransactionQueue
 from penstock.core.clock import Clock
+from penstock.db.borrowed import UserConnection
 from penstock.log.ack import AckResult
 from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, Redrive
 from penstock.log.event import Event
@@ -160,9 +161,9 @@ class SyncQueueHandle:
     def config(self, options: Mapping[str, Any] | None = None, /, **more: Any) -> SyncQueueHandle:
         """Options for :meth:`create`, by keyword or in a mapping; later ones win.
 
-        ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``delay_seconds``,
-        ``retention_seconds``, ``retention_drops_unread``, ``dedup_window_seconds``, ``max_depth_events``,
-        ``max_event_bytes``, ``max_redrives``.
+        ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``expiry_limit``,
+        ``delay_seconds``, ``retention_seconds``, ``retention_drops_unread``, ``dedup_window_seconds``,
+        ``max_depth_events``, ``max_event_bytes``, ``max_redrives``.
         """
         return SyncQueueHandle(self._twin.config(options, **more), self._portal)
 
@@ -389,7 +390,7 @@ class SyncTransactionQueue:
 
 
 class SyncTransaction:
-    """Gathers acks and pushes, and does them in one go.
+    """Gathers acks and pushes, and does them in one go, alone or as part of a transaction of your own.
 
     As a block, which commits at its end and does nothing if it is left by an exception::
 
@@ -517,9 +518,15 @@ class SyncPenstock:
         """A queue, to be created, pushed to or read from; it need not exist yet."""
         return SyncQueueHandle(self._twin.queue(name), self._portal)
 
-    def transaction(self) -> SyncTransaction:
-        """Acks and pushes that are to happen together."""
-        return SyncTransaction(self._twin.transaction(), self._portal)
+    def transaction(self, connection: UserConnection | None = None) -> SyncTransaction:
+        """Acks and pushes that are to happen together.
+
+        Args:
+            connection: A psycopg connection to the same database, with a transaction in progress: what is gathered
+                becomes part of that when this transaction is committed, and happens when that one is. Without it, it
+                happens at once.
+        """
+        return SyncTransaction(self._twin.transaction(connection), self._portal)
 
     def queues(self) -> list[Queue]:
         """All queues, by name."""

@@ -24,6 +24,7 @@ from penstock.client.transaction import Transaction
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.core.names import check_name
+from penstock.db.borrowed import UserConnection
 from penstock.log.ack import AckResult
 from penstock.log.event import Event
 from penstock.log.log import Batch, GroupInfo
@@ -104,9 +105,15 @@ class Penstock:
         """A queue, to be created, pushed to or read from; it need not exist yet."""
         return QueueHandle(self._session, check_name(name, "queue"))
 
-    def transaction(self) -> Transaction:
-        """Acks and pushes that are to happen together."""
-        return Transaction(self._session)
+    def transaction(self, connection: UserConnection | None = None) -> Transaction:
+        """Acks and pushes that are to happen together.
+
+        Args:
+            connection: A psycopg connection to the same database, with a transaction in progress: what is gathered
+                becomes part of that when this transaction is committed, and happens when that one is. Without it, it
+                happens at once.
+        """
+        return Transaction(self._session, connection)
 
     async def queues(self) -> list[Queue]:
         """All queues, by name."""

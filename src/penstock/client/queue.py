@@ -66,9 +66,9 @@ class QueueHandle:
     def config(self, options: Mapping[str, Any] | None = None, /, **more: Any) -> QueueHandle:
         """Options for :meth:`create`, by keyword or in a mapping; later ones win.
 
-        ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``delay_seconds``,
-        ``retention_seconds``, ``retention_drops_unread``, ``dedup_window_seconds``, ``max_depth_events``,
-        ``max_event_bytes``, ``max_redrives``.
+        ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``expiry_limit``,
+        ``delay_seconds``, ``retention_seconds``, ``retention_drops_unread``, ``dedup_window_seconds``,
+        ``max_depth_events``, ``max_event_bytes``, ``max_redrives``.
         """
         if options is not None and not isinstance(options, Mapping):
             raise InvalidRequest(f"config takes keywords or a mapping of options, not {type(options).__name__}")

@@ -17,9 +17,9 @@ from penstock.client.arguments import (
 )
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_key, check_name
+from penstock.db.borrowed import UserConnection
 from penstock.log.ack import check_status
-from penstock.log.event import Event
-from penstock.log.log import Batch
+from penstock.log.log import Batch, Said
 from penstock.log.transaction import TransactionResult
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """Gathers acks and pushes, and does them in one go.
+    """Gathers acks and pushes, and does them in one go, alone or as part of a transaction of your own.
 
     As a block, which commits at its end and does nothing if it is left by an exception::
 
@@ -44,9 +44,10 @@ class Transaction:
     exactly once.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, connection: UserConnection | None = None) -> None:
         self._session = session
-        self._acks: list[tuple[Event, object, str]] = []
+        self._connection = connection
+        self._acks: list[Said] = []
         self._batches: list[Batch] = []
         self._sent = False
         self._result: TransactionResult | None = None
@@ -61,8 +62,8 @@ class Transaction:
     ) -> Transaction:
         """Acknowledge events that were popped: completed, failed, retry or dead_letter."""
         self._check_unsent()
-        said, (text, _) = check_status(status), read_error(error)
-        self._acks += [(event, said, text) for event in read_popped(events, "ack")]
+        said, (text, trace) = check_status(status), read_error(error)
+        self._acks += [(event, said, text, trace) for event in read_popped(events, "ack")]
         return self
 
     def queue(self, name: str) -> TransactionQueue:
@@ -76,7 +77,7 @@ class Transaction:
         transport = self._session.transport
         self._sent = True
         if self._acks or self._batches:
-            self._result = await transport.transact(self._acks, self._batches)
+            self._result = await transport.transact(self._acks, self._batches, connection=self._connection)
         else:
             self._result = TransactionResult([], 0)
         return self._result

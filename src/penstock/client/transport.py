@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from penstock.db.borrowed import UserConnection
 from penstock.log.ack import AckResult
 from penstock.log.dead import DeadLetter, Filter, Redrive
 from penstock.log.event import Event
 from penstock.log.groups import GroupLane, Place
 from penstock.log.lease import PopRequest
-from penstock.log.log import Batch, GroupInfo, QueueInfo
+from penstock.log.log import Batch, GroupInfo, QueueInfo, Said
 from penstock.log.pushed import PushResult
 from penstock.log.queue import Queue
 from penstock.log.segments import Upkeep
@@ -82,8 +83,10 @@ class Transport(Protocol):
     async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
         """Make the lease of these events, all of one, last longer; None if it has ended."""
 
-    async def transact(self, acks: Sequence[tuple[Event, object, str]], batches: Sequence[Batch]) -> TransactionResult:
-        """Ack and push together, or raise and do neither."""
+    async def transact(
+        self, acks: Sequence[Said], batches: Sequence[Batch], *, connection: UserConnection | None = None
+    ) -> TransactionResult:
+        """Ack and push together, or raise and do neither; as part of the connection's transaction, if there is one."""
 
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
         """Events of a partition from an offset on."""

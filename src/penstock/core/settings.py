@@ -8,7 +8,7 @@ PENSTOCK_DATA_DIR           where the embedded PostgreSQL keeps its data        
 PENSTOCK_POOL_SIZE          most connections that one process opens                      8
 PENSTOCK_MAX_EVENT_BYTES    largest event that is accepted                               1048576
 PENSTOCK_AUTO_UPGRADE       0: never change the schema, refuse to run on another one     1
-PENSTOCK_LOG_LEVEL          DEBUG, INFO, WARNING, ERROR or CRITICAL                      INFO
+PENSTOCK_LOG_LEVEL          DEBUG, INFO, WARNING, ERROR or CRITICAL                      WARNING
 ==========================  ===========================================================  ==================
 
 Without PENSTOCK_DATABASE_URL the database is the one that DATABASE_URL names, else the one that libpq's own
@@ -83,7 +83,7 @@ class Settings:
     pool_size: int = 8
     max_event_bytes: int = 1024 * 1024
     auto_upgrade: bool = True
-    log_level: str = "INFO"
+    log_level: str = "WARNING"
 
     def __post_init__(self) -> None:
         if self.database_url is not None:

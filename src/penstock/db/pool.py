@@ -25,6 +25,7 @@ from penstock.core.errors import (
 )
 from penstock.core.settings import Settings
 from penstock.db import migrate
+from penstock.db.orphans import Backend, note_backend
 
 if TYPE_CHECKING:
     from penstock.db.embedded import EmbeddedPostgres
@@ -197,7 +198,9 @@ class Database:
 # Our statements look things up by key, few rows at a time. Their plans are made once, and do not turn to reading whole
 # tables, or all versions of a row, because the statistics of a table that was just made or grows fast are wrong.
 SESSION = """
-    SELECT set_config('TimeZone', 'UTC', false),
+    -- Asked of the server: behind a pooler, the driver was told something else.
+    SELECT pg_backend_pid(), (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()),
+           set_config('TimeZone', 'UTC', false),
            -- What is answered with success is on disk, whatever the role or the database says.
            set_config('synchronous_commit', CASE current_setting('synchronous_commit')
                       WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false),
@@ -217,7 +220,9 @@ async def _configure(conn: Connection) -> None:
     conn.prepared_max = 1000
     conn.adapters.register_dumper(int, Int8Dumper)
     conn.adapters.register_dumper(int, Int8BinaryDumper)
-    await conn.execute(SESSION)
+    row = await (await conn.execute(SESSION)).fetchone()
+    if row is not None and row[1] is not None:
+        note_backend(conn, Backend(row[0], row[1]))
 
 
 def _said_by_environment() -> set[str]:

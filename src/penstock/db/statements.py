@@ -6,6 +6,9 @@ import re
 from importlib import resources
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+# Lines that are all comment, and indentation: a statement of more than 4,096 characters is one that the driver reads
+# anew each time.
+_MARGIN = re.compile(r"^\s*(--.*\n\s*)*", re.MULTILINE)
 
 
 class Statements:
@@ -18,7 +21,9 @@ class Statements:
     def __init__(self, package: str, file: str) -> None:
         text = resources.files(package).joinpath("sql", file).read_text(encoding="utf-8")
         parts = _NAME.split(text)
-        self._statements = {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+        self._statements = {
+            name: _MARGIN.sub("", body).strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)
+        }
         self._filled: dict[tuple[str, int, int], str] = {}
 
     def __getitem__(self, name: str) -> str:

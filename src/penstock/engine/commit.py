@@ -30,7 +30,7 @@ from penstock.log.append import MOST_LOOKS, moved_on
 from penstock.log.flush import Request
 from penstock.log.position import Signal
 from penstock.log.prepare import PIECE_EVENTS, Piece
-from penstock.log.queue import DEFAULT_KEY, Queue
+from penstock.log.queue import Queue
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -415,12 +415,13 @@ class Committer:
         outcome.failures = list(dead.values())
         names = {lane.partition_id: lane.queue_id for lane in work.plan.lanes}
         by_id = {queue_id: (queue, group) for queue, queue_id, group, _ in self._target.groups}
+        by_lane: dict[int, list[tuple[Signal, int]]] = {}
         for (partition, _), failure in sorted(dead.items()):
-            queue_name, group = by_id[names[partition]]
             signal = Signal(failure.offset, "dead_letter", failure.error, failure.stage, failure.traceback)
-            await self._log.burials.bury(
-                conn, await self._queue(queue_name), group, partition, [(signal, failure.attempts)]
-            )
+            by_lane.setdefault(partition, []).append((signal, failure.attempts))
+        for partition, signals in by_lane.items():
+            queue_name, group = by_id[names[partition]]
+            await self._log.burials.bury(conn, await self._queue(queue_name), group, partition, signals)
 
     async def _append(self, conn: AsyncConnection[Any], lines: list[tuple[str | None, bytes]]) -> Request | None:
         if not lines or self._target.sink is None:
@@ -486,15 +487,14 @@ def _events(rows: list[tuple[str, int, str]]) -> list[tuple[str | None, bytes]]:
 
 def _pieces(queue: Queue, lines: Sequence[tuple[str | None, bytes]]) -> list[Piece]:
     """Events for a queue, by partition, in order."""
-    anywhere = DEFAULT_KEY if queue.partition_count is None else "0"
     places: dict[str, list[int]] = {}
     for index, (key, _) in enumerate(lines):
-        places.setdefault(anywhere if key is None else queue.place(key), []).append(index)
+        places.setdefault(queue.place_event(key, None), []).append(index)
     pieces = []
     for partition, indices in places.items():
         for start in range(0, len(indices), PIECE_EVENTS):
             some = indices[start : start + PIECE_EVENTS]
-            keys = [lines[i][0] for i in some] if queue.partition_count is not None else None
+            keys = queue.kept_keys(partition, [lines[i][0] for i in some])
             columns = chunk.Columns(b"\n".join(lines[i][1] for i in some), len(some), keys)
             pieces.append(Piece(queue, partition, some, columns))
     return pieces

@@ -472,9 +472,8 @@ class _Meta:
 
 
 def _keys(piece: _Slice) -> pa.Array:
-    if piece.lane.is_lane:
-        key = None if piece.lane.name == DEFAULT_KEY else piece.lane.name
-        return pa.array([key] * piece.columns.count, pa.string())
+    if piece.lane.is_lane and piece.lane.name != DEFAULT_KEY:
+        return pa.array([piece.lane.name] * piece.columns.count, pa.string())
     if piece.columns.keys is None:
         return pa.nulls(piece.columns.count, pa.string())
     return pa.array(piece.columns.keys, pa.string())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -11,10 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
+import msgspec
 import psycopg
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.db.arrays import numbers, uuids
+from penstock.db.direct import fetch
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
 from penstock.log import position as rules
@@ -35,6 +38,9 @@ _sql = Statements("penstock.log", "ack.sql")
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
+
+#: How many seconds a pop may wait for others, so that one statement serves them all: about what that takes.
+_LONGEST_GATHER = 0.002
 
 STATUSES: dict[object, Status] = {
     True: "completed",
@@ -90,8 +96,7 @@ class AllCompleted(Sequence[AckResult]):
         return f"<{len(self)} acknowledgements, all completed>"
 
 
-@dataclass(frozen=True, slots=True)
-class LaneAck:
+class LaneAck(msgspec.Struct, frozen=True):
     """Signals for one partition under one lease (None: none is claimed)."""
 
     queue: str
@@ -115,6 +120,14 @@ class _Completion:
     tries: int = field(default=0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Flush:
+    """Completions under way: how many of each group, and when they are done."""
+
+    groups: Counter[int]
+    done: asyncio.Future[None]
+
+
 class Acks:
     """Takes acknowledgements."""
 
@@ -133,7 +146,21 @@ class Acks:
         self._signals = signals
         self._clock = clock
         self._retry_seconds = retry_seconds
+        self._flush: _Flush | None = None
         self._completions: Coalescer[_Completion] = Coalescer(self._complete)
+
+    async def gather(self, group_id: int, asking: int) -> None:
+        """Wait for consumers of the group who are being told that their events are done, and may ask for more.
+
+        Consumers that pop and complete small batches fall into two halves: while one asks the other completes, and
+        each statement serves half of them. The smaller half waits, and they go on together. It does not wait long.
+        """
+        flush = self._flush
+        if flush is None or flush.groups.get(group_id, 0) < asking:
+            return
+        await asyncio.wait([flush.done], timeout=_LONGEST_GATHER)
+        # They have heard of it when we go on a second time, and asked.
+        await asyncio.sleep(0)
 
     async def drain(self) -> None:
         """Wait until no acknowledgement is under way."""
@@ -213,7 +240,7 @@ class Acks:
         rows = await (await conn.execute(_sql["standing"], params)).fetchall()
         if len(rows) < len(there):
             raise psycopg.errors.SerializationFailure("a position has moved")
-        standing = {(row[0], row[1]): (_position(row[:9]), row[9]) for row in rows}
+        standing = {(row[0], row[1]): (_position(row[:-1]), row[-1]) for row in rows}
         verdicts: dict[tuple[int, int], tuple[Verdict, ...]] = {}
         changed: dict[tuple[int, int], Position] = {}
         for ack in acks:
@@ -267,7 +294,13 @@ class Acks:
         def moved(before: Position) -> Position:
             skipped = tuple(offset for offset in before.skipped if offset >= end)
             return replace(
-                before, next_offset=end, lease_id=None, available_at=rules.AT_ONCE, attempts=0, skipped=skipped
+                before,
+                next_offset=end,
+                lease_id=None,
+                available_at=rules.AT_ONCE,
+                attempts=0,
+                skipped=skipped,
+                expiries=0,
             )
 
         await self._rewrite(delivery, moved)
@@ -282,7 +315,7 @@ class Acks:
             await conn.execute(_sql["lock_cursors"], params)
             row = await (await conn.execute(_sql["standing"], params)).fetchone()
             if row is not None and row[4] == delivery.lease_id:
-                await self._write(conn, [change(_position(row[:9]))])
+                await self._write(conn, [change(_position(row[:-1]))])
 
     async def _write(self, conn: AsyncConnection[Any], positions: Iterable[Position]) -> None:
         rows = list(positions)
@@ -296,6 +329,8 @@ class Acks:
             "availables": [p.available_at for p in rows],
             "attempts": [p.attempts for p in rows],
             "skipped": ["{" + ",".join(map(str, p.skipped)) + "}" for p in rows],
+            "expiries": [p.expiries for p in rows],
+            "suspects": [p.suspect_end for p in rows],
             "skew": self._clock.skew,
         }
         written = await (await conn.execute(_sql["write_positions"], params)).fetchall()
@@ -304,6 +339,15 @@ class Acks:
             raise psycopg.errors.SerializationFailure("a position has moved")
 
     async def _complete(self, completions: Sequence[_Completion]) -> None:
+        groups = Counter(completion.ack.group_id for completion in completions)
+        self._flush = _Flush(groups, asyncio.get_running_loop().create_future())
+        try:
+            await self._complete_all(completions)
+        finally:
+            self._flush.done.set_result(None)
+            self._flush = None
+
+    async def _complete_all(self, completions: Sequence[_Completion]) -> None:
         waiting = list(completions)
         while waiting:
             # One row a partition and statement: two of them would race each other for the next version.
@@ -324,7 +368,7 @@ class Acks:
             "skew": self._clock.skew,
         }
         async with self._pool.connection() as conn:
-            rows = await (await conn.execute(_sql["complete"], params, binary=True)).fetchall()
+            rows = await fetch(conn, _sql["complete"], params)
         answered = {row[0]: row for row in rows}
         for ordinal, completion in enumerate(batch, 1):
             row = answered.get(ordinal)
@@ -381,7 +425,18 @@ def _completed(signal: Signal, before: int) -> Verdict:
 
 
 def _position(row: Sequence[Any]) -> Position:
-    group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped = row
+    group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, *rest = row
+    expiries, suspect_end = rest
     return Position(
-        group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, tuple(skipped)
+        group_id,
+        partition_id,
+        version,
+        next_offset,
+        lease_id,
+        lease_end,
+        available_at,
+        attempts,
+        tuple(skipped),
+        expiries,
+        suspect_end,
     )

@@ -17,12 +17,16 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from penstock.core.errors import IdempotencyConflict
-from penstock.db.arrays import digests, numbers
+from penstock.db.arrays import numbers
+from penstock.db.direct import fetch
+from penstock.db.orphans import Orphans
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
 from penstock.log.flush import (
     Lane,
+    Repeated,
     Request,
+    Twin,
     all_differ,
     answer,
     by_queue,
@@ -32,6 +36,7 @@ from penstock.log.flush import (
     id_params,
     settle,
 )
+from penstock.log.known_ids import IdOf, find_ids
 from penstock.log.merge import encode_chunks
 from penstock.log.place import replaced
 from penstock.log.pushed import Placed, PushResult
@@ -87,18 +92,16 @@ class Appender:
         """
         flush = uuid.uuid4()
         patience = Patience(self._retry_seconds)
+        orphans = Orphans()
         unsure = False
         for looks in count():
             try:
                 lanes = await self.lanes(requests)
                 async with self._pool.connection() as conn:
-                    if unsure:
-                        # Looked for and, if it is not there, appended under the same locks.
-                        async with conn.transaction():
-                            if not await self._got_through(conn, requests, lanes, flush):
-                                await self.append_on(conn, requests, lanes, flush)
-                    else:
-                        await self.append_on(conn, requests, lanes, flush)
+                    # Who has yet to read our statement would append it after we have looked.
+                    await orphans.end(conn)
+                    with orphans.watching(conn):
+                        await self._append_once(conn, requests, lanes, flush, unsure=unsure)
                 self.announce(requests)
                 return
             except psycopg.ProgrammingError as error:
@@ -109,6 +112,23 @@ class Appender:
                 await patience.pause(error)
                 continue
             await self.look_again(requests)
+
+    async def _append_once(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[Request],
+        lanes: dict[tuple[int, str], int],
+        flush: uuid.UUID,
+        *,
+        unsure: bool,
+    ) -> None:
+        if not unsure:
+            await self.append_on(conn, requests, lanes, flush)
+            return
+        # Looked for and, if it is not there, appended under the same locks.
+        async with conn.transaction():
+            if not await self._got_through(conn, requests, lanes, flush):
+                await self.append_on(conn, requests, lanes, flush)
 
     def announce(self, requests: Sequence[Request]) -> None:
         """Wake those who wait for what was appended, now that it is committed."""
@@ -235,8 +255,7 @@ class Appender:
                     params.update(id_params(firsts, chunks.partitions, hashes))
                     params["targets"] = numbers(chunks.targets)
                     params["id_segments"] = numbers(queue.id_segments if hashes and not looked else [])
-                cursor = await conn.execute(_sql.table(statement, queue.id, queue.segment), params, binary=True)
-                some = await cursor.fetchall()
+                some = await fetch(conn, _sql.table(statement, queue.id, queue.segment), params)
                 if not some:
                     return False
                 rows += some
@@ -245,61 +264,32 @@ class Appender:
 
     async def _find_repeated(
         self, conn: AsyncConnection[Any], work: dict[tuple[int, str], Lane]
-    ) -> tuple[dict[int, dict[int, int | None]], dict[int, list[bytes | None]]]:
-        """Which events of each piece are there already (place in the piece → offset), and the id hashes of all.
-
-        An offset of None stands for an event that is repeated within the flush itself.
-        """
-        repeated: dict[int, dict[int, int | None]] = {}
+    ) -> tuple[Repeated, dict[int, list[bytes | None]]]:
+        """Which events are there already, or twice in the flush, and the id hashes of all."""
+        repeated: Repeated = {}
         hashes: dict[int, list[bytes | None]] = {}
         for lanes in by_queue(work):
-            queue = lanes[0].queue
-            places: dict[bytes, tuple[int, int]] = {}
-            partitions: dict[bytes, int] = {}
+            firsts: dict[bytes, IdOf] = {}
             for lane in lanes:
                 for piece in lane.pieces:
                     if not deduplicates(piece):
                         continue
-                    mine = piece.id_hashes(lane.partition_id)
+                    mine = piece.id_hashes()
                     kept: list[bytes | None] = []
                     for place, digest in enumerate(mine):
-                        if digest is not None and digest in places:
-                            repeated.setdefault(id(piece), {})[place] = None
+                        first = None if digest is None else firsts.get(digest)
+                        if first is not None:
+                            repeated.setdefault(id(piece), {})[place] = Twin(id(first.piece), first.place)
                         else:
                             kept.append(digest)
                             if digest is not None:
-                                places[digest] = (id(piece), place)
-                                partitions[digest] = lane.partition_id
+                                firsts[digest] = IdOf(piece, place, lane.partition_id)
                     hashes[id(piece)] = kept if id(piece) in repeated else mine
-            for digest, offset in (await self._seen(conn, queue, partitions)).items():
-                piece_id, place = places[digest]
-                repeated.setdefault(piece_id, {})[place] = offset
+            for digest, where in (await find_ids(conn, self._catalog, lanes[0].queue, firsts, self._clock)).items():
+                piece_id = id(firsts[digest].piece)
+                repeated.setdefault(piece_id, {})[firsts[digest].place] = where
                 hashes[piece_id] = [h for h in hashes[piece_id] if h != digest]
         return repeated, hashes
-
-    async def _seen(self, conn: AsyncConnection[Any], queue: Queue, partitions: dict[bytes, int]) -> dict[bytes, int]:
-        """Of these id hashes (and their partitions), those of events in the window, and where the events are."""
-        seen: dict[bytes, int] = {}
-        if not partitions:
-            return seen
-        asked = {"hashes": digests(partitions)}
-        for segment in queue.id_segments:
-            rows = await (await conn.execute(_sql.table("seen_ids", queue.id, segment), asked, binary=True)).fetchall()
-            if not rows:
-                continue
-            params = {
-                "partitions": [partitions[digest.bytes] for digest, _ in rows],
-                "offsets": [offset for _, offset in rows],
-                "window": queue.dedup_window_seconds,
-                "skew": self._clock.skew,
-            }
-            young = await (
-                await conn.execute(_sql.table("still_in_window", queue.id, segment), params, binary=True)
-            ).fetchall()
-            for (ordinal,) in young:
-                digest, offset = rows[ordinal - 1]
-                seen[digest.bytes] = max(offset, seen.get(digest.bytes, 0))
-        return seen
 
     async def _answered_before(self, conn: AsyncConnection[Any], request: Request) -> bool:
         if request.idempotency_key is None:
@@ -370,9 +360,9 @@ class Appender:
         # Every id is found now; those that were there before the flush stand below what it stored.
         found, _ = await self._find_repeated(conn, work)
         bases = {id(piece): lane.base for lane in work.values() for piece in lane.pieces}
-        repeated: dict[int, dict[int, int | None]] = {}
+        repeated: Repeated = {}
         for piece_id, places in found.items():
-            before = {place: at for place, at in places.items() if at is None or at < bases[piece_id]}
+            before = {place: at for place, at in places.items() if not isinstance(at, int) or at < bases[piece_id]}
             if before:
                 repeated[piece_id] = before
         answer(fresh, work, repeated)

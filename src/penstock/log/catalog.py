@@ -183,6 +183,16 @@ class Catalog:
         ):
             await conn.execute(_sql.table(statement, queue_id, segment), prepare=False)
 
+    async def mend(self) -> None:
+        """Make the functions anew that a migration has dropped because they changed."""
+        async with self._pool.connection() as conn:
+            for (name,) in await (await conn.execute(_sql["without_append"])).fetchall():
+                async with conn.transaction():
+                    queue = await self.find_on(conn, name)
+                    queue = None if queue is None else await self.lock_on(conn, queue)
+                    if queue is not None:
+                        await conn.execute(_sql.table("create_append", queue.id, queue.segment), prepare=False)
+
     async def delete(self, name: str) -> bool:
         """Delete the queue and all that belongs to it; False if there was none."""
         queue = await self.find(name)
@@ -219,6 +229,22 @@ class Catalog:
             for name, lane in (await self._find_or_make(queue, missing)).items():
                 found[name] = self._lanes[queue.id, queue.epoch, name] = lane
         return found
+
+    async def as_of(self, conn: AsyncConnection[Any], queue: Queue, epoch: int) -> Queue:
+        """The queue as it was partitioned in an epoch."""
+        row = await (await conn.execute(_sql["epoch"], {"queue": queue.id, "epoch": epoch})).fetchone()
+        count = None if row is None or row[0] else row[1]
+        kind = "key" if count is None else "hash"
+        return dataclasses.replace(queue, epoch=epoch, partitioning=kind, partition_count=count)
+
+    async def lane_of(self, conn: AsyncConnection[Any], queue: Queue, name: str) -> int:
+        """The partition of that name in the queue's epoch; 0, which none has, if there is none."""
+        known = self._lanes.get((queue.id, queue.epoch, name))
+        if known is not None:
+            return known
+        params = {"queue": queue.id, "epoch": queue.epoch, "names": [name]}
+        row = await (await conn.execute(_sql["partitions_named"], params)).fetchone()
+        return 0 if row is None else int(row[1])
 
     async def find_lanes(self, conn: AsyncConnection[Any], queue: Queue, name: str) -> list[int]:
         """The partitions of that name, of the oldest epoch first; none is made."""

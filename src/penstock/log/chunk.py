@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 import zstandard
@@ -41,8 +40,7 @@ _pack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 _unpack = msgspec.msgpack.Decoder().decode
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(msgspec.Struct, frozen=True):
     """The events of one chunk, column by column; a column that no event uses is None."""
 
     data: bytes

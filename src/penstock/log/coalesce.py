@@ -20,6 +20,7 @@ class Coalescer(Generic[Item]):
         weigh: How heavy an item is.
         most: The weight at which a batch is full.
         large: The waiting weight from which a second batch may run beside the first.
+        gather: Waits for more to come, given how many there are, before a batch leaves.
     """
 
     def __init__(
@@ -29,11 +30,13 @@ class Coalescer(Generic[Item]):
         weigh: Callable[[Item], int] = lambda item: 1,
         most: int = 1000,
         large: int | None = None,
+        gather: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._run = run
         self._weigh = weigh
         self._most = most
         self._large = large
+        self._gather = gather
         self._waiting: deque[tuple[Item, int, asyncio.Future[None]]] = deque()
         self._weight = 0
         self._running = 0
@@ -59,8 +62,12 @@ class Coalescer(Generic[Item]):
 
     async def _work(self) -> None:
         try:
-            while batch := self._take():
-                await self._serve(batch)
+            while self._waiting:
+                if self._gather is not None:
+                    await self._gather(len(self._waiting))
+                batch = self._take()
+                if batch:
+                    await self._serve(batch)
                 # Those who were just answered may have more: let them come aboard before the next one leaves.
                 await asyncio.sleep(0)
         finally:

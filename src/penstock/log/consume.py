@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import CorruptChunk
 from penstock.db.patience import patiently
+from penstock.log.ack import lane_ack
 from penstock.log.event import Delivery, Event, StoredChunk
 from penstock.log.lease import Ask, Lease, PopRequest
+from penstock.log.position import Signal
 from penstock.log.reader import Range, read_chunks
 
 if TYPE_CHECKING:
@@ -118,6 +120,9 @@ class Consumer:
                 end,
                 lease.attempts,
             )
+            if lease.is_poison and offsets:
+                await self._set_aside(delivery, lease)
+                continue
             events += [Event(delivery, source, offset) for source, offset in offsets]
             if offsets and (end < lease.end or offsets[0][1] > lease.start):
                 await self._acks.shorten(delivery, offsets[0][1], end)
@@ -132,6 +137,22 @@ class Consumer:
         if damaged and not events:
             raise next(iter(damaged.values()))
         return events
+
+    async def _set_aside(self, delivery: Delivery, lease: Lease) -> None:
+        """Make a dead letter of an event that nobody who got it has answered for."""
+        reason = (
+            f"its lease ended {lease.expiries} times without an answer, at last on it alone: "
+            "whoever gets it dies or hangs (expiry_limit)"
+        )
+        signal = Signal(lease.start, "dead_letter", reason, "lease", deliveries=lease.expiries)
+        await self._acks.settle(lane_ack(delivery, (signal,)))
+        _logger.warning(
+            "queue %r, partition %r: the event at offset %d is a dead letter now: %s",
+            delivery.queue,
+            delivery.partition,
+            lease.start,
+            reason,
+        )
 
     async def _chunks(
         self, queue: Queue, group: Group, leases: Sequence[Lease], damaged: dict[int, CorruptChunk]

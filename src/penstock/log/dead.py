@@ -15,10 +15,10 @@ from penstock.core.names import check_name, check_text
 from penstock.db.statements import Statements
 from penstock.log import chunk
 from penstock.log.append import moved_on
+from penstock.log.event import Event
 from penstock.log.flush import Request
 from penstock.log.options import MAX_ID, check_moment, check_whole
 from penstock.log.prepare import Piece, micros_of
-from penstock.log.queue import DEFAULT_KEY
 from penstock.log.reader import read_events
 
 if TYPE_CHECKING:
@@ -138,11 +138,15 @@ class DeadLetters:
         dead: Sequence[tuple[Signal, int]],
     ) -> None:
         """Store events as dead letters, in the transaction that moves the group past them."""
+        new: list[dict[str, Any]] = []
+        event: Event | None = None
         for signal, attempts in dead:
-            found = await read_events(conn, queue, partition_id, signal.offset, 1)
-            if not found:
-                raise NotFound(f"queue {queue.name!r}: the event {partition_id}/{signal.offset} is no longer there")
-            event = found[0]
+            event = None if event is None else event.sibling(signal.offset)
+            if event is None:
+                found = await read_events(conn, queue, partition_id, signal.offset, 1)
+                if not found:
+                    raise NotFound(f"queue {queue.name!r}: the event {partition_id}/{signal.offset} is no longer there")
+                event = found[0]
             params = {
                 "queue": queue.id,
                 "partition": partition_id,
@@ -165,7 +169,9 @@ class DeadLetters:
                 params["id"] = int(before)
                 if await (await conn.execute(_sql["bury_again"], params)).fetchone() is not None:
                     continue
-            await conn.execute(_sql["bury"], params)
+            new.append(params)
+        if new:
+            await conn.cursor().executemany(_sql["bury"], new)
 
     async def page(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
         """Newest failure first, a page at a time."""
@@ -258,12 +264,20 @@ class Redriver:
             for letter in letters:
                 group = await self._groups.get(queue, letter.group)
                 if group is None:
-                    problems[letter.id] = f"group {letter.group!r} is gone: nobody would read it"
+                    problems[letter.id] = _gone(letter)
                 else:
                     pieces[letter.id] = _piece(queue, letter, group.id)
             lanes = await self._appender.lanes([Request([list(pieces.values())])])
             try:
                 async with self._pool.connection() as conn, conn.transaction():
+                    wanted = {"groups": list({piece.target_group for piece in pieces.values()})}
+                    groups = await (await conn.execute(_sql["share_groups"], wanted)).fetchall()
+                    for letter in letters:
+                        # What was known of the group may be a second old.
+                        if letter.id in pieces and (pieces[letter.id].target_group,) not in groups:
+                            del pieces[letter.id]
+                            self._groups.forget(queue, letter.group)
+                            problems[letter.id] = _gone(letter)
                     rows = await (await conn.execute(_sql["claim"], {"ids": list(pieces)})).fetchall()
                     claimed = [id for (id,) in rows]
                     request = Request([[pieces[id] for id in claimed]])
@@ -283,13 +297,12 @@ class Redriver:
             return problems
 
 
+def _gone(letter: DeadLetter) -> str:
+    return f"group {letter.group!r} is gone: nobody would read it"
+
+
 def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:
-    key = letter.key
-    partition = letter.partition or DEFAULT_KEY
-    if key is not None:
-        partition = queue.place(key)
-    elif queue.partition_count is not None:
-        partition = "0"
+    partition = queue.place_event(letter.key, None)
     times = None if letter.event_time is None else [micros_of(letter.event_time, 0)]
     return Piece(
         queue,
@@ -298,7 +311,7 @@ def _piece(queue: Queue, letter: DeadLetter, group_id: int) -> Piece:
         chunk.Columns(
             letter.raw,
             1,
-            [key] if queue.partition_count is not None else None,
+            queue.kept_keys(partition, [letter.key]),
             None if letter.event_id is None else [letter.event_id],
             times,
             [{**letter.headers, HEADER: str(letter.id)}],

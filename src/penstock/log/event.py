@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from penstock.core import json
 from penstock.log import chunk
@@ -29,8 +30,7 @@ class StoredChunk:
         self.target_group = target_group
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """What the events of one partition in one pop have in common."""
 
     queue: str
@@ -62,6 +62,12 @@ class Event:
         #: Its number in its partition: dense, from 0.
         self.offset = offset
 
+    def sibling(self, offset: int) -> Event | None:
+        """The event at another offset, if it lies in the same chunk."""
+        if self._chunk.first <= offset < self._chunk.end:
+            return Event(self.delivery, self._chunk, offset)
+        return None
+
     @property
     def data(self) -> Any:
         """The event's content: any JSON value."""
@@ -92,8 +98,8 @@ class Event:
     @property
     def key(self) -> str | None:
         """Its key, which decides its order; None if it was pushed without one."""
-        if self.delivery.is_lane:
-            return None if self.delivery.partition == DEFAULT_KEY else self.delivery.partition
+        if self.delivery.is_lane and self.delivery.partition != DEFAULT_KEY:
+            return self.delivery.partition
         keys = self._chunk.columns.keys
         return None if keys is None else keys[self._index]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.db.arrays import digests, numbers
 from penstock.log.prepare import Piece
@@ -28,8 +28,10 @@ class Request:
     weight: int = 0
 
     def __post_init__(self) -> None:
-        sizes = [(piece.columns.count, len(piece.columns.data)) for part in self.parts for piece in part]
-        self.weight = sum([max(count, size // _USUAL_BYTES) for count, size in sizes])
+        for part in self.parts:
+            for piece in part:
+                columns = piece.columns
+                self.weight += max(columns.count, len(columns.data) // _USUAL_BYTES)
 
     def pieces(self) -> Iterable[Piece]:
         """All pieces, of all queues."""
@@ -48,6 +50,27 @@ class Lane:
     base: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """An event in another partition than its key has now: the queue was repartitioned since."""
+
+    partition: str
+    partition_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """An event of the same flush: the piece, by its identity, and the place in it."""
+
+    piece: int
+    place: int
+
+
+#: Which events of a piece (by its identity) repeat others, by their place in it, and where those are.
+Repeated: TypeAlias = dict[int, dict[int, int | Elsewhere | Twin]]
+
+
 def deduplicates(piece: Piece) -> bool:
     """Whether the piece's ids are to be looked for."""
     return piece.queue.dedup_window_seconds > 0 and piece.columns.ids is not None and piece.target_group is None
@@ -55,12 +78,7 @@ def deduplicates(piece: Piece) -> bool:
 
 def hash_ids(work: dict[tuple[int, str], Lane]) -> dict[int, list[bytes | None]]:
     """The id hashes of the pieces that are to be deduplicated."""
-    return {
-        id(piece): piece.id_hashes(lane.partition_id)
-        for lane in work.values()
-        for piece in lane.pieces
-        if deduplicates(piece)
-    }
+    return {id(piece): piece.id_hashes() for lane in work.values() for piece in lane.pieces if deduplicates(piece)}
 
 
 def all_differ(columns: Iterable[list[bytes | None]]) -> bool:
@@ -73,13 +91,14 @@ def gather(requests: Sequence[Request], lanes: dict[tuple[int, str], int]) -> di
     """What each partition gets, in the order of the requests."""
     work: dict[tuple[int, str], Lane] = {}
     for request in requests:
-        for piece in request.pieces():
-            key = (piece.queue.id, piece.partition)
-            lane = work.get(key)
-            if lane is None:
-                lane = work[key] = Lane(piece.queue, lanes[key])
-            lane.pieces.append(piece)
-            lane.events += piece.columns.count
+        for part in request.parts:
+            for piece in part:
+                key = (piece.queue.id, piece.partition)
+                lane = work.get(key)
+                if lane is None:
+                    lane = work[key] = Lane(piece.queue, lanes[key])
+                lane.pieces.append(piece)
+                lane.events += piece.columns.count
     return work
 
 
@@ -124,50 +143,75 @@ def settle(lanes: Sequence[Lane], rows: Sequence[Any]) -> None:
         lane.base = ends[lane.partition_id] - lane.events
 
 
-def answer(
-    requests: Sequence[Request],
-    work: dict[tuple[int, str], Lane],
-    repeated: dict[int, dict[int, int | None]],
-) -> None:
+def answer(requests: Sequence[Request], work: dict[tuple[int, str], Lane], repeated: Repeated) -> None:
     """Fill in the requests' results: where each event went, or where the one it repeats is."""
     starts: dict[tuple[int, str], int] = {key: lane.base for key, lane in work.items()}
-    first_seen: dict[tuple[int, str, str], int] = {}
+    told: dict[int, Sequence[int | Elsewhere]] = {}
     for request in requests:
         request.results = []
         for part in request.parts:
             placed: list[Placed] = []
             for piece in part:
                 key = (piece.queue.id, piece.partition)
-                lane = work[key]
-                skipped = repeated.get(id(piece))
                 start = starts[key]
-                count = piece.columns.count
-                ids = piece.columns.ids
-                offsets: Sequence[int]
+                skipped = repeated.get(id(piece)) if repeated else None
                 if skipped is None:
-                    offsets = range(start, start + count)
-                    starts[key] = start + count
-                    if repeated and ids is not None:
-                        first_seen.update(((*key, event_id or ""), start + i) for i, event_id in enumerate(ids))
-                else:
-                    offsets = []
-                    for place in range(count):
-                        known = skipped.get(place, start)
-                        own = (*key, (ids[place] if ids is not None else None) or "")
-                        offset = first_seen[own] if known is None else known
-                        first_seen.setdefault(own, offset)
-                        offsets.append(offset)
-                        start += place not in skipped
-                    starts[key] = start
-                placed.append(
-                    Placed(
-                        piece.queue.name,
-                        piece.partition,
-                        lane.partition_id,
-                        piece.indices,
-                        offsets,
-                        ids,
-                        frozenset() if skipped is None else frozenset(skipped),
-                    )
-                )
+                    starts[key] = end = start + piece.columns.count
+                    offsets = range(start, end)
+                    placed.append(_placed(piece, work[key].partition_id, offsets))
+                    if repeated:
+                        told[id(piece)] = offsets
+                    continue
+                where, starts[key] = _told(piece, start, skipped, told)
+                told[id(piece)] = where
+                placed += _placed_apart(piece, work[key].partition_id, where, skipped)
             request.results.append(PushResult(placed))
+
+
+def _told(
+    piece: Piece,
+    start: int,
+    skipped: Mapping[int, int | Elsewhere | Twin],
+    told: Mapping[int, Sequence[int | Elsewhere]],
+) -> tuple[list[int | Elsewhere], int]:
+    """Where each event of a piece is, some of which repeat others, and where the next one goes."""
+    where: list[int | Elsewhere] = []
+    for place in range(piece.columns.count):
+        known = skipped.get(place)
+        if isinstance(known, Twin):
+            where.append(told[known.piece][known.place] if known.piece in told else where[known.place])
+        elif known is not None:
+            where.append(known)
+        else:
+            where.append(start)
+            start += 1
+    return where, start
+
+
+def _placed(piece: Piece, partition_id: int, offsets: Sequence[int]) -> Placed:
+    return Placed(piece.queue.name, piece.partition, partition_id, piece.indices, offsets, piece.columns.ids)
+
+
+def _placed_apart(
+    piece: Piece, partition_id: int, where: Sequence[int | Elsewhere], skipped: Collection[int]
+) -> list[Placed]:
+    """Where the events of a piece are, some of which repeat others, in this partition or in one of before."""
+    ids = piece.columns.ids
+    places: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for place, at in enumerate(where):
+        if isinstance(at, Elsewhere):
+            places.setdefault((at.partition, at.partition_id), []).append((place, at.offset))
+        else:
+            places.setdefault((piece.partition, partition_id), []).append((place, at))
+    return [
+        Placed(
+            piece.queue.name,
+            name,
+            number,
+            [piece.indices[place] for place, _ in some],
+            [offset for _, offset in some],
+            None if ids is None else [ids[place] for place, _ in some],
+            frozenset(i for i, (place, _) in enumerate(some) if place in skipped),
+        )
+        for (name, number), some in places.items()
+    ]

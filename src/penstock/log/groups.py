@@ -103,6 +103,10 @@ class Groups:
         self._known[queue.id, name] = (time.monotonic(), group)
         return group
 
+    def forget(self, queue: Queue, name: str) -> None:
+        """Do not rely on what was known of the group."""
+        self._known.pop((queue.id, name), None)
+
     async def subscribe(
         self, queue: Queue, name: str, place: Place = "beginning", *, query_id: str | None = None
     ) -> Group:

@@ -16,11 +16,14 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import psycopg
 
 from penstock.core.errors import InvalidRequest, shown
 from penstock.core.names import check_name, check_text
 from penstock.db.arrays import uuids
+from penstock.db.direct import fetch
+from penstock.db.orphans import Orphans
 from penstock.db.patience import LOST, Patience, patiently
 from penstock.db.statements import Statements
 from penstock.log.append import MOST_LOOKS, moved_on
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
 
     from penstock.core.clock import Clock
+    from penstock.log.ack import Acks
     from penstock.log.catalog import Catalog
     from penstock.log.groups import Group, Groups
     from penstock.log.queue import Queue
@@ -72,8 +76,7 @@ class PopRequest:
         check_place(self.subscribe_from)
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """Offsets ``start`` to ``end`` (not included) of a partition, leased."""
 
     partition_id: int
@@ -85,6 +88,10 @@ class Lease:
     attempts: int
     skipped: Sequence[int]
     segment: int
+    #: Leases on its first event that ended unanswered.
+    expiries: int
+    #: That is more than the queue allows, and the last one was on that event alone.
+    is_poison: bool
 
 
 @dataclass(slots=True)
@@ -101,6 +108,44 @@ class Ask:
     unsure: bool = False
 
 
+class _Turn:
+    """Whose turn it is: round the partitions, on from the last one served, then the ones before it."""
+
+    __slots__ = ("_end", "_last", "_trusted")
+
+    def __init__(self) -> None:
+        self._last = 0
+        # After this one nothing was found, which is believed for so many turns.
+        self._end = 0
+        self._trusted = 0
+
+    def spans(self, asking: int) -> list[tuple[int, int]]:
+        """The ranges to look through, one after the other: a single one, if the turn begins anew.
+
+        Several who ask together may pass by a partition for a few turns that has become readable since the last look
+        at the end; one who asks alone may not, or it would be served from the first partition alone.
+        """
+        if asking > 1 and self._last >= self._end and self._trusted:
+            self._trusted -= 1
+            return [(0, _FURTHEST)]
+        return [(self._last, _FURTHEST), (0, self._last)] if self._last else [(0, _FURTHEST)]
+
+    def looked(self, after: int, upto: int, last: int | None) -> None:
+        """A look through a range has served this partition as the last, or none."""
+        if last is not None:
+            # Where everybody was served in one turn, the next may begin at the beginning.
+            self._last = 0 if last == upto else last
+        elif upto == _FURTHEST and after:
+            self._end, self._trusted = after, 8
+
+
+@dataclass(slots=True)
+class _Moment:
+    """When to look again, for who asks."""
+
+    seconds: float | None = None
+
+
 class Leases:
     """Grants, extends and takes back leases."""
 
@@ -109,6 +154,7 @@ class Leases:
         pool: AsyncConnectionPool[Any],
         catalog: Catalog,
         groups: Groups,
+        acks: Acks,
         signals: Signals,
         clock: Clock,
         retry_seconds: float,
@@ -116,11 +162,13 @@ class Leases:
         self._pool = pool
         self._catalog = catalog
         self._groups = groups
+        self._acks = acks
         self._signals = signals
         self._clock = clock
         self._retry_seconds = retry_seconds
-        self._last: dict[int, int] = {}
+        self._turns: dict[int, _Turn] = {}
         self._asks: dict[tuple[object, ...], Coalescer[Ask]] = {}
+        self._moments: dict[int, Coalescer[_Moment]] = {}
         self._background: set[asyncio.Task[None]] = set()
 
     async def ask(self, queue: Queue, group: Group, request: PopRequest) -> Ask:
@@ -130,7 +178,11 @@ class Leases:
         if asks is None:
             if len(self._asks) > 1000:
                 self._asks.clear()
-            asks = self._asks[key] = Coalescer(partial(self._serve, queue.name, group.name, request), most=64)
+            asks = self._asks[key] = Coalescer(
+                partial(self._serve, queue.name, group.name, request),
+                most=64,
+                gather=partial(self._acks.gather, group.id),
+            )
         ask = Ask()
         try:
             await asks.submit(ask)
@@ -168,13 +220,26 @@ class Leases:
         return min(ends, default=None)
 
     async def next_moment(self, group: Group) -> float | None:
-        """Seconds until the earliest lease, retry or delay of the group ends; None if there is none."""
-        params = {"group": group.id, "skew": self._clock.skew}
+        """Seconds until the earliest lease, retry or delay of the group ends; None if there is none.
+
+        All pops that begin to wait at the same time are told by one look.
+        """
+        moments = self._moments.get(group.id)
+        if moments is None:
+            if len(self._moments) > 1000:
+                self._moments.clear()
+            moments = self._moments[group.id] = Coalescer(partial(self._find_moment, group.id))
+        moment = _Moment()
+        await moments.submit(moment)
+        return moment.seconds
+
+    async def _find_moment(self, group_id: int, moments: Sequence[_Moment]) -> None:
+        params = {"group": group_id, "skew": self._clock.skew}
         rows = await patiently(self._pool, self._retry_seconds, partial(_fetch, "next_moment", params))
-        if not rows or rows[0][0] is None:
-            return None
-        soon: timedelta = rows[0][0]
-        return max(soon.total_seconds() + 0.001, 0.001)
+        if rows and rows[0][0] is not None:
+            soon: timedelta = rows[0][0]
+            for moment in moments:
+                moment.seconds = max(soon.total_seconds() + 0.001, 0.001)
 
     async def close(self) -> None:
         """Wait until what was given back is."""
@@ -183,10 +248,14 @@ class Leases:
 
     async def _serve(self, queue: str, group: str, request: PopRequest, asks: Sequence[Ask]) -> None:
         patience = Patience(self._retry_seconds)
+        orphans = Orphans()
         for looks in count():
             try:
                 async with self._pool.connection() as conn:
-                    await self._lease(conn, queue, group, request, asks)
+                    # Who has yet to read our statement would lease what nobody knows of.
+                    await orphans.end(conn)
+                    with orphans.watching(conn):
+                        await self._lease(conn, queue, group, request, asks)
                 return
             except psycopg.ProgrammingError as error:
                 if not moved_on(error) or looks > MOST_LOOKS:
@@ -208,7 +277,7 @@ class Leases:
         for ask in asks:
             ask.unsure, ask.leases = True, []
         waiting = list(asks)
-        for after, upto in await self._spans(conn, queue, group, request):
+        for after, upto in await self._spans(conn, queue, group, request, len(asks)):
             # One who asks alone may fill up from several spans; of several, each takes what it gets.
             had = asks[0].leases if len(asks) == 1 else []
             params = {
@@ -225,12 +294,13 @@ class Leases:
                 "skew": self._clock.skew,
             }
             statement = _sql.table("lease", queue.id, queue.segment)
-            rows = await (await conn.execute(statement, params, binary=True)).fetchall()
+            rows = await fetch(conn, statement, params)
             by_id = {ask.lease_id: ask for ask in waiting}
             for lease_id, *row in rows:
                 by_id[lease_id].leases.append(Lease(*row))
-            if rows and request.partition is None:
-                self._last[group.id] = max(row[1] for row in rows)
+            if request.partition is None:
+                turn = self._turns.setdefault(group.id, _Turn())
+                turn.looked(after, upto, max((row[1] for row in rows), default=None))
             waiting = [ask for ask in waiting if _wants_more(ask, request, len(asks) == 1)]
             if not waiting:
                 break
@@ -245,15 +315,14 @@ class Leases:
                 ask.epoch_ended = ended
 
     async def _spans(
-        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest
+        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest, asking: int
     ) -> list[tuple[int, int]]:
         """The ranges of partitions to look through, one after the other."""
         if request.partition is not None:
             found = await self._catalog.find_lanes(conn, queue, request.partition)
             return [(lane - 1, lane) for lane in found]
-        # Round the partitions in turn: on from the last one served, then the ones before it.
-        last = self._last.get(group.id, 0)
-        return [(last, _FURTHEST), (0, last)] if last else [(0, _FURTHEST)]
+        turn = self._turns.get(group.id)
+        return [(0, _FURTHEST)] if turn is None else turn.spans(asking)
 
     async def _release(self, group: Group, asks: Sequence[Ask]) -> None:
         # If it fails, the lease ends by itself.

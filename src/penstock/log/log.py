@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from hashlib import blake2b
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from uuid import UUID
 
+import msgspec
 import psycopg
 from psycopg import AsyncConnection
 
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound, shown
 from penstock.core.names import check_key, check_name, check_text
+from penstock.db.borrowed import UserConnection, borrow
 from penstock.log.ack import AckResult, Acks, check_status, lane_ack
 from penstock.log.append import Appender
 from penstock.log.browse import Browser
@@ -31,9 +34,10 @@ from penstock.log.event import Event
 from penstock.log.flush import Request
 from penstock.log.groups import GroupLane, Groups, Place
 from penstock.log.lease import Leases, PopRequest
+from penstock.log.ndjson import prepare_ndjson
 from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole
 from penstock.log.position import Signal
-from penstock.log.prepare import Piece, prepare, prepare_ndjson
+from penstock.log.prepare import Piece, prepare
 from penstock.log.pushed import PushResult
 from penstock.log.queue import Queue
 from penstock.log.segments import Segments, Upkeep
@@ -50,8 +54,7 @@ _LARGE_FLUSH = 1_000
 _UPKEEP_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """Events for one queue: mappings with ``data`` and the like, or NDJSON bytes."""
 
     queue: str
@@ -60,6 +63,10 @@ class Batch:
     key_field: str | None = None
     id_field: str | None = None
     time_field: str | None = None
+
+
+#: What a transaction says of an event: its status, an error ("" if there is none) and perhaps a traceback.
+Said: TypeAlias = tuple[Event, object, str] | tuple[Event, object, str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +137,22 @@ class Log:
         self._dead = DeadLetters(pool, self.catalog, clock)
         self._redriver = Redriver(pool, self.catalog, self._groups, self._dead, self._appender, clock)
         self._acks = Acks(pool, self.catalog, self._dead, self._signals, clock, patience)
-        self._leases = Leases(pool, self.catalog, self._groups, self._signals, clock, patience)
+        self._leases = Leases(pool, self.catalog, self._groups, self._acks, self._signals, clock, patience)
         self._consumer = Consumer(
             pool, self.catalog, self._groups, self._leases, self._acks, self._signals, clock, patience
         )
-        self._transactions = Transactions(pool, self._acks, self._appender)
+        self._transactions = Transactions(pool, self.catalog, self._acks, self._appender)
         self._browser = Browser(pool)
         self._depths = Depths(pool, clock)
         self.segments = Segments(pool, self.catalog, clock)
         self._pushes: Coalescer[Request] = Coalescer(
             self._appender.append, weigh=attrgetter("weight"), most=_FLUSH_WEIGHT, large=_LARGE_FLUSH
         )
+        try:
+            await self.catalog.mend()
+        except BaseException:
+            await self._database.close()
+            raise
         self._upkeep = asyncio.create_task(self.segments.run(_UPKEEP_SECONDS))
         return self
 
@@ -239,13 +251,21 @@ class Log:
         if idempotency_key is not None:
             request.idempotency_key = check_name(idempotency_key, "request")
             request.fingerprint = _fingerprint(parts)
-        for part in parts:
-            if part and part[0].queue.max_depth_events is not None:
-                await self._depths.admit(part[0].queue, sum(piece.columns.count for piece in part))
+        if any([part and part[0].queue.max_depth_events is not None for part in parts]):
+            await self._admit(parts)
         if request.weight or idempotency_key is not None:
             await self._pushes.submit(request)
             return request.results
         return [PushResult([]) for _ in parts]
+
+    async def _admit(self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int] | None = None) -> None:
+        """Let a push through, or raise QueueFull; what a transaction takes out of a queue it may put into it."""
+        for part in parts:
+            if part and part[0].queue.max_depth_events is not None:
+                queue = part[0].queue
+                more = sum(piece.columns.count for piece in part) - (acked or {}).get(queue.name, 0)
+                if more > 0:
+                    await self._depths.admit(queue, more)
 
     async def prepare(self, batch: Batch) -> list[Piece]:
         """Check and encode a batch."""
@@ -265,7 +285,7 @@ class Log:
                 max_bytes=limit,
             )
         events: object = batch.events
-        if isinstance(events, str) or not isinstance(events, Sequence):
+        if type(events) is not list and (isinstance(events, str) or not isinstance(events, Sequence)):
             raise InvalidRequest(f"events must be a list of mappings, or NDJSON as bytes, not {type(events).__name__}")
         if batch.key_field is not None or batch.id_field is not None or batch.time_field is not None:
             raise InvalidRequest(
@@ -316,17 +336,27 @@ class Log:
         return await self._leases.extend(lease, [(group, lane) for _, group, lane in where], seconds)
 
     @_reachable
-    async def transact(self, acks: Sequence[tuple[Event, object, str]], batches: Sequence[Batch]) -> TransactionResult:
-        """Ack and push together, or raise TransactionRefused and do neither."""
-        _check_errors([error for _, _, error in acks])
+    async def transact(
+        self, acks: Sequence[Said], batches: Sequence[Batch], *, connection: UserConnection | None = None
+    ) -> TransactionResult:
+        """Ack and push together, or raise TransactionRefused and do neither.
+
+        With a ``connection`` that is in a transaction, both become part of that, and happen when it commits.
+        """
         lanes: dict[tuple[int, int, UUID | None], list[tuple[Event, Signal]]] = {}
-        for event, status, error in acks:
-            signal = Signal(event.offset, check_status(status), error)
+        for event, status, error, *more in acks:
+            trace = more[0] if more else None
+            _check_errors([error, "" if trace is None else trace])
+            signal = Signal(event.offset, check_status(status), error, traceback=trace)
             delivery = event.delivery
             key = (delivery.group_id, delivery.partition_id, delivery.lease_id)
             lanes.setdefault(key, []).append((event, signal))
         lane_acks = [lane_ack(said[0][0].delivery, tuple(s for _, s in said)) for said in lanes.values()]
-        return await self._transactions.run(lane_acks, [await self.prepare(batch) for batch in batches])
+        parts = [await self.prepare(batch) for batch in batches]
+        await self._admit(parts, Counter(event.queue for event, *_ in acks))
+        if connection is not None:
+            return await self._transactions.run_on(await borrow(connection), lane_acks, parts)
+        return await self._transactions.run(lane_acks, parts)
 
     # Groups
 

@@ -95,21 +95,21 @@ def _merge(pieces: Sequence[Piece]) -> chunk.Columns:
     if len(pieces) == 1:
         return pieces[0].columns
     parts = [piece.columns for piece in pieces]
-
-    def column(name: str) -> list[Any] | None:
-        columns = [getattr(part, name) for part in parts]
-        if all(some is None for some in columns):
-            return None
-        whole: list[Any] = []
-        for part, some in zip(parts, columns, strict=True):
-            whole.extend([None] * part.count if some is None else some)
-        return whole
-
     return chunk.Columns(
         b"\n".join([part.data for part in parts]),
         sum([part.count for part in parts]),
-        column("keys"),
-        column("ids"),
-        column("times"),
-        column("headers"),
+        _joined(parts, [part.keys for part in parts]),
+        _joined(parts, [part.ids for part in parts]),
+        _joined(parts, [part.times for part in parts]),
+        _joined(parts, [part.headers for part in parts]),
     )
+
+
+def _joined(parts: Sequence[chunk.Columns], columns: Sequence[Sequence[Any] | None]) -> list[Any] | None:
+    """One column of all parts; None if no part has it."""
+    if not any(columns):
+        return None
+    whole: list[Any] = []
+    for part, some in zip(parts, columns, strict=True):
+        whole += [None] * part.count if some is None else some
+    return whole

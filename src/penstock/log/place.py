@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from msgspec import structs
+
 from penstock.log.prepare import Piece
-from penstock.log.queue import DEFAULT_KEY, Queue
+from penstock.log.queue import Queue
 
 
 def replaced(piece: Piece, queue: Queue) -> list[Piece]:
@@ -13,16 +15,14 @@ def replaced(piece: Piece, queue: Queue) -> list[Piece]:
     before = piece.queue
     if before.id == queue.id and before.epoch == queue.epoch:
         return [dataclasses.replace(piece, queue=queue)]
-    if before.partition_count is None:
-        keys = [None if piece.partition == DEFAULT_KEY else piece.partition] * piece.columns.count
-    else:
-        keys = list(piece.columns.keys or [None] * piece.columns.count)
-    anywhere = DEFAULT_KEY if queue.partition_count is None else "0"
-    names = [anywhere if key is None else queue.place(key) for key in keys]
-    kept = keys if queue.partition_count is not None and any(keys) else None
-    whole = dataclasses.replace(piece, queue=queue, columns=dataclasses.replace(piece.columns, keys=kept))
+    keys = piece.keys()
+    ids = piece.columns.ids or [None] * piece.columns.count
+    names = [queue.place_event(key, event_id) for key, event_id in zip(keys, ids, strict=True)]
+    whole = dataclasses.replace(piece, queue=queue, columns=structs.replace(piece.columns, keys=keys))
     moved = []
     for name in dict.fromkeys(names):
         others = {i for i, other in enumerate(names) if other != name}
-        moved.append(dataclasses.replace(whole.without(others) if others else whole, partition=name))
+        some = whole.without(others) if others else whole
+        columns = structs.replace(some.columns, keys=queue.kept_keys(name, some.columns.keys))
+        moved.append(dataclasses.replace(some, partition=name, columns=columns))
     return moved

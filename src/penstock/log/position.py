@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
+import msgspec
+
 Status = Literal["completed", "failed", "retry", "dead_letter"]
 
 
@@ -33,10 +35,13 @@ class Position:
     available_at: datetime
     attempts: int
     skipped: tuple[int, ...] = ()
+    #: Leases that ended unanswered since ``next_offset`` last moved.
+    expiries: int = 0
+    #: Events before this offset come one at a time.
+    suspect_end: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(msgspec.Struct, frozen=True):
     """What a consumer says of one event."""
 
     offset: int
@@ -44,10 +49,11 @@ class Signal:
     error: str = ""
     stage: str = "consumer"
     traceback: str | None = None
+    #: How many deliveries it speaks for.
+    deliveries: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What became of a signal. ``problem`` is empty if it was taken."""
 
     offset: int
@@ -130,7 +136,7 @@ def _settle(
                 cursor, attempts = signal.offset + 1, 0
             verdicts.append(Verdict(signal.offset))
         elif signal.status == "dead_letter" or (signal.status == "failed" and attempts >= retry_limit):
-            dead.append((signal, attempts + 1))
+            dead.append((signal, attempts + signal.deliveries))
             skipped.add(signal.offset)
             attempts = 0
             verdicts.append(Verdict(signal.offset, dead=True))
@@ -150,6 +156,7 @@ def _settle(
         next_offset=cursor,
         attempts=attempts,
         skipped=tuple(sorted(offset for offset in skipped if offset >= cursor)),
+        expiries=position.expiries if cursor == position.next_offset else 0,
     )
     return Settlement(after, tuple(verdicts), tuple(dead))
 

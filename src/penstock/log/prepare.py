@@ -15,8 +15,6 @@ from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, cast
 
-import msgspec
-
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, shown
 from penstock.core.names import key_problem
@@ -49,26 +47,31 @@ class Piece:
     #: Delivered to this group alone (a redriven dead letter).
     target_group: int | None = None
 
-    def id_hashes(self, partition_id: int) -> list[bytes | None]:
-        """What stands for each event's id in the deduplication table; None for an event without one."""
+    def keys(self) -> Sequence[str | None]:
+        """The key of each event."""
+        if self.queue.partition_count is None and self.partition != DEFAULT_KEY:
+            return [self.partition] * self.columns.count
+        return self.columns.keys or [None] * self.columns.count
+
+    def id_hashes(self) -> list[bytes | None]:
+        """What stands for each event's key and id in the deduplication table; None for an event without an id.
+
+        No partition is in it, so that an id is known again when the queue has been partitioned differently.
+        """
         if self.columns.ids is None:
             return [None] * self.columns.count
-        salt = partition_id.to_bytes(16, "little")
         return [
-            None if event_id is None else blake2b(event_id.encode(), digest_size=16, salt=salt).digest()
-            for event_id in self.columns.ids
+            None if event_id is None else blake2b(f"{key or ''}\0{event_id}".encode(), digest_size=16).digest()
+            for key, event_id in zip(self.keys(), self.columns.ids, strict=True)
         ]
 
     def events(self) -> list[tuple[Any, ...]]:
         """Each event as it was pushed: its place in the request, key, id, time, headers and data."""
         columns, nothing = self.columns, [None] * self.columns.count
-        keys = columns.keys or nothing
-        if self.queue.partition_count is None:
-            keys = [None if self.partition == DEFAULT_KEY else self.partition] * columns.count
         return list(
             zip(
                 self.indices,
-                keys,
+                self.keys(),
                 columns.ids or nothing,
                 columns.times or nothing,
                 columns.headers or nothing,
@@ -156,59 +159,22 @@ def prepare(placer: Placer, items: Sequence[Any], *, key: str | None = None, max
             return [piece]
     datas, keys, ids, times, headers = _columns(items)
     if ids is not None:
-        ids = _check_ids(ids)
+        ids = check_ids(ids)
     if keys is not None and key is not None:
         keys = [key if k is None else k for k in keys]
-    places = _place(placer, key, keys, ids, len(datas))
+    places = places_of(placer, key, keys, ids, len(datas))
     micros = None if times is None else [micros_of(t, i) for i, t in enumerate(times)]
     if headers is not None:
         headers = [_check_headers(header, i) for i, header in enumerate(headers)]
     if keys is None and key is not None:
         keys = [key] * len(datas)
-    kept = keys if placer.queue.partition_count is not None else None
-    picks = [_picker(indices, len(datas)) for indices in places.values()]
+    picks = [picker(indices, len(datas)) for indices in places.values()]
     texts = _encode(datas, [pick(datas) for pick in picks])
     pieces: list[Piece] = []
     for (name, indices), pick, text in zip(places.items(), picks, texts, strict=True):
-        columns = [None if column is None else pick(column) for column in (kept, ids, micros, headers)]
-        _add_pieces(pieces, placer.queue, name, indices, text, columns, max_bytes)
-    return pieces
-
-
-def prepare_ndjson(
-    placer: Placer,
-    text: bytes,
-    *,
-    key: str | None = None,
-    key_field: str | None = None,
-    id_field: str | None = None,
-    time_field: str | None = None,
-    max_bytes: int,
-) -> list[Piece]:
-    """Check events that are already encoded, a JSON value a line, and place them without decoding them."""
-    for option, name in (("key_field", key_field), ("id_field", id_field), ("time_field", time_field)):
-        _check_field_name(option, name)
-    try:
-        lines = json.split_lines(text)
-    except json.JSONProblem as problem:
-        raise InvalidEvent(str(problem), index=problem.index, field="data") from None
-    if not lines:
-        return []
-    keys, ids, times = _named_fields(lines, key_field, id_field, time_field)
-    if ids is not None:
-        ids = _check_ids(ids)
-    if keys is not None and key is not None:
-        keys = [key if k is None else k for k in keys]
-    places = _place(placer, key, keys, ids, len(lines))
-    if keys is None and key is not None:
-        keys = [key] * len(lines)
-    micros = None if times is None else [micros_of(t, i) for i, t in enumerate(times)]
-    kept = keys if placer.queue.partition_count is not None else None
-    pieces: list[Piece] = []
-    for name, indices in places.items():
-        pick = _picker(indices, len(lines))
-        columns = [None if column is None else pick(column) for column in (kept, ids, micros)]
-        _add_pieces(pieces, placer.queue, name, indices, b"\n".join(pick(lines)), columns, max_bytes)
+        columns = [None if column is None else pick(column) for column in (ids, micros, headers)]
+        kept = placer.queue.kept_keys(name, None if keys is None else pick(keys))
+        add_pieces(pieces, placer.queue, name, indices, text, [kept, *columns], max_bytes)
     return pieces
 
 
@@ -260,7 +226,7 @@ def _simple(placer: Placer, item: Any, key: str | None, max_bytes: int) -> Piece
     if own_key is None and event_id is not None and placer.queue.dedup_window_seconds > 0:
         return None
     partition = placer.place(own_key, 0)
-    keys = None if own_key is None or placer.queue.partition_count is None else (own_key,)
+    keys = None if own_key is None else placer.queue.kept_keys(partition, (own_key,))
     return Piece(placer.queue, partition, (0,), chunk.Columns(text, 1, keys, None if event_id is None else (event_id,)))
 
 
@@ -303,7 +269,7 @@ def _one_place(partition: str, count: int) -> dict[str, Sequence[int]]:
     return {partition: range(count)}
 
 
-def _place(
+def places_of(
     placer: Placer, key: str | None, keys: Sequence[Any] | None, ids: Sequence[Any] | None, count: int
 ) -> dict[str, Sequence[int]]:
     """Which events of the request go to which partition."""
@@ -325,7 +291,7 @@ def _places(partitions: Sequence[str]) -> dict[str, Sequence[int]]:
     return cast("dict[str, Sequence[int]]", places)
 
 
-def _picker(indices: Sequence[int], count: int) -> Callable[[list[Any]], list[Any]]:
+def picker(indices: Sequence[int], count: int) -> Callable[[list[Any]], list[Any]]:
     """What picks the values at these places of a column of so many."""
     if len(indices) == count:
         return _all
@@ -340,13 +306,13 @@ def _all(column: list[Any]) -> list[Any]:
     return column
 
 
-def _add_pieces(
+def add_pieces(
     pieces: list[Piece],
     queue: Queue,
     partition: str,
     indices: Sequence[int],
     text: bytes,
-    columns: Sequence[list[Any] | None],
+    columns: Sequence[Sequence[Any] | None],
     max_bytes: int,
 ) -> None:
     """The events of one partition in pieces of a good size."""
@@ -404,7 +370,8 @@ def _plain(texts: list[Any]) -> list[Any]:
     return [None if text is None else str.__str__(text) for text in texts]
 
 
-def _check_ids(ids: list[Any]) -> list[Any]:
+def check_ids(ids: list[Any]) -> list[Any]:
+    """The ids as plain text, or raise InvalidEvent for the first that cannot be one."""
     try:
         joined = "".join(ids)
         sizes = set(map(len, ids))
@@ -465,75 +432,3 @@ def _check_headers(headers: Any, index: int) -> dict[str, str] | None:
         raise InvalidEvent("take more than 64 KiB", index=index, field="headers")
     # Plain texts, and a dict that nobody else has: it is stored after this.
     return {str.__str__(name): str.__str__(value) for name, value in headers.items()}
-
-
-def _check_field_name(option: str, name: object) -> None:
-    if name is None:
-        return
-    if not isinstance(name, str):
-        raise InvalidRequest(f"{option} is the name of a field, and so text, not {type(name).__name__}")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequest(f"{option} {name!r} holds a lone surrogate, which no field's name does") from None
-
-
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-# What reads the fields of these names; None where their names are too odd for it.
-_extractors: dict[tuple[str, ...], msgspec.json.Decoder[Any] | None] = {}
-
-
-def _named_fields(
-    lines: Sequence[bytes], *fields: str | None
-) -> tuple[list[Any] | None, list[Any] | None, list[Any] | None]:
-    """The values of named top-level fields, read without building the events."""
-    names = tuple(dict.fromkeys(name for name in fields if name is not None))
-    if not names:
-        return None, None, None
-    found = _extract(lines, names) or _extract_carefully(lines, names)
-    keys, ids, times = (None if name is None else found[name] for name in fields)
-    if keys is not None:
-        # Numbers are common keys; anything else that is not text is refused with the others.
-        keys = [str(k) if type(k) is int else k for k in keys]
-    return keys, ids, times
-
-
-def _extract(lines: Sequence[bytes], names: tuple[str, ...]) -> dict[str, list[Any]] | None:
-    """The fields as the parser picks them out; None if it cannot."""
-    if names not in _extractors:
-        if len(_extractors) >= 256:
-            _extractors.clear()
-        _extractors[names] = _extractor(names)
-    decoder = _extractors[names]
-    if decoder is None:
-        return None
-    try:
-        rows = decoder.decode_lines(b"\n".join(lines))
-    except msgspec.ValidationError:
-        return None
-    return {name: [getattr(row, f"field{i}") for row in rows] for i, name in enumerate(names)}
-
-
-def _extractor(names: tuple[str, ...]) -> msgspec.json.Decoder[Any] | None:
-    wanted = [(f"field{i}", Any, None) for i in range(len(names))]
-    rename = {f"field{i}": name for i, name in enumerate(names)}
-    try:
-        return msgspec.json.Decoder(msgspec.defstruct("Named", wanted, rename=rename))
-    except ValueError:
-        return None
-
-
-def _extract_carefully(lines: Sequence[bytes], names: tuple[str, ...]) -> dict[str, list[Any]]:
-    """The same for names of any kind, and for what the parser refused: it may be a line, or a number in a field."""
-    found: dict[str, list[Any]] = {name: [] for name in names}
-    for i, line in enumerate(lines):
-        if not line.startswith(b"{"):
-            raise InvalidEvent("must be an object, because fields of it were named", index=i, field="data")
-        members = _members.decode(line)
-        for name in names:
-            value = members.get(name)
-            try:
-                found[name].append(None if value is None else json.decode(bytes(value)))
-            except json.JSONProblem as problem:
-                raise InvalidEvent(str(problem), index=i, field="data") from None
-    return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import overload
+
+import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,7 @@ class Pushed:
         return "duplicate" if self.duplicate else "queued"
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True):
     """Where the events of one piece of a push went."""
 
     queue: str
@@ -40,7 +41,7 @@ class Placed:
     def plain(self) -> Placed:
         """The same in lists, to be stored."""
         ids = None if self.ids is None else list(self.ids)
-        return replace(self, indices=list(self.indices), offsets=list(self.offsets), ids=ids)
+        return msgspec.structs.replace(self, indices=list(self.indices), offsets=list(self.offsets), ids=ids)
 
 
 class PushResult(Sequence[Pushed]):
@@ -51,8 +52,8 @@ class PushResult(Sequence[Pushed]):
     def __init__(self, placed: Sequence[Placed], *, replayed: bool = False) -> None:
         self._placed = placed
         self._each: list[Pushed] | None = None
-        self.duplicates = sum(len(p.duplicates) for p in placed)
-        self.accepted = sum(len(p.indices) for p in placed) - self.duplicates
+        self.duplicates = sum([len(p.duplicates) for p in placed])
+        self.accepted = sum([len(p.indices) for p in placed]) - self.duplicates
         #: True when an idempotency key was seen before and this is the answer of that time.
         self.replayed = replayed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,6 +33,7 @@ class Queue:
     max_redrives: int
     lanes_warned_at: datetime | None
     created_at: datetime
+    expiry_limit: int | None
     #: Segments whose ids may still lie in the deduplication window, newest first.
     id_segments: list[int]
 
@@ -40,3 +42,17 @@ class Queue:
         if self.partition_count is None:
             return key
         return str(zlib.crc32(key.encode()) % self.partition_count)
+
+    def place_event(self, key: str | None, event_id: str | None) -> str:
+        """The name of the partition that an event belongs to; one with neither key nor id may go anywhere."""
+        if key is not None:
+            return self.place(key)
+        if self.partition_count is None:
+            return DEFAULT_KEY
+        return "0" if event_id is None or self.dedup_window_seconds <= 0 else self.place(event_id)
+
+    def kept_keys(self, partition: str, keys: Sequence[str | None] | None) -> Sequence[str | None] | None:
+        """Of the keys of a partition's events, those that its name does not tell."""
+        if keys is None or (self.partition_count is None and partition != DEFAULT_KEY):
+            return None
+        return keys if any(key is not None for key in keys) else None

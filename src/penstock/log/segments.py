@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -62,11 +63,14 @@ class Segments:
     async def upkeep(self) -> Upkeep:
         """One round over all queues, by whichever process comes first."""
         rolled = dropped = parked = waiting = 0
+        # Until it is known, it may be ours: who is cancelled while it asks must not keep it.
+        locked: bool | None = None
         async with self._pool.connection() as conn:
-            row = await (await conn.execute("SELECT pg_try_advisory_lock(%s)", (_ROUND_LOCK,))).fetchone()
-            if row is None or not row[0]:
-                return Upkeep()
             try:
+                row = await (await conn.execute("SELECT pg_try_advisory_lock(%s)", (_ROUND_LOCK,))).fetchone()
+                locked = row is not None and row[0]
+                if not locked:
+                    return Upkeep()
                 for name in await self._catalog.names_on(conn):
                     queue = await self._catalog.find_on(conn, name)
                     if queue is None:
@@ -89,8 +93,9 @@ class Segments:
                 await conn.execute(_sql["forget_requests"])
                 await conn.execute(_dead["forget_redriven"])
             finally:
-                with contextlib.suppress(psycopg.Error):
-                    await conn.execute("SELECT pg_advisory_unlock(%s)", (_ROUND_LOCK,))
+                if locked is not False:
+                    with contextlib.suppress(psycopg.Error):
+                        await conn.execute("SELECT pg_advisory_unlock(%s)", (_ROUND_LOCK,))
         return Upkeep(rolled, dropped, parked, waiting)
 
     async def run(self, every: float) -> None:
@@ -109,6 +114,8 @@ class Segments:
 
     async def _roll_on(self, conn: AsyncConnection[Any], queue: Queue) -> Queue:
         async with conn.transaction():
+            # A transaction of the user's may hold a partition for as long as it likes, and all pushes wait behind us.
+            await conn.execute("SET LOCAL lock_timeout = '1s'")
             current = await self._hold(conn, queue)
             if current is None:
                 return queue
@@ -175,7 +182,7 @@ class Segments:
             async with conn.transaction():
                 where = {"queue": queue.id, "segment": segment, "skew": self._clock.skew}
                 if unread:
-                    await conn.execute(_sql["lock_behind"], where)
+                    await self._hold_behind(conn, where)
                     for group, count in await (await conn.execute(_sql["skip_dropped"], where)).fetchall():
                         _logger.warning(
                             "queue %r: retention dropped %d events that group %r had not read", queue.name, count, group
@@ -185,6 +192,13 @@ class Segments:
                 await conn.execute(_sql["forget_segment"], where)
             dropped += 1
         return dropped, waiting
+
+    async def _hold_behind(self, conn: AsyncConnection[Any], where: Mapping[str, Any]) -> None:
+        """Lock the positions of all groups in a segment's lanes; acks go on, so some may slip away at first."""
+        while True:
+            row = await (await conn.execute(_sql["lock_behind"], where)).fetchone()
+            if row is None or row[0] == row[1]:
+                return
 
     async def _drop_table(self, conn: AsyncConnection[Any], statement: str, queue: Queue, segment: int) -> None:
         # Whoever still reads it is not waited for, and nobody waits behind us: the next round tries again.

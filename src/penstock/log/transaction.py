@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from penstock.core.errors import DatabaseUnavailable, TransactionRefused
+from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, TransactionRefused
 from penstock.db.patience import LOST
-from penstock.log.append import moved_on
+from penstock.db.statements import Statements
+from penstock.log.append import MOST_LOOKS, moved_on
 from penstock.log.flush import Request
+from penstock.log.signals import CHANNEL
 
 if TYPE_CHECKING:
+    from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
 
     from penstock.log.ack import Acks, LaneAck
     from penstock.log.append import Appender
+    from penstock.log.catalog import Catalog
     from penstock.log.prepare import Piece
     from penstock.log.pushed import PushResult
+
+
+_sql = Statements("penstock.log", "transaction.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +41,9 @@ class TransactionResult:
 class Transactions:
     """Runs transactions."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], acks: Acks, appender: Appender) -> None:
+    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, acks: Acks, appender: Appender) -> None:
         self._pool = pool
+        self._catalog = catalog
         self._acks = acks
         self._appender = appender
 
@@ -65,16 +74,71 @@ class Transactions:
         await self._acks.announce(acks)
         return TransactionResult(request.results, sum(len(ack.signals) for ack in acks))
 
+    async def run_on(
+        self, conn: AsyncConnection[Any], acks: Sequence[LaneAck], pushes: list[list[Piece]]
+    ) -> TransactionResult:
+        """The same inside the transaction of a borrowed connection: it happens when that commits, if it does."""
+        request = Request(pushes)
+        for looks in count():
+            lanes = await self._appender.lanes([request])
+            try:
+                async with conn.transaction():
+                    await self._check_database(conn, request)
+                    await self._act(conn, acks, request, lanes)
+                    await self._notify(conn, acks, request)
+                break
+            except psycopg.errors.SerializationFailure:
+                continue  # a position has moved meanwhile
+            except psycopg.errors.DeadlockDetected as error:
+                raise Conflict(
+                    "the transaction and another one wait for each other's locks; roll it back and repeat the whole. "
+                    "One that pushes once, at its end, to all queues together, does not come to that"
+                ) from error
+            except psycopg.ProgrammingError as error:
+                if not moved_on(error) or looks > MOST_LOOKS:
+                    raise
+            await self._appender.look_again([request])
+        return TransactionResult(request.results, sum(len(ack.signals) for ack in acks))
+
+    async def _check_database(self, conn: AsyncConnection[Any], request: Request) -> None:
+        """A queue of that number in another database is another queue."""
+        there = await (await conn.execute("SELECT to_regclass('penstock.queues') IS NOT NULL")).fetchone()
+        for queue in {piece.queue.id: piece.queue for piece in request.pieces()}.values():
+            if there is not None and there[0]:
+                row = await (await conn.execute(_sql["creation"], {"queue": queue.id})).fetchone()
+                if row is None or row[0] == queue.created_at:
+                    continue
+            raise InvalidRequest(
+                f"the connection is to a database that does not hold queue {queue.name!r}: events can be part of a "
+                "transaction in their own database only"
+            )
+
+    async def _notify(self, conn: AsyncConnection[Any], acks: Sequence[LaneAck], request: Request) -> None:
+        """Wake those who wait, when it is committed: nobody but PostgreSQL will know when that is."""
+        queues = {piece.queue.id for piece in request.pieces()}
+        for name in {ack.queue for ack in acks}:
+            queues.add((await self._catalog.get_on(conn, name)).id)
+        await conn.execute(_sql["notify"], {"channel": CHANNEL, "queues": sorted(queues)})
+
     async def _once(self, acks: Sequence[LaneAck], request: Request) -> None:
         lanes = await self._appender.lanes([request])
         async with self._pool.connection() as conn, conn.transaction():
-            verdicts = await self._acks.settle_on(conn, acks) if acks else {}
-            for ack in acks:
-                for verdict in verdicts[ack.group_id, ack.partition_id]:
-                    if verdict.problem or verdict.noop:
-                        why = verdict.problem or "committed already, by somebody else or before"
-                        raise TransactionRefused(
-                            f"the ack of offset {verdict.offset} in partition {ack.partition_id} of queue "
-                            f"{ack.queue!r} was refused ({why}), so the transaction was rolled back"
-                        )
-            await self._appender.append_on(conn, [request], lanes)
+            await self._act(conn, acks, request, lanes)
+
+    async def _act(
+        self,
+        conn: AsyncConnection[Any],
+        acks: Sequence[LaneAck],
+        request: Request,
+        lanes: dict[tuple[int, str], int],
+    ) -> None:
+        verdicts = await self._acks.settle_on(conn, acks) if acks else {}
+        for ack in acks:
+            for verdict in verdicts[ack.group_id, ack.partition_id]:
+                if verdict.problem or verdict.noop:
+                    why = verdict.problem or "committed already, by somebody else or before"
+                    raise TransactionRefused(
+                        f"the ack of offset {verdict.offset} in partition {ack.partition_id} of queue "
+                        f"{ack.queue!r} was refused ({why}), so the transaction was rolled back"
+                    )
+        await self._appender.append_on(conn, [request], lanes)

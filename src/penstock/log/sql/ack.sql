@@ -19,10 +19,10 @@ held AS MATERIALIZED (
 ),
 written AS (
     INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, moved_at)
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, moved_at, suspect_end)
     SELECT s.group_id, s.partition_id, s.version + 1, s.upto,
            CASE WHEN s.upto < s.lease_end THEN s.lease_id END, s.lease_end,
-           CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE 'epoch' END, 0, c.now
+           CASE WHEN s.upto < s.lease_end THEN s.available_at ELSE 'epoch' END, 0, c.now, s.suspect_end
     FROM held s CROSS JOIN clock c
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version
@@ -53,7 +53,7 @@ SELECT id FROM penstock.queues WHERE id = ANY(%(queues)s) ORDER BY id FOR KEY SH
 -- name: standing
 -- Held still: nobody moves them before the transaction ends. One that was moved while we waited is not among them.
 SELECT p.group_id, p.partition_id, p.version, p.next_offset, p.lease_id, p.lease_end, p.available_at, p.attempts,
-       p.skipped, clock_timestamp() + %(skew)s
+       p.skipped, p.expiries, p.suspect_end, clock_timestamp() + %(skew)s
 FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
 CROSS JOIN LATERAL (
     SELECT * FROM penstock.positions p
@@ -64,13 +64,15 @@ CROSS JOIN LATERAL (
 -- name: write_positions
 WITH written AS (
     INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, expiries,
+         suspect_end, moved_at)
     SELECT group_id, partition_id, version + 1, next_offset, lease_id, lease_end, available_at, attempts,
-           skipped::bigint[], clock_timestamp() + %(skew)s
+           skipped::bigint[], expiries, suspect_end, clock_timestamp() + %(skew)s
     FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[], %(versions)s::bigint[], %(nexts)s::bigint[],
                 %(leases)s::uuid[], %(ends)s::bigint[], %(availables)s::timestamptz[], %(attempts)s::integer[],
-                %(skipped)s::text[])
-        AS w (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped)
+                %(skipped)s::text[], %(expiries)s::integer[], %(suspects)s::bigint[])
+        AS w (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped,
+              expiries, suspect_end)
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version
 ),

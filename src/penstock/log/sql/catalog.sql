@@ -1,7 +1,7 @@
 -- name: queue
 SELECT q.id, q.name, q.partitioning, q.partition_count, q.epoch, q.segment, q.lease_seconds, q.retry_limit,
        q.retry_delay_ms, q.delay_seconds, q.retention_seconds, q.retention_drops_unread, q.dedup_window_seconds,
-       q.max_depth_events, q.max_event_bytes, q.max_redrives, q.lanes_warned_at, q.created_at,
+       q.max_depth_events, q.max_event_bytes, q.max_redrives, q.lanes_warned_at, q.created_at, q.expiry_limit,
        ARRAY(SELECT s.segment FROM penstock.segments s WHERE s.queue_id = q.id AND s.has_ids ORDER BY s.segment DESC)
 FROM penstock.queues q WHERE q.name = %(name)s
 
@@ -11,10 +11,10 @@ SELECT name FROM penstock.queues ORDER BY name
 -- name: create_queue
 INSERT INTO penstock.queues (name, partitioning, partition_count, lease_seconds, retry_limit, retry_delay_ms,
     delay_seconds, retention_seconds, retention_drops_unread, dedup_window_seconds, max_depth_events,
-    max_event_bytes, max_redrives)
+    max_event_bytes, max_redrives, expiry_limit)
 VALUES (%(name)s, %(partitioning)s, %(partition_count)s, %(lease_seconds)s, %(retry_limit)s, %(retry_delay_ms)s,
     %(delay_seconds)s, %(retention_seconds)s, %(retention_drops_unread)s, %(dedup_window_seconds)s,
-    %(max_depth_events)s, %(max_event_bytes)s, %(max_redrives)s)
+    %(max_depth_events)s, %(max_event_bytes)s, %(max_redrives)s, %(expiry_limit)s)
 ON CONFLICT (name) DO NOTHING
 RETURNING id
 
@@ -23,7 +23,8 @@ UPDATE penstock.queues SET
     lease_seconds = %(lease_seconds)s, retry_limit = %(retry_limit)s, retry_delay_ms = %(retry_delay_ms)s,
     delay_seconds = %(delay_seconds)s, retention_seconds = %(retention_seconds)s,
     retention_drops_unread = %(retention_drops_unread)s, dedup_window_seconds = %(dedup_window_seconds)s,
-    max_depth_events = %(max_depth_events)s, max_event_bytes = %(max_event_bytes)s, max_redrives = %(max_redrives)s
+    max_depth_events = %(max_depth_events)s, max_event_bytes = %(max_event_bytes)s, max_redrives = %(max_redrives)s,
+    expiry_limit = %(expiry_limit)s
 WHERE id = %(queue)s
 
 -- name: lock_queue
@@ -51,7 +52,7 @@ ALTER TABLE {chunks} ALTER COLUMN body SET STORAGE EXTERNAL
 
 -- name: create_ids_table
 CREATE TABLE {ids} (
-    -- Of the partition and the id, so it is found without the partition beside it.
+    -- Of the key and the id, so it is found whatever the partition.
     hash         uuid NOT NULL,
     event_offset bigint NOT NULL
 )
@@ -119,6 +120,12 @@ WHERE id = %(queue)s AND lanes_warned_at IS NULL
   AND (SELECT count(*) FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s) > %(limit)s
 RETURNING id
 
+-- name: epoch
+-- Whether an epoch's partitions were lanes, and if not how many there were.
+SELECT f.is_lane, CASE WHEN NOT f.is_lane THEN
+       (SELECT count(*) FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s) END
+FROM (SELECT p.is_lane FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s LIMIT 1) f
+
 -- name: partitions_everywhere
 SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)s ORDER BY epoch
 
@@ -128,7 +135,7 @@ SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)
 -- events of the call that are in the partition up to and with the chunk, _starts and _sizes cut the chunk out of
 -- _bodies, _slots and _places say which chunk's partition an id belongs to and how far after its head. Where ids are given and one of them was seen before, nothing is written and nothing returned: the caller
 -- then goes step by step.
-CREATE FUNCTION penstock.append_{suffix}(
+CREATE OR REPLACE FUNCTION penstock.append_{suffix}(
     _partitions bigint[], _counts integer[], _after integer[], _starts integer[], _sizes integer[], _bodies bytea,
     _skew interval, _flush uuid, _epoch integer,
     _targets integer[] = '{}', _hashes uuid[] = '{}', _slots integer[] = '{}', _places bigint[] = '{}',
@@ -165,7 +172,8 @@ BEGIN
             LIMIT 1
         ) h;
         INSERT INTO {ids} (hash, event_offset)
-        SELECT n.hash, _heads[n.slot] + n.place
+        -- With the epoch above the offset: the partition of the key may be another one by the time it is found.
+        SELECT n.hash, (_epoch::bigint << 48) + _heads[n.slot] + n.place
         FROM unnest(_hashes, _slots, _places) AS n (hash, slot, place);
     END IF;
     UPDATE penstock.cursors c SET state = 0 WHERE c.partition_id = ANY(_partitions) AND c.state = 1;
@@ -185,6 +193,10 @@ BEGIN
     RETURNING k.partition_id, k.end_offset;
 END
 $$
+
+-- name: without_append
+SELECT q.name FROM penstock.queues q
+WHERE to_regproc(format('penstock.append_%s_%s', q.id, q.segment)) IS NULL
 
 -- name: drop_append
 DROP FUNCTION IF EXISTS penstock.append_{suffix}

@@ -53,6 +53,10 @@ WHERE d.id = ANY(%(ids)s) AND d.redriven_at IS NULL AND d.redrives < q.max_redri
 ORDER BY d.id
 FOR NO KEY UPDATE OF d SKIP LOCKED
 
+-- name: share_groups
+-- Those that are still there, and stay until the transaction ends.
+SELECT id FROM penstock.groups WHERE id = ANY(%(groups)s) ORDER BY id FOR KEY SHARE
+
 -- name: mark_redriven
 UPDATE penstock.dead_letters SET redriven_at = clock_timestamp() + %(skew)s, redrives = redrives + 1
 WHERE id = ANY(%(ids)s)

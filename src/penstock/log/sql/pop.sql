@@ -2,12 +2,17 @@
 -- Walks the group's partitions from where this process left off, takes the first ones that have unread events and
 -- no lease, and writes the lease as their next version. Several who ask at once
 -- are served by one statement.
-WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now,
-    -- A lease need not survive a crash of the database: the crash ends it, and its ack is refused.
-    set_config('synchronous_commit', 'off', true)),
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() + %(skew)s AS now, q.lease_seconds, q.expiry_limit,
+           -- A lease need not survive a crash of the database: the crash ends it, and its ack is refused.
+           set_config('synchronous_commit', 'off', true),
+           CASE WHEN q.segment = %(segment)s AND q.epoch = %(epoch)s THEN true
+                ELSE penstock.refuse('the queue has moved on') END AS current
+    FROM penstock.queues q WHERE q.id = %(queue)s
+),
 ready AS MATERIALIZED (
     SELECT c.partition_id, t.name, t.is_lane, p.ctid AS before, p.version, p.next_offset, p.attempts, p.skipped, h.head,
-           t.sealed_end
+           t.sealed_end, p.lease_id, p.lease_end, p.expiries, p.suspect_end
     FROM penstock.cursors c
     CROSS JOIN LATERAL (
         SELECT p.ctid, p.* FROM penstock.positions p
@@ -26,9 +31,6 @@ ready AS MATERIALIZED (
       AND c.partition_id > %(after)s AND c.partition_id <= %(upto)s
       AND p.available_at <= (SELECT now FROM clock)
       AND h.head > p.next_offset
-      AND (SELECT CASE WHEN q.segment = %(segment)s AND q.epoch = %(epoch)s THEN true
-                       ELSE penstock.refuse('the queue has moved on') END
-           FROM penstock.queues q WHERE q.id = %(queue)s)
     ORDER BY c.partition_id
     LIMIT %(partitions)s * cardinality(%(leases)s::uuid[])
     FOR NO KEY UPDATE OF c SKIP LOCKED
@@ -39,16 +41,24 @@ held AS MATERIALIZED (
     FOR NO KEY UPDATE OF p SKIP LOCKED
 ),
 readable AS (
-    SELECT r.*, s.segment, coalesce(s.end_offset, r.head) AS readable_end,
-           -- What retention has dropped in between is not there to be read.
-           greatest(r.next_offset, coalesce(s.first_offset, r.sealed_end)) AS start,
+    SELECT r.*, s.segment, b.start, e.expired, e.suspected,
+           -- What a lease held that ended unanswered comes one at a time, if the queue wants to know who is to blame.
+           CASE WHEN e.suspected > b.start THEN b.start + 1 ELSE coalesce(s.end_offset, r.head) END AS readable_end,
            (row_number() OVER (ORDER BY r.partition_id) - 1) / %(partitions)s AS asker
-    FROM held r
+    FROM held r CROSS JOIN clock c
     LEFT JOIN LATERAL (
         SELECT l.segment, l.first_offset, l.end_offset FROM penstock.segment_lanes l
         WHERE l.partition_id = r.partition_id AND l.end_offset > r.next_offset
         ORDER BY l.end_offset LIMIT 1
     ) s ON true
+    -- What retention has dropped in between is not there to be read.
+    CROSS JOIN LATERAL (SELECT greatest(r.next_offset, coalesce(s.first_offset, r.sealed_end)) AS start) b
+    CROSS JOIN LATERAL (
+        SELECT r.expiries + (r.lease_id IS NOT NULL)::integer AS expired,
+               CASE WHEN c.expiry_limit IS NULL THEN 0
+                    WHEN r.lease_id IS NULL THEN r.suspect_end
+                    ELSE greatest(r.suspect_end, r.lease_end) END AS suspected
+    ) e
 ),
 sized AS (
     SELECT r.*, sum(r.readable_end - r.start) OVER (PARTITION BY r.asker ORDER BY r.partition_id)
@@ -57,12 +67,13 @@ sized AS (
 ),
 leased AS (
     INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at,
+         expiries, suspect_end)
     SELECT %(group)s, z.partition_id, z.version + 1, z.start, (%(leases)s::uuid[])[z.asker + 1],
            least(z.readable_end, z.start + %(batch)s - z.taken_before)::bigint,
-           c.now + make_interval(secs => coalesce(%(lease_seconds)s, q.lease_seconds)), z.attempts, z.skipped, c.now
+           c.now + make_interval(secs => coalesce(%(lease_seconds)s, c.lease_seconds)), z.attempts, z.skipped, c.now,
+           z.expired, z.suspected
     FROM sized z CROSS JOIN clock c
-    JOIN penstock.queues q ON q.id = %(queue)s
     WHERE z.taken_before < %(batch)s
     ON CONFLICT DO NOTHING
     RETURNING partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped
@@ -73,8 +84,10 @@ replaced AS (
     WHERE p.ctid = z.before
 )
 SELECT l.lease_id, l.partition_id, z.name, z.is_lane, l.next_offset, l.lease_end, l.available_at, l.attempts, l.skipped,
-       coalesce(z.segment, %(segment)s::integer)
-FROM leased l JOIN sized z ON z.partition_id = l.partition_id
+       coalesce(z.segment, %(segment)s::integer), z.expired,
+       -- The last of too many was on this event alone.
+       coalesce(z.expired >= c.expiry_limit AND z.lease_id IS NOT NULL AND z.lease_end - z.next_offset = 1, false)
+FROM leased l JOIN sized z ON z.partition_id = l.partition_id CROSS JOIN clock c
 
 -- name: next_moment
 -- When the earliest lease, retry or delay of the group ends: what a waiting pop sleeps for, if nothing is pushed.
@@ -101,8 +114,10 @@ held AS MATERIALIZED (
 ),
 released AS (
     INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
-    SELECT group_id, partition_id, version + 1, next_offset, NULL, next_offset, 'epoch', attempts, skipped, moved_at
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at,
+         expiries, suspect_end)
+    SELECT group_id, partition_id, version + 1, next_offset, NULL, next_offset, 'epoch', attempts, skipped, moved_at,
+           expiries, suspect_end
     FROM held
     ON CONFLICT DO NOTHING
     RETURNING partition_id, version
@@ -125,9 +140,11 @@ held AS MATERIALIZED (
 ),
 extended AS (
     INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at)
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at,
+         expiries, suspect_end)
     SELECT group_id, partition_id, version + 1, next_offset, lease_id, lease_end,
-           greatest(available_at, (SELECT now FROM clock) + make_interval(secs => %(seconds)s)), attempts, skipped, moved_at
+           greatest(available_at, (SELECT now FROM clock) + make_interval(secs => %(seconds)s)), attempts, skipped, moved_at,
+           expiries, suspect_end
     FROM held
     ON CONFLICT DO NOTHING
     RETURNING group_id, partition_id, version, available_at

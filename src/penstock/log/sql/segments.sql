@@ -55,14 +55,15 @@ WHERE s.queue_id = %(queue)s AND s.sealed_at < clock_timestamp() + %(skew)s - ma
 ORDER BY s.segment
 
 -- name: lock_behind
--- The positions that are about to be moved: nobody else moves them any more.
-SELECT p.partition_id FROM penstock.segment_lanes l
+-- How many of the positions that are about to be moved were held still, so that nobody else moves them any more; one
+-- that was moved meanwhile is not among them.
+SELECT count(p.partition_id), count(*) FROM penstock.segment_lanes l
 JOIN penstock.cursors c ON c.partition_id = l.partition_id
-CROSS JOIN LATERAL (
+LEFT JOIN LATERAL (
     SELECT p.partition_id FROM penstock.positions p
     WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
     FOR NO KEY UPDATE
-) p
+) p ON true
 WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s
 
 -- name: skip_dropped
@@ -94,7 +95,11 @@ replaced AS (
     WHERE p.ctid = o.ctid
 )
 UPDATE penstock.groups g SET dropped = g.dropped + b.unread
-FROM (SELECT group_id, sum(unread)::bigint AS unread FROM behind GROUP BY group_id) b
+FROM (
+    SELECT b.group_id, sum(b.unread)::bigint AS unread
+    FROM behind b JOIN moved m ON m.group_id = b.group_id AND m.partition_id = b.partition_id
+    GROUP BY b.group_id
+) b
 WHERE g.id = b.group_id
 RETURNING g.name, b.unread
 
