@@ -13,9 +13,8 @@ from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.callables import Failure, failure
 from penstock.engine.columns import Kept, ResultColumn
-from penstock.engine.reading import DATA, META, Reading, connection, send_report
+from penstock.engine.reading import CYCLE, DATA, META, Reading, connection, send_report
 from penstock.engine.reports import Report
-from penstock.engine.stages import CYCLE
 from penstock.stream.definition import Reduce
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Before every moment.
 NEVER = -(2**62)
 # Years 1 to 9999: what PostgreSQL and Python both can show.
-_FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-_LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) - 366 * 86_400_000_000
+FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) - 366 * 86_400_000_000
 
 
 def micros(moment: datetime) -> int:
@@ -48,7 +48,7 @@ def of_value(value: Any) -> int:
 
 
 def _checked(found: int, value: Any) -> int:
-    if not _FIRST <= found <= _LAST:
+    if not FIRST <= found <= LAST:
         raise ValueError(f"{value} lies outside the years 1 to 9998")
     return found
 
@@ -77,7 +77,7 @@ def _fast(column: pa.ChunkedArray) -> Any:
         numbers = column.to_numpy()
         low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
         for least, most, scale in ((0, 10**11, 10**6), (10**11, 10**14, 10**3), (10**14, 10**17, 1)):
-            if least <= low and high < most and high * scale <= _LAST:
+            if least <= low and high < most and high * scale <= LAST:
                 return numbers.astype(np.int64) * scale
         return None
     if pa.types.is_timestamp(kind):
@@ -95,4 +95,4 @@ def _fast(column: pa.ChunkedArray) -> Any:
 
 def _within(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """The times, if all of them lie in years that can be shown."""
-    return times if not len(times) or (times.min() >= _FIRST and times.max() <= _LAST) else None
+    return times if not len(times) or (times.min() >= FIRST and times.max() <= LAST) else None

@@ -17,7 +17,7 @@ from penstock.engine.compile import Compiled, compile_events, compile_windows, s
 from penstock.engine.reading import Reading, columns_of
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
-from penstock.engine.session import spark_session
+from penstock.engine.session import session_beside, spark_session
 from penstock.engine.staging import as_csv, staged
 from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
@@ -91,7 +91,7 @@ async def _newest(log: Log, stream: Definition, newest: int) -> list[Event]:
 
 
 def _computed(stream: Definition, sample: Sequence[Event], conninfo: str) -> tuple[DataFrame, Compiled | None]:
-    spark = spark_session().newSession()
+    spark = session_beside(spark_session())
     cut = split(stream)
     fields, _ = resolve_fields(spark, cut, {}, sample)
     rules = stream.time

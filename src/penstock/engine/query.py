@@ -34,14 +34,13 @@ from penstock.engine.compile import Split, compile_events, compile_windows, spli
 from penstock.engine.options import RunOptions
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import Planning
-from penstock.engine.reading import DATA, DatabaseLost, Reading
+from penstock.engine.reading import CYCLE, DATA, DatabaseLost, Reader, Reading
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.registry import Registry
 from penstock.engine.reports import Report
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
-from penstock.engine.session import spark_session
+from penstock.engine.session import session_beside, spark_session
 from penstock.engine.source import CycleSource, packed
-from penstock.engine.stages import CYCLE
 from penstock.engine.staging import staged
 from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
@@ -183,7 +182,7 @@ class Query:
         options = self._options
         shared = spark_session(app_name=f"penstock {self.name}", master=options.master, conf=options.spark_conf)
         # Views and settings of its own, in one Spark with the others.
-        spark = shared.newSession()
+        spark = session_beside(shared)
         spark.dataSource.register(CycleSource)
         failures = 0
         while not self._stopping.is_set():
@@ -271,7 +270,7 @@ class _Run:
         """Do without events what takes the first cycle so long, so that a standby follows within seconds."""
         if self._running(self._sample()):
             self._prepare()
-            self._transform(self._small.coalesce(1), True).toArrow()
+            self._transform(self._small, True).toArrow()
 
     def until_it_ends(self) -> None:
         """Prepare and run cycles until the query is stopped, fails or is taken over."""
@@ -337,8 +336,8 @@ class _Run:
             cut.first,
             cut.with_data,
         )
-        option = {"reading": packed(reading)}
-        small = self._spark.read.format("penstock-cycles").options(**option).load()
+        self._reader = Reader(reading)
+        small = self._reader.frame(self._spark, 1)
         self._references = ReferenceTables(conninfo, reading)
         cut = resolve_stages(cut, small, self._references, self._sampled, self._known or {})
         tables: ResultTables | None = None
@@ -386,9 +385,7 @@ class _Run:
             stream.time.grace_us + stream.time.lateness_us,
             self._stops,
         )
-        self._source = (
-            self._spark.readStream.format("penstock-cycles").options(**option, planning=packed(planning)).load()
-        )
+        self._source = self._spark.readStream.format("penstock-cycles").option("planning", packed(planning)).load()
 
     async def _subscribe(self) -> list[tuple[str, int, str, int]]:
         """A group of the query's own in each queue that it reads."""
@@ -477,7 +474,7 @@ class _Run:
                 plan = self._running(self._planned())
                 if plan is None:
                     raise Refused("the ledger has no cycle of this driver")
-                outcome = self._do(frame, plan)
+                outcome = self._do(plan)
                 self._count(outcome, plan)
                 if self._stops is not None:
                     self._pass(plan)
@@ -495,12 +492,12 @@ class _Run:
             finally:
                 query._busy_since = None
 
-    def _do(self, frame: DataFrame, plan: CyclePlan) -> Outcome:
+    def _do(self, plan: CyclePlan) -> Outcome:
         started, clock = datetime.now(UTC), time.perf_counter()
         took: dict[str, float] = {}
         table: pa.Table | None = None
         if plan.lanes:
-            table = self._compute(frame, plan)
+            table = self._compute(plan)
         took["spark"] = (time.perf_counter() - clock) * 1000
         clock = time.perf_counter()
         said = self._checked(plan) if plan.lanes else []
@@ -509,13 +506,13 @@ class _Run:
         assert self._committer is not None  # noqa: S101 - made before the first cycle
         return self._running(self._committer.commit(work))
 
-    def _compute(self, frame: DataFrame, plan: CyclePlan) -> pa.Table:
+    def _compute(self, plan: CyclePlan) -> pa.Table:
         self._spark.sparkContext.setLocalProperty(CYCLE, str(plan.cycle))
         if not plan.is_small:
-            return self._transform(frame, False).toArrow()
+            return self._transform(self._reader.frame(self._spark, len(plan.tasks)), False).toArrow()
         if self._small_plan is None or self._references.is_stale():
             # Made once: for a few events, making a plan takes longer than running it.
-            self._small_plan = self._transform(self._small.coalesce(1), True)
+            self._small_plan = self._transform(self._small, True)
         plan_made = self._small_plan
         if _shuffles(plan_made):
             # What was shuffled once is not shuffled again: such a plan can only be run once.

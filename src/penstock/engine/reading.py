@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psycopg
@@ -35,6 +35,9 @@ from penstock.log.queue import DEFAULT_KEY
 from penstock.stream.expression import takes_context
 from penstock.stream.steps import Step
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 _read = Statements("penstock.log", "read.sql")
 _sql = Statements("penstock.engine", "reports.sql")
 
@@ -56,6 +59,8 @@ META = pa.schema(
 )
 #: The whole event as JSON, where somebody wants it.
 DATA = "__data"
+#: The local property of a job that says which cycle it is for.
+CYCLE = "penstock.cycle"
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,32 @@ def read_task(reading: Reading, plan: CyclePlan, task: int, attempt: int) -> Ite
         for p, seen in progress.items()
     ]
     send_report(reading, plan.cycle, 0, task, attempt, Report(marks, failures, {}))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What Spark calls in a worker: gets numbers of tasks, and gives their events of the cycle that the job is for."""
+
+    reading: Reading
+
+    def frame(self, spark: SparkSession, tasks: int) -> DataFrame:
+        """The events of whichever cycle a job of this frame is for, read by so many tasks."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return spark.range(0, tasks, 1, tasks).mapInArrow(self, from_arrow_schema(self.reading.schema))
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The events of the tasks that are numbered."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        said = None if context is None else context.getLocalProperty(CYCLE)
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                if context is not None and said is not None:
+                    plan = load_plan(self.reading, int(said))
+                    if task < len(plan.tasks):
+                        yield from read_task(self.reading, plan, task, context.taskAttemptId())
 
 
 def columns_of(reading: Reading, events: Sequence[Event]) -> tuple[pa.Table, list[Failure]]:

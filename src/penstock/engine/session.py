@@ -98,6 +98,14 @@ def spark_session(
         return _ours
 
 
+def session_beside(shared: SparkSession) -> SparkSession:
+    """A session with views and sources of its own, and the settings of the shared one, which Spark does not hand on."""
+    session = shared.newSession()
+    for key in (*_SQL, _PARTITIONS):
+        session.conf.set(key, str(shared.conf.get(key)))
+    return session
+
+
 def _started(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

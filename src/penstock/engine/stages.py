@@ -12,16 +12,13 @@ import pyarrow as pa
 from penstock.core import json
 from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
 from penstock.engine.fields import Parser
-from penstock.engine.reading import DATA, META, Reading, send_report
+from penstock.engine.reading import CYCLE, DATA, META, Reading, send_report
 from penstock.engine.reports import Report
 from penstock.engine.values import plain
 from penstock.stream.steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-#: The local property of a job that says which cycle it is for.
-CYCLE = "penstock.cycle"
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,8 @@ class ResultTables:
         pairs = ", ".join(f"{_literal(column.name)}, {self._final(column)}" for column in self.columns)
         return _fill(_tables["state_part"], id=self.query, name=_literal(self.name), pairs=pairs)
 
-    def statement(self, name: str) -> str:
-        """A statement of merge.sql for this query."""
+    def statement(self, name: str, *, corrects: bool = True) -> str:
+        """A statement of merge.sql for this query; one that closes windows may correct those that were closed."""
         kept = self.kept
         line = ", ".join(
             [
@@ -75,9 +75,12 @@ class ResultTables:
                 *[f"{_literal(column.name)}, {self._final(column)}" for column in self.columns],
             ]
         )
+        text = _merge[name].replace("{conflict}", _merge["correct"].split("\n", 1)[1] if corrects else "")
         return _fill(
-            _merge[name],
+            text,
             id=self.query,
+            start="('epoch'::timestamptz + p.ws * interval '1 microsecond')",
+            end="('epoch'::timestamptz + p.we * interval '1 microsecond')",
             staged=", ".join(f"{k.name} {k.staged_type}" for k in kept),
             names=", ".join(k.name for k in kept),
             moved_names=", ".join(f"o.{k.name}" for k in kept),

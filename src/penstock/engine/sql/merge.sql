@@ -1,3 +1,6 @@
+-- Times are copied as microseconds, and made timestamps where they are used: neither a function, which PostgreSQL would
+-- call for each, nor text, which takes long to read.
+
 -- name: stage
 -- Where a cycle's partials are copied to; of this session alone, and empty again after each commit.
 CREATE TEMPORARY TABLE IF NOT EXISTS part_{id} (
@@ -11,10 +14,10 @@ COPY part_{id} (key, ws, we, late, p, {names}) FROM STDIN (FORMAT csv)
 -- name: keep_open
 -- What goes into windows that stay open.
 INSERT INTO penstock.state_{id} AS s (key, window_start, window_end, partition_id, {names}, updated_at)
-SELECT p.key, penstock.moment(p.ws), penstock.moment(p.we), p.p, {reads}, %(now)s
+SELECT p.key, {start}, {end}, p.p, {reads}, %(now)s
 FROM part_{id} p
-LEFT JOIN unnest(%(partitions)s::bigint[], %(bounds)s::bigint[]) AS b (partition_id, bound_us) ON b.partition_id = p.p
-WHERE p.late = %(late)s AND (b.bound_us IS NULL OR p.we + %(grace)s > b.bound_us)
+LEFT JOIN unnest(%(partitions)s::bigint[], %(bounds)s::bigint[]) AS b (partition_id, bound) ON b.partition_id = p.p
+WHERE p.late = %(late)s AND (b.bound IS NULL OR p.we > b.bound)
 ON CONFLICT (window_end, key, window_start) DO UPDATE SET
     partition_id = greatest(s.partition_id, excluded.partition_id), {merges}, updated_at = excluded.updated_at
 
@@ -33,37 +36,37 @@ ON CONFLICT (window_end, key, window_start) DO UPDATE SET
     partition_id = greatest(s.partition_id, excluded.partition_id), {merges}, updated_at = excluded.updated_at
 
 -- name: close
--- Windows whose time has come, with what the cycle adds to them: out of the live rows, into the history.
+-- Windows whose time has come, with what the cycle adds to them: out of the live rows, into the history. For each
+-- partition, those close that end at a time or before it.
 WITH b AS MATERIALIZED (
-    SELECT * FROM unnest(%(partitions)s::bigint[], %(bounds)s::bigint[]) AS b (partition_id, bound_us)
+    SELECT * FROM unnest(%(partitions)s::bigint[], %(closed)s::timestamptz[], %(bounds)s::bigint[])
+        AS b (partition_id, closed, bound)
 ), gone AS (
     DELETE FROM penstock.state_{id} s USING b
-    WHERE s.partition_id = b.partition_id AND s.window_end <= penstock.moment(b.bound_us - %(grace)s)
-      AND s.window_end <= penstock.moment(%(highest)s)
+    WHERE s.partition_id = b.partition_id AND s.window_end <= b.closed AND s.window_end <= %(latest)s
     RETURNING s.key, s.window_start, s.window_end, {old_names}
 ), fresh AS (
-    SELECT p.key, penstock.moment(p.ws) AS window_start, penstock.moment(p.we) AS window_end, {named_reads}
+    SELECT p.key, {start} AS window_start, {end} AS window_end, {named_reads}
     FROM part_{id} p JOIN b ON b.partition_id = p.p
-    WHERE NOT p.late AND p.we + %(grace)s <= b.bound_us
+    WHERE NOT p.late AND p.we <= b.bound
 )
 INSERT INTO penstock.history_{id} AS s (key, window_start, window_end, {names}, closed_at)
 SELECT coalesce(g.key, f.key), coalesce(g.window_start, f.window_start), coalesce(g.window_end, f.window_end),
        {joined}, %(now)s
 FROM gone g FULL JOIN fresh f
     ON f.key = g.key AND f.window_start = g.window_start AND f.window_end = g.window_end
-ON CONFLICT (window_end, key, window_start) DO UPDATE SET
-    {merges}, closed_at = excluded.closed_at, revision = s.revision + 1
+ORDER BY 3, 1, 2
+{conflict}
 RETURNING s.key, s.revision, {line}
 
 -- name: reopen
 -- What comes late for a window that is closed corrects it.
 INSERT INTO penstock.history_{id} AS s (key, window_start, window_end, {names}, closed_at)
-SELECT p.key, penstock.moment(p.ws), penstock.moment(p.we), {reads}, %(now)s
+SELECT p.key, {start}, {end}, {reads}, %(now)s
 FROM part_{id} p
-JOIN unnest(%(partitions)s::bigint[], %(bounds)s::bigint[]) AS b (partition_id, bound_us) ON b.partition_id = p.p
-WHERE p.late AND p.we + %(grace)s <= b.bound_us
-ON CONFLICT (window_end, key, window_start) DO UPDATE SET
-    {merges}, closed_at = excluded.closed_at, revision = s.revision + 1
+JOIN unnest(%(partitions)s::bigint[], %(bounds)s::bigint[]) AS b (partition_id, bound) ON b.partition_id = p.p
+WHERE p.late AND p.we <= b.bound
+{conflict}
 RETURNING s.key, s.revision, {line}
 
 -- name: idle_partitions
@@ -86,7 +89,11 @@ SELECT count(*) FROM penstock.state_{id}
 -- Partials as results, for who only looks.
 SELECT nullif(s.key, '') AS key, s.window_start, s.window_end, {finals}
 FROM (
-    SELECT p.key, penstock.moment(p.ws) AS window_start, penstock.moment(p.we) AS window_end, {named_reads}
-    FROM part_{id} p
+    SELECT p.key, {start} AS window_start, {end} AS window_end, {named_reads} FROM part_{id} p
 ) s
 ORDER BY s.window_start, s.key
+
+-- name: correct
+-- A window that was closed before is corrected.
+ON CONFLICT (window_end, key, window_start) DO UPDATE SET
+    {merges}, closed_at = excluded.closed_at, revision = s.revision + 1
