@@ -15,7 +15,7 @@ CODE := $(wildcard src tests benchmarks examples scripts)
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format types bench coverage docs lock dist clean distclean
+.PHONY: help venv demo test chaos check format types bench coverage docs lock dist clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,10 @@ demo: $(RUN) ## Start a PostgreSQL, push and pop events, show what happens
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -m "not chaos" $(ARGS)
+
+chaos: $(DEV) ## Run the long tests: drivers killed thirty times, clusters, restored backups
+	@$(BIN)/pytest -m chaos $(ARGS)
 
 check: $(DEV) ## Formatting, lint, types, layers, generated code, documentation
 	@echo "ruff format"; $(BIN)/ruff format --quiet --diff $(CODE)

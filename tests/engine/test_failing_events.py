@@ -10,7 +10,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark import TaskContext
 
 from penstock import Context
@@ -134,7 +133,6 @@ def test_a_function_that_ends_or_hangs_its_worker_costs_one_event(bench: Bench) 
         assert "no cycle survives it" in letter.error
 
 
-@pytest.mark.xfail(reason="types are inferred by running the callables in the driver, so the driver exits", run=False)
 def test_a_function_that_exits_while_types_are_inferred_does_not_take_the_driver_along(bench: Bench) -> None:
     def fatal(event: dict[str, Any]) -> Any:
         if event.get("fate"):

@@ -139,7 +139,7 @@ def test_spark_says_nothing_on_the_terminal_but_errors(without_java: subprocess.
     assert [line.partition(" ")[2] for line in without_java.stderr.splitlines()] == ["ERROR penstock: an error is seen"]
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.timeout(240)
 def test_a_spark_that_runs_already_is_used_and_its_settings_stay(tmp_path: Path) -> None:
     script = """
@@ -185,7 +185,7 @@ print(json.dumps({"rows": sum(row.rows for row in rows), "listening": spark.conf
 """
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.timeout(240)
 def test_a_job_runs_on_a_standalone_cluster(standalone_cluster: SparkCluster, tmp_path: Path) -> None:
     app = tmp_path / "app.py"
@@ -197,7 +197,7 @@ def test_a_job_runs_on_a_standalone_cluster(standalone_cluster: SparkCluster, tm
     assert json.loads(done.stdout.splitlines()[-1]) == {"rows": 1000, "listening": "127.0.0.1"}
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.timeout(240)
 def test_a_killed_worker_is_gone_and_the_other_lives(standalone_cluster: SparkCluster) -> None:
     standalone_cluster.kill_worker(0)

@@ -169,7 +169,7 @@ def test_windows_are_the_oracles_however_the_cycles_fell(shared: Bench, story: S
     _play(shared, story)
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.timeout(3600)
 @given(stories())
 @settings(max_examples=EXAMPLES * 10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -178,7 +178,7 @@ def test_windows_are_the_oracles_at_length(shared: Bench, story: Story) -> None:
 
 
 @pytest.mark.parametrize("windows", KINDS, ids=repr)
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_every_kind_of_window(shared: Bench, windows: Windows) -> None:
     _play(shared, _many(windows))
 

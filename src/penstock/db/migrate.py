@@ -250,7 +250,8 @@ def _not_allowed(conn: AsyncConnection[Any], error: psycopg.Error) -> DatabaseEr
     return DatabaseError(
         f"role {role!r} may not use or make the schema penstock in database {database!r} "
         f"({error.diag.message_primary}): connect as the role that owns the schema; if there is none, let "
-        f'the owner of the database run `CREATE SCHEMA penstock AUTHORIZATION "{role}"` '
+        f'the owner of the database run `CREATE SCHEMA penstock AUTHORIZATION "{role}"`, the same for '
+        f"penstock_live and penstock_history, "
         f'or `GRANT CREATE ON DATABASE "{database}" TO "{role}"`'
     )
 

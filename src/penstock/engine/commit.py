@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from penstock.core.errors import PenstockError
+from penstock.core.json import decode
 from penstock.db.arrays import numbers
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
@@ -103,6 +104,8 @@ class Target:
     sink: str | None
     keeps_late: str
     history_seconds: float
+    #: What chooses the key of a closed window's event; None: the window's own.
+    window_key: Any = None
 
 
 class _Stopwatch:
@@ -233,7 +236,9 @@ class Committer:
                 await self._move_spans(conn, work.moves, now)
                 closed = await self._merge(conn, work.partials, bounds, now)
                 outcome.windows = len(closed)
-                lines += closed
+                lines += (
+                    closed if target.window_key is None else [_rekeyed(line, target.window_key) for _, line in closed]
+                )
             watch.lap("merge")
             await self._bury(conn, work, outcome)
             watch.lap("dead letters")
@@ -502,6 +507,13 @@ class Committer:
 
     async def _queue(self, name: str) -> Queue:
         return await self._log.catalog.get(name)
+
+
+def _rekeyed(line: bytes, key: Any) -> tuple[str | None, bytes]:
+    """A closed window with the key that a function of it, or one of its fields, gives."""
+    window = decode(line)
+    found = key(window) if callable(key) else window.get(key)
+    return None if found is None else str(found), line
 
 
 def _moment(us: int) -> datetime:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from penstock.core.errors import InvalidRequest
 from penstock.engine.columns import ResultColumn, result_columns
 from penstock.engine.folding import GROUPS, fold_column, folded
 from penstock.engine.reading import DATA, META, Reading
@@ -61,6 +64,13 @@ class Split:
 def split(stream: Definition) -> Split:
     """Cut the stream, with every callable that stands for a value made a step of its own."""
     stream = _with_values(stream)
+    if stream.windows and not (stream.sink_key is None or is_python(stream.sink_key)):
+        named = {"key", "window_start", "window_end", "value", *stream.aggregates}
+        if stream.sink_key not in named:
+            raise InvalidRequest(
+                "the key of a closed window is one of its fields, or what a function makes of them: "
+                ".to(queue, partition='count') or .to(queue, partition=lambda window: ...)"
+            )
     place = 0
     while place < len(stream.steps) and runs_in_python(stream.steps[place]):
         place += 1
@@ -338,6 +348,8 @@ def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[D
     from pyspark.sql import functions as F
 
     sink_key: Any = cut.stream.sink_key
+    stages = [step for step in cut.rest if isinstance(step, Stage)]
+    given = tables.reading.fields.names if not stages else (stages[-1].fields or pa.schema([])).names
 
     def transform(frame: DataFrame, single: bool) -> DataFrame:
         frame = apply_steps(frame, cut.rest, tables)
@@ -347,8 +359,12 @@ def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[D
         else:
             frame = frame.withColumn("__sink", F.col("__key"))
         hidden = {*_META, "__sink", DATA, SINK_KEY}
-        fields = [] if cut.keeps_event and DATA in frame.columns else [c for c in frame.columns if c not in hidden]
-        data = [DATA] if cut.keeps_event and DATA in frame.columns else []
-        return frame.select("__partition", "__offset", "__sink", *data, *[f"`{field}`" for field in fields])
+        data: list[str] = []
+        if cut.keeps_event and DATA in frame.columns:
+            # The event as it is, and beside it what was looked up.
+            data = [DATA]
+            hidden |= set(given)
+        fields = [f"`{name}`" for name in frame.columns if name not in hidden]
+        return frame.select("__partition", "__offset", "__sink", *data, *fields)
 
     return transform

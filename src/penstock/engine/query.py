@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
 
 from penstock.core import json
-from penstock.core.errors import Conflict, DatabaseUnavailable, PenstockError
+from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, PenstockError
 from penstock.core.settings import Settings
 from penstock.db.patience import LOST
 from penstock.db.pool import Database
@@ -168,7 +169,7 @@ class Query:
         if self._options.reset:
             run(registry.delete(self.name))
         lines = describe(self._stream)
-        query, known = run(
+        query, known, is_new = run(
             registry.register(
                 self.name,
                 lines,
@@ -204,7 +205,14 @@ class Query:
                 _logger.debug("the whole of it", exc_info=True)
                 if failures > _MOST_FAILURES:
                     raise
+                run_once.close()
                 self._stopping.wait(min(0.5 * 2**failures, 5.0))
+            except InvalidRequest:
+                run_once.close()
+                if is_new:
+                    # It never ran: the id is free for the stream as it will be.
+                    run(registry.delete(self.name))
+                raise
             finally:
                 run_once.close()
 
@@ -282,6 +290,11 @@ class _Run:
         except _NothingYet:
             query._started.set()
             return
+        except (AnalysisException, ParseException) as error:
+            raise InvalidRequest(
+                f"Spark does not understand the stream: {_first_line(error)}. If a field is meant that no event has "
+                "shown yet, declare it with Stream.from_(..., schema={...})"
+            ) from error
         if query._options.available_now and not self._stops:
             query._started.set()
             return
@@ -366,6 +379,7 @@ class _Run:
             stream.sink,
             stream.time.late,
             options.history_retention_seconds,
+            stream.sink_key if stream.windows else None,
         )
         self._committer = Committer(query._log, self._target)
         if options.available_now:
@@ -482,7 +496,8 @@ class _Run:
                 self._end(error)
             except LOST as error:
                 self._end(error)
-            except PenstockError as error:
+            except (PenstockError, psycopg.ProgrammingError) as error:
+                # Nothing that an event could do.
                 self._end(error)
             except Exception as error:
                 if DatabaseLost.__name__ in str(error):
@@ -658,10 +673,15 @@ def _outputs(table: pa.Table) -> list[tuple[str | None, bytes]]:
     """The events for the sink, in the order of their partitions."""
     table = table.sort_by([("__partition", "ascending"), ("__offset", "ascending")])
     keys = table.column("__sink").to_pylist()
-    if DATA in table.column_names:
-        return list(zip(keys, (line.encode() for line in table.column(DATA).to_pylist()), strict=True))
-    rows = table.drop_columns(["__partition", "__offset", "__sink"]).to_pylist()
-    return [(key, json.encode(plain(row))) for key, row in zip(keys, rows, strict=True)]
+    whole = table.column(DATA).to_pylist() if DATA in table.column_names else None
+    fields = [name for name in table.column_names if name not in ("__partition", "__offset", "__sink", DATA)]
+    if whole is not None and not fields:
+        return list(zip(keys, (line.encode() for line in whole), strict=True))
+    rows = [plain(row) for row in table.select(fields).to_pylist()]
+    if whole is not None:
+        events = [json.decode(line) for line in whole]
+        rows = [{**event, **row} if isinstance(event, dict) else event for event, row in zip(events, rows, strict=True)]
+    return [(key, json.encode(row)) for key, row in zip(keys, rows, strict=True)]
 
 
 def _shuffles(frame: DataFrame) -> bool:

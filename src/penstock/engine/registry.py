@@ -50,8 +50,8 @@ class Registry:
 
     async def register(
         self, name: str, description: list[str], fingerprint: str, *, sink: str | None, history_seconds: float
-    ) -> tuple[int, dict[str, str] | None]:
-        """The id of the query and the types of its fields, if they are known; refused if it was another one."""
+    ) -> tuple[int, dict[str, str] | None, bool]:
+        """The id of the query, the types of its fields if they are known, and whether it is new."""
         async with self._log.database.connection() as conn:
             params = {
                 "name": name,
@@ -60,7 +60,7 @@ class Registry:
                 "sink": sink,
                 "history": history_seconds,
             }
-            await conn.execute(_sql["create"], params)
+            made = await (await conn.execute(_sql["create"], params)).fetchone()
             row = await (await conn.execute(_sql["find"], {"name": name})).fetchone()
         if row is None:
             raise NotFound(f"query {name!r} was deleted meanwhile; start it again")
@@ -71,7 +71,7 @@ class Registry:
                 "Start it with reset=True to begin anew, or give the new stream a query_id of its own "
                 "(with subscription_from=... it can read from the same place)"
             )
-        return row[0], row[3]
+        return row[0], row[3], made is not None
 
     async def take(self, name: str, driver: str, lease_seconds: float) -> int | None:
         """A fencing number, if nobody else drives the query."""

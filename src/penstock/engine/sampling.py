@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +17,9 @@ from penstock.engine.callables import Batch, Item, encode_items, run_steps
 from penstock.engine.compile import Split, Tables, apply_steps, fields_read, numeric_names
 from penstock.engine.fields import NUMBER, infer
 from penstock.engine.reading import Reading, columns_of
+from penstock.engine.stages import Stage
 from penstock.log.event import Event
-from penstock.stream.steps import Call, Foreach, Step
+from penstock.stream.steps import Filter, FlatMap, Map, Retries, Step
 
 _logger = logging.getLogger("penstock.engine")
 
@@ -38,7 +39,7 @@ def resolve_fields(
     for step in cut.first:
         declared.update(getattr(step, "returns", None) or {})
     wanted = [name for name in names if name not in declared]
-    found = infer(_after_callables(cut, sample), wanted)
+    found = infer(_after_callables(spark, cut, sample), wanted)
     if time_field in wanted and found.get(time_field) == NUMBER:
         found[time_field] = pa.int64() if _all_whole(sample, time_field) else pa.float64()
     types: dict[str, pa.DataType] = {}
@@ -82,7 +83,7 @@ def resolve_stages(
         if sample and any(name not in declared for name in names):
             before = apply_steps(_sample_frame(reader, tables.reading, sample), rest[:place], tables).toArrow()
             pure = dataclasses.replace(stage, steps=_without_effects(stage.steps))
-            found = infer(pure.run("sample", before)[0] if pure.steps else [], names)
+            found = infer(_stage_lines(reader.sparkSession, pure, before) if pure.steps else [], names)
         numbers = numeric_names(cut.stream)
         types = []
         for name in names:
@@ -96,8 +97,19 @@ def resolve_stages(
     return dataclasses.replace(cut, rest=tuple(rest))
 
 
+def _stage_lines(spark: SparkSession, stage: Stage, before: pa.Table) -> list[bytes]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            made = [line.decode() for line in stage.run("sample", before)[0]]
+            yield pa.RecordBatch.from_arrays([pa.array(made, pa.string())], names=["line"])
+
+    return _in_worker(spark, run)
+
+
 def _without_effects(steps: Sequence[Step]) -> tuple[Step, ...]:
-    return tuple(step for step in steps if not isinstance(step, Foreach | Call))
+    """The steps that only compute, each tried once."""
+    kept = [step for step in steps if isinstance(step, Map | FlatMap | Filter)]
+    return tuple(dataclasses.replace(step, retries=Retries(0, 0.0, 5.0)) for step in kept)
 
 
 def _sample_frame(reader: DataFrame, reading: Reading, sample: Sequence[Event]) -> DataFrame:
@@ -126,19 +138,34 @@ def _all_whole(sample: Sequence[Event], name: str) -> bool:
     return all(isinstance(value, int) for value in values if value is not None)
 
 
-def _after_callables(cut: Split, sample: Sequence[Event]) -> list[bytes]:
+def _after_callables(spark: SparkSession, cut: Split, sample: Sequence[Event]) -> list[bytes]:
     """The sample as Spark will see it. Calls to the outside are left out: a sample must not have effects."""
     if not cut.first:
         return [event.raw for event in sample]
     steps = _without_effects(cut.first)
-    batch = Batch(
-        "sample",
-        [Item(place, json.decode(event.raw)) for place, event in enumerate(sample)],
-        lambda place: (sample[place].partition_id, sample[place].offset),
-        lambda place: {"key": sample[place].key, "queue": sample[place].queue, "headers": sample[place].headers},
-    )
-    run_steps(steps, batch)
-    return encode_items(batch, "sample")[0]
+    meta = [{"key": e.key, "queue": e.queue, "headers": e.headers, "offset": e.offset} for e in sample]
+    lines = [event.raw for event in sample]
+    where = [(event.partition_id, event.offset) for event in sample]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            items = [Item(place, json.decode(line)) for place, line in enumerate(lines)]
+            batch = Batch("sample", items, lambda place: where[place], lambda place: dict(meta[place]))
+            run_steps(steps, batch)
+            made = [line.decode() for line in encode_items(batch, "sample")[0]]
+            yield pa.RecordBatch.from_arrays([pa.array(made, pa.string())], names=["line"])
+
+    return _in_worker(spark, run)
+
+
+def _in_worker(spark: SparkSession, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[bytes]:
+    """Lines that callables give, run where they cannot harm the driver; none, if they end their worker."""
+    try:
+        table = spark.range(0, 1, 1, 1).mapInArrow(run, "line string").toArrow()
+    except Exception as error:
+        _logger.warning("types could not be inferred from a sample, because a function failed: %s", str(error)[:300])
+        return []
+    return [line.encode() for line in table.column(0).to_pylist()]
 
 
 def _arrow(spark: SparkSession, name: str, kind: str) -> pa.DataType:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from penstock.core.errors import InvalidName
 from penstock.core.names import check_name
 from penstock.core.settings import Settings
 from penstock.engine.options import RunOptions
 from penstock.stream.definition import Definition
+
+if TYPE_CHECKING:
+    from penstock.engine.query import Query
+
+_LONGEST_NAME = 63
 
 
 class Stream(Definition):
@@ -28,14 +34,19 @@ class Stream(Definition):
     While it runs, ``SELECT * FROM penstock_live.orders_5s`` shows every open window.
     """
 
-    def start(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Any:
+    def start(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Query:
         """Run the stream in the background; returns the query, to wait for or to stop."""
         from penstock.engine.query import Query
 
         check_name(query_id, "query")
+        if self.windows and len(query_id.encode()) > _LONGEST_NAME:
+            raise InvalidName(
+                f"the id of a query names its views, and PostgreSQL cuts names off at {_LONGEST_NAME} bytes: "
+                f"{query_id!r} is too long"
+            )
         return Query(self, query_id, settings or Settings.from_env(), RunOptions.of(options)).start()
 
-    def run(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Any:
+    def run(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Query:
         """Run the stream until it is stopped (Ctrl-C, SIGTERM) or, with ``available_now``, has read what is there."""
         from penstock.engine.foreground import run_until_stopped
 

@@ -75,7 +75,7 @@ class ResultTables:
                 *[f"{_literal(column.name)}, {self._final(column)}" for column in self.columns],
             ]
         )
-        text = _merge[name].replace("{conflict}", _merge["correct"].split("\n", 1)[1] if corrects else "")
+        text = _merge[name].replace("{conflict}", _merge["correct"] if corrects else "")
         return _fill(
             text,
             id=self.query,

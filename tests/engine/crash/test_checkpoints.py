@@ -85,6 +85,7 @@ def leave_last_batch(checkpoint: Path, *, is_open: bool) -> None:
         batches("commits")[last].unlink()
 
 
+@pytest.mark.chaos
 def test_a_query_goes_on_when_its_checkpoint_is_deleted_or_replaced(
     database_url: str, checkpoints: Checkpoints, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from tests.engine.spark_cluster import SparkCluster
 SMALL_EXECUTORS = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(900)
 def test_a_worker_that_is_killed_in_mid_cycle_costs_nothing(
     database_url: str, standalone_cluster: SparkCluster, tmp_path: Path

@@ -37,7 +37,7 @@ def test_a_driver_that_is_killed_four_times_counts_each_event_once(database_url:
     kill_again_and_again(database_url, tmp_path, SHORT, random.Random(3))
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.timeout(7200)
 def test_a_driver_that_is_killed_thirty_times_counts_each_event_once(database_url: str, tmp_path: Path) -> None:
     chance = random.Random(30)

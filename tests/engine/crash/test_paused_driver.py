@@ -19,6 +19,7 @@ def commits_by(url: str, fence: int) -> int:
     return int(ask(url, "SELECT count(*) FROM penstock.cycles WHERE fence = %s AND committed_at IS NOT NULL", fence))
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("moment", ["paused before its transaction", "paused before commit"])
 def test_a_paused_driver_is_followed_by_the_standby_and_becomes_the_standby(
@@ -58,6 +59,7 @@ def slowness() -> float:
     return max(1.0, waiting / cores)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_sigterm_ends_the_cycle_and_hands_the_query_over_at_once(database_url: str, tmp_path: Path) -> None:
     url = database_url

@@ -58,6 +58,7 @@ def wait_for_cycles(url: str, more: int = 2) -> None:
     eventually(lambda: committed(url) >= goal, what=f"{more} more cycles")
 
 
+@pytest.mark.chaos
 def test_a_running_query_goes_on_from_the_state_that_was_restored(
     pg18: Server, database_url: str, tmp_path: Path
 ) -> None:

@@ -1,8 +1,17 @@
 -- Queries on Spark: who runs them, how far they are, what each cycle did. What a query computes lies in tables of its
 -- own, state_<query> and history_<query>, made with it; the views that people read are in schemas of their own.
 
-CREATE SCHEMA IF NOT EXISTS penstock_live;
-CREATE SCHEMA IF NOT EXISTS penstock_history;
+-- Asked first, because CREATE SCHEMA IF NOT EXISTS needs a right that the owner of the schemas may not have.
+DO $$
+BEGIN
+    IF to_regnamespace('penstock_live') IS NULL THEN
+        CREATE SCHEMA penstock_live;
+    END IF;
+    IF to_regnamespace('penstock_history') IS NULL THEN
+        CREATE SCHEMA penstock_history;
+    END IF;
+END
+$$;
 
 CREATE TABLE penstock.queries (
     id                integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -134,14 +143,15 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN bucket = 0 THEN 0
        ELSE sign(bucket::double precision) * 2 * power(1.02::double precision, abs(bucket) - 10000) / 2.02 END;
 
+-- Bound when it is made, so that who may only read the views need not find the other function.
 CREATE FUNCTION penstock.bucket_percentile(counts jsonb, fraction double precision) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT penstock.bucket_value(r.bucket) FROM (
         SELECT b.bucket, sum(b.events) OVER (ORDER BY b.bucket) AS upto, sum(b.events) OVER () AS whole
         FROM (SELECT e.key::integer AS bucket, e.value::bigint AS events FROM jsonb_each_text(counts) AS e) AS b
     ) AS r
-    WHERE r.upto > fraction * (r.whole - 1) ORDER BY r.bucket LIMIT 1
-$$;
+    WHERE r.upto > fraction * (r.whole - 1) ORDER BY r.bucket LIMIT 1;
+END;
 
 -- Moments of two samples as those of both: count, mean, sum of squared deviations.
 CREATE FUNCTION penstock.join_moments(a double precision[], b double precision[]) RETURNS double precision[]
