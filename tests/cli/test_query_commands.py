@@ -24,7 +24,7 @@ def a_query_has_run(cli: CommandLine, arrange: Arrange) -> None:
 
     async def register(log: Log) -> None:
         registry = Registry(log)
-        query, _ = await registry.register("orders_5s", STEPS, "abc", sink="totals", history_seconds=3600)
+        query, *_ = await registry.register("orders_5s", STEPS, "abc", sink="totals", history_seconds=3600)
         queue = await log.catalog.refresh("orders")
         await log.group_book.subscribe(queue, "orders_5s", "beginning", query_id="orders_5s")
         column = ResultColumn("count", "bigint", (Kept("a0", "bigint", NO_SPARK, "{s} + {p}"),), "{a0}")
