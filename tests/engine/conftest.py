@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.engine.session import spark_session
@@ -16,7 +17,9 @@ from tests.engine.spark_cluster import SparkCluster
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = spark_session(app_name="penstock tests", master="local[2]")
+    # A page of the documentation may have started one before.
+    running = SparkContext._active_spark_context is not None
+    session = spark_session(app_name="penstock tests", master=None if running else "local[2]")
     yield session
     session.stop()
 

@@ -51,6 +51,10 @@ class Refused(PenstockError):
     """A commit that is not this driver's to make: another one has the query, or the positions have moved."""
 
 
+class WindowKeyFailed(PenstockError):
+    """The function that gives closed windows their key raised."""
+
+
 class TooLarge(Exception):
     """A cycle that no table holds; whoever looks for the event that is to blame finds it."""
 
@@ -160,7 +164,7 @@ class Committer:
             except psycopg.errors.ProgramLimitExceeded as error:
                 # The database is there, and will say the same again: a value is too large for a table or an index.
                 raise TooLarge(str(error).strip()) from error
-            except LOST as error:
+            except (*LOST, psycopg.errors.IdleInTransactionSessionTimeout) as error:
                 unsure = True
                 await self.close()
                 await patience.pause(error)
@@ -512,7 +516,13 @@ class Committer:
 def _rekeyed(line: bytes, key: Any) -> tuple[str | None, bytes]:
     """A closed window with the key that a function of it, or one of its fields, gives."""
     window = decode(line)
-    found = key(window) if callable(key) else window.get(key)
+    try:
+        found = key(window) if callable(key) else window.get(key)
+    except Exception as error:
+        raise WindowKeyFailed(
+            f".to(..., partition=...) failed for the window {line[:200].decode(errors='replace')}: "
+            f"{type(error).__name__}: {error}; mend the function and start the query again"
+        ) from error
     return None if found is None else str(found), line
 
 

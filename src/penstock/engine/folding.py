@@ -13,7 +13,7 @@ from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.callables import Failure, failure
 from penstock.engine.columns import Kept, ResultColumn
-from penstock.engine.reading import CYCLE, DATA, META, Reading, connection, send_report
+from penstock.engine.reading import CYCLE, DATA, META, Reading, asking, connection, send_report
 from penstock.engine.reports import Report
 from penstock.stream.definition import Reduce
 
@@ -55,8 +55,10 @@ def folded(frame: DataFrame, fold: Reduce, reading: Reading) -> DataFrame:
     hidden = {*META.names, *GROUPS, "__newest", DATA}
     fields = [name for name in frame.columns if name not in hidden]
     event = F.col(DATA) if DATA in frame.columns else F.to_json(F.struct(*[f"`{name}`" for name in fields]))
-    listed = F.array_sort(F.collect_list(F.struct("__partition", "__offset", event.alias("event"))))
-    grouped = frame.groupBy(*GROUPS).agg(F.max("__partition").alias("__p"), listed.alias("events"))
+    # Late events of a window go on from what those in time have come to.
+    listed = F.array_sort(F.collect_list(F.struct("__late", "__partition", "__offset", event.alias("event"))))
+    groups = [name for name in GROUPS if name != "__late"]
+    grouped = frame.groupBy(*groups).agg(F.max("__partition").alias("__p"), listed.alias("events"))
     return grouped.mapInArrow(_Folder(fold, reading), from_arrow_schema(_OUT))
 
 
@@ -72,10 +74,9 @@ class _Folder:
 
         failures: list[Failure] = []
         for batch in batches:
-            rows = batch.to_pylist()
-            before = self._values(rows)
-            for row in rows:
-                row["a0"] = None if row["__ref_p"] is not None else self._fold(row, before, failures)
+            groups = batch.to_pylist()
+            before = self._values(groups)
+            rows = [row for group in groups for row in self._rows(group, before, failures)]
             columns = [pa.array([row[f.name] for row in rows], f.type) for f in _OUT]
             yield pa.RecordBatch.from_arrays(columns, schema=_OUT)
         context = TaskContext.get()
@@ -94,8 +95,23 @@ class _Folder:
             "ends": numbers([row["__we"] for row in rows]),
         }
         statement = _sql["values"].replace("{id}", str(int(self.reading.query)))
-        found = connection(self.reading.conninfo).execute(statement, params).fetchall()
+        with asking():
+            found = connection(self.reading.conninfo).execute(statement, params).fetchall()
         return {(key, start, end): value for key, start, end, value in found}
+
+    def _rows(
+        self, group: dict[str, Any], before: dict[tuple[str, int, int], Any], failures: list[Failure]
+    ) -> Iterator[dict[str, Any]]:
+        """The value of a window after its events in time, and after those that are late."""
+        if group["__ref_p"] is not None:
+            yield {**group, "__late": True, "a0": None}
+            return
+        for late in (False, True):
+            events = [event for event in group["events"] if event["__late"] is late]
+            if events:
+                value = self._fold({**group, "events": events}, before, failures)
+                before[group["__k"], group["__ws"], group["__we"]] = value
+                yield {**group, "__late": late, "a0": value}
 
     def _fold(self, row: dict[str, Any], before: dict[tuple[str, int, int], Any], failures: list[Failure]) -> str:
         where = (row["__k"], row["__ws"], row["__we"])

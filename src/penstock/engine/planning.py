@@ -93,10 +93,10 @@ class Planner:
         while True:
             self._renew()
             lanes = self._lanes()
+            if (not lanes or len(self._planning.groups) > 1) and self._advance():
+                lanes = self._lanes()
             if lanes or self._is_time_to_close():
                 return self._begin(lanes)
-            if self._advance():
-                continue
             left = patience - time.monotonic()
             if left <= 0:
                 return None

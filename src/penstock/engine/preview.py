@@ -80,8 +80,8 @@ def _look(stream: Definition, settings: Settings, newest: int) -> Iterator[tuple
         background.run(log.open())
         sample = background.run(_newest(log, stream, newest))
         yield (*_computed(stream, sample, log.database.conninfo), log.database.conninfo)
-        background.run(log.close())
     finally:
+        background.run(log.close())
         background.close()
 
 

@@ -191,7 +191,7 @@ class Query:
             if fence is None:
                 return
             done = self.status.cycles
-            run_once = _Run(self, registry, spark, query, fence, known)
+            run_once = _Run(self, registry, spark, query, fence, run(registry.fields(query)))
             try:
                 run_once.until_it_ends()
                 if self._stopping.is_set() or self._options.available_now:
@@ -209,8 +209,8 @@ class Query:
                 self._stopping.wait(min(0.5 * 2**failures, 5.0))
             except InvalidRequest:
                 run_once.close()
-                if is_new:
-                    # It never ran: the id is free for the stream as it will be.
+                if is_new and run(registry.never_ran(query)):
+                    # The id is free for the stream as it will be.
                     run(registry.delete(self.name))
                 raise
             finally:
@@ -270,6 +270,7 @@ class _Run:
         self._began = 0.0
         self._keeper: threading.Thread | None = None
         self._over = threading.Event()
+        self._let_go = threading.Event()
         self._error: BaseException | None = None
         self._stops: dict[int, int] | None = None
         self._running = query._background.run
@@ -316,11 +317,13 @@ class _Run:
     def close(self) -> None:
         """Let go of everything."""
         self._over.set()
+        self._let_go.set()
         self._stop_streaming()
         if self._keeper is not None:
             self._keeper.join(5)
         try:
             if self._committer is not None:
+                self._references.close()
                 self._running(self._committer.close())
             self._running(self._registry.release(self._id, self._fence))
         except Exception:
@@ -357,9 +360,7 @@ class _Run:
         if stream.windows:
             compiled = compile_windows(cut, small, self._references)
             self._transform = compiled.transform
-            key_name = options.key_name or (
-                stream.key if isinstance(stream.key, str) and stream.key.isidentifier() else None
-            )
+            key_name = _key_name(stream, options.key_name)
             by_key = isinstance(stream.windows[0], Session)
             tables = ResultTables(self._id, query.name, compiled.columns, key_name, by_key)
             self._running(self._registry.make_tables(tables))
@@ -439,7 +440,7 @@ class _Run:
             raise _NothingYet
         self._sampled = sample
         schema, types = resolve_fields(self._spark, cut, known, sample)
-        if sample:
+        if sample and self._fence != NOBODY:
             self._running(self._registry.set_fields(self._id, types))
             self._known = types
         return schema
@@ -499,6 +500,8 @@ class _Run:
             except (PenstockError, psycopg.ProgrammingError) as error:
                 # Nothing that an event could do.
                 self._end(error)
+            except reports.Ambiguous as error:
+                self._end(SparkFailure(f"the tasks of a cycle do not agree: {error}"))
             except Exception as error:
                 if DatabaseLost.__name__ in str(error):
                     self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {_first_line(error)}"))
@@ -523,8 +526,16 @@ class _Run:
 
     def _compute(self, plan: CyclePlan) -> pa.Table:
         self._spark.sparkContext.setLocalProperty(CYCLE, str(plan.cycle))
+        try:
+            made = self._job(plan)
+        except Exception as error:
+            raise SparkFailure(f"the plan of a cycle cannot be made: {_first_line(error)}") from error
+        return made.toArrow()
+
+    def _job(self, plan: CyclePlan) -> DataFrame:
+        """What computes a cycle. No event has been looked at when it is made."""
         if not plan.is_small:
-            return self._transform(self._reader.frame(self._spark, len(plan.tasks)), False).toArrow()
+            return self._transform(self._reader.frame(self._spark, len(plan.tasks)), False)
         if self._small_plan is None or self._references.is_stale():
             # Made once: for a few events, making a plan takes longer than running it.
             self._small_plan = self._transform(self._small, True)
@@ -532,12 +543,17 @@ class _Run:
         if _shuffles(plan_made):
             # What was shuffled once is not shuffled again: such a plan can only be run once.
             self._small_plan = None
-        return plan_made.toArrow()
+        return plan_made
 
     def _checked(self, plan: CyclePlan) -> list[Report]:
         """The tasks' reports, which must cover the plan, each offset once."""
         assert self._committer is not None  # noqa: S101 - made before the first cycle
-        said = reports.gather(self._running(self._committer.reports(plan.cycle)))
+        rows = self._running(self._committer.reports(plan.cycle))
+        if not rows:
+            # Spark saw that nothing would come of the events, as with a join to an empty table, and did not read them.
+            self._reader.frame(self._spark, max(1, len(plan.tasks))).select("__offset").count()
+            rows = self._running(self._committer.reports(plan.cycle))
+        said = reports.gather(rows)
         read = {mark.partition_id: mark.offsets for report in said for mark in report.marks}
         for lane in plan.lanes:
             if read.get(lane.partition_id) != lane.stop - lane.start:
@@ -600,6 +616,8 @@ class _Run:
             suspects = suspicion.after_failure(before, plan)
             if not suspicion.is_guilty(suspects, plan):
                 self._running(self._committer.fail(plan, str(error), suspects))
+                # What is wrong for a moment only has a moment to pass.
+                query._stopping.wait(min(0.25 * 2**suspects.tries, 5.0) if plan.events == 1 else 0.0)
                 return
             lane = plan.lanes[0]
             culprit = Failure(lane.partition_id, lane.start, "cycle", _reason(error), str(error)[:8000], suspects.tries)
@@ -627,10 +645,12 @@ class _Run:
     def _keep(self) -> None:
         """Hold the query while it is prepared and while a cycle runs; between cycles, whoever plans them does."""
         query = self._query
-        while not self._over.wait(query._options.lease_seconds / 4):
+        while not self._let_go.wait(query._options.lease_seconds / 4):
             since = query._busy_since
             # Who plans the cycles is a process that Spark has yet to start.
-            preparing = self._streaming is None or time.monotonic() - self._began < _STARTING_SECONDS
+            preparing = (
+                self._over.is_set() or self._streaming is None or time.monotonic() - self._began < _STARTING_SECONDS
+            )
             if not preparing and (since is None or time.monotonic() - since > _LONGEST_CYCLE_SECONDS):
                 continue
             try:
@@ -682,6 +702,19 @@ def _outputs(table: pa.Table) -> list[tuple[str | None, bytes]]:
         events = [json.decode(line) for line in whole]
         rows = [{**event, **row} if isinstance(event, dict) else event for event, row in zip(events, rows, strict=True)]
     return [(key, json.encode(row)) for key, row in zip(keys, rows, strict=True)]
+
+
+def _key_name(stream: Definition, given: str | None) -> str | None:
+    """A second name of the key in the views: the one that was given, or that of the field that it is."""
+    taken = {"key", "window_start", "window_end", "updated_at", "is_open", "revision", "value", *stream.aggregates}
+    if given is not None and given in taken:
+        raise InvalidRequest(f"key_name={given!r} is a column of the views already; choose another")
+    if given is not None:
+        return given
+    key = stream.key
+    if not isinstance(key, str) or not key.isidentifier() or key.startswith("__") or key in taken:
+        return None
+    return key
 
 
 def _shuffles(frame: DataFrame) -> bool:

@@ -25,6 +25,8 @@ class ReferenceTables(Tables):
         self._conninfo = conninfo
         self._read: dict[str, tuple[float, pa.Table]] = {}
         self._listening: psycopg.Connection[Any] | None = None
+        self._channels: set[str] = set()
+        self._heard: set[str] = set()
         self._tables: dict[str, Table] = {}
 
     def frame(self, spark: SparkSession, name: str, table: Table) -> DataFrame:
@@ -35,25 +37,36 @@ class ReferenceTables(Tables):
             if made.sparkSession is spark:
                 return made
             return spark.createDataFrame(made.toArrow())
+        if table.notify is not None:
+            self._listen(table.notify)
         if name not in self._read or self._is_due(name):
+            self._heard.discard(table.notify or "")
             self._read[name] = (time.monotonic(), self._fetch(table.query))
         return spark.createDataFrame(self._read[name][1])
 
     def is_stale(self) -> bool:
         """Whether a table is to be read again."""
+        if self._listening is not None:
+            self._heard |= {notice.channel for notice in self._listening.notifies(timeout=0)}
         return any(self._is_due(name) for name in self._read)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._listening is not None:
+            self._listening.close()
 
     def _is_due(self, name: str) -> bool:
         table = self._tables[name]
-        if table.notify is not None and self._was_notified(table.notify):
-            return True
-        return time.monotonic() - self._read[name][0] > table.refresh_seconds
+        return table.notify in self._heard or time.monotonic() - self._read[name][0] > table.refresh_seconds
 
-    def _was_notified(self, channel: str) -> bool:
+    def _listen(self, channel: str) -> None:
+        """Before the table is read: what changes it afterwards is heard."""
         if self._listening is None or self._listening.closed:
             self._listening = psycopg.connect(self._conninfo, autocommit=True)
+            self._channels.clear()
+        if channel not in self._channels:
             self._listening.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
-        return any(True for _ in self._listening.notifies(timeout=0, stop_after=1))
+            self._channels.add(channel)
 
     def _fetch(self, query: str) -> pa.Table:
         with psycopg.connect(self._conninfo) as conn:

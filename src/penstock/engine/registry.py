@@ -96,6 +96,19 @@ class Registry:
         async with self._log.database.connection() as conn:
             await conn.execute(_sql["set_fields"], {"query": query, "fields": json.dumps(fields)})
 
+    async def fields(self, query: int) -> dict[str, str] | None:
+        """The types of a query's fields, if they are known."""
+        async with self._log.database.connection() as conn:
+            row = await (await conn.execute(_sql["fields"], {"query": query})).fetchone()
+        found: dict[str, str] | None = None if row is None else row[0]
+        return found
+
+    async def never_ran(self, query: int) -> bool:
+        """Whether not one cycle of the query was ever planned."""
+        async with self._log.database.connection() as conn:
+            row = await (await conn.execute(_sql["never_ran"], {"query": query})).fetchone()
+        return row is not None
+
     async def make_tables(self, result: ResultTables) -> None:
         """Make the query's tables and views, if they are not there."""
         async with self._log.database.connection() as conn, conn.transaction():

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.db.statements import Statements
-from penstock.engine.reading import Reading, connection
+from penstock.engine.reading import Reading, asking, connection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,7 +107,8 @@ class _Sessions:
         if not self._reading.query:
             return {}  # only looked at: nothing is open
         statement = _sql["open"].replace("{id}", str(int(self._reading.query)))
-        rows = connection(self._reading.conninfo).execute(statement, {"keys": keys}).fetchall()
+        with asking():
+            rows = connection(self._reading.conninfo).execute(statement, {"keys": keys}).fetchall()
         found: dict[str, list[_Span]] = {}
         for key, start, end in rows:
             found.setdefault(key, []).append(_Span(start, end, [(start, end)]))

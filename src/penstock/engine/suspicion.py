@@ -29,9 +29,9 @@ decode = msgspec.msgpack.Decoder(Suspicion).decode
 
 def after_failure(before: Suspicion | None, plan: CyclePlan) -> Suspicion:
     """What to suspect when a plan has failed."""
-    stops = {lane.partition_id: lane.stop for lane in plan.lanes} if before is None else before.stops
-    tries = (0 if before is None else before.tries) + 1 if plan.events == 1 else 0
-    return Suspicion(max(1, plan.events // 2), stops, tries)
+    if before is None or not any(lane.start < before.stops.get(lane.partition_id, 0) for lane in plan.lanes):
+        before = Suspicion(0, {lane.partition_id: lane.stop for lane in plan.lanes})
+    return Suspicion(max(1, plan.events // 2), before.stops, before.tries + 1 if plan.events == 1 else 0)
 
 
 def after_success(before: Suspicion, plan: CyclePlan) -> Suspicion | None:

@@ -30,8 +30,15 @@ RETURNING id
 -- name: release
 UPDATE penstock.queries SET lease_until = 'epoch', driver = NULL WHERE id = %(query)s AND fence = %(fence)s
 
+-- name: fields
+SELECT fields FROM penstock.queries WHERE id = %(query)s
+
+-- name: never_ran
+SELECT id FROM penstock.queries WHERE id = %(query)s AND cycle = 0
+
 -- name: set_fields
-UPDATE penstock.queries SET fields = %(fields)s WHERE id = %(query)s
+-- What was known before stays: the tables are made of it.
+UPDATE penstock.queries SET fields = %(fields)s::jsonb || coalesce(fields, '{}') WHERE id = %(query)s
 
 -- name: set_result
 UPDATE penstock.queries SET result = %(result)s WHERE id = %(query)s
