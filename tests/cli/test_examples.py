@@ -19,6 +19,8 @@ ON_SPARK = ("aggregations", "pipeline", "sensors")
 def examples() -> Iterator[Any]:
     for path in EXAMPLES:
         marks = [pytest.mark.slow, pytest.mark.timeout(400)] if path.stem in ON_SPARK else []
+        if path.stem == "sensors":
+            marks.append(pytest.mark.chaos)  # a minute by the clock, and nothing that the others do not show
         yield pytest.param(path, marks=marks, id=path.stem)
 
 

@@ -78,7 +78,7 @@ class Lookup:
     name: str
     table: Table
     on: tuple[str, ...]
-    #: "left": an event without a match goes on with nulls. "inner": it is left out and counted.
+    #: "left": an event without a match goes on with nulls. "inner": it is left out.
     how: str = "left"
 
 

@@ -12,8 +12,8 @@ import pytest
 from tests.engine.crash.drivers import Driver
 from tests.engine.crash.orders import Orders, committed, eventually
 
-#: At the two moments that matter most, and at any moment.
-SHORT: list[list[Any]] = [["killed after commit", 2], ["killed before commit", 2], [], []]
+#: At the two moments that matter most; `make chaos` adds any other.
+SHORT: list[list[Any]] = [["killed after commit", 2], ["killed before commit", 2]]
 
 
 def kill_again_and_again(url: str, directory: Path, faults: list[list[Any]], chance: random.Random) -> None:
@@ -33,7 +33,7 @@ def kill_again_and_again(url: str, directory: Path, faults: list[list[Any]], cha
 
 
 @pytest.mark.timeout(900)
-def test_a_driver_that_is_killed_four_times_counts_each_event_once(database_url: str, tmp_path: Path) -> None:
+def test_a_driver_that_is_killed_around_its_commit_counts_each_event_once(database_url: str, tmp_path: Path) -> None:
     kill_again_and_again(database_url, tmp_path, SHORT, random.Random(3))
 
 
