@@ -170,8 +170,8 @@ class DeadLetters:
                 if await (await conn.execute(_sql["bury_again"], params)).fetchone() is not None:
                     continue
             new.append(params)
-        if new:
-            await conn.cursor().executemany(_sql["bury"], new)
+        for params in new:
+            await conn.execute(_sql["bury"], params)
 
     async def page(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
         """Newest failure first, a page at a time."""
