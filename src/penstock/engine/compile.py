@@ -192,8 +192,7 @@ def _select(frame: DataFrame, expression: Any) -> DataFrame:
     if isinstance(expression, str):
         frame.createOrReplaceTempView("stream")
         return frame.sparkSession.sql(f"SELECT {', '.join(metas)}, {expression} FROM stream")  # noqa: S608 - the user's own SQL
-    chosen = frame.select(*metas, expression)
-    return chosen
+    return frame.select(*metas, expression)
 
 
 def _explode(frame: DataFrame, expression: Any) -> DataFrame:

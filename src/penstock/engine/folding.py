@@ -13,8 +13,7 @@ from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.callables import Failure, failure
 from penstock.engine.columns import Kept, ResultColumn
-from penstock.engine.reading import CYCLE, DATA, META, Reading, asking, connection, send_report
-from penstock.engine.reports import Report
+from penstock.engine.reading import DATA, META, Reading, asking, connection, report_failures
 from penstock.stream.definition import Reduce
 
 if TYPE_CHECKING:
@@ -70,8 +69,6 @@ class _Folder:
     reading: Reading
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
         failures: list[Failure] = []
         for batch in batches:
             groups = batch.to_pylist()
@@ -79,11 +76,7 @@ class _Folder:
             rows = [row for group in groups for row in self._rows(group, before, failures)]
             columns = [pa.array([row[f.name] for row in rows], f.type) for f in _OUT]
             yield pa.RecordBatch.from_arrays(columns, schema=_OUT)
-        context = TaskContext.get()
-        said = None if context is None else context.getLocalProperty(CYCLE)
-        if context is not None and said is not None:
-            task, attempt = context.partitionId(), context.taskAttemptId()
-            send_report(self.reading, int(said), _STAGE, task, attempt, Report([], failures, {}))
+        report_failures(self.reading, _STAGE, failures)
 
     def _values(self, rows: list[dict[str, Any]]) -> dict[tuple[str, int, int], Any]:
         """What the windows have come to, open ones and, for events that are late, closed ones."""

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -536,14 +536,13 @@ class _Run:
         """What computes a cycle. No event has been looked at when it is made."""
         if not plan.is_small:
             return self._transform(self._reader.frame(self._spark, len(plan.tasks)), False)
-        if self._small_plan is None or self._references.is_stale():
-            # Made once: for a few events, making a plan takes longer than running it.
-            self._small_plan = self._transform(self._small, True)
-        plan_made = self._small_plan
-        if _shuffles(plan_made):
-            # What was shuffled once is not shuffled again: such a plan can only be run once.
-            self._small_plan = None
-        return plan_made
+        if self._small_plan is not None and not self._references.is_stale():
+            return self._small_plan
+        # Made once: for a few events, making a plan takes longer than running it.
+        made = self._transform(self._small, True)
+        # What was shuffled once is not shuffled again: such a plan can only be run once.
+        self._small_plan = None if _shuffles(made) else made
+        return made
 
     def _checked(self, plan: CyclePlan) -> list[Report]:
         """The tasks' reports, which must cover the plan, each offset once."""
@@ -682,9 +681,7 @@ class _Run:
         if row is None or self._committer is None:
             return
         work = self._work(CyclePlan(row[0], True, [], []), [], None, datetime.now(UTC), {})
-        outcome = await self._committer.commit(
-            Work(work.plan, [], work.partials, [], [], work.started_at, {}, flush=True)
-        )
+        outcome = await self._committer.commit(replace(work, flush=True))
         self._query.status.windows += outcome.windows
         self._query.status.events_out += outcome.events_out
 

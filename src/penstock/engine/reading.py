@@ -199,6 +199,17 @@ def send_report(reading: Reading, cycle: int, stage: int, task: int, attempt: in
         connection(reading.conninfo).execute(_sql["send"], params)
 
 
+def report_failures(reading: Reading, stage: int, failures: list[Failure]) -> None:
+    """Tell the driver what failed in a stage after the reader, at the end of its task; nothing, outside a cycle."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    said = None if context is None else context.getLocalProperty(CYCLE)
+    if context is not None and said is not None:
+        task, attempt = context.partitionId(), context.taskAttemptId()
+        send_report(reading, int(said), stage, task, attempt, Report([], failures, {}))
+
+
 def load_plan(reading: Reading, cycle: int) -> CyclePlan:
     """The plan of a cycle, out of the ledger."""
     from penstock.engine.plan import decode

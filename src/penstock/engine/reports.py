@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.db.statements import Statements
 from penstock.engine.callables import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_sql = Statements("penstock.engine", "reports.sql")
 
 
 class Mark(msgspec.Struct, array_like=True, frozen=True):
@@ -51,8 +47,3 @@ def gather(rows: Iterable[tuple[int, int, bytes]]) -> list[Report]:
         if said.setdefault((stage, task), report) != report:
             raise Ambiguous(f"task {task} of stage {stage} ran twice with different results")
     return [decode(report) for report in said.values()]
-
-
-def digest(report: bytes) -> str:
-    """A short name for a report, for messages."""
-    return hashlib.sha256(report).hexdigest()[:12]

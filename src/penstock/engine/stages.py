@@ -12,8 +12,7 @@ import pyarrow as pa
 from penstock.core import json
 from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
 from penstock.engine.fields import Parser
-from penstock.engine.reading import CYCLE, DATA, META, Reading, send_report
-from penstock.engine.reports import Report
+from penstock.engine.reading import DATA, META, Reading, report_failures
 from penstock.engine.values import plain
 from penstock.stream.steps import Step
 
@@ -95,19 +94,11 @@ class _Runner:
         self._reading = reading
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
         parser = Parser(self._stage.fields if self._stage.fields is not None else pa.schema([]))
         failures: list[Failure] = []
         for batch in batches:
             yield self._batch(parser, batch, failures)
-        context = TaskContext.get()
-        said = None if context is None else context.getLocalProperty(CYCLE)
-        if context is not None and said is not None:
-            report = Report([], failures, {})
-            send_report(
-                self._reading, int(said), self._stage.number, context.partitionId(), context.taskAttemptId(), report
-            )
+        report_failures(self._reading, self._stage.number, failures)
 
     def _batch(self, parser: Parser, batch: pa.RecordBatch, failures: list[Failure]) -> pa.RecordBatch:
         lines, places, failed = self._stage.run(self._reading.query_name, batch)
