@@ -39,6 +39,7 @@ def test_these_are_the_commands() -> None:
         *(f"query {name}" for name in ("list", "show", "cycles", "delete")),
         *(f"db {name}" for name in ("upgrade", "status", "sql", "start", "stop")),
         "run",
+        "serve",
         "demo",
         "version",
     }

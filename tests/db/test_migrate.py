@@ -102,14 +102,17 @@ class TestUpgrade:
         done = await asyncio.gather(*(upgrade() for _ in range(12)))
         assert sorted(migration.version for each in done for migration in each) == [1, 2, 3]
 
-    async def test_many_at_once_are_safe_whatever_the_roles_isolation_level(
+    async def test_many_at_once_are_safe_whatever_the_roles_isolation_level_and_limits(
         self, empty_database_url: str, steps: Path
     ) -> None:
+        # Long enough for every statement that waits for nothing, on any machine; the wait for the lock is longer.
+        limit_seconds = 3
+
         async def upgrade() -> list[migrate.Migration]:
             async with await AsyncConnection.connect(
                 empty_database_url,
                 autocommit=True,
-                options="-c default_transaction_isolation=serializable -c statement_timeout=1ms",
+                options=f"-c default_transaction_isolation=serializable -c statement_timeout={limit_seconds}s",
             ) as conn:
                 return await migrate.upgrade(conn, directory=steps)
 
@@ -117,8 +120,10 @@ class TestUpgrade:
             await holder.execute("SELECT pg_advisory_xact_lock(%s)", [migrate.ADVISORY_LOCK])
             tasks = [asyncio.create_task(upgrade()) for _ in range(4)]
             waiting = "SELECT count(*) = 4 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            while await (await holder.execute(waiting)).fetchone() != (True,):  # noqa: ASYNC110
+            while await (await holder.execute(waiting)).fetchone() != (True,):
+                assert not any(task.done() for task in tasks), await asyncio.gather(*tasks)
                 await asyncio.sleep(0.01)
+            await asyncio.sleep(limit_seconds + 0.1)
         done = await asyncio.gather(*tasks)
         assert sorted(migration.version for each in done for migration in each) == [1, 2, 3]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli import databases, dead_letters, groups, queries, queues, streams
+from penstock.cli import databases, dead_letters, groups, queries, queues, serve, streams
 from penstock.cli.command import (
     EXIT_CODES,
     FAILED,
@@ -86,6 +86,7 @@ for sub_app, name in (
     sub_app.callback(invoke_without_command=True)(_help_if_alone)
     app.add_typer(sub_app, name=name)
 streams.register(app)
+serve.register(app)
 
 
 @app.callback()

@@ -163,6 +163,14 @@ class Database:
         """A connection of its own beside the pool's, for who keeps it long; the caller closes it."""
         return await AsyncConnection.connect(self.conninfo, **_options(self.conninfo))
 
+    async def check(self, timeout: float = 3.0) -> None:
+        """Raise DatabaseError unless the database answers in time and has the schema of this package."""
+        try:
+            async with asyncio.timeout(timeout), self.connection(timeout) as conn:
+                await migrate.verify(conn)
+        except (TimeoutError, psycopg.Error) as error:
+            raise _unavailable(self.settings, error) from error
+
     @asynccontextmanager
     async def connection(self, timeout: float | None = None) -> AsyncIterator[Connection]:
         """Borrow a connection; waits up to ``timeout`` seconds (30 unless told) for a free one."""

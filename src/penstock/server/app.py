@@ -1,0 +1,74 @@
+"""The ASGI application: every route, and what is the same for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from penstock.db.pool import Database
+from penstock.log.log import Log
+from penstock.server import health
+from penstock.server.dispatch import Dispatch
+from penstock.server.endpoint import Endpoint
+from penstock.server.problems import KINDS, Problem
+from penstock.server.services import Services
+from penstock.server.settings import ServerSettings
+
+#: Every route, those that are called most first.
+ENDPOINTS: tuple[Endpoint, ...] = (*health.ENDPOINTS,)
+
+_KIND_OF_STATUS = {404: "no-such-route", 405: "method-not-allowed"}
+
+
+def create_app(
+    settings: ServerSettings,
+    *,
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
+    started: Callable[[Services], None] | None = None,
+) -> Starlette:
+    """The application of one server process; it opens the database when it is started and closes it when it ends."""
+    services = Services(settings, Log(Database(settings.core)))
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        await services.log.open()
+        if started is not None:
+            started(services)
+        try:
+            yield
+        finally:
+            services.stopping.set()
+            await services.log.close()
+
+    return Starlette(
+        routes=_routes(endpoints, services), lifespan=lifespan, exception_handlers={HTTPException: _no_such_thing}
+    )
+
+
+def _routes(endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:
+    return [
+        Route(endpoint.path, Dispatch(endpoint, services), methods=[endpoint.method], include_in_schema=False)
+        for endpoint in endpoints
+    ]
+
+
+async def _no_such_thing(request: Request, error: Exception) -> Response:
+    """What Starlette itself refuses, as a problem."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    kind = _KIND_OF_STATUS.get(status, "internal")
+    headers = dict(getattr(error, "headers", None) or {})
+    problem = Problem(kind, f"{KINDS[kind].title}: {request.method} {request.url.path}", headers=headers)
+    if request.url.path.startswith(("/api/v1", "/streams/v1")):
+        return Response(
+            b'{"error":"Not found"}' if status == 404 else b'{"error":"Method not allowed"}',
+            status_code=status,
+            headers=headers,
+            media_type="application/json",
+        )
+    return problem.response(request.scope.get("state", {}).get("request_id", ""))

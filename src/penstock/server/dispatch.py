@@ -1,0 +1,113 @@
+"""From a request to its handler and back: reading, refusing, encoding."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from penstock.core.errors import PenstockError
+from penstock.server.endpoint import MAX_BODY_BYTES, Call, Endpoint, Nothing, json_response
+from penstock.server.problems import Problem, problem_of
+from penstock.server.services import Services
+
+logger = logging.getLogger("penstock.server")
+
+
+class Dispatch:
+    """The ASGI application of one endpoint."""
+
+    def __init__(self, endpoint: Endpoint, services: Services) -> None:
+        self._endpoint = endpoint
+        self._services = services
+        self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        request = Request(scope, receive, send)
+        request_id: str = scope.get("state", {}).get("request_id", "")
+        try:
+            response = await self._answer(request, request_id)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            if not isinstance(error, Problem | PenstockError):
+                logger.exception("request failed", extra={"request_id": request_id})
+            response = self.refusal(problem_of(error), request_id)
+        await response(scope, receive, send)
+
+    def refusal(self, problem: Problem, request_id: str) -> Response:
+        """A problem in the shape of this endpoint's plane."""
+        if self._endpoint.plane:
+            return json_response({"error": problem.detail, **problem.facts}, problem.status, problem.headers)
+        return problem.response(request_id)
+
+    async def _answer(self, request: Request, request_id: str) -> Response:
+        endpoint = self._endpoint
+        query = read_query(request, endpoint)
+        body = None
+        if self._decoder is not None:
+            body = decode(await read_body(request, self._services.settings.request_seconds), self._decoder, endpoint)
+        call = Call(request, self._services, request.path_params, query, body, "", request_id)
+        answer = await endpoint.handler(call)
+        if isinstance(answer, Response):
+            return answer
+        if answer is None:
+            return Response(status_code=204 if endpoint.answer is None else endpoint.status)
+        return json_response(answer, endpoint.status)
+
+
+def read_query(request: Request, endpoint: Endpoint) -> Any:
+    """The query string as the endpoint's type."""
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given and not endpoint.plane:
+            raise Problem("invalid-request", f"the parameter {name!r} is given twice")
+        given[name] = value
+    fields = {field.encode_name for field in msgspec.structs.fields(endpoint.query)}
+    if not endpoint.plane:
+        for name in given:
+            if name not in fields:
+                known = f"it takes {', '.join(sorted(fields))}" if fields else "it takes none"
+                raise Problem("invalid-request", f"there is no parameter {name!r} here; {known}")
+    if endpoint.query is Nothing:
+        return Nothing()
+    try:
+        return msgspec.convert({k: v for k, v in given.items() if k in fields}, endpoint.query, strict=False)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid-request", f"a parameter is wrong: {error}") from None
+
+
+async def read_body(request: Request, seconds: float, limit: int = MAX_BODY_BYTES) -> bytes:
+    """The whole body, if it is small enough and arrives in time."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise Problem("too-large", f"the body is larger than {limit:,} bytes", {"limit": limit})
+                parts.append(part)
+    except TimeoutError:
+        raise Problem("request-timeout", f"the body did not arrive within {seconds:g} s") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def decode(body: bytes, decoder: msgspec.json.Decoder[Any], endpoint: Endpoint) -> Any:
+    """The body as the endpoint's type."""
+    if not body.strip():
+        if endpoint.body_required:
+            raise Problem("invalid-json", "Empty request body" if endpoint.plane else "the body is empty")
+        body = b"{}"
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid-request", str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem("invalid-json", f"Invalid JSON: {error}") from None

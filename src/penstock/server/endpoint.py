@@ -1,0 +1,94 @@
+"""What a route is: declared once, for routing, reading, checking who may call it, and the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from penstock.server.services import Services
+
+#: The largest body that is read into memory whole; what may be larger is streamed by its handler.
+MAX_BODY_BYTES = 32 << 20
+
+
+class Role(Enum):
+    """What a caller may do. ``ADMIN`` may do all; the others are for what they say."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    READ = "read"
+    ADMIN = "admin"
+
+
+class Nothing(msgspec.Struct):
+    """A body or a query without anything in it."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A request that is being answered, as its handler sees it."""
+
+    request: Request
+    services: Services
+    #: The parts of the path that vary, decoded.
+    path: Mapping[str, str]
+    #: The query string, as the endpoint's ``query`` type.
+    query: Any
+    #: The body, as the endpoint's ``body`` type; None where the handler reads it itself.
+    body: Any
+    #: Who asks: the id of an API key or the subject of a token; "" where access is off.
+    caller: str
+    request_id: str
+
+
+#: Answers a call with a value that is encoded as JSON, with a whole response, or with None for "no content".
+Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A route.
+
+    Attributes:
+        path: As Starlette writes it: ``/v1/queues/{queue}/events``. A part called ``queue`` (or ``queue:path``) is
+            the queue that a key's pattern is held against.
+        roles: Any of these may call it (and ADMIN always); empty: everybody, without a key.
+        body: The type of the JSON body. None: there is none, or the handler reads it itself.
+        query: The type of the query string; unknown parameters are refused.
+        answer: The type of the JSON answer. None: no content.
+        problems: The kinds of problem that it can have, beside those that every route can.
+        plane: A route of the message plane: errors as ``{"error": ...}``, unknown parameters ignored.
+        documented: More for the OpenAPI operation, merged into it: media types, headers, other answers.
+        websocket: The handler is given a WebSocket and not a request.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    tag: str
+    roles: frozenset[Role] = frozenset()
+    body: Any = None
+    body_required: bool = True
+    query: Any = Nothing
+    answer: Any = None
+    status: int = 200
+    problems: tuple[str, ...] = ()
+    plane: bool = False
+    documented: Mapping[str, Any] = field(default_factory=dict)
+    websocket: bool = False
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A value as a JSON answer."""
+    return Response(
+        msgspec.json.encode(value), status_code=status, headers=dict(headers or {}), media_type="application/json"
+    )

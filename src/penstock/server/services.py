@@ -1,0 +1,19 @@
+"""What a server process has at hand while it runs: one of each, made when it starts and closed when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from penstock.log.log import Log
+from penstock.server.settings import ServerSettings
+
+
+@dataclass
+class Services:
+    """Handed to every handler."""
+
+    settings: ServerSettings
+    log: Log
+    #: Set when the process is asked to end: long polls and live streams answer what they have and let go.
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -1,0 +1,46 @@
+"""A real server process, for tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class Serving:
+    """A server that runs."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def serving(
+    database_url: str, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> Iterator[Serving]:
+    """Start ``penstock serve`` on a free port, and stop it at the end as an operator would."""
+    environment = {**os.environ, "PENSTOCK_DATABASE_URL": database_url, **(environ or {})}
+    command = [sys.executable, "-m", "penstock", "serve", "--port", "0", *options]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        said = ""
+        while "Listening on " not in said:
+            said = process.stdout.readline()
+            assert said, f"the server ended with {process.wait()}"
+        yield Serving(said.split("Listening on ")[1].strip(), process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
