@@ -9,13 +9,15 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp
 
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.server import health
 from penstock.server.dispatch import Dispatch
 from penstock.server.endpoint import Endpoint
+from penstock.server.frame import Frame
 from penstock.server.problems import KINDS, Problem
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
@@ -31,7 +33,7 @@ def create_app(
     *,
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     started: Callable[[Services], None] | None = None,
-) -> Starlette:
+) -> ASGIApp:
     """The application of one server process; it opens the database when it is started and closes it when it ends."""
     services = Services(settings, Log(Database(settings.core)))
 
@@ -46,9 +48,12 @@ def create_app(
             services.stopping.set()
             await services.log.close()
 
-    return Starlette(
+    app = Starlette(
         routes=_routes(endpoints, services), lifespan=lifespan, exception_handlers={HTTPException: _no_such_thing}
     )
+    # An address is what it is; a redirect would be made of the Host header that somebody sent.
+    app.router.redirect_slashes = False
+    return Frame(app, settings)
 
 
 def _routes(endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:
@@ -62,9 +67,11 @@ async def _no_such_thing(request: Request, error: Exception) -> Response:
     """What Starlette itself refuses, as a problem."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     kind = _KIND_OF_STATUS.get(status, "internal")
-    headers = dict(getattr(error, "headers", None) or {})
-    problem = Problem(kind, f"{KINDS[kind].title}: {request.method} {request.url.path}", headers=headers)
-    if request.url.path.startswith(("/api/v1", "/streams/v1")):
+    headers = {"Allow": _methods(request)} if status == 405 else {}
+    # As it was written: decoded, it can hold anything.
+    path = bytes(request.scope.get("raw_path") or b"").decode("latin-1")
+    problem = Problem(kind, f"{KINDS[kind].title}: {request.method} {path}", headers=headers)
+    if path.startswith(("/api/v1", "/streams/v1")):
         return Response(
             b'{"error":"Not found"}' if status == 404 else b'{"error":"Method not allowed"}',
             status_code=status,
@@ -72,3 +79,10 @@ async def _no_such_thing(request: Request, error: Exception) -> Response:
             media_type="application/json",
         )
     return problem.response(request.scope.get("state", {}).get("request_id", ""))
+
+
+def _methods(request: Request) -> str:
+    """The methods that an address takes, those of all its routes."""
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    found = [each for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for each in found for method in each.methods or ()}))

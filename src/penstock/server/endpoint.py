@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from starlette.responses import Response
 
+from penstock.server.problems import Problem
+
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from penstock.server.access.identity import Identity
     from penstock.server.services import Services
 
 #: The largest body that is read into memory whole; what may be larger is streamed by its handler.
@@ -47,6 +50,36 @@ class Call:
     #: Who asks: the id of an API key or the subject of a token; "" where access is off.
     caller: str
     request_id: str
+    #: What the caller may do; None is as if access were off.
+    identity: Identity | None = None
+    #: Whether the handler has asked about the queues that it works on.
+    asked: bool = False
+
+    def permit(self, queues: str | Iterable[str], *roles: Role) -> None:
+        """Refuse the call unless the caller may do this with these queues.
+
+        Called by every handler whose queues are not a part of the path, before it does anything to them. Without
+        ``roles``, those of the endpoint are enough.
+        """
+        self.asked = True
+        if self.identity is None:
+            return
+        if roles and not self.identity.has(frozenset(roles)):
+            needed = " or ".join(sorted(role.value for role in roles))
+            raise Problem("forbidden", f"this needs the role {needed}, which the key does not have")
+        for queue in (queues,) if isinstance(queues, str) else queues:
+            if not self.identity.reaches(queue):
+                raise Problem("forbidden", f"the key is not for the queue {queue!r}", {"queue": queue})
+
+    def sees(self, queue: str) -> bool:
+        """Whether a queue may appear in the answer: what lists queues leaves the others out."""
+        self.asked = True
+        return self.identity is None or self.identity.reaches(queue)
+
+    def sees_all(self) -> bool:
+        """Whether the caller is limited to no queues, so that nothing need be left out."""
+        self.asked = True
+        return self.identity is None or not self.identity.is_limited
 
 
 #: Answers a call with a value that is encoded as JSON, with a whole response, or with None for "no content".
@@ -61,6 +94,9 @@ class Endpoint:
         path: As Starlette writes it: ``/v1/queues/{queue}/events``. A part called ``queue`` (or ``queue:path``) is
             the queue that a key's pattern is held against.
         roles: Any of these may call it (and ADMIN always); empty: everybody, without a key.
+        asks: The handler itself asks about queues, by :meth:`Call.permit` or :meth:`Call.sees`: they are in the body,
+            the query string or the answer. Where neither the path names a queue nor this is said, the endpoint is
+            for callers who are limited to no queues.
         body: The type of the JSON body. None: there is none, or the handler reads it itself.
         query: The type of the query string; unknown parameters are refused.
         answer: The type of the JSON answer. None: no content.
@@ -76,6 +112,7 @@ class Endpoint:
     summary: str
     tag: str
     roles: frozenset[Role] = frozenset()
+    asks: bool = False
     body: Any = None
     body_required: bool = True
     query: Any = Nothing

@@ -10,6 +10,7 @@ from types import FrameType
 import uvicorn
 
 from penstock.server.app import create_app
+from penstock.server.logs import log_as_json
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 
@@ -46,6 +47,7 @@ def serve(settings: ServerSettings) -> None:
     def started(services: Services) -> None:
         server.services = services
 
+    log_as_json(settings.core.log_level)
     app = create_app(settings, started=started)
     server = _Server(
         uvicorn.Config(

@@ -18,6 +18,7 @@ class ServerSettings:
         host: The address to listen on; one that is not loopback needs access control.
         request_seconds: How long a request may take to arrive; uploads that keep arriving may take longer.
         cors_origins: The origins whose pages may call; none by default.
+        request_log: Which requests have a line in the log: all, errors (those of status 400 and above) or none.
     """
 
     core: Settings = field(default_factory=Settings.from_env)
@@ -26,3 +27,4 @@ class ServerSettings:
     workers: int = 1
     request_seconds: float = 30.0
     cors_origins: tuple[str, ...] = ()
+    request_log: str = "all"

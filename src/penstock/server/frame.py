@@ -1,0 +1,164 @@
+"""What is the same for every request, whatever it asks for: its id, its line in the log, headers, CORS."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import secrets
+import time
+from typing import Any
+from urllib.parse import unquote, unquote_to_bytes
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.server.logs import RequestLog, timestamp
+from penstock.server.problems import Problem
+from penstock.server.settings import ServerSettings
+
+logger = logging.getLogger("penstock.server")
+
+#: A slash inside a part of the path (``%2F``) while it is routed: it separates nothing, and no text that arrives over
+#: HTTP holds this character.
+SLASH = "\udc2f"
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_CORS_METHODS = "GET, POST, PUT, PATCH, DELETE"
+_CORS_HEADERS = "Authorization, Content-Type, Content-Encoding, Idempotency-Key, Last-Event-ID, X-API-Key, X-Request-Id"
+_CORS_EXPOSED = "Retry-After, RateLimit, RateLimit-Policy, X-Request-Id"
+_CORS_SECONDS = "600"
+
+
+class Frame:
+    """Wraps the application; plain ASGI, because every request goes through it."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+        self._app = app
+        self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
+        self._logged = settings.request_log
+        self._lines = RequestLog()
+        # Unique by the process's part, in order by the count.
+        self._ids = itertools.count(1)
+        self._prefix = secrets.token_hex(6)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] not in ("http", "websocket"):
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._lines.flush()
+            return
+        begun = time.perf_counter()
+        origin = asked = None
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                asked = value.decode("latin-1")
+            elif name == b"origin" and value in self._origins:
+                origin = value
+        request_id = asked if asked and _SANE_ID.fullmatch(asked) else f"{self._prefix}{next(self._ids):06x}"
+        state: dict[str, Any] = scope.setdefault("state", {})
+        state["request_id"] = request_id
+        extra = [(b"x-request-id", request_id.encode())]
+        if self._origins:
+            extra.append((b"vary", b"Origin"))
+        if origin is not None:
+            extra.append((b"access-control-allow-origin", origin))
+            extra.append((b"access-control-expose-headers", _CORS_EXPOSED.encode()))
+        status = sent = 0
+
+        async def send_framed(message: Message) -> None:
+            nonlocal status, sent
+            kind = message["type"]
+            if kind == "http.response.body":
+                sent += len(message.get("body", b""))
+            elif kind in ("http.response.start", "websocket.http.response.start"):
+                status = message["status"]
+                message["headers"] = _with(message.get("headers", ()), extra)
+            elif kind == "websocket.accept":
+                status = 101
+                message["headers"] = [*message.get("headers", ()), *extra]
+            elif kind == "websocket.close" and not status:
+                status = 403  # what a server says to a handshake that is refused
+            await send(message)
+
+        try:
+            if origin is not None and scope["type"] == "http" and _is_preflight(scope):
+                await _allow(send_framed)
+            else:
+                _decode_path(scope)
+                await self._app(scope, receive, send_framed)
+        except Problem as problem:
+            await problem.response(request_id)(scope, receive, send_framed)
+        except Exception:
+            logger.exception("request failed", extra={"request_id": request_id})
+            if status:
+                raise
+            await Problem("internal", "the server failed; its log says more, under the request's id").response(
+                request_id
+            )(scope, receive, send_framed)
+        finally:
+            if self._logged == "all" or (self._logged == "errors" and (status >= 400 or not status)):
+                self._lines.write(_line(scope, state, status, sent, begun))
+
+
+def _with(headers: Any, extra: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer and ours; data is for who asked, so it is kept nowhere on the way."""
+    merged = [*headers, *extra, (b"x-content-type-options", b"nosniff")]
+    for name, _ in merged:
+        if name == b"cache-control":
+            return merged
+    merged.append((b"cache-control", b"no-store"))
+    return merged
+
+
+def _decode_path(scope: Scope) -> None:
+    """Read the path strictly: what is no UTF-8 is refused, and a slash that was encoded separates nothing."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%" not in raw:
+        return
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise Problem("invalid-request", "the path is not UTF-8") from None
+    scope["path"] = unquote(re.sub("%2f", SLASH, raw.decode("ascii"), flags=re.IGNORECASE))
+
+
+def _is_preflight(scope: Scope) -> bool:
+    return scope["method"] == "OPTIONS" and any(
+        name == b"access-control-request-method" for name, _ in scope["headers"]
+    )
+
+
+async def _allow(send: Send) -> None:
+    headers = [
+        (b"access-control-allow-methods", _CORS_METHODS.encode()),
+        (b"access-control-allow-headers", _CORS_HEADERS.encode()),
+        (b"access-control-max-age", _CORS_SECONDS.encode()),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _line(scope: Scope, state: dict[str, Any], status: int, sent: int, begun: float) -> dict[str, Any]:
+    """A request as the log has it.
+
+    The route and not the path, which can hold an event's key; of the names in it only the queue's. Status 0 is a
+    caller who left before the answer.
+    """
+    line: dict[str, Any] = {
+        "time": timestamp(time.time()),
+        "level": "info" if status < 500 else "error",
+        "logger": "penstock.request",
+        "request_id": state["request_id"],
+        "method": scope.get("method", "GET"),
+        "route": state.get("route", ""),
+        "status": status,
+        "ms": round((time.perf_counter() - begun) * 1000, 2),
+        "bytes": sent,
+    }
+    if caller := state.get("caller"):
+        line["caller"] = caller
+    if queue := scope.get("path_params", {}).get("queue"):
+        line["queue"] = queue.replace(SLASH, "/")
+    return line
