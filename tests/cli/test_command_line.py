@@ -36,7 +36,7 @@ def test_these_are_the_commands() -> None:
         *(f"queue {name}" for name in ("list", "create", "show", "push", "tail", "configure", "repartition", "delete")),
         *(f"group {name}" for name in ("list", "show", "seek", "delete")),
         *(f"dlq {name}" for name in ("list", "show", "redrive", "purge")),
-        *(f"query {name}" for name in ("list", "show", "cycles", "delete")),
+        *(f"query {name}" for name in ("list", "show", "cycles", "pause", "resume", "stop", "delete")),
         *(f"db {name}" for name in ("upgrade", "status", "sql", "start", "stop")),
         "run",
         "serve",

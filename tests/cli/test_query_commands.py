@@ -24,11 +24,11 @@ def a_query_has_run(cli: CommandLine, arrange: Arrange) -> None:
 
     async def register(log: Log) -> None:
         registry = Registry(log)
-        query, *_ = await registry.register("orders_5s", STEPS, "abc", sink="totals", history_seconds=3600)
+        query = await registry.register("orders_5s", STEPS, "abc", sink="totals", history_seconds=3600)
         queue = await log.catalog.refresh("orders")
         await log.group_book.subscribe(queue, "orders_5s", "beginning", query_id="orders_5s")
         column = ResultColumn("count", "bigint", (Kept("a0", "bigint", NO_SPARK, "{s} + {p}"),), "{a0}")
-        await registry.make_tables(ResultTables(query, "orders_5s", [column]))
+        await registry.make_tables(ResultTables(query.id, "orders_5s", [column]))
 
     arrange(register)
     with psycopg.connect(str(cli.database_url)) as conn:
@@ -124,7 +124,24 @@ def test_a_query_that_runs_is_not_forgotten(cli: CommandLine) -> None:
     assert "is running" in line
 
 
-@pytest.mark.parametrize("command", [["show"], ["cycles"], ["delete", "--yes"]])
+def test_a_query_is_paused_and_resumed(cli: CommandLine) -> None:
+    run_it(cli)
+    assert cli.json("query", "pause", "orders_5s") == {"query": "orders_5s", "state": "paused"}
+    assert [query["state"] for query in cli.json("query", "list")] == ["paused"]
+    assert "paused, by host:7" in cli.ok("query", "show", "orders_5s")
+    assert cli.json("query", "resume", "orders_5s") == {"query": "orders_5s", "state": "resumed"}
+    assert [query["state"] for query in cli.json("query", "list")] == ["running"]
+
+
+def test_a_query_that_nobody_runs_stays_paused_until_it_is_stopped(cli: CommandLine) -> None:
+    cli.ok("query", "pause", "orders_5s")
+    assert [(query["state"], query["is_paused"]) for query in cli.json("query", "list")] == [("stopped", True)]
+    assert "paused when it is started" in cli.ok("query", "show", "orders_5s")
+    assert cli.json("query", "stop", "orders_5s") == {"query": "orders_5s", "state": "stopping"}
+    assert [query["is_paused"] for query in cli.json("query", "list")] == [False]
+
+
+@pytest.mark.parametrize("command", [["show"], ["cycles"], ["pause"], ["resume"], ["stop"], ["delete", "--yes"]])
 def test_a_query_that_is_not_there_is_not_found(cli: CommandLine, command: list[str]) -> None:
     name, *more = command
     assert cli.refused("query", name, "nobody", *more)[0] == 3

@@ -80,8 +80,8 @@ async def test_dashboards_can_read_results_of_queries_that_come_later_and_nothin
     log = await Log(Database(Settings(database_url=pg18.url(database, _APP)))).open()
     try:
         registry = Registry(log)
-        query, *_ = await registry.register("orders_5s", ["from: orders"], "abc", sink=None, history_seconds=60)
-        await registry.make_tables(ResultTables(query, "orders_5s", [count, mean, middle]))
+        query = await registry.register("orders_5s", ["from: orders"], "abc", sink=None, history_seconds=60)
+        await registry.make_tables(ResultTables(query.id, "orders_5s", [count, mean, middle]))
         async with log.database.connection() as conn:
             await conn.execute(
                 "INSERT INTO penstock.state_1 (key, window_start, window_end, partition_id, a0, a1, a2, updated_at) "

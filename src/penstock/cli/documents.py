@@ -115,7 +115,8 @@ def query_listing(query: QueryInfo, groups: Sequence[GroupInfo]) -> dict[str, An
     """A query in a list of them."""
     return {
         "name": query.name,
-        "state": "running" if query.is_running else "stopped",
+        "state": query.state,
+        "is_paused": query.is_paused,
         "driver": query.driver if query.is_running else None,
         "queues": [group.queue for group in groups],
         "sink": query.sink,

@@ -77,7 +77,7 @@ async def show(session: Session, query: QueryName) -> None:
     session.out.facts(
         f"Query {query}",
         [
-            ("state", details["state"] + (f", by {info.driver}" if info.is_running else "")),
+            ("state", details["state"] + (f", by {info.driver}" if info.is_running else "") + _when_it_runs(info)),
             *((f"lag in {group.queue}", f"{number(group.lag)} events") for group in groups),
             ("open windows", number(lately.open_windows) if lately.has_result else "–"),
             *([("read them in", details["live_view"])] if lately.has_result else []),
@@ -136,12 +136,59 @@ async def cycles(
     session.out.table((*numbers, "planned", "state"), rows, right=numbers)
 
 
+def _when_it_runs(query: QueryInfo) -> str:
+    return ", and paused when it is started" if query.is_paused and not query.is_running else ""
+
+
 def _row(cycle: Cycle) -> tuple[str, ...]:
     counts = (cycle.events_in, cycle.events_out, cycle.windows, cycle.late, cycle.dead)
     millis = None if cycle.seconds is None else round(cycle.seconds * 1000)
     error = " ".join((cycle.error or "").split())[:_LONGEST_ERROR]
     state = f"{cycle.state}: {error}" if error else cycle.state
     return (number(cycle.cycle), *map(number, (*counts, millis)), show_time(cycle.planned_at, millis=True), state)
+
+
+@command(app, "pause", examples=["penstock query pause orders_5s"])
+async def pause(session: Session, query: QueryName) -> None:
+    """Let a query finish the cycle that it is in, and begin no other until it is resumed.
+
+    Its driver keeps it, and goes on at once when it is resumed; one that is started meanwhile waits too.
+    """
+    from penstock.engine import control
+
+    async with session.opened() as opened:
+        await control.pause(opened.database, query)
+    _tell(session, query, "paused", f"Query {query} is paused: `penstock query resume {query}` lets it go on.")
+
+
+@command(app, "resume", examples=["penstock query resume orders_5s"])
+async def resume(session: Session, query: QueryName) -> None:
+    """Let a paused query go on."""
+    from penstock.engine import control
+
+    async with session.opened() as opened:
+        await control.resume(opened.database, query)
+    _tell(session, query, "resumed", f"Query {query} goes on.")
+
+
+@command(app, "stop", examples=["penstock query stop orders_5s"])
+async def stop(session: Session, query: QueryName) -> None:
+    """Let the drivers of a query end, as SIGTERM would: after the cycle that they are in. Standbys end too.
+
+    To run it again, start it again.
+    """
+    from penstock.engine import control
+
+    async with session.opened() as opened:
+        await control.stop(opened.database, query)
+    _tell(session, query, "stopping", f"Query {query} ends after the cycle that it is in.")
+
+
+def _tell(session: Session, query: str, state: str, sentence: str) -> None:
+    if session.out.json:
+        session.out.document({"query": query, "state": state})
+    else:
+        session.out.note(sentence)
 
 
 @command(app, "delete", examples=["penstock query delete orders_5s", "penstock query delete orders_5s --yes"])

@@ -262,7 +262,10 @@ CREATE TABLE penstock.queries (
     -- Where an event is looked for that no cycle survives.
     suspicion         bytea,
     history_seconds   double precision NOT NULL,
-    created_at        timestamptz NOT NULL DEFAULT clock_timestamp()
+    created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Nothing new is begun while it is paused; drivers that were started before it was stopped end.
+    is_paused         boolean NOT NULL DEFAULT false,
+    stopped_at        timestamptz
 );
 
 -- How far the time of a partition has come, as a query sees it. high_us: the latest event time that was read.

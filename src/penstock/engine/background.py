@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 _Answer = TypeVar("_Answer")
@@ -21,7 +22,11 @@ class Background:
 
     def run(self, coroutine: Coroutine[Any, Any, _Answer]) -> _Answer:
         """Run a coroutine there and wait for its answer."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return self.begin(coroutine).result()
+
+    def begin(self, coroutine: Coroutine[Any, Any, _Answer]) -> Future[_Answer]:
+        """Run a coroutine there meanwhile."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
         """End the loop and its thread."""

@@ -54,6 +54,14 @@ class Planning:
     stops: dict[int, int] | None
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What the query's row says before a cycle."""
+
+    suspects: suspicion.Suspicion | None
+    is_paused: bool
+
+
 class Fenced(Exception):
     """Another driver has taken the query over."""
 
@@ -92,11 +100,13 @@ class Planner:
         patience = time.monotonic() + _PATIENCE_SECONDS
         while True:
             self._renew()
-            lanes = self._lanes()
-            if (not lanes or len(self._planning.groups) > 1) and self._advance():
-                lanes = self._lanes()
-            if lanes or self._is_time_to_close():
-                return self._begin(lanes)
+            seen = self._look()
+            if not seen.is_paused:
+                lanes = self._lanes(seen)
+                if (not lanes or len(self._planning.groups) > 1) and self._advance():
+                    lanes = self._lanes(seen)
+                if lanes or self._is_time_to_close():
+                    return self._begin(lanes)
             left = patience - time.monotonic()
             if left <= 0:
                 return None
@@ -111,7 +121,13 @@ class Planner:
             raise Fenced("another driver has taken this query over")
         self._renewed = time.monotonic()
 
-    def _lanes(self) -> list[Lane]:
+    def _look(self) -> _Seen:
+        row = self._conn.execute(_sql["look"], self._params()).fetchone()
+        if row is None:
+            raise Fenced("another driver has taken this query over")
+        return _Seen(None if row[0] is None else suspicion.decode(row[0]), row[1])
+
+    def _lanes(self, seen: _Seen) -> list[Lane]:
         """What is unread, up to the limit, spread over the partitions."""
         found: list[_Head] = []
         segments: dict[int, int] = {}
@@ -131,7 +147,7 @@ class Planner:
             ]
         if not found:
             return []
-        found, limit = self._narrowed(found)
+        found, limit = self._narrowed(found, seen.suspects)
         shares = _shares([head[5] - head[4] for _, _, head in found], limit)
         chosen = [(q, g, head, share) for (q, g, head), share in zip(found, shares, strict=True) if share]
         sealed = self._stretches([(head, share) for _, _, head, share in chosen if head[4] < head[3]])
@@ -144,14 +160,10 @@ class Planner:
             lanes.append(Lane(partition_id, queue_id, group_id, name, is_lane, stretches, high, floor))
         return lanes
 
-    def _narrowed(self, found: list[_Head]) -> tuple[list[_Head], int]:
+    def _narrowed(self, found: list[_Head], suspects: suspicion.Suspicion | None) -> tuple[list[_Head], int]:
         """What may be read while an event that no cycle survives is looked for; else all of it."""
-        row = self._conn.execute(_sql["suspicion"], self._params()).fetchone()
-        if row is None:
-            raise Fenced("another driver has taken this query over")
-        if row[0] is None:
+        if suspects is None:
             return found, self._limit
-        suspects = suspicion.decode(row[0])
         few = [
             (q, g, (*h[:5], min(h[5], suspects.stops[h[0]]), *h[6:]))
             for q, g, h in found

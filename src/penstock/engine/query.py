@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,8 +28,8 @@ from penstock.core.settings import Settings
 from penstock.db.patience import LOST
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
+from penstock.engine import control, reports, suspicion
 from penstock.engine import plan as plans
-from penstock.engine import reports, suspicion
 from penstock.engine.background import Background
 from penstock.engine.callables import Failure
 from penstock.engine.commit import Committer, Outcome, Refused, Target, Work
@@ -37,7 +39,7 @@ from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import Planning
 from penstock.engine.reading import CYCLE, DATA, DatabaseLost, Reader, Reading
 from penstock.engine.reference import ReferenceTables
-from penstock.engine.registry import Registry
+from penstock.engine.registry import Registered, Registry
 from penstock.engine.reports import Report
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.session import session_beside, spark_session
@@ -60,6 +62,8 @@ _logger = logging.getLogger("penstock.engine")
 #: Cycles of up to so many events are one task, with a plan that was made once.
 SMALL_EVENTS = 10_000
 _STANDBY_SECONDS = 0.5
+#: How often a driver looks what is wanted of it.
+_WATCH_SECONDS = 0.5
 _LONGEST_CYCLE_SECONDS = 1800.0
 _STARTING_SECONDS = 30.0
 #: The fencing number of a standby, which commits nothing.
@@ -73,6 +77,8 @@ class Status:
     """What a query has done since it was started, and where it is."""
 
     state: str = "starting"
+    #: Whether somebody has asked it to begin no more cycles for now.
+    paused: bool = False
     events_in: int = 0
     events_out: int = 0
     windows: int = 0
@@ -106,6 +112,7 @@ class Query:
         self._problem: BaseException | None = None
         self._cycle = threading.Lock()
         self._busy_since: float | None = None
+        self._watcher: Future[None] | None = None
         self._thread = threading.Thread(target=self._main, name=f"penstock query {name}", daemon=True)
 
     # For who runs it
@@ -153,6 +160,8 @@ class Query:
             self.status.error = str(error)
         finally:
             self.status.state = "stopped"
+            if self._watcher is not None:
+                self._watcher.cancel()
             try:
                 self._background.run(self._log.close())
             except Exception:
@@ -169,7 +178,7 @@ class Query:
         if self._options.reset:
             run(registry.delete(self.name))
         lines = describe(self._stream)
-        query, known, is_new = run(
+        query = run(
             registry.register(
                 self.name,
                 lines,
@@ -178,6 +187,7 @@ class Query:
                 history_seconds=self._options.history_retention_seconds,
             )
         )
+        self._watcher = self._background.begin(self._watch(query))
         if self._stream.sink is not None:
             run(self._make_sink(self._stream.sink))
         options = self._options
@@ -187,11 +197,13 @@ class Query:
         spark.dataSource.register(CycleSource)
         failures = 0
         while not self._stopping.is_set():
-            fence = self._take(registry, lambda: _Run(self, registry, spark, query, NOBODY, known).warm_up())
+            fence = self._take(
+                registry, query, lambda: _Run(self, registry, spark, query.id, NOBODY, query.fields).warm_up()
+            )
             if fence is None:
                 return
             done = self.status.cycles
-            run_once = _Run(self, registry, spark, query, fence, run(registry.fields(query)))
+            run_once = _Run(self, registry, spark, query.id, fence, run(registry.fields(query.id)))
             try:
                 run_once.until_it_ends()
                 if self._stopping.is_set() or self._options.available_now:
@@ -209,7 +221,7 @@ class Query:
                 self._stopping.wait(min(0.5 * 2**failures, 5.0))
             except InvalidRequest:
                 run_once.close()
-                if is_new and run(registry.never_ran(query)):
+                if query.is_new and run(registry.never_ran(query.id)):
                     # The id is free for the stream as it will be.
                     run(registry.delete(self.name))
                 raise
@@ -220,12 +232,27 @@ class Query:
         if await self._log.catalog.find(name) is None:
             await self._log.configure(name, partitioning="hash", partitions=8, only_new=False)
 
-    def _take(self, registry: Registry, warm_up: Callable[[], None]) -> int | None:
+    async def _watch(self, query: Registered) -> None:
+        """Do what people ask of the query from elsewhere."""
+        while not self._stopping.is_set():
+            try:
+                asked = await control.wanted(self._database, query.id, query.at)
+            except (PenstockError, psycopg.Error):
+                asked = None
+            if asked is not None and asked.stopped:
+                _logger.info("query %r was asked to stop", self.name)
+                self._stopping.set()
+            elif asked is not None and asked.paused != self.status.paused:
+                _logger.info("query %r %s", self.name, "is paused" if asked.paused else "goes on")
+                self.status.paused = asked.paused
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    def _take(self, registry: Registry, query: Registered, warm_up: Callable[[], None]) -> int | None:
         """Wait until the query is free, as a standby."""
         driver = f"{socket.gethostname()}:{os.getpid()}"
         while not self._stopping.is_set():
             try:
-                fence = self._background.run(registry.take(self.name, driver, self._options.lease_seconds))
+                fence = self._background.run(registry.take(self.name, driver, self._options.lease_seconds, query.at))
             except (PenstockError, psycopg.Error):
                 fence = None
             if fence is not None:

@@ -40,6 +40,26 @@ class QueryInfo:
     cycle: int
     created_at: datetime
     committed_at: datetime | None
+    is_paused: bool
+
+    @property
+    def state(self) -> str:
+        """In a word."""
+        if not self.is_running:
+            return "stopped"
+        return "paused" if self.is_paused else "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A query that is about to run."""
+
+    id: int
+    #: The types of its fields, if they are known.
+    fields: dict[str, str] | None
+    is_new: bool
+    #: By the database's clock.
+    at: datetime
 
 
 class Registry:
@@ -50,8 +70,8 @@ class Registry:
 
     async def register(
         self, name: str, description: list[str], fingerprint: str, *, sink: str | None, history_seconds: float
-    ) -> tuple[int, dict[str, str] | None, bool]:
-        """The id of the query, the types of its fields if they are known, and whether it is new."""
+    ) -> Registered:
+        """Make the query, or find that it is the one that was started under this id before."""
         async with self._log.database.connection() as conn:
             params = {
                 "name": name,
@@ -71,11 +91,11 @@ class Registry:
                 "Start it with reset=True to begin anew, or give the new stream a query_id of its own "
                 "(with subscription_from=... it can read from the same place)"
             )
-        return row[0], row[3], made is not None
+        return Registered(row[0], row[3], made is not None, row[5])
 
-    async def take(self, name: str, driver: str, lease_seconds: float) -> int | None:
-        """A fencing number, if nobody else drives the query."""
-        params = {"name": name, "driver": driver, "lease": timedelta(seconds=lease_seconds)}
+    async def take(self, name: str, driver: str, lease_seconds: float, since: datetime) -> int | None:
+        """A fencing number, if nobody else drives the query, and it was not stopped since this driver was started."""
+        params = {"name": name, "driver": driver, "lease": timedelta(seconds=lease_seconds), "since": since}
         async with self._log.database.connection() as conn:
             row = await (await conn.execute(_sql["take"], params)).fetchone()
         return None if row is None else int(row[1])

@@ -44,8 +44,9 @@ UPDATE penstock.queries SET lease_until = clock_timestamp() + %(lease)s
 WHERE id = %(query)s AND fence = %(fence)s
 RETURNING id
 
--- name: suspicion
-SELECT suspicion FROM penstock.queries WHERE id = %(query)s AND fence = %(fence)s
+-- name: look
+-- Whether the query is still this driver's, what is suspected, and whether it is paused.
+SELECT suspicion, is_paused FROM penstock.queries WHERE id = %(query)s AND fence = %(fence)s
 
 -- name: due
 -- Whether a window is open whose end has passed for so long that the clock closes it, in a partition that is idle.

@@ -1,5 +1,5 @@
 -- name: find
-SELECT id, description, fingerprint, fields, result FROM penstock.queries WHERE name = %(name)s
+SELECT id, description, fingerprint, fields, result, clock_timestamp() FROM penstock.queries WHERE name = %(name)s
 
 -- name: create
 INSERT INTO penstock.queries (name, description, fingerprint, sink_queue, history_seconds)
@@ -15,11 +15,11 @@ SELECT pg_advisory_xact_lock(7812746384129)
 SELECT id, fence, lease_until > clock_timestamp() FROM penstock.queries WHERE name = %(name)s FOR UPDATE
 
 -- name: take
--- The query, if nobody holds it; whoever held it before can no longer commit. The number is the time, so that none is
+-- The query, if nobody holds it and it was not stopped since; whoever held it before can no longer commit. The number is the time, so that none is
 -- given twice, even when a backup is restored that knows nothing of the drivers that came after it.
 UPDATE penstock.queries SET fence = greatest(fence + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint),
     driver = %(driver)s, lease_until = clock_timestamp() + %(lease)s
-WHERE name = %(name)s AND lease_until <= clock_timestamp()
+WHERE name = %(name)s AND lease_until <= clock_timestamp() AND coalesce(stopped_at < %(since)s, true)
 RETURNING id, fence
 
 -- name: keep
@@ -68,7 +68,7 @@ SELECT %(query)s, cycle, %(fence)s, '', 0 FROM turned RETURNING cycle
 
 -- name: list
 SELECT q.id, q.name, q.description, q.sink_queue, q.driver, q.lease_until > clock_timestamp(), q.fence, q.cycle,
-       q.created_at, l.committed_at
+       q.created_at, l.committed_at, q.is_paused
 FROM penstock.queries q
 LEFT JOIN LATERAL (
     SELECT c.committed_at FROM penstock.cycles c

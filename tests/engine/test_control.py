@@ -1,0 +1,64 @@
+"""Queries that are paused, resumed and stopped by somebody else than who runs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from penstock.core.settings import Settings
+from penstock.db.pool import Database
+from penstock.engine import control
+from tests.engine.pipelines import T0, Bench, counted, eventually, stream
+
+Wish = Callable[[Database, str], Awaitable[None]]
+
+
+def ask(wish: Wish, settings: Settings) -> None:
+    async def said() -> None:
+        async with Database(settings) as database:
+            await wish(database, "q")
+
+    asyncio.run(said())
+
+
+def planned(bench: Bench) -> int:
+    return int(bench.ask("SELECT count(*) FROM penstock.cycles"))
+
+
+def test_a_paused_query_plans_nothing_keeps_its_lease_and_goes_on(bench: Bench) -> None:
+    bench.queue()
+    with bench.running(counted(stream()).to("totals"), lease_seconds=1.5) as query:
+        bench.push([("k", {"ts": T0, "amount": 1})])
+        eventually(lambda: query.status.events_in == 1, "the first event")
+        ask(control.pause, bench.settings)
+        eventually(lambda: query.status.paused, "the pause")
+        bench.push([("k", {"ts": T0, "amount": 1})])
+        before, fence = planned(bench), bench.ask("SELECT fence FROM penstock.queries")
+        # Its lease is renewed, for longer than it was good for when it paused.
+        until = bench.ask("SELECT clock_timestamp() + interval '2 seconds'")
+        eventually(lambda: bench.ask("SELECT lease_until > %s FROM penstock.queries", until), "a lease that is kept")
+        assert (planned(bench), query.status.events_in) == (before, 1)
+        ask(control.resume, bench.settings)
+        eventually(lambda: query.status.events_in == 2, "the second event")
+        assert not query.status.paused
+        assert bench.ask("SELECT fence FROM penstock.queries") == fence
+
+
+def test_a_stopped_query_ends_with_its_standby_and_runs_when_it_is_started_again(bench: Bench) -> None:
+    bench.queue()
+    made = counted(stream()).to("totals")
+    bench.push([("k", {"ts": T0, "amount": 1})])
+    with bench.running(made) as query, bench.running(made) as standby:
+        eventually(lambda: query.status.events_in == 1 and standby.status.state == "standby", "both at their places")
+        ask(control.pause, bench.settings)
+        ask(control.stop, bench.settings)
+        assert query.wait(60)
+        assert standby.wait(60)
+        assert standby.status.cycles == 0
+    assert bench.ask("SELECT driver IS NULL AND lease_until < clock_timestamp() FROM penstock.queries")
+    assert [row["n"] for row in bench.live()] == [1], "its windows stay open"
+
+    bench.push([("k", {"ts": T0, "amount": 1})])
+    with bench.running(made) as query:
+        eventually(lambda: query.status.events_in == 1, "the second event")
+    assert [row["n"] for row in bench.live()] == [2]
