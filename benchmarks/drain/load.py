@@ -15,7 +15,7 @@ PUSH_EVENTS = 10_000
 
 async def create(q: Penstock, queue: str, *, partitions: int | None) -> None:
     """Make a queue by hash, or by key where no number of partitions is given."""
-    handle = q.queue(queue).config(dedup_window_seconds=0)
+    handle = q.queue(queue).config(dedup_window_seconds=0, max_depth_events=None)
     await handle.create("key" if partitions is None else "hash", partitions)
 
 

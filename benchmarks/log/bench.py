@@ -85,7 +85,9 @@ class Bench:
 
     async def new_queue(self, kind: Kind, batch: int, *, each_once: bool = False) -> LoadedQueue:
         name = f"{kind.name}-{next(_numbers)}"
-        handle = self.q.queue(name).config(dedup_window_seconds=_DEDUP_SECONDS if kind.dedup else 0)
+        handle = self.q.queue(name).config(
+            dedup_window_seconds=_DEDUP_SECONDS if kind.dedup else 0, max_depth_events=None
+        )
         await handle.create("key" if kind.partitions is None else "hash", kind.partitions)
         return LoadedQueue(name, kind, Ledger(Generator(kind.users, each_once=each_once), batch))
 

@@ -34,7 +34,7 @@ def words(text: str) -> str:
 def test_these_are_the_commands() -> None:
     assert {" ".join(command) for command in EVERY_COMMAND} == {
         *(f"queue {name}" for name in ("list", "create", "show", "push", "tail", "configure", "repartition", "delete")),
-        *(f"group {name}" for name in ("list", "show", "seek", "delete")),
+        *(f"group {name}" for name in ("list", "show", "seek", "configure", "delete")),
         *(f"dlq {name}" for name in ("list", "show", "redrive", "purge")),
         *(f"query {name}" for name in ("list", "show", "cycles", "pause", "resume", "stop", "delete")),
         *(f"db {name}" for name in ("upgrade", "status", "sql", "start", "stop")),

@@ -38,6 +38,11 @@ def test_every_option_reaches_the_queue(cli: CommandLine) -> None:
         "max_depth_events": 1000,
         "max_event_bytes": 2000,
         "max_redrives": 2,
+        "overflow": "shed",
+        "away_seconds": 600.0,
+        "key_field": "tenant",
+        "id_field": "order",
+        "time_field": "at",
     }
     arguments: list[str] = []
     for name, value in wanted.items():
@@ -101,7 +106,16 @@ def test_show_tells_all_about_a_queue(cli: CommandLine, arrange: Arrange) -> Non
         ("some", 4),
         ("few", 1),
     ]
-    assert shown["groups"] == [{"group": "billing", "lag": 14, "partitions_behind": 3, "leases": 0}]
+    (group,) = shown["groups"]
+    assert group.pop("seen_at")
+    assert group == {
+        "group": "billing",
+        "lag": 14,
+        "partitions_behind": 3,
+        "leases": 0,
+        "counts": True,
+        "away": False,
+    }
     assert shown["dead_letters"] == 0
     assert shown["advice"] is None
     text = cli.ok("queue", "show", "orders")

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.complete import queue_names
 from penstock.cli.output import number
-from penstock.cli.queues import QueueName, Yes
+from penstock.cli.queues import QueueName, Yes, holds_back
 from penstock.cli.session import Session, find_queue
 from penstock.cli.times import parse_time, show_time
 
@@ -51,12 +51,14 @@ async def list_groups(session: Session, queue: OptionalQueue = None) -> None:
             number(group.lag),
             number(group.partitions_behind),
             number(group.leases),
+            holds_back(documents.group_listing(group)),
             group.subscribed_from,
             show_time(group.created_at),
         )
         for group in found
     ]
-    session.out.table(("queue", "group", *numbers, "subscribed from", "since"), rows, right=numbers)
+    columns = ("queue", "group", *numbers, "holds pushes back", "subscribed from", "since")
+    session.out.table(columns, rows, right=numbers)
 
 
 @command(app, "show", examples=["penstock group show orders billing", "penstock group show orders billing --json"])
@@ -76,6 +78,8 @@ async def show(session: Session, queue: QueueName, group: GroupName) -> None:
         [
             ("lag", f"{number(info.lag)} events in {number(info.partitions_behind)} partitions"),
             ("leases", number(info.leases)),
+            ("holds pushes back", holds_back(documents.group_listing(info))),
+            ("last seen", show_time(info.seen_at)),
             ("subscribed from", info.subscribed_from),
             ("since", show_time(info.created_at)),
             *([("query", info.query_id)] if info.query_id is not None else []),
@@ -131,6 +135,36 @@ async def seek(
         session.out.document({"queue": queue, "group": group, "partitions": moved, "lag": lag})
     else:
         session.out.note(f"Moved group {group} in {number(moved)} partitions: {number(lag)} events to read.")
+
+
+@command(
+    app,
+    "configure",
+    examples=[
+        "penstock group configure orders nightly-report --no-count",
+        "penstock group configure orders billing --count",
+    ],
+)
+async def configure(
+    session: Session,
+    queue: QueueName,
+    group: GroupName,
+    count: Annotated[
+        bool, typer.Option("--count/--no-count", help="Whether pushes wait for the group when the queue is full.")
+    ],
+) -> None:
+    """Say whether a group counts for the depth of its queue (max_depth_events)."""
+    from penstock.cli import documents
+
+    async with session.log() as log:
+        await _find_group(log, queue, group)
+        await log.configure_group(queue, group, counts=count)
+        info = await _find_group(log, queue, group)
+    if session.out.json:
+        session.out.document(documents.group_listing(info))
+    else:
+        does = "counts" if count else "no longer counts"
+        session.out.note(f"Group {group} {does} for the depth of queue {queue}.")
 
 
 @command(app, "delete", examples=["penstock group delete orders billing", "penstock group delete orders billing --yes"])

@@ -50,8 +50,21 @@ def queue_options(
     ] = None,
     max_depth_events: Annotated[
         str | None,
-        _option("How far the slowest group may be behind before pushes are refused.", _NONE, "N|none"),
+        _option("How far the slowest group may be behind before pushes are refused.", "100000", "N|none"),
     ] = None,
+    overflow: Annotated[
+        Literal["refuse", "shed"] | None,
+        _option("What becomes of pushes that are too much: refused, or dropped and counted.", "refuse", "refuse|shed"),
+    ] = None,
+    away_seconds: Annotated[
+        str | None,
+        _option("How long a group may be away and still hold pushes back; none: for ever.", "86400", "SECONDS|none"),
+    ] = None,
+    key_field: Annotated[
+        str | None, _option("The field of the events that holds the key, where a push names none.", _NONE, "NAME|none")
+    ] = None,
+    id_field: Annotated[str | None, _option("The same for the id.", _NONE, "NAME|none")] = None,
+    time_field: Annotated[str | None, _option("The same for the time.", _NONE, "NAME|none")] = None,
     max_event_bytes: Annotated[
         str | None, _option("The largest event, in bytes of JSON.", "PENSTOCK_MAX_EVENT_BYTES", "BYTES|none")
     ] = None,
@@ -66,14 +79,19 @@ def queue_options(
         "retention_drops_unread": None if retention_drops_unread is None else retention_drops_unread == "yes",
         "dedup_window_seconds": dedup_window_seconds,
         "max_redrives": max_redrives,
+        "overflow": overflow,
     }
     texts = {
         "expiry_limit": expiry_limit,
         "retention_seconds": retention_seconds,
         "max_depth_events": max_depth_events,
         "max_event_bytes": max_event_bytes,
+        "away_seconds": away_seconds,
     }
+    names = {"key_field": key_field, "id_field": id_field, "time_field": time_field}
+    given |= {name: value for name, value in names.items() if value != _NONE}
     options = {name: value for name, value in given.items() if value is not None}
+    options |= {name: None for name, value in names.items() if value == _NONE}
     return options | {name: _number_or_none(name, text) for name, text in texts.items() if text is not None}
 
 

@@ -13,6 +13,7 @@ from penstock.cli.complete import queue_names
 from penstock.cli.output import number, size
 from penstock.cli.queue_options import queue_changes, queue_options, show_option
 from penstock.cli.session import Session, find_queue
+from penstock.cli.times import show_time
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
@@ -132,6 +133,7 @@ def _show(out: Output, queue: Queue, details: dict[str, Any]) -> None:
             ("size", size(held["bytes"])),
             ("partitions", number(held["partitions"])),
             ("dead letters", number(details["dead_letters"])),
+            *([("shed", f"{number(held['shed'])} events, because it was full")] if held["shed"] else []),
         ],
     )
     out.facts("Options", [(name, show_option(value)) for name, value in details["options"].items()])
@@ -142,12 +144,20 @@ def _show(out: Output, queue: Queue, details: dict[str, Any]) -> None:
         out.table(("partition", *numbers), rows, title=title, right=numbers)
     if details["groups"]:
         rows = _rows(details["groups"], "group", "lag", "partitions_behind", "leases")
+        rows = [[*row, holds_back(group)] for row, group in zip(rows, details["groups"], strict=True)]
         numbers = ("lag", "partitions behind", "leases")
-        out.table(("group", *numbers), rows, title="Groups", right=numbers)
+        out.table(("group", *numbers, "holds pushes back"), rows, title="Groups", right=numbers)
     else:
         out.hint("No group reads it yet: the first pop of a consumer makes one.")
     if details["advice"]:
         out.warn(details["advice"])
+
+
+def holds_back(group: dict[str, Any]) -> str:
+    """Whether pushes wait for a group when the queue is full, in words."""
+    if not group["counts"]:
+        return "no"
+    return f"no, away since {show_time(group['seen_at'])}" if group["away"] else "yes"
 
 
 def _rows(facts: Sequence[dict[str, Any]], name: str, *counts: str) -> list[list[str]]:

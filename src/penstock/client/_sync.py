@@ -163,7 +163,8 @@ class SyncQueueHandle:
 
         ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``expiry_limit``,
         ``delay_seconds``, ``retention_seconds``, ``retention_drops_unread``, ``dedup_window_seconds``,
-        ``max_depth_events``, ``max_event_bytes``, ``max_redrives``.
+        ``max_depth_events``, ``max_event_bytes``, ``max_redrives``, ``overflow``, ``away_seconds``, ``key_field``,
+        ``id_field``, ``time_field``.
         """
         return SyncQueueHandle(self._twin.config(options, **more), self._portal)
 

@@ -115,6 +115,29 @@ def split_lines(text: bytes) -> list[bytes]:
     return lines
 
 
+def check_lines(lines: list[bytes]) -> list[bytes]:
+    """The same for texts that were taken apart already: each is one JSON value, and comes back on one line."""
+    if not lines:
+        return []
+    joined = b"\n".join(lines)
+    if joined.count(b"\n") >= len(lines) or b"\r" in joined:
+        lines = [_on_one_line(line, i) for i, line in enumerate(lines)]
+        joined = b"\n".join(lines)
+    found = split_lines(joined)
+    if len(found) != len(lines):
+        raise JSONProblem("is empty", index=next(i for i, line in enumerate(lines) if not line.strip(_WHITESPACE)))
+    return found
+
+
+def _on_one_line(text: bytes, index: int) -> bytes:
+    if b"\n" not in text and b"\r" not in text:
+        return text
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except (ValueError, RecursionError) as error:
+        raise JSONProblem(_explain(error), index=index) from None
+
+
 def _split_carefully(lines: Iterable[bytes]) -> list[bytes]:
     found = [line for raw in lines if (line := raw.strip(_WHITESPACE))]
     for i, line in enumerate(found):

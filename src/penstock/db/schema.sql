@@ -15,12 +15,17 @@ CREATE TABLE penstock.queues (
     retention_seconds      double precision,
     retention_drops_unread boolean NOT NULL DEFAULT false,
     dedup_window_seconds   double precision NOT NULL,
-    max_depth_events       bigint,
+    max_depth_events       bigint DEFAULT 100000,
     max_event_bytes        integer,
     max_redrives           integer NOT NULL DEFAULT 10,
     lanes_warned_at        timestamptz,
     created_at             timestamptz NOT NULL DEFAULT clock_timestamp(),
     expiry_limit           integer,
+    overflow               text NOT NULL DEFAULT 'refuse' CHECK (overflow IN ('refuse', 'shed')),
+    away_seconds           double precision DEFAULT 86400,
+    key_field              text,
+    id_field               text,
+    time_field             text,
     CHECK ((partitioning = 'hash') = (partition_count IS NOT NULL))
 );
 
@@ -69,6 +74,9 @@ CREATE TABLE penstock.groups (
     -- Events that retention dropped before the group had read them.
     dropped         bigint NOT NULL DEFAULT 0,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Whether a push waits for it when the queue is full, and when somebody last asked for its events.
+    counts          boolean NOT NULL DEFAULT true,
+    seen_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (queue_id, name)
 );
 
@@ -193,30 +201,6 @@ SELECT q.name AS queue, g.name AS group_name, s.partition, s.partition_id, s.nex
 FROM penstock.queues q
 JOIN penstock.groups g ON g.queue_id = q.id
 CROSS JOIN LATERAL penstock.standing_of(g.id, q.id, q.segment) s;
-
--- How far each group is behind. A subtraction for each partition that is in use, whatever the history.
-CREATE VIEW penstock.lag AS
-SELECT q.name AS queue, g.name AS group_name,
-       (SELECT count(*) FROM penstock.cursors c WHERE c.group_id = g.id) AS partitions,
-       s.partitions_behind, s.lag, s.leases
-FROM penstock.queues q
-JOIN penstock.groups g ON g.queue_id = q.id
-CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE s.end_offset > s.next_offset) AS partitions_behind,
-           coalesce(sum(greatest(s.end_offset - s.next_offset, 0)), 0)::bigint AS lag,
-           count(*) FILTER (WHERE s.leased) AS leases
-    FROM penstock.standing_of(g.id, q.id, q.segment) s
-) s;
-
--- How much each queue holds.
-CREATE VIEW penstock.depth AS
-SELECT q.name AS queue, d.partitions, d.events, d.appended
-FROM penstock.queues q
-CROSS JOIN LATERAL (
-    SELECT count(*) AS partitions, coalesce(sum(p.end_offset - p.first_offset), 0)::bigint AS events,
-           coalesce(sum(p.end_offset), 0)::bigint AS appended
-    FROM penstock.partitions_of(q.id, q.segment) p
-) d;
 
 -- Ends a statement that was prepared for a state of affairs that has passed; the caller looks again and repeats it.
 CREATE FUNCTION penstock.refuse(reason text) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -396,3 +380,47 @@ CREATE VIEW penstock.state AS
 SELECT NULL::text AS query, NULL::text AS key, NULL::timestamptz AS window_start, NULL::timestamptz AS window_end,
        NULL::jsonb AS value, NULL::timestamptz AS updated_at
 WHERE false;
+
+-- How many events were dropped because a queue was full. Rows are added, and added up by upkeep.
+CREATE TABLE penstock.shed (
+    queue_id integer NOT NULL REFERENCES penstock.queues ON DELETE CASCADE,
+    events   bigint NOT NULL,
+    shed_at  timestamptz NOT NULL
+);
+CREATE INDEX shed_queue ON penstock.shed (queue_id);
+
+-- Uploads under way. Their chunks lie in the queue's own table, under a partition that is none: the upload's id, negative.
+CREATE TABLE penstock.uploads (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue_id integer NOT NULL REFERENCES penstock.queues ON DELETE CASCADE,
+    seen_at  timestamptz NOT NULL
+);
+
+-- How far each group is behind. A subtraction for each partition that is in use, whatever the history.
+CREATE VIEW penstock.lag AS
+SELECT q.name AS queue, g.name AS group_name,
+       (SELECT count(*) FROM penstock.cursors c WHERE c.group_id = g.id) AS partitions,
+       s.partitions_behind, s.lag, s.leases, g.counts, w.seen_at,
+       -- One that nobody has asked for in a long time does not count for the queue's depth either.
+       coalesce(w.seen_at < clock_timestamp() - make_interval(secs => q.away_seconds + q.delay_seconds), false) AS away
+FROM penstock.queues q
+JOIN penstock.groups g ON g.queue_id = q.id
+LEFT JOIN penstock.queries r ON r.name = g.query_id
+CROSS JOIN LATERAL (SELECT greatest(g.seen_at, r.lease_until) AS seen_at) w
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE s.end_offset > s.next_offset) AS partitions_behind,
+           coalesce(sum(greatest(s.end_offset - s.next_offset, 0)), 0)::bigint AS lag,
+           count(*) FILTER (WHERE s.leased) AS leases
+    FROM penstock.standing_of(g.id, q.id, q.segment) s
+) s;
+
+-- How much each queue holds.
+CREATE VIEW penstock.depth AS
+SELECT q.name AS queue, d.partitions, d.events, d.appended, q.max_depth_events,
+       (SELECT coalesce(sum(s.events), 0)::bigint FROM penstock.shed s WHERE s.queue_id = q.id) AS shed
+FROM penstock.queues q
+CROSS JOIN LATERAL (
+    SELECT count(*) AS partitions, coalesce(sum(p.end_offset - p.first_offset), 0)::bigint AS events,
+           coalesce(sum(p.end_offset), 0)::bigint AS appended
+    FROM penstock.partitions_of(q.id, q.segment) p
+) d;

@@ -16,6 +16,7 @@ import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from penstock.core import json
 from penstock.core.errors import IdempotencyConflict
 from penstock.db.arrays import numbers
 from penstock.db.direct import fetch
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from penstock.log.signals import Signals
 
 _sql = Statements("penstock.log", "append.sql")
+_dead = Statements("penstock.log", "dead.sql")
 
 _NOWHERE = 2**62
 
@@ -61,6 +63,18 @@ MOST_LOOKS = 100
 def moved_on(error: psycopg.Error) -> bool:
     """Whether a statement was made for tables or partitions that are no longer the queue's: look again, repeat."""
     return error.sqlstate in ("PS001", "42P01", "42883")
+
+
+def as_json_text(raw: bytes) -> str:
+    """What was pushed as text that is JSON: itself, or if it is none a string that quotes it."""
+    try:
+        json.validate(raw)
+        text = raw.decode()
+        if "\x00" not in text:
+            return text
+    except (json.JSONProblem, UnicodeDecodeError):
+        pass
+    return json.encode(raw.decode("utf-8", "backslashreplace").replace("\x00", "\ufffd")).decode()
 
 
 class _StoredResult(msgspec.Struct, array_like=True):
@@ -145,7 +159,7 @@ class Appender:
         """Store the requests on this connection: in its transaction if it is in one, else in one of their own."""
         lanes = lanes if lanes is not None else await self.lanes(requests)
         flush = flush or uuid.uuid4()
-        if not any(request.idempotency_key is not None for request in requests):
+        if not any(request.idempotency_key is not None or request.rejected for request in requests):
             work = gather(requests, lanes)
             parts = by_queue(work)
             hashes = hash_ids(work)
@@ -168,9 +182,11 @@ class Appender:
         flush: uuid.UUID,
     ) -> None:
         fresh = [request for request in requests if not await self._answered_before(conn, request)]
+        await self._reject(conn, fresh)
         work = gather(fresh, lanes)
         if not work:
             answer(fresh, work, {})
+            await self._remember(conn, fresh)
             return
         await self._lock(conn, work)
         repeated, hashes = await self._find_repeated(conn, work)
@@ -189,7 +205,23 @@ class Appender:
         if remaining:
             await self._write(conn, by_queue(remaining), flush, hashes, looked=True)
         answer(fresh, work, repeated)
-        for request in fresh:
+        await self._remember(conn, fresh)
+
+    async def _reject(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> None:
+        """Make dead letters of what could not be events."""
+        for request in requests:
+            for queue_id, rejected in request.rejected:
+                params = {
+                    "queue": queue_id,
+                    "data": as_json_text(rejected.raw),
+                    "error": f"{rejected.field}: {rejected.reason}".replace("\x00", "\\u0000"),
+                    "skew": self._clock.skew,
+                }
+                await conn.execute(_dead["reject"], params)
+
+    async def _remember(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> None:
+        """Keep the answers for those who may ask again."""
+        for request in requests:
             if request.idempotency_key is not None:
                 stored = msgspec.msgpack.encode(
                     _StoredResult([[p.plain() for p in r.placed()] for r in request.results])

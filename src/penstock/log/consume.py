@@ -67,6 +67,7 @@ class Consumer:
         while True:
             queue = await self._catalog.get(request.queue)
             group = await self._groups.subscribe(queue, request.group, request.subscribe_from)
+            await self._groups.saw(group)
             seen = self._signals.count(queue.id)
             events = await self._look(queue, group, request)
             remaining = deadline - loop.time()

@@ -298,6 +298,8 @@ class Redriver:
 
 
 def _gone(letter: DeadLetter) -> str:
+    if letter.stage == "ingest" and not letter.group:
+        return "it was never an event: correct it, push it again and purge this"
     return f"group {letter.group!r} is gone: nobody would read it"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.db.arrays import digests, numbers
 from penstock.log.prepare import Piece
-from penstock.log.pushed import Placed, PushResult
+from penstock.log.pushed import Placed, PushResult, Rejected
 
 if TYPE_CHECKING:
     from penstock.log.queue import Queue
@@ -24,6 +24,8 @@ class Request:
     idempotency_key: str | None = None
     fingerprint: bytes = b""
     results: list[PushResult] = field(default_factory=list)
+    #: What could not be events, to become dead letters in the same transaction, and of which queue.
+    rejected: Sequence[tuple[int, Rejected]] = ()
     #: How much of a flush it takes: its events, or for large ones their bytes in units of what is usual.
     weight: int = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +26,8 @@ _sql = Statements("penstock.log", "groups.sql")
 
 #: The group of a pop that names none.
 DEFAULT_GROUP = "default"
+#: How often it is written down that a group is asked for.
+_SEEN_SECONDS = 60.0
 
 #: Where a group is to stand: at an end of the log, at a time, or (in one partition) at an offset.
 Place = Literal["beginning", "end", "now"] | datetime | int
@@ -82,6 +85,7 @@ class Groups:
         self._catalog = catalog
         self._clock = clock
         self._known: dict[tuple[int, str], tuple[float, Group]] = {}
+        self._seen: dict[int, float] = {}
 
     async def get(self, queue: Queue, name: str) -> Group | None:
         """The group, as it was at most a second ago, or None."""
@@ -131,6 +135,7 @@ class Groups:
             # No partition is made while the queue is locked, so the group gets a cursor for every one of them.
             queue = await self._current(conn, queue)
             params = {"queue": queue.id, "name": name, "subscribed_from": _spell(place), "query": query_id}
+            params["skew"] = self._clock.skew
             row = await (await conn.execute(_sql["create_group"], params)).fetchone()
             if row is not None:
                 await conn.execute(_sql["create_cursors"], {"group": row[0], "queue": queue.id})
@@ -156,10 +161,29 @@ class Groups:
             await conn.execute(_sql["lock_group_cursors"], {"group": group.id})
             await self._hold_positions(conn, group.id)
             moved = await self._place(conn, queue, group.id, place, partition)
+            await conn.execute(_sql["saw_group"], {"group": group.id, "skew": self._clock.skew})
         self._known.pop((queue.id, name), None)
         if moved == 0 and partition is not None:
             raise NotFound(f"queue {queue.name!r} has no partition {partition!r}")
         return moved
+
+    async def saw(self, group: Group) -> None:
+        """Note that somebody asks for events of the group: one that nobody asks for stops to hold up pushes."""
+        now = time.monotonic() + self._clock.skew.total_seconds()
+        if now - self._seen.get(group.id, -math.inf) < _SEEN_SECONDS:
+            return
+        if len(self._seen) > 10_000:
+            self._seen.clear()
+        self._seen[group.id] = now
+        params = {"group": group.id, "skew": self._clock.skew}
+        await patiently(self._pool, self._retry_seconds, lambda conn: conn.execute(_sql["saw_group"], params))
+
+    async def set_counts(self, queue: Queue, name: str, *, counts: bool) -> None:
+        """Say whether the group counts for the queue's depth."""
+        params = {"queue": queue.id, "name": name, "counts": counts}
+        async with self._pool.connection() as conn:
+            if await (await conn.execute(_sql["set_counts"], params)).fetchone() is None:
+                raise NotFound(f"queue {queue.name!r} has no group {name!r}")
 
     async def advance(self, conn: AsyncConnection[Any], queue: Queue, group: Group) -> bool:
         """Go over to the next epoch of partitions, if nothing of the one before is left to read."""

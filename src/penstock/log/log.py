@@ -14,31 +14,31 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from uuid import UUID
 
-import msgspec
 import psycopg
 from psycopg import AsyncConnection
 
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound, shown
-from penstock.core.names import check_key, check_name, check_text
+from penstock.core.names import check_name, check_text
 from penstock.db.borrowed import UserConnection, borrow
 from penstock.log.ack import AckResult, Acks, check_status, lane_ack
 from penstock.log.append import Appender
+from penstock.log.batch import Batch as Batch
+from penstock.log.batch import prepare_batch, prepare_partly
 from penstock.log.browse import Browser
 from penstock.log.catalog import Catalog
 from penstock.log.coalesce import Coalescer
 from penstock.log.consume import Consumer
 from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetters, Filter, Redrive, Redriver
-from penstock.log.depth import Depths, GroupLag, QueueSize
+from penstock.log.depth import Depths, GroupLag, QueueSize, Room
 from penstock.log.event import Event
 from penstock.log.flush import Request
 from penstock.log.groups import GroupLane, Groups, Place
 from penstock.log.lease import Leases, PopRequest
-from penstock.log.ndjson import prepare_ndjson
 from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole
 from penstock.log.position import Signal
-from penstock.log.prepare import Piece, prepare
-from penstock.log.pushed import PushResult
+from penstock.log.prepare import Piece, Placer
+from penstock.log.pushed import PushResult, Rejected
 from penstock.log.queue import Queue
 from penstock.log.segments import Segments, Upkeep
 from penstock.log.signals import Signals
@@ -52,17 +52,6 @@ _FLUSH_WEIGHT = 16_000
 #: From this many waiting events on, a second flush runs beside the first.
 _LARGE_FLUSH = 1_000
 _UPKEEP_SECONDS = 5.0
-
-
-class Batch(msgspec.Struct, frozen=True):
-    """Events for one queue: mappings with ``data`` and the like, or NDJSON bytes."""
-
-    queue: str
-    events: Sequence[Mapping[str, Any]] | bytes
-    key: str | None = None
-    key_field: str | None = None
-    id_field: str | None = None
-    time_field: str | None = None
 
 
 #: What a transaction says of an event: its status, an error ("" if there is none) and perhaps a traceback.
@@ -81,6 +70,9 @@ class GroupInfo:
     lag: int
     partitions_behind: int
     leases: int
+    counts: bool = True
+    seen_at: datetime | None = None
+    away: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +140,7 @@ class Log:
         self._pushes: Coalescer[Request] = Coalescer(
             self._appender.append, weigh=attrgetter("weight"), most=_FLUSH_WEIGHT, large=_LARGE_FLUSH
         )
+        self._sheds: Coalescer[Sequence[tuple[int, int]]] = Coalescer(self._write_shed)
         try:
             await self.catalog.mend()
         except BaseException:
@@ -244,56 +237,96 @@ class Log:
     # Pushing
 
     @_reachable
-    async def push(self, batches: Sequence[Batch], *, idempotency_key: str | None = None) -> list[PushResult]:
-        """Store all batches or none; the answer comes when they are durable."""
-        parts = [await self.prepare(batch) for batch in batches]
-        request = Request(parts)
-        if idempotency_key is not None:
-            request.idempotency_key = check_name(idempotency_key, "request")
-            request.fingerprint = _fingerprint(parts)
-        if any([part and part[0].queue.max_depth_events is not None for part in parts]):
-            await self._admit(parts)
-        if request.weight or idempotency_key is not None:
-            await self._pushes.submit(request)
-            return request.results
-        return [PushResult([]) for _ in parts]
+    async def push(
+        self,
+        batches: Sequence[Batch],
+        *,
+        idempotency_key: str | None = None,
+        partial: bool = False,
+        rejected: Sequence[Rejected] = (),
+    ) -> list[PushResult]:
+        """Store all batches or none; the answer comes when they are durable.
 
-    async def _admit(self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int] | None = None) -> None:
-        """Let a push through, or raise QueueFull; what a transaction takes out of a queue it may put into it."""
-        for part in parts:
+        With ``partial``, what cannot be an event becomes a dead letter in the same transaction, and the others are
+        stored; ``rejected`` are some of the first batch that were found to be such before.
+        """
+        parts: list[list[Piece]] = []
+        bad: list[list[Rejected]] = []
+        for batch in batches:
+            pieces, refused = await self._prepare_partly(batch) if partial else (await self.prepare(batch), [])
+            parts.append(pieces)
+            bad.append(refused)
+        if rejected:
+            bad[0] = sorted([*rejected, *bad[0]], key=attrgetter("index"))
+        ids = [
+            (await self.catalog.get(batch.queue)).id if some else 0 for batch, some in zip(batches, bad, strict=True)
+        ]
+        request = Request(parts)
+        letters = [(queue_id, each) for queue_id, some in zip(ids, bad, strict=True) for each in some]
+        fingerprint = b""
+        if idempotency_key is not None:
+            check_name(idempotency_key, "request")
+            fingerprint = _fingerprint(parts, letters)
+        shed: dict[int, int] = {}
+        if any([part and part[0].queue.max_depth_events is not None for part in parts]):
+            shed = await self._admit(parts)
+            if shed:
+                request = Request([[] if i in shed else part for i, part in enumerate(parts)])
+        request.rejected = letters
+        if request.weight or letters or (idempotency_key is not None and not shed):
+            request.idempotency_key, request.fingerprint = idempotency_key, fingerprint
+            await self._pushes.submit(request)
+            results = request.results
+        else:
+            results = [PushResult([]) for _ in parts]
+        if not shed and not letters:
+            return results
+        return [
+            PushResult(result.placed(), replayed=result.replayed, shed=shed.get(i, 0), rejected=some)
+            for i, (result, some) in enumerate(zip(results, bad, strict=True))
+        ]
+
+    async def _admit(self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int] | None = None) -> dict[int, int]:
+        """Let a push through, or raise QueueFull; what a transaction takes out of a queue it may put into it.
+
+        Answers which parts are dropped, because their queue is full and sheds, and how many events each of them is.
+        """
+        shed: dict[int, int] = {}
+        for i, part in enumerate(parts):
             if part and part[0].queue.max_depth_events is not None:
                 queue = part[0].queue
-                more = sum(piece.columns.count for piece in part) - (acked or {}).get(queue.name, 0)
-                if more > 0:
-                    await self._depths.admit(queue, more)
+                more = sum([piece.columns.count for piece in part])
+                less = (acked or {}).get(queue.name, 0)
+                if more > less and not await self._depths.admit(queue, more - less):
+                    shed[i] = more
+        if shed:
+            await self._sheds.submit([(parts[i][0].queue.id, events) for i, events in shed.items()])
+        return shed
+
+    async def room(self, queue: str) -> Room | None:
+        """How much more the queue takes, as it was last measured; None if it has no limit."""
+        return self._depths.room(await self.catalog.get(queue))
+
+    async def _write_shed(self, asked: Sequence[Sequence[tuple[int, int]]]) -> None:
+        """Count what several pushes lost in one statement."""
+        counts: Counter[int] = Counter()
+        for some in asked:
+            for queue_id, events in some:
+                counts[queue_id] += events
+        await self._depths.shed(counts)
 
     async def prepare(self, batch: Batch) -> list[Piece]:
         """Check and encode a batch."""
+        return prepare_batch(*await self._place_for(batch), batch)
+
+    async def _prepare_partly(self, batch: Batch) -> tuple[list[Piece], list[Rejected]]:
+        return prepare_partly(*await self._place_for(batch), batch)
+
+    async def _place_for(self, batch: Batch) -> tuple[Placer, int]:
+        """What places the events of a batch, and how large one may be."""
         check_name(batch.queue, "queue")
         queue = await self.catalog.get(batch.queue)
-        placer = self.catalog.placer(queue)
-        limit = queue.max_event_bytes or self._database.settings.max_event_bytes
-        key = None if batch.key is None else check_key(batch.key)
-        if isinstance(batch.events, bytes | bytearray | memoryview):
-            return prepare_ndjson(
-                placer,
-                bytes(batch.events),
-                key=key,
-                key_field=batch.key_field,
-                id_field=batch.id_field,
-                time_field=batch.time_field,
-                max_bytes=limit,
-            )
-        events: object = batch.events
-        if type(events) is not list and (isinstance(events, str) or not isinstance(events, Sequence)):
-            raise InvalidRequest(f"events must be a list of mappings, or NDJSON as bytes, not {type(events).__name__}")
-        if batch.key_field is not None or batch.id_field is not None or batch.time_field is not None:
-            raise InvalidRequest(
-                "key_field, id_field and time_field are for NDJSON; give each mapping its key, id and time"
-            )
-        if not batch.events:
-            return []
-        return prepare(placer, batch.events, key=key, max_bytes=limit)
+        return self.catalog.placer(queue), queue.max_event_bytes or self._database.settings.max_event_bytes
 
     # Consuming
 
@@ -353,7 +386,8 @@ class Log:
             lanes.setdefault(key, []).append((event, signal))
         lane_acks = [lane_ack(said[0][0].delivery, tuple(s for _, s in said)) for said in lanes.values()]
         parts = [await self.prepare(batch) for batch in batches]
-        await self._admit(parts, Counter(event.queue for event, *_ in acks))
+        shed = await self._admit(parts, Counter(event.queue for event, *_ in acks))
+        parts = [[] if i in shed else part for i, part in enumerate(parts)]
         if connection is not None:
             return await self._transactions.run_on(await borrow(connection), lane_acks, parts)
         return await self._transactions.run(lane_acks, parts)
@@ -381,6 +415,9 @@ class Log:
                     lag.lag,
                     lag.partitions_behind,
                     lag.leases,
+                    lag.counts,
+                    lag.seen_at,
+                    lag.away,
                 )
             )
         return found
@@ -411,6 +448,12 @@ class Log:
         moved = await self._groups.seek(known, group, place, partition=partition)
         self._signals.pushed(known.id)
         return moved
+
+    @_reachable
+    async def configure_group(self, queue: str, group: str, *, counts: bool) -> None:
+        """Say whether a group's lag counts for ``max_depth_events``: whether pushes wait for it."""
+        check_name(group, "group")
+        await self._groups.set_counts(await self.catalog.refresh(queue), group, counts=counts)
 
     @_reachable
     async def delete_group(self, queue: str, group: str) -> bool:
@@ -515,9 +558,11 @@ def _check_errors(errors: list[Any]) -> None:
             raise InvalidRequest(f"what is said of an error must be text, not {type(error).__name__}; give str() of it")
 
 
-def _fingerprint(parts: Sequence[Sequence[Piece]]) -> bytes:
+def _fingerprint(parts: Sequence[Sequence[Piece]], rejected: Sequence[tuple[int, Rejected]] = ()) -> bytes:
     """What a request says, wherever its events land."""
     digest = blake2b(digest_size=16)
+    for _, each in rejected:
+        digest.update(b"%d %d " % (each.index, len(each.raw)) + each.raw)
     for part in parts:
         said = sorted((event for piece in part for event in piece.events()), key=itemgetter(0))
         digest.update(repr([(piece.queue.name) for piece in part[:1]] + said).encode())

@@ -1,4 +1,4 @@
-"""Events that come as NDJSON: checked and placed without decoding them, but for the fields that were named."""
+"""Events that come as JSON text: checked and placed without decoding them, but for the fields that were named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,38 @@ import msgspec
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest
-from penstock.log.prepare import Piece, Placer, add_pieces, check_ids, micros_of, picker, places_of
+from penstock.log.prepare import Piece, Placer, add_pieces, check_headers, check_ids, micros_of, picker, places_of
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """Events whose data is JSON text, a value each, and column by column what goes with it."""
+
+    data: list[bytes]
+    keys: list[Any] | None = None
+    ids: list[Any] | None = None
+    times: list[Any] | None = None
+    headers: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def pick(self, which: Sequence[int]) -> Lines:
+        """Some of them."""
+        columns = (self.keys, self.ids, self.times, self.headers)
+        picked = (None if column is None else [column[i] for i in which] for column in columns)
+        return Lines([self.data[i] for i in which], *picked)
+
+
+def prepare_lines(placer: Placer, lines: Lines, *, key: str | None = None, max_bytes: int) -> list[Piece]:
+    """Check events whose data is text already, and place them without decoding it."""
+    try:
+        data = json.check_lines(lines.data)
+    except json.JSONProblem as problem:
+        raise InvalidEvent(str(problem), index=problem.index, field="data") from None
+    headers = lines.headers
+    if headers is not None:
+        headers = [check_headers(header, i) for i, header in enumerate(headers)]
+    return _pieces(placer, data, key, (lines.keys, lines.ids, lines.times, headers), max_bytes)
 
 
 def prepare_ndjson(
@@ -31,7 +62,21 @@ def prepare_ndjson(
         raise InvalidEvent(str(problem), index=problem.index, field="data") from None
     if not lines:
         return []
-    keys, ids, times = _named_fields(lines, key_field, id_field, time_field)
+    named = _named_fields(lines, key_field, id_field, time_field)
+    return _pieces(placer, lines, key, (*named, None), max_bytes)
+
+
+def _pieces(
+    placer: Placer,
+    lines: list[bytes],
+    key: str | None,
+    given: tuple[list[Any] | None, list[Any] | None, list[Any] | None, list[Any] | None],
+    max_bytes: int,
+) -> list[Piece]:
+    """The events of each partition; ``given`` are their keys, ids, times and headers."""
+    keys, ids, times, headers = given
+    if not lines:
+        return []
     if ids is not None:
         ids = check_ids(ids)
     if keys is not None and key is not None:
@@ -43,7 +88,7 @@ def prepare_ndjson(
     pieces: list[Piece] = []
     for name, indices in places.items():
         pick = picker(indices, len(lines))
-        columns = [None if column is None else pick(column) for column in (ids, micros)]
+        columns = [None if column is None else pick(column) for column in (ids, micros, headers)]
         kept = placer.queue.kept_keys(name, None if keys is None else pick(keys))
         add_pieces(pieces, placer.queue, name, indices, b"\n".join(pick(lines)), [kept, *columns], max_bytes)
     return pieces

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.core.errors import InvalidOption, InvalidRequest, shown
+from penstock.core.names import key_problem
 
 #: The largest number of hash partitions: more cost reads without giving parallelism.
 MAX_PARTITIONS = 1024
@@ -21,6 +22,8 @@ MAX_ID = 2**63 - 1
 _SECONDS = ("a number of seconds", (int, float))
 _COUNT = ("a whole number", (int,))
 _FLAG = ("true or false", (bool,))
+#: How far behind its slowest group a queue may be, unless it is told.
+DEFAULT_DEPTH = 100_000
 
 # option: (kind, lowest, highest, may be None)
 _RULES: dict[str, tuple[tuple[str, tuple[type, ...]], float, float, bool]] = {
@@ -35,7 +38,13 @@ _RULES: dict[str, tuple[tuple[str, tuple[type, ...]], float, float, bool]] = {
     "max_depth_events": (_COUNT, 1, MAX_COUNT, True),
     "max_event_bytes": (_COUNT, 1, 64 << 20, True),
     "max_redrives": (_COUNT, 0, 1_000_000, False),
+    "away_seconds": (_SECONDS, 300, 366 * 86400, True),
 }
+
+# Options that are one of a few words.
+_WORDS: dict[str, tuple[str, ...]] = {"overflow": ("refuse", "shed")}
+# Options that are the name of a field of the events, or None.
+_FIELD_NAMES = ("key_field", "id_field", "time_field")
 
 # Names that users of other queues know, for the same options.
 _ALSO_CALLED = {
@@ -54,9 +63,14 @@ DEFAULTS: dict[str, Any] = {
     "delay_seconds": 0.0,
     "retention_seconds": None,
     "retention_drops_unread": False,
-    "max_depth_events": None,
+    "max_depth_events": DEFAULT_DEPTH,
     "max_event_bytes": None,
     "max_redrives": 10,
+    "overflow": "refuse",
+    "away_seconds": 86_400.0,
+    "key_field": None,
+    "id_field": None,
+    "time_field": None,
 }
 #: Deduplication is on where events are commands to act upon, off where they are measurements by the million.
 DEFAULT_DEDUP_SECONDS = {"key": 3600.0, "hash": 0.0}
@@ -67,8 +81,8 @@ def check_options(options: Mapping[str, object]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for given, value in options.items():
         name = _ALSO_CALLED.get(given, given)
-        if name not in _RULES:
-            known = ", ".join(sorted(_RULES))
+        if name not in DEFAULTS and name not in _RULES:
+            known = ", ".join(sorted({*DEFAULTS, *_RULES}))
             raise InvalidOption(f"there is no option {shown(given)}; a queue has {known}", option=given)
         if name in checked:
             raise InvalidOption(f"{given!r} and {name!r} are the same option; give one", option=given)
@@ -119,6 +133,17 @@ def check_moment(what: str, moment: object) -> datetime | None:
 
 
 def _check(name: str, given: str, value: object) -> Any:
+    if name in _WORDS:
+        if value is None:
+            return DEFAULTS[name]
+        if value not in _WORDS[name]:
+            raise InvalidOption(f"{given} is {' or '.join(map(repr, _WORDS[name]))}, not {shown(value)}", option=given)
+        return value
+    if name in _FIELD_NAMES:
+        problem = None if value is None else key_problem(value)
+        if problem is not None:
+            raise InvalidOption(f"{given} is the name of a field of the events: it {problem}", option=given)
+        return value
     (kind, types), lowest, highest, optional = _RULES[name]
     if value is None:
         if optional:

@@ -165,7 +165,7 @@ def prepare(placer: Placer, items: Sequence[Any], *, key: str | None = None, max
     places = places_of(placer, key, keys, ids, len(datas))
     micros = None if times is None else [micros_of(t, i) for i, t in enumerate(times)]
     if headers is not None:
-        headers = [_check_headers(header, i) for i, header in enumerate(headers)]
+        headers = [check_headers(header, i) for i, header in enumerate(headers)]
     if keys is None and key is not None:
         keys = [key] * len(datas)
     picks = [picker(indices, len(datas)) for indices in places.values()]
@@ -414,7 +414,8 @@ def micros_of(time: Any, index: int) -> int | None:
     return micros
 
 
-def _check_headers(headers: Any, index: int) -> dict[str, str] | None:
+def check_headers(headers: Any, index: int) -> dict[str, str] | None:
+    """The headers as plain texts, or raise InvalidEvent; ``index`` is for the error."""
     if headers is None:
         return None
     if not isinstance(headers, dict):

@@ -27,6 +27,16 @@ class Pushed:
         return "duplicate" if self.duplicate else "queued"
 
 
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """What was pushed and could not be an event: its place in the push, what part of it is wrong and how, its text."""
+
+    index: int
+    field: str
+    reason: str
+    raw: bytes = b""
+
+
 class Placed(msgspec.Struct, frozen=True):
     """Where the events of one piece of a push went."""
 
@@ -47,15 +57,21 @@ class Placed(msgspec.Struct, frozen=True):
 class PushResult(Sequence[Pushed]):
     """The outcome of a push: how many events were accepted, and one :class:`Pushed` for each, in order."""
 
-    __slots__ = ("_each", "_placed", "accepted", "duplicates", "replayed")
+    __slots__ = ("_each", "_placed", "accepted", "duplicates", "rejected", "replayed", "shed")
 
-    def __init__(self, placed: Sequence[Placed], *, replayed: bool = False) -> None:
+    def __init__(
+        self, placed: Sequence[Placed], *, replayed: bool = False, shed: int = 0, rejected: Sequence[Rejected] = ()
+    ) -> None:
         self._placed = placed
         self._each: list[Pushed] | None = None
         self.duplicates = sum([len(p.duplicates) for p in placed])
         self.accepted = sum([len(p.indices) for p in placed]) - self.duplicates
         #: True when an idempotency key was seen before and this is the answer of that time.
         self.replayed = replayed
+        #: Events that were dropped, and counted, because the queue was full and sheds (``overflow``).
+        self.shed = shed
+        #: What could not be events and went to the dead letters (``partial``).
+        self.rejected = rejected
 
     def __len__(self) -> int:
         return self.accepted + self.duplicates

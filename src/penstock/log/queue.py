@@ -34,6 +34,14 @@ class Queue:
     lanes_warned_at: datetime | None
     created_at: datetime
     expiry_limit: int | None
+    #: What becomes of pushes that the queue is too full for: ``refuse`` or ``shed``.
+    overflow: str
+    #: How long a group may not have been seen before it no longer counts for ``max_depth_events``; None: for ever.
+    away_seconds: float | None
+    #: The fields of NDJSON events that hold their key, id and time, where a push does not name them.
+    key_field: str | None
+    id_field: str | None
+    time_field: str | None
     #: Segments whose ids may still lie in the deduplication window, newest first.
     id_segments: list[int]
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _sql = Statements("penstock.log", "segments.sql")
 _drop = Statements("penstock.log", "catalog.sql")
 _dead = Statements("penstock.log", "dead.sql")
+_depth = Statements("penstock.log", "depth.sql")
 _logger = logging.getLogger("penstock.log")
 
 _LONGEST = timedelta(days=1)
@@ -92,6 +93,7 @@ class Segments:
                         _logger.exception("upkeep of queue %r failed", name)
                 await conn.execute(_sql["forget_requests"])
                 await conn.execute(_dead["forget_redriven"])
+                await conn.execute(_depth["add_up_shed"])
             finally:
                 if locked is not False:
                     with contextlib.suppress(psycopg.Error):

@@ -6,6 +6,13 @@ SELECT %(queue)s, %(partition)s, %(offset)s, %(group)s, %(key)s, %(event_id)s, %
 FROM (SELECT clock_timestamp() + %(skew)s AS now) c
 RETURNING id
 
+-- name: reject
+-- What was never an event: it has no place, no key and no group.
+INSERT INTO penstock.dead_letters (queue_id, partition_id, event_offset, group_name, appended_at, data, stage, error,
+    attempts, failed_at, first_failed_at)
+SELECT q.id, 0, 0, '', c.now, %(data)s, 'ingest', %(error)s, 1, c.now, c.now
+FROM penstock.queues q, (SELECT clock_timestamp() + %(skew)s AS now) c WHERE q.id = %(queue)s
+
 -- name: bury_again
 -- A redriven event that failed again: the same dead letter, with what happened before in its history.
 UPDATE penstock.dead_letters d SET

@@ -3,16 +3,22 @@ SELECT id, queue_id, name, epoch, subscribed_from, query_id, created_at
 FROM penstock.groups WHERE queue_id = %(queue)s AND name = %(name)s
 
 -- name: create_group
-INSERT INTO penstock.groups (queue_id, name, epoch, subscribed_from, query_id)
+INSERT INTO penstock.groups (queue_id, name, epoch, subscribed_from, query_id, seen_at)
 SELECT %(queue)s, %(name)s,
        coalesce((SELECT min(p.epoch) FROM penstock.partitions p WHERE p.queue_id = %(queue)s), 0),
-       %(subscribed_from)s, %(query)s
+       %(subscribed_from)s, %(query)s, clock_timestamp() + %(skew)s
 ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: create_cursors
 INSERT INTO penstock.cursors (group_id, partition_id)
 SELECT %(group)s, p.id FROM penstock.partitions p WHERE p.queue_id = %(queue)s
+
+-- name: saw_group
+UPDATE penstock.groups SET seen_at = clock_timestamp() + %(skew)s WHERE id = %(group)s
+
+-- name: set_counts
+UPDATE penstock.groups SET counts = %(counts)s WHERE queue_id = %(queue)s AND name = %(name)s RETURNING id
 
 -- name: lanes
 -- Each partition with the first offset that is still there and the one after the last.

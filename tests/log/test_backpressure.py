@@ -1,0 +1,147 @@
+"""Full queues: who is refused, who counts, what is shed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from penstock.core.clock import Clock
+from penstock.core.errors import InvalidOption, NotFound, QueueFull
+from penstock.log.log import Batch, Log
+from tests.log.logs import GROUP, QUEUE, drain, eventually, pop, push
+
+DAY = 86_400
+
+
+async def full_queue(log: Log, **options: object) -> None:
+    """A queue of which two groups have read nothing, and which takes no more."""
+    await log.configure(QUEUE, {"max_depth_events": 100, **options})
+    for group in ("quick", "slow"):
+        await log.subscribe(QUEUE, group)
+    await push(log, range(100))
+
+
+async def takes_more(log: Log) -> bool:
+    try:
+        return bool(await push(log, [1]))
+    except QueueFull:
+        return False
+
+
+async def test_a_queue_has_a_limit_unless_it_is_told_otherwise(log: Log) -> None:
+    assert (await log.configure(QUEUE)).max_depth_events == 100_000
+    assert (await log.configure(QUEUE, {"max_depth_events": None})).max_depth_events is None
+
+
+async def test_a_group_can_be_told_not_to_count(log: Log) -> None:
+    await full_queue(log)
+    assert not await takes_more(log)
+    await drain(log, group="quick")
+    await log.configure_group(QUEUE, "slow", counts=False)
+    await eventually(lambda: takes_more(log))
+    assert {group.group: group.counts for group in await log.groups(QUEUE)} == {"quick": True, "slow": False}
+    await log.configure_group(QUEUE, "slow", counts=True)
+    await eventually(lambda: _refused(log))
+    with pytest.raises(NotFound):
+        await log.configure_group(QUEUE, "nobody", counts=False)
+
+
+async def _refused(log: Log) -> bool:
+    return not await takes_more(log)
+
+
+async def test_a_group_that_is_away_for_long_stops_to_count_until_it_is_back(
+    log: Log, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await full_queue(log)
+    await drain(log, group="quick")
+    clock.advance(DAY - 60)
+    await pop(log, group="quick")
+    assert not await takes_more(log)
+    clock.advance(120)
+    with caplog.at_level(logging.WARNING, "penstock.log"):
+        await eventually(lambda: takes_more(log))
+        await eventually(lambda: takes_more(log))
+    assert [record.getMessage()[:61] for record in caplog.records if "nobody" in record.getMessage()] == [
+        f"queue '{QUEUE}': nobody has asked for events of group 'slow' since"[:61]
+    ]
+    assert {group.group: group.away for group in await log.groups(QUEUE)} == {"quick": False, "slow": True}
+    await pop(log, group="slow", batch=1)
+    await eventually(lambda: _refused(log))
+    assert not any(group.away for group in (await log.describe(QUEUE)).groups)
+
+
+async def test_a_group_that_is_asked_for_in_vain_is_not_away(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"max_depth_events": 100})
+    await log.subscribe(QUEUE, GROUP)
+    for _ in range(3):
+        clock.advance(DAY - 60)
+        assert await pop(log) == []
+    assert not any(group.away for group in await log.groups(QUEUE))
+
+
+async def test_a_queue_may_say_how_long_is_long(log: Log, clock: Clock) -> None:
+    await full_queue(log, away_seconds=600)
+    clock.advance(700)
+    await eventually(lambda: takes_more(log))
+    await log.configure(QUEUE, {"away_seconds": None})
+    clock.advance(365 * DAY)
+    assert not any(group.away for group in await log.groups(QUEUE))
+    with pytest.raises(InvalidOption, match="away_seconds"):
+        await log.configure(QUEUE, {"away_seconds": 1})
+
+
+async def test_a_queue_that_sheds_drops_what_is_too_much_and_counts_it(log: Log) -> None:
+    await full_queue(log, overflow="shed")
+    outcomes = await asyncio.gather(*(push(log, range(7)) for _ in range(20)))
+    assert {(outcome.accepted, outcome.shed) for outcome in outcomes} == {(0, 7)}
+    size = (await log.describe(QUEUE)).size
+    assert (size.appended, size.shed) == (100, 140)
+    await log.upkeep()
+    for _ in range(150):
+        await push(log, [1])
+    await log.upkeep()
+    assert (await log.describe(QUEUE)).size.shed == 290
+
+
+async def test_only_the_full_queue_of_a_push_sheds(log: Log) -> None:
+    await full_queue(log, overflow="shed")
+    await log.configure("other")
+    shed, kept = await log.push([Batch(QUEUE, [{"data": 1}]), Batch("other", [{"data": 2}])])
+    assert (shed.accepted, shed.shed, kept.accepted, kept.shed) == (0, 1, 1, 0)
+
+
+async def test_a_push_that_could_never_fit_is_let_in_when_little_waits(log: Log) -> None:
+    await log.configure(QUEUE, {"max_depth_events": 100})
+    await log.subscribe(QUEUE, GROUP)
+    await push(log, range(11))
+    with pytest.raises(QueueFull):
+        await push(log, range(95))
+    await drain(log)
+    await push(log, range(2))
+
+    async def let_in() -> bool:
+        try:
+            return bool(await push(log, range(200)))
+        except QueueFull:
+            return False
+
+    await eventually(let_in)
+
+
+async def test_several_processes_pass_the_limit_by_little(log: Log, other_log: Log) -> None:
+    await log.configure(QUEUE, {"max_depth_events": 10_000})
+    await log.subscribe(QUEUE, GROUP)
+
+    async def fill(one: Log) -> None:
+        while True:
+            try:
+                await push(one, range(200))
+            except QueueFull:
+                return
+
+    await asyncio.gather(fill(log), fill(other_log))
+    # Each lets in no more than the room that it has seen.
+    assert 10_000 - 200 <= (await log.describe(QUEUE)).size.appended < 20_000
