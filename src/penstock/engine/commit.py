@@ -33,6 +33,7 @@ from penstock.log.flush import Request
 from penstock.log.position import Signal
 from penstock.log.prepare import PIECE_EVENTS, Piece
 from penstock.log.queue import Queue
+from penstock.log.signals import cycles_of
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -152,6 +153,7 @@ class Committer:
                 outcome, request = await self._once(conn, work)
                 if request is not None:
                     self._log.appender.announce([request])
+                self._log.signals.pushed(cycles_of(self._target.query))
                 await self._tidy(conn, work.plan.cycle)
                 return outcome
             except psycopg.ProgrammingError as error:
@@ -249,7 +251,7 @@ class Committer:
             outcome.events_out = len(lines)
             request = await self._append(conn, lines)
             watch.lap("append")
-            await self._finish(conn, work, outcome, suspects)
+            await self._finish(conn, work, outcome, suspects, bounds)
         return outcome, request
 
     async def _move(self, conn: AsyncConnection[Any], plan: CyclePlan, now: datetime) -> None:
@@ -473,8 +475,16 @@ class Committer:
         await self._log.appender.append_on(conn, [request], lanes)
         return request
 
-    async def _finish(self, conn: AsyncConnection[Any], work: Work, outcome: Outcome, suspects: bytes | None) -> None:
+    async def _finish(
+        self,
+        conn: AsyncConnection[Any],
+        work: Work,
+        outcome: Outcome,
+        suspects: bytes | None,
+        bounds: dict[int, int],
+    ) -> None:
         target = self._target
+        oldest = min((mark.first_us for report in work.reports for mark in report.marks if mark.first_us), default=None)
         params = {
             "query": target.query,
             "cycle": work.plan.cycle,
@@ -485,6 +495,8 @@ class Committer:
             "late": outcome.late,
             "dead": outcome.dead,
             "took": json.dumps({name: round(ms, 1) for name, ms in work.took.items()}),
+            "oldest": None if oldest is None else _moment(oldest),
+            "watermark": _moment(min(bounds.values())) if bounds else None,
         }
         await conn.execute(_sql["finish_cycle"], params)
         left = None if suspects is None else suspicion.after_success(suspicion.decode(suspects), work.plan)

@@ -102,11 +102,11 @@ class _Slice:
 class _Progress:
     """What is known of a partition while it is read."""
 
-    __slots__ = ("events", "high", "last", "offsets")
+    __slots__ = ("events", "first", "high", "last", "offsets")
 
     def __init__(self, lane: Lane) -> None:
         self.high = NEVER if lane.high_us is None else lane.high_us
-        self.last = 0
+        self.first = self.last = 0
         self.offsets = 0
         self.events = 0
 
@@ -131,7 +131,7 @@ def read_task(reading: Reading, plan: CyclePlan, task: int, attempt: int) -> Ite
     if slices:
         yield from work.batches(slices)
     marks = [
-        Mark(p, seen.offsets, seen.events, None if seen.high == NEVER else seen.high, seen.last)
+        Mark(p, seen.offsets, seen.events, None if seen.high == NEVER else seen.high, seen.last, seen.first)
         for p, seen in progress.items()
     ]
     send_report(reading, plan.cycle, 0, task, attempt, Report(marks, failures, {}))
@@ -287,6 +287,7 @@ def _slices(conn: psycopg.Connection[Any], lanes: dict[int, Lane], progress: dic
             seen = progress[partition_id]
             seen.offsets += last - first
             seen.last = micros = (appended_at - EPOCH) // timedelta(microseconds=1)
+            seen.first = seen.first or micros
             if target is not None and target != lane.group_id:
                 continue  # sent back to another group alone
             seen.events += last - first

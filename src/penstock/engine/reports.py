@@ -21,6 +21,8 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
     events: int
     high_us: int | None
     last_us: int
+    #: When the first of them was appended; 0 if that is not known.
+    first_us: int = 0
 
 
 class Report(msgspec.Struct, array_like=True):

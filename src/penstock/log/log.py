@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,10 +111,19 @@ def _reachable(
 class Log:
     """Durable, partitioned queues in one database."""
 
-    def __init__(self, database: Database, *, clock: Clock | None = None, retry_seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock | None = None,
+        retry_seconds: float = 30.0,
+        committed: Callable[[float], None] | None = None,
+    ) -> None:
         self._database = database
         self.clock = clock or Clock()
         self._retry_seconds = retry_seconds
+        # Told of each push how many seconds its commit took.
+        self._committed = committed
         self._upkeep: asyncio.Task[None] | None = None
 
     async def open(self) -> Log:
@@ -173,6 +183,11 @@ class Log:
     def appender(self) -> Appender:
         """Appends within somebody else's transaction."""
         return self._appender
+
+    @property
+    def signals(self) -> Signals:
+        """Tells those who wait, and lets wait."""
+        return self._signals
 
     @property
     def burials(self) -> DeadLetters:
@@ -275,7 +290,10 @@ class Log:
         request.rejected = letters
         if request.weight or letters or (idempotency_key is not None and not shed):
             request.idempotency_key, request.fingerprint = idempotency_key, fingerprint
+            begun = time.perf_counter()
             await self._pushes.submit(request)
+            if self._committed is not None:
+                self._committed(time.perf_counter() - begun)
             results = request.results
         else:
             results = [PushResult([]) for _ in parts]

@@ -1,7 +1,7 @@
-"""Waking those who wait for events: NOTIFY between processes, a counter within one.
+"""Waking those who wait for events or for a query's cycles: NOTIFY between processes, a counter within one.
 
-A push is never missed between look and wait: a waiter notes the counter, looks, and waits only while the counter
-is still the one it noted.
+A queue is named by its number, a query as :func:`cycles_of` says. A push is never missed between look and wait: a
+waiter notes the counter, looks, and waits only while the counter is still the one it noted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
 
@@ -26,10 +26,15 @@ CHANNEL = "penstock"
 _SPACING = 0.005
 _FREED_SPACING = 0.05
 
-_NOTIFY = (
-    "SELECT pg_notify('penstock', q::text), set_config('synchronous_commit', 'off', true) "
-    "FROM unnest(%s::bigint[]) AS q"
-)
+_NOTIFY = "SELECT pg_notify('penstock', t), set_config('synchronous_commit', 'off', true) FROM unnest(%s::text[]) AS t"
+
+#: What can be waited for: a queue's events, by its number, or something else by its name.
+Topic: TypeAlias = int | str
+
+
+def cycles_of(query_id: int) -> Topic:
+    """The cycles that a query commits."""
+    return f"cycles {query_id}"
 
 
 class Signals:
@@ -38,22 +43,22 @@ class Signals:
     def __init__(self, pool: AsyncConnectionPool[Any], connect: Callable[[], Awaitable[AsyncConnection[Any]]]) -> None:
         self._pool = pool
         self._connect = connect
-        self._counts: dict[int, int] = {}
-        self._wakers: dict[int, set[asyncio.Future[None]]] = {}
-        self._unsent: set[int] = set()
+        self._counts: dict[Topic, int] = {}
+        self._wakers: dict[Topic, set[asyncio.Future[None]]] = {}
+        self._unsent: set[Topic] = set()
         self._freed: set[int] = set()
         self._releaser: asyncio.Task[None] | None = None
         self._sender: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
 
-    def count(self, queue_id: int) -> int:
-        """How many pushes to the queue this process has heard of. Note it before you look."""
-        return self._counts.setdefault(queue_id, 0)
+    def count(self, topic: Topic) -> int:
+        """How many pushes this process has heard of. Note it before you look."""
+        return self._counts.setdefault(topic, 0)
 
-    def pushed(self, queue_id: int) -> None:
-        """Tell everybody who waits for the queue, here at once and elsewhere soon."""
-        self.wake(queue_id)
-        self._unsent.add(queue_id)
+    def pushed(self, topic: Topic) -> None:
+        """Tell everybody who waits for it, here at once and elsewhere soon."""
+        self.wake(topic)
+        self._unsent.add(topic)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send())
 
@@ -64,28 +69,28 @@ class Signals:
         if self._releaser is None or self._releaser.done():
             self._releaser = asyncio.create_task(self._send_freed())
 
-    def wake(self, queue_id: int) -> None:
+    def wake(self, topic: Topic) -> None:
         """Tell those who wait in this process."""
-        self._counts[queue_id] = self.count(queue_id) + 1
-        for waiter in self._wakers.pop(queue_id, ()):
+        self._counts[topic] = self.count(topic) + 1
+        for waiter in self._wakers.pop(topic, ()):
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def wait(self, queue_id: int, seen: int, timeout: float) -> None:
+    async def wait(self, topic: Topic, seen: int, timeout: float) -> None:
         """Wait for a push that was not counted yet when ``seen`` was noted, or for the timeout."""
         if self._listener is None or self._listener.done():
             self._listener = asyncio.create_task(self._listen())
-        if self.count(queue_id) != seen or timeout <= 0:
+        if self.count(topic) != seen or timeout <= 0:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wakers.setdefault(queue_id, set()).add(waiter)
+        self._wakers.setdefault(topic, set()).add(waiter)
         try:
             async with asyncio.timeout(timeout):
                 await waiter
         except TimeoutError:
             pass
         finally:
-            self._wakers.get(queue_id, set()).discard(waiter)
+            self._wakers.get(topic, set()).discard(waiter)
 
     async def close(self) -> None:
         """Stop listening; what was pushed has been announced."""
@@ -99,11 +104,11 @@ class Signals:
 
     async def _send(self) -> None:
         while self._unsent:
-            queues, self._unsent = list(self._unsent), set()
+            topics, self._unsent = self._unsent, set()
             # A lost notification is only a delay: waiters look again by themselves after a while.
             with contextlib.suppress(psycopg.Error, TimeoutError):
                 async with self._pool.connection() as conn:
-                    await conn.execute(_NOTIFY, (queues,))
+                    await conn.execute(_NOTIFY, ([str(topic) for topic in topics],))
             await asyncio.sleep(_SPACING)
 
     async def _send_freed(self) -> None:
@@ -123,11 +128,14 @@ class Signals:
                     await conn.execute("LISTEN penstock")
                     pause = 0.1
                     # What was pushed while nobody listened: also for those who have looked and not waited yet.
-                    for queue_id in list(self._counts):
-                        self.wake(queue_id)
+                    for topic in list(self._counts):
+                        self.wake(topic)
                     async for notice in conn.notifies():
-                        if notice.payload.isdigit():
-                            self.wake(int(notice.payload))
+                        said = notice.payload
+                        if said.isdigit():
+                            self.wake(int(said))
+                        elif said in self._counts:
+                            self.wake(said)
             except psycopg.Error as error:
                 _logger.debug("the listening connection was lost: %s", error)
             await asyncio.sleep(pause)

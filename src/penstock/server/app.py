@@ -18,12 +18,14 @@ from penstock.server import health
 from penstock.server.dispatch import Dispatch
 from penstock.server.endpoint import Endpoint
 from penstock.server.frame import Frame
+from penstock.server.metrics import routes as metrics_routes
+from penstock.server.metrics.instruments import Instruments
 from penstock.server.problems import KINDS, Problem
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 
 #: Every route, those that are called most first.
-ENDPOINTS: tuple[Endpoint, ...] = (*health.ENDPOINTS,)
+ENDPOINTS: tuple[Endpoint, ...] = (*health.ENDPOINTS, *metrics_routes.ENDPOINTS)
 
 _KIND_OF_STATUS = {404: "no-such-route", 405: "method-not-allowed"}
 
@@ -35,7 +37,8 @@ def create_app(
     started: Callable[[Services], None] | None = None,
 ) -> ASGIApp:
     """The application of one server process; it opens the database when it is started and closes it when it ends."""
-    services = Services(settings, Log(Database(settings.core)))
+    metrics = Instruments(settings.metrics_dir)
+    services = Services(settings, Log(Database(settings.core), committed=metrics.committed), metrics=metrics)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -47,13 +50,14 @@ def create_app(
         finally:
             services.stopping.set()
             await services.log.close()
+            metrics.board.close()
 
     app = Starlette(
         routes=_routes(endpoints, services), lifespan=lifespan, exception_handlers={HTTPException: _no_such_thing}
     )
     # An address is what it is; a redirect would be made of the Host header that somebody sent.
     app.router.redirect_slashes = False
-    return Frame(app, settings)
+    return Frame(app, settings, metrics)
 
 
 def _routes(endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:
@@ -67,6 +71,7 @@ async def _no_such_thing(request: Request, error: Exception) -> Response:
     """What Starlette itself refuses, as a problem."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     kind = _KIND_OF_STATUS.get(status, "internal")
+    request.scope["state"]["problem"] = kind
     headers = {"Allow": _methods(request)} if status == 405 else {}
     # As it was written: decoded, it can hold anything.
     path = bytes(request.scope.get("raw_path") or b"").decode("latin-1")

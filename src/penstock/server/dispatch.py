@@ -43,7 +43,9 @@ class Dispatch:
         except Exception as error:
             if not isinstance(error, Problem | PenstockError):
                 logger.exception("request failed", extra={"request_id": request_id})
-            response = self.refusal(problem_of(error), request_id)
+            problem = problem_of(error)
+            state["problem"] = problem.kind
+            response = self.refusal(problem, request_id)
         await response(scope, receive, send)
 
     def refusal(self, problem: Problem, request_id: str) -> Response:

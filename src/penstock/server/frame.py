@@ -13,6 +13,7 @@ from urllib.parse import unquote, unquote_to_bytes
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.server.logs import RequestLog, timestamp
+from penstock.server.metrics.instruments import Instruments
 from penstock.server.problems import Problem
 from penstock.server.settings import ServerSettings
 
@@ -32,8 +33,9 @@ _CORS_SECONDS = "600"
 class Frame:
     """Wraps the application; plain ASGI, because every request goes through it."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Instruments) -> None:
         self._app = app
+        self._metrics = metrics
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
         self._logged = settings.request_log
         self._lines = RequestLog()
@@ -66,6 +68,7 @@ class Frame:
             extra.append((b"access-control-allow-origin", origin))
             extra.append((b"access-control-expose-headers", _CORS_EXPOSED.encode()))
         status = sent = 0
+        self._metrics.began()
 
         async def send_framed(message: Message) -> None:
             nonlocal status, sent
@@ -89,15 +92,18 @@ class Frame:
                 _decode_path(scope)
                 await self._app(scope, receive, send_framed)
         except Problem as problem:
+            state["problem"] = problem.kind
             await problem.response(request_id)(scope, receive, send_framed)
         except Exception:
             logger.exception("request failed", extra={"request_id": request_id})
             if status:
                 raise
+            state["problem"] = "internal"
             await Problem("internal", "the server failed; its log says more, under the request's id").response(
                 request_id
             )(scope, receive, send_framed)
         finally:
+            self._metrics.answered(scope, state, status, time.perf_counter() - begun)
             if self._logged == "all" or (self._logged == "errors" and (status >= 400 or not status)):
                 self._lines.write(_line(scope, state, status, sent, begun))
 

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from penstock.log.log import Log
+from penstock.server.metrics.instruments import Instruments
+from penstock.server.metrics.standing import Standing
 from penstock.server.settings import ServerSettings
 
 
@@ -17,3 +19,8 @@ class Services:
     log: Log
     #: Set when the process is asked to end: long polls and live streams answer what they have and let go.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    #: What this process counts, and what the database knows.
+    metrics: Instruments = field(default_factory=Instruments)
+
+    def __post_init__(self) -> None:
+        self.standing = Standing(self.log.database)

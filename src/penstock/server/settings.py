@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from penstock.core.settings import Settings
 
@@ -18,6 +19,7 @@ class ServerSettings:
         host: The address to listen on; one that is not loopback needs access control.
         request_seconds: How long a request may take to arrive; uploads that keep arriving may take longer.
         cors_origins: The origins whose pages may call; none by default.
+        metrics_dir: Where worker processes that serve together keep their counts; None, if there is only one.
         request_log: Which requests have a line in the log: all, errors (those of status 400 and above) or none.
     """
 
@@ -28,3 +30,4 @@ class ServerSettings:
     request_seconds: float = 30.0
     cors_origins: tuple[str, ...] = ()
     request_log: str = "all"
+    metrics_dir: Path | None = None

@@ -71,16 +71,40 @@ WHERE c.group_id = %(group)s AND c.partition_id = ANY(%(partitions)s::bigint[])
                 WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) > p.next_offset
 
 -- name: finish_cycle
-UPDATE penstock.cycles SET started_at = %(started)s, committed_at = clock_timestamp(), events_in = %(events_in)s,
-    events_out = %(events_out)s, windows = %(windows)s, late = %(late)s, dead = %(dead)s, took = %(took)s
-WHERE query_id = %(query)s AND cycle = %(cycle)s
+-- In the ledger, and in the totals, which outlive it.
+WITH done AS (
+    UPDATE penstock.cycles SET started_at = %(started)s, committed_at = clock_timestamp(), events_in = %(events_in)s,
+        events_out = %(events_out)s, windows = %(windows)s, late = %(late)s, dead = %(dead)s, took = %(took)s,
+        oldest_at = %(oldest)s, watermark = %(watermark)s
+    WHERE query_id = %(query)s AND cycle = %(cycle)s
+    RETURNING extract(epoch FROM committed_at - planned_at)::float8 AS seconds,
+              extract(epoch FROM committed_at - oldest_at)::float8 AS age
+)
+INSERT INTO penstock.query_totals AS t (query_id, cycles, events_in, events_out, windows, late, dead,
+                                        cycle_counts, cycle_seconds, fresh_counts, fresh_seconds)
+SELECT %(query)s, 1, %(events_in)s, %(events_out)s, %(windows)s, %(late)s, %(dead)s,
+       penstock.count_in(NULL, d.seconds), d.seconds, penstock.count_in(NULL, d.age), coalesce(d.age, 0)
+FROM done d
+ON CONFLICT (query_id) DO UPDATE SET
+    cycles = t.cycles + 1, events_in = t.events_in + excluded.events_in,
+    events_out = t.events_out + excluded.events_out, windows = t.windows + excluded.windows,
+    late = t.late + excluded.late, dead = t.dead + excluded.dead,
+    cycle_counts = penstock.count_in(t.cycle_counts, excluded.cycle_seconds),
+    cycle_seconds = t.cycle_seconds + excluded.cycle_seconds,
+    -- The one value that was counted in what would have been inserted; 0 means that there was none.
+    fresh_counts = penstock.count_in(t.fresh_counts, nullif(excluded.fresh_seconds, 0)),
+    fresh_seconds = t.fresh_seconds + excluded.fresh_seconds
 
 -- name: extend_lease
 UPDATE penstock.queries SET lease_until = clock_timestamp() + %(lease)s, suspicion = %(suspicion)s
 WHERE id = %(query)s
 
 -- name: fail_cycle
-UPDATE penstock.cycles SET error = %(error)s WHERE query_id = %(query)s AND cycle = %(cycle)s
+WITH failed AS (
+    UPDATE penstock.cycles SET error = %(error)s WHERE query_id = %(query)s AND cycle = %(cycle)s
+)
+INSERT INTO penstock.query_totals AS t (query_id, failed) VALUES (%(query)s, 1)
+ON CONFLICT (query_id) DO UPDATE SET failed = t.failed + 1
 
 -- name: suspect
 UPDATE penstock.queries SET suspicion = %(suspicion)s WHERE id = %(query)s AND fence = %(fence)s

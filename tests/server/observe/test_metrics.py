@@ -1,0 +1,162 @@
+"""``/metrics`` and ``/v1/metrics`` of a real server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.log.lease import PopRequest
+from penstock.log.log import Batch, Log
+from penstock.server.metrics.scrape import FAMILIES
+from penstock.server.metrics.standing import STORED
+
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
+
+
+async def scraped(http: httpx.AsyncClient) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    answer = await http.get("/metrics")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def one(found: dict[Any, float], name: str, **labels: str) -> float:
+    return found[name, frozenset(labels.items())]
+
+
+async def until(http: httpx.AsyncClient, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """What the server says when it has noticed; it looks again when what it knows is no longer fresh."""
+    while True:
+        details: dict[str, Any] = (await http.get("/v1/metrics")).json()
+        if is_so(details):
+            return details
+
+
+async def test_what_lies_in_the_database_is_measured(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("orders", {"retry_limit": 0}, partitioning="key")
+    await log.push([Batch("orders", [{"data": n, "key": f"customer {n}"} for n in range(6)])])
+    events = await log.pop(PopRequest("orders", "billing", batch=2))
+    await log.ack(events[:1], "dead_letter", error="no such customer")
+    details = await until(http, lambda d: d["dlqSize"] == 1)
+    found = await scraped(http)
+    assert one(found, "penstock_queue_events", queue="orders") == 6
+    assert one(found, "penstock_queue_appended_events_total", queue="orders") == 6
+    assert one(found, "penstock_group_lag_events", queue="orders", group="billing") == 5
+    assert one(found, "penstock_dead_letters", queue="orders", group="billing") == 1
+    assert one(found, "penstock_group_oldest_seconds", queue="orders", group="billing") > 0
+    assert one(found, "penstock_database_reachable") == 1
+    (queue,) = details["queues"]
+    assert (queue["name"], queue["depth"], queue["deadLetters"]) == ("orders", 5, 1)
+    assert details["queueDepth"] == 5
+    assert details["dlqSize"] == 1
+
+
+async def test_json_has_the_names_that_such_systems_use(http: httpx.AsyncClient) -> None:
+    document = (await http.get("/metrics", headers={"Accept": "application/json"})).json()
+    processor = {
+        "eventsReceived",
+        "eventsProcessed",
+        "eventsDropped",
+        "windowsEmitted",
+        "backpressureEvents",
+        "uptimeMs",
+    }
+    pipeline = {"eventsAccepted", "eventsRejected", "dlqSize", "queueDepth", "throughputPerSecond"}
+    assert processor | pipeline <= document.keys()
+
+
+async def test_requests_are_counted_by_route_and_never_by_what_is_in_their_path(http: httpx.AsyncClient) -> None:
+    for secret in ("ada", "bob"):
+        assert (await http.get(f"/v1/nowhere/{secret}")).status_code == 404
+    found = await scraped(http)
+    assert one(found, "penstock_http_requests_total", method="GET", route="", status="404") == 2
+    assert one(found, "penstock_problems_total", kind="no-such-route") == 2
+    again = await scraped(http)
+    count = "penstock_http_request_seconds_count"
+    assert one(again, count, method="GET", route="/metrics") > one(found, count, method="GET", route="/metrics")
+    assert not [key for key in again if "ada" in repr(key)]
+
+
+async def test_labels_hold_no_keys(http: httpx.AsyncClient, log: Log) -> None:
+    await log.push([Batch("orders", [{"data": 1, "key": "very-secret-lane"}])])
+    await log.pop(PopRequest("orders", "other"))
+    await until(http, lambda d: "other" in [group["group"] for group in d["groups"]])
+    assert "very-secret-lane" not in (await http.get("/metrics")).text
+    assert "very-secret-lane" not in (await http.get("/v1/metrics")).text
+    assert {name for family in FAMILIES for name in family.labels} <= {
+        "queue", "group", "query", "status", "method", "route", "kind", "reason",
+    }  # fmt: skip
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    documented = set(re.findall(r"`(penstock_\w+)`", DOCUMENTED.read_text()))
+    assert documented == {family.exposed for family in FAMILIES}
+
+
+async def test_openmetrics_is_given_to_who_asks_for_it(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+
+
+async def test_a_query_is_measured_by_its_ledger_and_its_totals(http: httpx.AsyncClient, shared_url: str) -> None:
+    with psycopg.connect(shared_url, autocommit=True) as conn:
+        conn.execute(
+            """
+            WITH q AS (
+                INSERT INTO penstock.queries (name, description, fingerprint, history_seconds)
+                VALUES ('totals', '{}', '', 1) RETURNING id
+            ), t AS (
+                INSERT INTO penstock.query_totals
+                    (query_id, cycles, events_in, windows, late, cycle_counts, cycle_seconds)
+                SELECT id, 2, 70, 3, 4, penstock.count_in(penstock.count_in(NULL, 0.15), 1000), 1000.15 FROM q
+            )
+            INSERT INTO penstock.cycles
+                (query_id, cycle, fence, plan, planned, committed_at, events_in, watermark)
+            SELECT id, 2, 1, '', 70, clock_timestamp(), 70, clock_timestamp() - interval '1 minute' FROM q
+            """
+        )
+    await until(http, lambda d: d["eventsProcessed"] == 70)
+    found = await scraped(http)
+    assert one(found, "penstock_query_events_total", query="totals") == 70
+    assert one(found, "penstock_query_late_events_total", query="totals") == 4
+    assert one(found, "penstock_query_watermark_lag_seconds", query="totals") >= 60
+    bucket = "penstock_query_cycle_seconds_bucket"
+    counts = [one(found, bucket, query="totals", le=le) for le in ("0.1", "0.2", "300", "+Inf")]
+    assert counts == [0, 1, 1, 2]
+
+
+async def test_a_scrape_is_answered_while_the_database_is_away(
+    http: httpx.AsyncClient, shared_url: str, pg18: Any
+) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(shared_url)["dbname"]
+    with pg18.superuser() as conn:
+        conn.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        try:
+            conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            while True:
+                found = await scraped(http)
+                if one(found, "penstock_database_reachable") == 0:
+                    break
+            assert one(found, "penstock_workers") == 1
+            assert not [key for key in found if key[0] == "penstock_queue_events"]
+        finally:
+            conn.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+
+
+def test_bounds_are_the_same_in_the_database(shared_url: str) -> None:
+    bounds = {family.bounds for family in STORED if family.kind == "histogram"}
+    with psycopg.connect(shared_url) as conn:
+        row = conn.execute("SELECT penstock.cycle_bounds()").fetchone()
+    assert row is not None
+    assert bounds == {tuple(row[0])}
