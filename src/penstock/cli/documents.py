@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.cli.cycles import Activity, Cycle
-    from penstock.cli.partitions import Partition
     from penstock.engine.registry import QueryInfo
     from penstock.log.dead import DeadLetter
     from penstock.log.event import Event
     from penstock.log.groups import GroupLane
     from penstock.log.log import GroupInfo, QueueInfo
+    from penstock.log.partitions import Partition
     from penstock.log.queue import Queue
 
 OPTIONS = (*options.DEFAULTS, "dedup_window_seconds")

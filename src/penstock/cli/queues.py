@@ -112,11 +112,10 @@ async def create(
 async def show(session: Session, name: QueueName) -> None:
     """Show a queue: its options, what it holds and where, its groups and its dead letters."""
     from penstock.cli import documents
-    from penstock.cli.partitions import partitions_of
 
     async with session.opened() as opened:
         queue = await find_queue(opened.log, name)
-        busiest = await partitions_of(opened, queue, _BUSIEST)
+        busiest = await opened.log.partitions(name, _BUSIEST)
         details = documents.queue_details(await opened.log.describe(name), busiest)
     if session.out.json:
         session.out.document(details)

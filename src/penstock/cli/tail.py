@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import documents
 from penstock.cli.output import visible
-from penstock.cli.partitions import Partition, partitions_of
 from penstock.cli.times import show_time
+from penstock.log.partitions import Partition
 from penstock.log.reader import read_events
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ class Tail:
 
     async def newest(self, count: int) -> list[Event]:
         """The newest events, the oldest of them first; what is appended from now on is left to :meth:`follow`."""
-        queue = await self._opened.log.catalog.refresh(self._name)
-        self._next = {partition.id: partition.end for partition in await partitions_of(self._opened, queue)}
+        self._next = {partition.id: partition.end for partition in await self._opened.log.partitions(self._name)}
         if count == 0:
             return []
         found = await self._opened.log.browse(
@@ -68,7 +67,7 @@ class Tail:
         queue = await self._opened.log.catalog.refresh(self._name)
         grown = [
             partition
-            for partition in await partitions_of(self._opened, queue)
+            for partition in await self._opened.log.partitions(self._name)
             if partition.end > self._start(partition) and self._may_hold(queue, partition)
         ]
         while grown:

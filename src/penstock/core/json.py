@@ -90,7 +90,7 @@ def validate(text: bytes) -> None:
         text.decode()
     except (ValueError, RecursionError) as error:
         raise JSONProblem(_explain(error)) from None
-    _check_depth(text)
+    check_depth(text)
 
 
 def split_lines(text: bytes) -> list[bytes]:
@@ -111,7 +111,7 @@ def split_lines(text: bytes) -> list[bytes]:
     if max(map(len, lines)) > 2 * MAX_DEPTH:
         for i, line in enumerate(lines):
             if len(line) > 2 * MAX_DEPTH:
-                _check_depth(line, i)
+                check_depth(line, i)
     return lines
 
 
@@ -280,7 +280,8 @@ def _constant(text: str) -> NoReturn:
 _exact_decoder = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_constant)
 
 
-def _check_depth(text: bytes, index: int = 0) -> None:
+def check_depth(text: bytes, index: int = 0) -> None:
+    """Refuse JSON that is nested too deep; ``index`` is for the error."""
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return
     brackets = _string.sub(b"", text).translate(None, _not_brackets)

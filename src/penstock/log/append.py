@@ -181,7 +181,7 @@ class Appender:
         lanes: dict[tuple[int, str], int],
         flush: uuid.UUID,
     ) -> None:
-        fresh = [request for request in requests if not await self._answered_before(conn, request)]
+        fresh = [request for request in requests if not await self.answered_before(conn, request)]
         await self._reject(conn, fresh)
         work = gather(fresh, lanes)
         if not work:
@@ -223,10 +223,7 @@ class Appender:
         """Keep the answers for those who may ask again."""
         for request in requests:
             if request.idempotency_key is not None:
-                stored = msgspec.msgpack.encode(
-                    _StoredResult([[p.plain() for p in r.placed()] for r in request.results])
-                )
-                await conn.execute(_sql["store_request"], {"key": request.idempotency_key, "result": stored})
+                await self.remember(conn, request.idempotency_key, request.results)
 
     async def lanes(self, requests: Sequence[Request]) -> dict[tuple[int, str], int]:
         """The partitions that the requests need, made where they are missing."""
@@ -323,7 +320,13 @@ class Appender:
                 hashes[piece_id] = [h for h in hashes[piece_id] if h != digest]
         return repeated, hashes
 
-    async def _answered_before(self, conn: AsyncConnection[Any], request: Request) -> bool:
+    async def remember(self, conn: AsyncConnection[Any], key: str, results: Sequence[PushResult]) -> None:
+        """Keep what was answered to a request whose key was claimed in this transaction."""
+        stored = msgspec.msgpack.encode(_StoredResult([[p.plain() for p in result.placed()] for result in results]))
+        await conn.execute(_sql["store_request"], {"key": key, "result": stored})
+
+    async def answered_before(self, conn: AsyncConnection[Any], request: Request) -> bool:
+        """Claim a request's key, or find out that it was answered before, and how."""
         if request.idempotency_key is None:
             return False
         claim = {"key": request.idempotency_key, "fingerprint": request.fingerprint, "skew": self._clock.skew}
@@ -382,7 +385,7 @@ class Appender:
 
         fresh: list[Request] = []
         for request in requests:
-            known = await self._answered_before(conn, request)
+            known = await self.answered_before(conn, request)
             placed = [p for result in request.results for p in result.placed()]
             if not known or any(p.offsets and p.offsets[-1] >= first(p.partition_id) for p in placed):
                 fresh.append(request)

@@ -64,10 +64,14 @@ class Consumer:
         """Lease partitions with unread events and deliver them; empty if there are none in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_seconds
+        given_up = request.instead_of is None
         while True:
             queue = await self._catalog.get(request.queue)
             group = await self._groups.subscribe(queue, request.group, request.subscribe_from)
             await self._groups.saw(group)
+            if not given_up and request.instead_of is not None:
+                await self._leases.give_up(group, request.instead_of)
+                given_up = True
             seen = self._signals.count(queue.id)
             events = await self._look(queue, group, request)
             remaining = deadline - loop.time()

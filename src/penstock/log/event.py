@@ -29,6 +29,22 @@ class StoredChunk:
         self.appended_at = appended_at
         self.target_group = target_group
 
+    @classmethod
+    def of(
+        cls,
+        columns: chunk.Columns,
+        lines: list[bytes],
+        first: int,
+        appended_at: datetime,
+        target_group: int | None = None,
+    ) -> StoredChunk:
+        """Events that somebody else has read, and passed on a line each."""
+        made = cls.__new__(cls)
+        made.columns, made.lines = columns, lines
+        made.first, made.end = first, first + columns.count
+        made.appended_at, made.target_group = appended_at, target_group
+        return made
+
 
 class Delivery(msgspec.Struct, frozen=True):
     """What the events of one partition in one pop have in common."""

@@ -60,6 +60,10 @@ class PopRequest:
     lease_seconds: float | None = None
     auto_ack: bool = False
     subscribe_from: Place = "beginning"
+    #: The lease to make, where whoever asks has to know it even if the answer never arrives.
+    lease_id: uuid.UUID | None = None
+    #: The lease of such an answer, which is given up first.
+    instead_of: uuid.UUID | None = None
 
     def __post_init__(self) -> None:
         check_name(self.queue, "queue")
@@ -183,7 +187,7 @@ class Leases:
                 most=64,
                 gather=partial(self._acks.gather, group.id),
             )
-        ask = Ask()
+        ask = Ask() if request.lease_id is None else Ask(request.lease_id)
         try:
             await asks.submit(ask)
         except asyncio.CancelledError:
@@ -198,6 +202,11 @@ class Leases:
         task = asyncio.create_task(self._release(group, [ask]))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    async def give_up(self, group: Group, lease_id: uuid.UUID) -> None:
+        """Release a lease whose holder never heard of it; nothing happens if there is none."""
+        await patiently(self._pool, self._retry_seconds, lambda conn: self._release_on(conn, group.id, [lease_id]))
+        self._signals.freed(group.queue_id)
 
     async def extend(self, lease_id: uuid.UUID, where: Sequence[tuple[int, int]], seconds: float) -> datetime | None:
         """Make the lease on these (group, partition) last longer; None if it has ended."""
@@ -273,7 +282,7 @@ class Leases:
             return
         unsure = [ask for ask in asks if ask.unsure]
         if unsure:
-            await self._release_on(conn, group.id, unsure)
+            await self._release_on(conn, group.id, [ask.lease_id for ask in unsure])
         for ask in asks:
             ask.unsure, ask.leases = True, []
         waiting = list(asks)
@@ -308,7 +317,7 @@ class Leases:
             ask.unsure = False
         gone = [ask for ask in asks if ask.abandoned and ask.leases]
         if gone:
-            await self._release_on(conn, group.id, gone)
+            await self._release_on(conn, group.id, [ask.lease_id for ask in gone])
         if group.epoch < queue.epoch and not any(ask.leases for ask in asks):
             ended = await self._groups.advance(conn, queue, group)
             for ask in asks:
@@ -328,11 +337,11 @@ class Leases:
         # If it fails, the lease ends by itself.
         with contextlib.suppress(psycopg.Error):
             async with self._pool.connection() as conn:
-                await self._release_on(conn, group.id, asks)
+                await self._release_on(conn, group.id, [ask.lease_id for ask in asks])
             self._signals.freed(group.queue_id)
 
-    async def _release_on(self, conn: AsyncConnection[Any], group_id: int, asks: Sequence[Ask]) -> None:
-        params = {"group": group_id, "leases": uuids([ask.lease_id for ask in asks]), "skew": self._clock.skew}
+    async def _release_on(self, conn: AsyncConnection[Any], group_id: int, leases: Sequence[uuid.UUID]) -> None:
+        params = {"group": group_id, "leases": uuids(leases), "skew": self._clock.skew}
         await conn.execute(_sql["drop_leases"], params)
 
 

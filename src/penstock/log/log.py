@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,8 @@ from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound, shown
 from penstock.core.names import check_name, check_text
 from penstock.db.borrowed import UserConnection, borrow
-from penstock.log.ack import AckResult, Acks, check_status, lane_ack
+from penstock.log import wire
+from penstock.log.ack import AckResult, Acks, LaneAck, check_status, lane_ack
 from penstock.log.append import Appender
 from penstock.log.batch import Batch as Batch
 from penstock.log.batch import prepare_batch, prepare_partly
@@ -34,10 +35,11 @@ from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetters, Filter, Re
 from penstock.log.depth import Depths, GroupLag, QueueSize, Room
 from penstock.log.event import Event
 from penstock.log.flush import Request
-from penstock.log.groups import GroupLane, Groups, Place
+from penstock.log.groups import Group, GroupLane, Groups, Place
 from penstock.log.lease import Leases, PopRequest
 from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole
-from penstock.log.position import Signal
+from penstock.log.partitions import Partition, partitions_of
+from penstock.log.position import Signal, Verdict
 from penstock.log.prepare import Piece, Placer
 from penstock.log.pushed import PushResult, Rejected
 from penstock.log.queue import Queue
@@ -376,6 +378,33 @@ class Log:
         )
 
     @_reachable
+    async def ack_leased(self, queue: str, group: str, acks: Sequence[wire.Ack]) -> list[wire.Acked]:
+        """The same from somebody who names the events by partition, offset and lease, and is not taken at his word.
+
+        A partition of another queue has no place of this group's, so that nothing else can be moved.
+        """
+        found = await self._groups.get(await self.catalog.get(queue), check_name(group, "group"))
+        if found is None:
+            return [wire.Acked(False, f"unresolved: group {group!r} is gone") for _ in acks]
+        verdicts: dict[tuple[int, UUID], deque[Verdict]] = {}
+        for ack in _lane_acks(queue, found, acks):
+            assert ack.lease_id is not None  # noqa: S101 - every one of them has one
+            verdicts[ack.partition_id, ack.lease_id] = deque(await self._acks.settle(ack))
+        answers = [verdicts[ack.partition_id, ack.lease_id].popleft() for ack in acks]
+        return [wire.Acked(not said.problem, said.problem or None, said.noop, said.dead) for said in answers]
+
+    @_reachable
+    async def extend_leased(
+        self, queue: str, group: str, lease_id: UUID, partition_ids: Sequence[int], seconds: float
+    ) -> datetime | None:
+        """Make a lease of the group last this long from now in these partitions; None if it has ended."""
+        check_lease_seconds(seconds)
+        found = await self._groups.get(await self.catalog.get(queue), check_name(group, "group"))
+        if found is None:
+            return None
+        return await self._leases.extend(lease_id, [(found.id, lane) for lane in partition_ids], seconds)
+
+    @_reachable
     async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
         """Make the lease of these events last this long from now; None if it has ended."""
         check_lease_seconds(seconds)
@@ -409,6 +438,33 @@ class Log:
         if connection is not None:
             return await self._transactions.run_on(await borrow(connection), lane_acks, parts)
         return await self._transactions.run(lane_acks, parts)
+
+    @_reachable
+    async def transact_leased(
+        self, acks: Sequence[wire.TransactionAck], batches: Sequence[Batch], *, idempotency_key: str | None = None
+    ) -> TransactionResult:
+        """The same for events that are named by partition, offset and lease.
+
+        Under an idempotency key it happens once, and is answered the same way however often it is asked for.
+        """
+        by_group: dict[tuple[str, str], list[wire.TransactionAck]] = {}
+        for ack in acks:
+            by_group.setdefault((ack.queue, ack.group), []).append(ack)
+        lane_acks: list[LaneAck] = []
+        for (queue, group), some in by_group.items():
+            found = await self._groups.get(await self.catalog.get(queue), check_name(group, "group"))
+            if found is None:
+                raise NotFound(f"queue {queue!r} has no group {group!r}")
+            lane_acks += _lane_acks(queue, found, some)
+        parts = [await self.prepare(batch) for batch in batches]
+        claim: Request | None = None
+        if idempotency_key is not None:
+            claim = Request(parts)
+            claim.idempotency_key = check_name(idempotency_key, "request")
+            claim.fingerprint = _fingerprint(parts, acks=lane_acks)
+        shed = await self._admit(parts, Counter(ack.queue for ack in acks))
+        parts = [[] if i in shed else part for i, part in enumerate(parts)]
+        return await self._transactions.run(lane_acks, parts, claim)
 
     # Groups
 
@@ -478,6 +534,13 @@ class Log:
         """Forget a group; False if there was none."""
         check_name(group, "group")
         return await self._groups.delete(await self.catalog.refresh(queue), group)
+
+    @_reachable
+    async def partitions(self, queue: str, limit: int | None = None) -> list[Partition]:
+        """The partitions of a queue, the fullest first."""
+        if limit is not None:
+            check_whole("limit", limit, 1, MAX_COUNT)
+        return await partitions_of(self._database.pool, self.catalog, await self.catalog.refresh(queue), limit)
 
     # Dead letters
 
@@ -576,9 +639,22 @@ def _check_errors(errors: list[Any]) -> None:
             raise InvalidRequest(f"what is said of an error must be text, not {type(error).__name__}; give str() of it")
 
 
-def _fingerprint(parts: Sequence[Sequence[Piece]], rejected: Sequence[tuple[int, Rejected]] = ()) -> bytes:
+def _lane_acks(queue: str, group: Group, acks: Sequence[wire.Ack]) -> list[LaneAck]:
+    """Acks of a group by partition and lease, each one's in order."""
+    lanes: dict[tuple[int, UUID], list[Signal]] = {}
+    for ack in acks:
+        signal = Signal(ack.offset, ack.status, ack.error, ack.stage, ack.traceback)
+        lanes.setdefault((ack.partition_id, ack.lease_id), []).append(signal)
+    return [LaneAck(queue, group.name, group.id, lane, lease, tuple(said)) for (lane, lease), said in lanes.items()]
+
+
+def _fingerprint(
+    parts: Sequence[Sequence[Piece]], rejected: Sequence[tuple[int, Rejected]] = (), acks: Sequence[LaneAck] = ()
+) -> bytes:
     """What a request says, wherever its events land."""
     digest = blake2b(digest_size=16)
+    if acks:
+        digest.update(repr(acks).encode())
     for _, each in rejected:
         digest.update(b"%d %d " % (each.index, len(each.raw)) + each.raw)
     for part in parts:

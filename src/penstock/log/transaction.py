@@ -47,16 +47,22 @@ class Transactions:
         self._acks = acks
         self._appender = appender
 
-    async def run(self, acks: Sequence[LaneAck], pushes: list[list[Piece]]) -> TransactionResult:
-        """Settle the acks under their leases and append the pushes, or raise TransactionRefused and do neither."""
+    async def run(
+        self, acks: Sequence[LaneAck], pushes: list[list[Piece]], claim: Request | None = None
+    ) -> TransactionResult:
+        """Settle the acks under their leases and append the pushes, or raise TransactionRefused and do neither.
+
+        A ``claim`` has the idempotency key under which it happens once: the answer is kept, and given again.
+        """
         request = Request(pushes)
         if not acks:
             # A push, and nothing else: it knows how to survive a lost answer.
+            request = claim or request
             await self._appender.append([request])
             return TransactionResult(request.results, 0)
         while True:
             try:
-                await self._once(acks, request)
+                await self._once(acks, request, claim)
                 break
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
                 continue
@@ -65,6 +71,10 @@ class Transactions:
                     raise
                 await self._appender.look_again([request])
             except LOST as error:
+                if claim is not None:
+                    raise DatabaseUnavailable(
+                        f"the connection was lost in a transaction: {error}; repeat it under the same key"
+                    ) from error
                 # Whether it got through is written in the positions: asking again is refused if it did.
                 raise DatabaseUnavailable(
                     f"the connection was lost in a transaction, which may or may not have happened: {error}; "
@@ -120,10 +130,15 @@ class Transactions:
             queues.add((await self._catalog.get_on(conn, name)).id)
         await conn.execute(_sql["notify"], {"channel": CHANNEL, "queues": sorted(queues)})
 
-    async def _once(self, acks: Sequence[LaneAck], request: Request) -> None:
+    async def _once(self, acks: Sequence[LaneAck], request: Request, claim: Request | None) -> None:
         lanes = await self._appender.lanes([request])
         async with self._pool.connection() as conn, conn.transaction():
+            if claim is not None and await self._appender.answered_before(conn, claim):
+                request.results = claim.results
+                return
             await self._act(conn, acks, request, lanes)
+            if claim is not None and claim.idempotency_key is not None:
+                await self._appender.remember(conn, claim.idempotency_key, request.results)
 
     async def _act(
         self,

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.server import health
+from penstock.server import consume, dead_letters, events, groups, health, queues
 from penstock.server.dispatch import Dispatch
 from penstock.server.endpoint import Endpoint
 from penstock.server.frame import Frame
@@ -25,7 +25,15 @@ from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 
 #: Every route, those that are called most first.
-ENDPOINTS: tuple[Endpoint, ...] = (*health.ENDPOINTS, *metrics_routes.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *consume.ENDPOINTS,
+    *events.ENDPOINTS,
+    *queues.ENDPOINTS,
+    *groups.ENDPOINTS,
+    *dead_letters.ENDPOINTS,
+    *health.ENDPOINTS,
+    *metrics_routes.ENDPOINTS,
+)
 
 _KIND_OF_STATUS = {404: "no-such-route", 405: "method-not-allowed"}
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from penstock.db.statements import Statements
 
 if TYPE_CHECKING:
-    from penstock.cli.session import Opened
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.log.catalog import Catalog
     from penstock.log.queue import Queue
 
-_sql = Statements("penstock.cli", "partitions.sql")
+_sql = Statements("penstock.log", "partitions.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +29,16 @@ class Partition:
     end: int
 
 
-async def partitions_of(opened: Opened, queue: Queue, limit: int | None = None) -> list[Partition]:
+async def partitions_of(
+    pool: AsyncConnectionPool[Any], catalog: Catalog, queue: Queue, limit: int | None = None
+) -> list[Partition]:
     """The partitions of all epochs, the fullest first."""
     while True:
         try:
-            async with opened.database.connection() as conn:
+            async with pool.connection() as conn:
                 statement = _sql.table("partitions", queue.id, queue.segment)
                 rows = await (await conn.execute(statement, {"queue": queue.id, "limit": limit})).fetchall()
             return [Partition(*row) for row in rows]
         except psycopg.errors.UndefinedTable:
             # Its segment was dropped since we looked, or the queue as a whole, which this finds out.
-            queue = await opened.log.catalog.refresh(queue.name)
+            queue = await catalog.refresh(queue.name)

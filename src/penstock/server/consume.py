@@ -1,0 +1,174 @@
+"""Consuming over HTTP: popping, acknowledging, keeping a lease, acting in a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+
+from penstock.log import wire
+from penstock.log.event import Event
+from penstock.log.groups import check_place
+from penstock.log.lease import PopRequest
+from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.events import batch_of
+
+_CONSUME = frozenset({Role.CONSUME})
+
+_TAG = "Consuming"
+_GROUP = "/v1/queues/{queue}/groups/{group}"
+
+_Answer = TypeVar("_Answer")
+
+
+async def pop(call: Call) -> wire.Events:
+    """Lease events and deliver them; none if none came in time, or the server is about to end."""
+    asked: wire.Pop = call.body
+    log = call.services.log
+    request = PopRequest(
+        call.path["queue"],
+        group=call.path["group"],
+        batch=min(asked.batch, wire.MOST_EVENTS),
+        partitions=asked.partitions,
+        partition=asked.partition,
+        wait_seconds=min(asked.wait_seconds, wire.MOST_WAIT_SECONDS),
+        lease_seconds=asked.lease_seconds,
+        auto_ack=asked.auto_ack,
+        subscribe_from=check_place(asked.subscribe_from),
+        lease_id=asked.lease_id,
+        instead_of=asked.instead_of,
+    )
+    popping = asyncio.create_task(log.pop(request))
+    try:
+        await _until(popping, call)
+    except BaseException:
+        await _let_go(popping, call)
+        raise
+    events = [] if popping.cancelled() else popping.result()
+    return wire.Events([wire.EventDocument.of(event) for event in events])
+
+
+async def _until(popping: asyncio.Task[list[Event]], call: Call) -> None:
+    """Wait for the pop; it ends early when the server does, and is in vain when nobody is there to be answered."""
+    gone = asyncio.create_task(_disconnected(call.request))
+    stopping = asyncio.create_task(call.services.stopping.wait())
+    try:
+        await asyncio.wait({popping, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            raise ClientDisconnect
+        if not popping.done():
+            popping.cancel()
+            await asyncio.wait([popping])
+    finally:
+        for task in (gone, stopping):
+            task.cancel()
+
+
+async def _let_go(popping: asyncio.Task[list[Event]], call: Call) -> None:
+    """Give back what was leased for somebody who is gone. A pop that is cancelled does so itself."""
+    if popping.cancel():
+        await asyncio.wait([popping])
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        firsts: dict[int, Event] = {}
+        for event in popping.result():
+            firsts.setdefault(event.partition_id, event)
+        if firsts:
+            await call.services.log.ack(list(firsts.values()), "retry")
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def ack(call: Call) -> wire.AckResults:
+    """Say what became of events; one result for each."""
+    asked: wire.Acks = call.body
+    results = await _to_the_end(call.services.log.ack_leased(call.path["queue"], call.path["group"], asked.acks))
+    return wire.AckResults(results)
+
+
+async def extend(call: Call) -> wire.Extended:
+    """Make a lease last longer."""
+    asked: wire.Extension = call.body
+    until = await call.services.log.extend_leased(
+        call.path["queue"], call.path["group"], asked.lease_id, asked.partition_ids, asked.seconds
+    )
+    return wire.Extended(until)
+
+
+async def transaction(call: Call) -> wire.TransactionOutcome:
+    """Ack and push together, or do neither."""
+    asked: wire.Transaction = call.body
+    call.permit([ack.queue for ack in asked.acks], Role.CONSUME)
+    if asked.pushes:
+        call.permit([batch.queue for batch in asked.pushes], Role.PRODUCE)
+    key = call.request.headers.get(wire.IDEMPOTENCY_KEY)
+    batches = [batch_of(each) for each in asked.pushes]
+    result = await _to_the_end(call.services.log.transact_leased(asked.acks, batches, idempotency_key=key))
+    return wire.TransactionOutcome(result.acked, [wire.PushOutcome.of(each) for each in result.pushes])
+
+
+async def _to_the_end(acting: Awaitable[_Answer]) -> _Answer:
+    """Act, and do not stop in the middle because nobody waits for the answer any more."""
+    return await asyncio.shield(asyncio.ensure_future(acting))
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        f"{_GROUP}/pop",
+        pop,
+        "Lease events and deliver them",
+        _TAG,
+        _CONSUME,
+        body=wire.Pop,
+        body_required=False,
+        answer=wire.Events,
+        problems=("not-found", "invalid-name"),
+    ),
+    Endpoint(
+        "POST",
+        f"{_GROUP}/ack",
+        ack,
+        "Say what became of events",
+        _TAG,
+        _CONSUME,
+        body=wire.Acks,
+        answer=wire.AckResults,
+        problems=("not-found", "invalid-name"),
+    ),
+    Endpoint(
+        "POST",
+        f"{_GROUP}/extend",
+        extend,
+        "Make a lease last longer",
+        _TAG,
+        _CONSUME,
+        body=wire.Extension,
+        answer=wire.Extended,
+        problems=("not-found", "invalid-name"),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/transaction",
+        transaction,
+        "Ack and push together, or do neither",
+        _TAG,
+        _CONSUME,
+        asks=True,
+        body=wire.Transaction,
+        answer=wire.TransactionOutcome,
+        problems=(
+            "not-found",
+            "idempotency-conflict",
+            "transaction-refused",
+            "invalid-event",
+            "invalid-name",
+            "queue-full",
+        ),
+    ),
+)

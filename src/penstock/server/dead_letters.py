@@ -1,0 +1,179 @@
+"""Dead letters over HTTP: looking, sending back, throwing away."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from penstock.core.errors import InvalidRequest, NotFound
+from penstock.log import wire
+from penstock.log.dead import Filter, Redrive
+from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.problems import Problem
+
+_READ = frozenset({Role.READ, Role.CONSUME})
+_ADMIN = frozenset({Role.ADMIN})
+
+_TAG = "Dead letters"
+_PROBLEMS = ("not-found", "invalid-name")
+
+
+class WhichQuery(Struct, frozen=True):
+    """Which dead letters: all conditions that are given must hold; ``ids`` are separated by commas."""
+
+    ids: str | None = None
+    queue: str | None = None
+    group: str | None = None
+    key: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def filter(self) -> Filter:
+        """The filter, checked."""
+        return Filter(_read_ids(self.ids), self.queue, self.group, self.key, self.error, self.since, self.until)
+
+
+class PageQuery(WhichQuery, frozen=True):
+    """The same, and a page of them."""
+
+    limit: Annotated[int, Meta(ge=1, le=wire.MOST_EVENTS)] = 100
+    offset: wire.Number = 0
+
+
+class DeadLetterId(Struct, frozen=True):
+    """The number of a dead letter, from the path."""
+
+    id: int
+
+
+async def page(call: Call) -> wire.DeadLetters:
+    """Dead letters that match, newest failure first."""
+    which = call.query.filter()
+    await _permit(call, which)
+    found = await call.services.log.dead_letters(which, limit=call.query.limit, offset=call.query.offset)
+    return wire.DeadLetters([wire.DeadLetterDocument.of(letter) for letter in found])
+
+
+async def count(call: Call) -> wire.Count:
+    """How many match."""
+    which = call.query.filter()
+    await _permit(call, which)
+    return wire.Count(await call.services.log.count_dead_letters(which))
+
+
+async def show(call: Call) -> wire.DeadLetterDocument:
+    """One dead letter, whole."""
+    text = call.path["id"]
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        call.sees_all()
+        raise NotFound(f"there is no dead letter {text!r}: it has a number")
+    letter = await call.services.log.dead_letter(int(text))
+    call.permit(letter.queue)
+    return wire.DeadLetterDocument.of(letter)
+
+
+async def redrive(call: Call) -> Redrive:
+    """Send dead letters back to the group that failed on them."""
+    asked: wire.RedriveRequest = call.body
+    which = asked.filter()
+    await _permit(call, which)
+    everything = asked.all or which.ids is not None
+    return await call.services.log.redrive(which, limit=None if everything else asked.limit)
+
+
+async def purge(call: Call) -> wire.Count:
+    """Delete dead letters for good."""
+    asked: wire.PurgeRequest = call.body
+    which = asked.filter()
+    if which == Filter(queue=which.queue, group=which.group) and not asked.all:
+        call.sees_all()
+        raise InvalidRequest("purge would delete every dead letter: name some, filter them, or say all")
+    await _permit(call, which)
+    return wire.Count(await call.services.log.purge(which))
+
+
+async def _permit(call: Call, which: Filter) -> None:
+    """Refuse dead letters of queues that the caller has no business with, or of all queues if there are such."""
+    if which.queue is not None:
+        call.permit(which.queue)
+    elif not call.sees_all():
+        if which.ids is None:
+            raise Problem("forbidden", "the key is limited to some queues: name the queue whose dead letters you mean")
+        found = await call.services.log.dead_letters(which, limit=max(len(which.ids), 1))
+        call.permit({letter.queue for letter in found})
+
+
+def _read_ids(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+        raise InvalidRequest("ids are numbers of dead letters, separated by commas")
+    return [int(part) for part in parts]
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/dead-letters",
+        page,
+        "List dead letters, the newest failure first",
+        _TAG,
+        _READ,
+        asks=True,
+        query=PageQuery,
+        answer=wire.DeadLetters,
+        problems=_PROBLEMS,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/dead-letters/count",
+        count,
+        "Count dead letters",
+        _TAG,
+        _READ,
+        asks=True,
+        query=WhichQuery,
+        answer=wire.Count,
+        problems=_PROBLEMS,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/dead-letters/{id}",
+        show,
+        "One dead letter, with its traceback and what happened to it before",
+        _TAG,
+        _READ,
+        asks=True,
+        answer=wire.DeadLetterDocument,
+        problems=("not-found",),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/dead-letters/redrive",
+        redrive,
+        "Send dead letters back to the group that failed on them",
+        _TAG,
+        _ADMIN,
+        asks=True,
+        body=wire.RedriveRequest,
+        body_required=False,
+        answer=Redrive,
+        problems=_PROBLEMS,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/dead-letters/purge",
+        purge,
+        "Delete dead letters for good",
+        _TAG,
+        _ADMIN,
+        asks=True,
+        body=wire.PurgeRequest,
+        answer=wire.Count,
+        problems=_PROBLEMS,
+    ),
+)

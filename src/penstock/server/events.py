@@ -1,0 +1,134 @@
+"""Events over HTTP: looked at without consuming them, and pushed to several queues at once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from penstock.core.errors import InvalidRequest
+from penstock.log import wire
+from penstock.log.batch import Batch
+from penstock.log.envelopes import read_envelopes
+from penstock.log.event import Event
+from penstock.server.endpoint import Call, Endpoint, Role
+
+_READ = frozenset({Role.READ})
+_PRODUCE = frozenset({Role.PRODUCE})
+
+_TAG = "Events"
+#: Events that are larger in sum are not given in one answer.
+MOST_BYTES = 16 << 20
+
+
+class EventsQuery(Struct, frozen=True):
+    """Which events: with an ``offset``, those of a partition from there on; without, the newest that match."""
+
+    partition: str | None = None
+    offset: int | None = None
+    key: str | None = None
+    id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: Annotated[int, Meta(ge=1, le=wire.MOST_EVENTS)] = 100
+
+
+class _Enough(Exception):
+    """No more events are wanted."""
+
+
+class _Gathered:
+    """Takes events while they fit an answer."""
+
+    def __init__(self, asked: EventsQuery) -> None:
+        self.events: list[Event] = []
+        self.more = False
+        self._asked = asked
+        self._bytes = 0
+
+    def take(self, event: Event) -> bool:
+        """Take an event if it is the one that is looked for."""
+        wanted = self._asked.id
+        if wanted is not None and event.given_id != wanted and (event.given_id is not None or event.id != wanted):
+            return False
+        self._bytes += len(event.raw)
+        if self.events and self._bytes > MOST_BYTES:
+            self.more = True
+            raise _Enough
+        self.events.append(event)
+        return True
+
+
+async def events(call: Call) -> wire.Events:
+    """Events, without consuming them."""
+    asked: EventsQuery = call.query
+    gathered = _Gathered(asked)
+    log, queue = call.services.log, call.path["queue"]
+    try:
+        if asked.offset is not None:
+            if asked.partition is None or (asked.key, asked.id, asked.since, asked.until) != (None, None, None, None):
+                raise InvalidRequest("an offset is a place in one partition: give offset with partition, and alone")
+            for event in await log.fetch(queue, asked.partition, asked.offset, asked.limit):
+                gathered.take(event)
+        else:
+            await log.browse(
+                queue,
+                partition=asked.partition,
+                key=asked.key,
+                since=asked.since,
+                until=asked.until,
+                matching=gathered.take,
+                limit=asked.limit,
+            )
+    except _Enough:
+        pass
+    return wire.Events([wire.EventDocument.of(event) for event in gathered.events], gathered.more)
+
+
+async def push(call: Call) -> wire.Pushes:
+    """Store events in several queues, all or none."""
+    asked: wire.Push = call.body
+    call.permit([batch.queue for batch in asked.batches])
+    key = call.request.headers.get(wire.IDEMPOTENCY_KEY)
+    results = await call.services.log.push([batch_of(each) for each in asked.batches], idempotency_key=key)
+    return wire.Pushes([wire.PushOutcome.of(result) for result in results])
+
+
+def batch_of(given: wire.PushBatch) -> Batch:
+    """A batch as the log takes it; what it holds is for the log to read."""
+    if given.ndjson is not None:
+        if bytes(given.events) != b"[]":
+            raise InvalidRequest("a batch has events or ndjson, not both")
+        text = given.ndjson.encode()
+        return Batch(given.queue, text, given.key, given.key_field, given.id_field, given.time_field)
+    if (given.key_field, given.id_field, given.time_field) != (None, None, None):
+        raise InvalidRequest("key_field, id_field and time_field are for ndjson; give each event its key, id and time")
+    return Batch(given.queue, read_envelopes(bytes(given.events)), given.key)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/v1/push",
+        push,
+        "Store events in one or several queues, all or none",
+        _TAG,
+        _PRODUCE,
+        asks=True,
+        body=wire.Push,
+        answer=wire.Pushes,
+        problems=("not-found", "idempotency-conflict", "invalid-event", "invalid-name", "queue-full"),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/queues/{queue}/events",
+        events,
+        "Look at events without consuming them",
+        _TAG,
+        _READ,
+        query=EventsQuery,
+        answer=wire.Events,
+        problems=("not-found", "invalid-name"),
+    ),
+)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import uuid
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+import pytest
+
+from tests.server.refusals import refusal
+
+
+def push(v1: httpx.Client, queue: str, events: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    answer = v1.post("push", json={"batches": [{"queue": unquote(queue), "events": events, **more}]})
+    assert answer.status_code == 200, answer.text
+    (result,) = answer.json()["results"]
+    return dict(result)
+
+
+def test_events_are_pushed_to_several_queues_at_once(v1: httpx.Client, queue: str) -> None:
+    v1.put("queues/audit")
+    batches = [
+        {"queue": unquote(queue), "events": [{"data": 1, "key": "a"}, {"data": 2, "key": "b"}]},
+        {"queue": "audit", "ndjson": '{"who": "x"}\n{"who": "y"}', "key_field": "who"},
+    ]
+
+    orders, audit = v1.post("push", json={"batches": batches}).json()["results"]
+
+    assert (orders["accepted"], audit["accepted"]) == (2, 2)
+    assert [placed["partition"] for placed in orders["placed"]] == ["a", "b"]
+    assert [event["key"] for event in v1.get("queues/audit/events").json()["events"]] == ["y", "x"]
+
+
+def test_all_of_a_push_is_stored_or_nothing(v1: httpx.Client, queue: str) -> None:
+    batches = [{"queue": unquote(queue), "events": [{"data": 1}]}, {"queue": "none", "events": [{"data": 1}]}]
+
+    assert refusal(v1.post("push", json={"batches": batches})) == (404, "not-found")
+    assert v1.get(f"queues/{queue}/events").json() == {"events": [], "more": False}
+
+
+def test_a_push_under_a_key_is_stored_once(v1: httpx.Client, queue: str) -> None:
+    body = {"batches": [{"queue": unquote(queue), "events": [{"data": 1}]}]}
+    headers = {"Idempotency-Key": str(uuid.uuid4())}
+
+    first, second = (v1.post("push", json=body, headers=headers).json()["results"][0] for _ in range(2))
+
+    assert second == {**first, "replayed": True}
+    assert len(v1.get(f"queues/{queue}/events").json()["events"]) == 1
+    body["batches"][0]["events"] = [{"data": 2}]
+    assert refusal(v1.post("push", json=body, headers=headers)) == (409, "idempotency-conflict")
+
+
+def test_data_is_stored_as_the_text_that_came(v1: httpx.Client, queue: str) -> None:
+    data = '{"n": 12345678901234567890.10, "big": 1e999,\n "text": "ü\\u00fc"}'
+    body = f'{{"batches": [{{"queue": "{unquote(queue)}", "events": [{{"data": {data}}}]}}]}}'
+
+    assert v1.post("push", content=body).status_code == 200
+
+    text = v1.get(f"queues/{queue}/events").text
+    assert '{"n":12345678901234567890.10,"big":1e999,"text":"ü\\u00fc"}' in text
+
+
+def test_events_are_looked_at_by_partition_offset_key_id_and_time(v1: httpx.Client, queue: str) -> None:
+    push(v1, queue, [{"data": n, "key": f"k{n % 2}", "id": f"i{n}"} for n in range(10)])
+
+    def seen(**which: Any) -> list[int]:
+        answer = v1.get(f"queues/{queue}/events", params=which)
+        assert answer.status_code == 200, answer.text
+        return [event["data"] for event in answer.json()["events"]]
+
+    assert seen(partition="k1", offset=1, limit=3) == [3, 5, 7]
+    assert seen(partition="k1", offset=-1) == [9]
+    assert seen(key="k0", limit=2) == [8, 6]
+    assert seen(id="i4") == [4]
+    assert seen(until="2020-01-31T12:00:00Z") == []
+    assert len(seen(since="2020-01-31T12:00:00Z")) == 10
+
+
+def test_an_answer_that_would_be_too_large_says_that_there_is_more(v1: httpx.Client, queue: str) -> None:
+    for n in range(3):
+        push(v1, queue, [{"data": [n, "x" * 1_000_000]} for _ in range(9)], key="k")
+
+    first = v1.get(f"queues/{queue}/events", params={"partition": "k", "offset": 0}).json()
+    rest = v1.get(f"queues/{queue}/events", params={"partition": "k", "offset": len(first["events"])}).json()
+
+    assert (first["more"], rest["more"]) == (True, False)
+    assert len(first["events"]) + len(rest["events"]) == 27
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        ({"key": "k"}, "data"),
+        ({"data": 1, "kee": "k"}, "'kee'"),
+        ({"data": 1, "key": 7}, "key"),
+        ({"data": 1, "id": ""}, "id"),
+        ({"data": 1, "time": "noon"}, "time"),
+        ({"data": 1, "time": "2026-01-31T12:00:00"}, "time"),
+        ({"data": 1, "headers": {"h": 1}}, "headers"),
+        ({"data": "x" * 2_000_000}, "data"),
+        ("text", "event"),
+    ],
+)
+def test_an_event_that_cannot_be_stored_is_named(v1: httpx.Client, queue: str, event: object, field: str) -> None:
+    answer = v1.post("push", json={"batches": [{"queue": unquote(queue), "events": [{"data": 0}, event]}]})
+
+    assert refusal(answer) == (422, "invalid-event")
+    assert (answer.json()["index"], answer.json()["field"]) == (1, field)
+    assert answer.json()["reason"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ('{"batches": [{"queue": "none"}]}', (404, "not-found")),
+        ('{"batches": [{"queue": ""}]}', (422, "invalid-name")),
+        ('{"batches": [{"queue": "none", "events": [{"data": }]}]}', (400, "invalid-json")),
+        ('{"batches": [{"queue": "{queue}", "events": {"data": 1}}]}', (400, "invalid-request")),
+        ('{"batches": [{"queue": "{queue}", "events": [{"data": "\udcff"}]}]}', (422, "invalid-event")),
+        ('{"batches": [{"queue": "{queue}", "events": [{"data": 1}], "ndjson": "1"}]}', (400, "invalid-request")),
+        ('{"batches": [{"queue": "{queue}", "events": [{"data": 1}], "key_field": "k"}]}', (400, "invalid-request")),
+        ('{"batches": [{"queue": "{queue}", "ndjson": "{"}]}', (422, "invalid-event")),
+        ('{"batches": [{"queue": "{queue}", "events": [{"data": ' + "[" * 300 + "]" * 300 + "}]}]}", None),
+        ("[]", (400, "invalid-request")),
+        ("", (400, "invalid-json")),
+    ],
+)
+def test_a_push_that_cannot_be_read_is_a_problem(
+    v1: httpx.Client, queue: str, body: str, says: tuple[int, str] | None
+) -> None:
+    text = body.replace("{queue}", unquote(queue)).encode("utf-8", "surrogateescape")
+
+    answer = v1.post("push", content=text)
+
+    assert refusal(answer)[0] in (400, 422) if says is None else refusal(answer) == says
+
+
+@pytest.mark.parametrize(
+    "which",
+    [{"offset": 1}, {"offset": 1, "partition": "k", "key": "k"}, {"limit": 0}, {"limit": 10**6}, {"since": "noon"}],
+)
+def test_a_look_that_makes_no_sense_is_a_problem(v1: httpx.Client, queue: str, which: dict[str, Any]) -> None:
+    assert refusal(v1.get(f"queues/{queue}/events", params=which)) == (400, "invalid-request")
+
+
+def test_a_queue_or_a_partition_that_is_not_there_cannot_be_looked_at(v1: httpx.Client, queue: str) -> None:
+    assert refusal(v1.get("queues/none/events")) == (404, "not-found")
+    nowhere = v1.get(f"queues/{queue}/events", params={"partition": "none", "offset": 0})
+    assert refusal(nowhere) == (404, "not-found")
