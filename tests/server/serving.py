@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO
 
 
 @dataclass
@@ -20,12 +21,18 @@ class Serving:
 
 @contextmanager
 def serving(
-    database_url: str, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
+    database_url: str,
+    options: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    stderr: IO[str] | None = None,
 ) -> Iterator[Serving]:
-    """Start ``penstock serve`` on a free port, and stop it at the end as an operator would."""
+    """Start ``penstock serve`` on a free port, and stop it at the end as an operator would.
+
+    What it logs goes to ``stderr``, if that is given.
+    """
     environment = {**os.environ, "PENSTOCK_DATABASE_URL": database_url, **(environ or {})}
     command = [sys.executable, "-m", "penstock", "serve", "--port", "0", *options]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         assert process.stdout is not None
         said = ""

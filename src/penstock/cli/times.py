@@ -13,9 +13,9 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 def parse_time(text: str) -> datetime:
     """Read ``2026-01-31T12:00:00Z``, or ``90s``, ``15m``, ``2h``, ``1d`` for so long ago."""
-    ago = _AGO.fullmatch(text.strip())
+    ago = _duration(text)
     if ago is not None:
-        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+        return datetime.now(UTC) - ago
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -25,6 +25,22 @@ def parse_time(text: str) -> datetime:
     if moment.tzinfo is None:
         raise typer.BadParameter(f"{text!r} has no time zone: add one, such as a Z at the end")
     return moment
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read ``90s``, ``15m``, ``2h``, ``1d``."""
+    duration = _duration(text)
+    if duration is None:
+        raise typer.BadParameter(f"{text!r} is not a span of time: write 90s, 15m, 24h or 30d")
+    return duration
+
+
+def _duration(text: str) -> timedelta | None:
+    found = _AGO.fullmatch(text.strip())
+    try:
+        return None if found is None else timedelta(**{_UNITS[found[2]]: float(found[1])})
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is longer than time is reckoned here") from None
 
 
 def show_time(moment: datetime | None, *, millis: bool = False) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import ASGIApp
 
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.server import consume, dead_letters, events, groups, health, queues
+from penstock.server.access.guard import Guard
 from penstock.server.dispatch import Dispatch
 from penstock.server.endpoint import Endpoint
 from penstock.server.frame import Frame
@@ -43,29 +43,36 @@ def create_app(
     *,
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     started: Callable[[Services], None] | None = None,
-) -> ASGIApp:
+) -> Frame:
     """The application of one server process; it opens the database when it is started and closes it when it ends."""
     metrics = Instruments(settings.metrics_dir)
-    services = Services(settings, Log(Database(settings.core), committed=metrics.committed), metrics=metrics)
+    database = Database(settings.core)
+    services = Services(
+        settings,
+        Log(database, committed=metrics.committed),
+        Guard(settings, database) if settings.is_guarded else None,
+        metrics=metrics,
+    )
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        await services.log.open()
-        if started is not None:
-            started(services)
-        try:
+    async def lifespan(_app: object) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            stack.callback(metrics.board.close)
+            await services.log.open()
+            stack.push_async_callback(services.log.close)
+            if services.guard is not None:
+                await stack.enter_async_context(services.guard.running())
+            stack.callback(services.stopping.set)
+            if started is not None:
+                started(services)
             yield
-        finally:
-            services.stopping.set()
-            await services.log.close()
-            metrics.board.close()
 
     app = Starlette(
         routes=_routes(endpoints, services), lifespan=lifespan, exception_handlers={HTTPException: _no_such_thing}
     )
     # An address is what it is; a redirect would be made of the Host header that somebody sent.
     app.router.redirect_slashes = False
-    return Frame(app, settings, metrics)
+    return Frame(app, settings, metrics, lifespan)
 
 
 def _routes(endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:

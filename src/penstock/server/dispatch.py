@@ -13,7 +13,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from penstock.core.errors import PenstockError
-from penstock.server.access.identity import ANYBODY, Identity
+from penstock.server.access.gate import Gate
+from penstock.server.access.identity import NOBODY, Identity
 from penstock.server.endpoint import MAX_BODY_BYTES, Call, Endpoint, Nothing, json_response
 from penstock.server.frame import SLASH
 from penstock.server.problems import Problem, problem_of
@@ -28,6 +29,7 @@ class Dispatch:
     def __init__(self, endpoint: Endpoint, services: Services) -> None:
         self._endpoint = endpoint
         self._services = services
+        self._gate = Gate(endpoint, services)
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,8 +38,11 @@ class Dispatch:
         state = scope.setdefault("state", {})
         state["route"] = self._endpoint.path
         request_id: str = state.get("request_id", "")
+        path = {name: value.replace(SLASH, "/") for name, value in request.path_params.items()}
+        identity = NOBODY
         try:
-            response = await self._answer(request, request_id)
+            identity = await self._gate.admit(request, path, request_id)
+            response = await self._answer(request, path, identity, request_id)
         except ClientDisconnect:
             return
         except Exception as error:
@@ -46,6 +51,7 @@ class Dispatch:
             problem = problem_of(error)
             state["problem"] = problem.kind
             response = self.refusal(problem, request_id)
+        await self._gate.note(request, path, identity, response.status_code, request_id)
         await response(scope, receive, send)
 
     def refusal(self, problem: Problem, request_id: str) -> Response:
@@ -54,14 +60,12 @@ class Dispatch:
             return json_response({"error": problem.detail, **problem.facts}, problem.status, problem.headers)
         return problem.response(request_id)
 
-    async def _answer(self, request: Request, request_id: str) -> Response:
+    async def _answer(self, request: Request, path: Mapping[str, str], identity: Identity, request_id: str) -> Response:
         endpoint = self._endpoint
-        path = {name: value.replace(SLASH, "/") for name, value in request.path_params.items()}
-        identity = ANYBODY
-        self._permit(identity, path)
         query = read_query(request, endpoint)
         body = None
         if self._decoder is not None:
+            check_media_type(request)
             body = decode(await read_body(request, self._services.settings.request_seconds), self._decoder, endpoint)
         call = Call(request, self._services, path, query, body, identity.id, request_id, identity)
         answer = await endpoint.handler(call)
@@ -73,20 +77,6 @@ class Dispatch:
         if answer is None:
             return Response(status_code=204 if endpoint.answer is None else endpoint.status)
         return json_response(answer, endpoint.status)
-
-    def _permit(self, identity: Identity, path: Mapping[str, str]) -> None:
-        """Refuse a caller who has no business here, as far as the path says."""
-        endpoint = self._endpoint
-        if not endpoint.roles:
-            return
-        if not identity.has(endpoint.roles):
-            needed = " or ".join(sorted(role.value for role in endpoint.roles))
-            raise Problem("forbidden", f"this needs the role {needed}, which the key does not have")
-        if "queue" in path:
-            if not identity.reaches(path["queue"]):
-                raise Problem("forbidden", f"the key is not for the queue {path['queue']!r}", {"queue": path["queue"]})
-        elif identity.is_limited and not endpoint.asks:
-            raise Problem("forbidden", "this is not about one queue, and the key is limited to some")
 
 
 def read_query(request: Request, endpoint: Endpoint) -> Any:
@@ -108,6 +98,16 @@ def read_query(request: Request, endpoint: Endpoint) -> Any:
         return msgspec.convert({k: v for k, v in given.items() if k in fields}, endpoint.query, strict=False)
     except msgspec.ValidationError as error:
         raise Problem("invalid-request", f"a parameter is wrong: {error}") from None
+
+
+def check_media_type(request: Request) -> None:
+    """Refuse a body that says it is something other than JSON."""
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said and said != "application/json" and not said.endswith("+json"):
+        raise Problem("unsupported-media-type", f"the body is {said}: send it as application/json")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise Problem("unsupported-media-type", f"the body is encoded as {encoding}, and here it is taken as it is")
 
 
 async def read_body(request: Request, seconds: float, limit: int = MAX_BODY_BYTES) -> bytes:

@@ -66,10 +66,11 @@ class Call:
             return
         if roles and not self.identity.has(frozenset(roles)):
             needed = " or ".join(sorted(role.value for role in roles))
-            raise Problem("forbidden", f"this needs the role {needed}, which the key does not have")
+            raise Problem("forbidden", f"Insufficient permissions: this needs the role {needed}")
         for queue in (queues,) if isinstance(queues, str) else queues:
             if not self.identity.reaches(queue):
-                raise Problem("forbidden", f"the key is not for the queue {queue!r}", {"queue": queue})
+                detail = f"Insufficient permissions: the key is not for the queue {queue!r}"
+                raise Problem("forbidden", detail, {"queue": queue})
 
     def sees(self, queue: str) -> bool:
         """Whether a queue may appear in the answer: what lists queues leaves the others out."""

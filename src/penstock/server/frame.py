@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import logging
 import re
 import secrets
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes
 
@@ -24,6 +28,8 @@ logger = logging.getLogger("penstock.server")
 SLASH = "\udc2f"
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_PORT = re.compile(r":\d+$")
+_LOOPBACK = frozenset({"localhost"})
 _CORS_METHODS = "GET, POST, PUT, PATCH, DELETE"
 _CORS_HEADERS = "Authorization, Content-Type, Content-Encoding, Idempotency-Key, Last-Event-ID, X-API-Key, X-Request-Id"
 _CORS_EXPOSED = "Retry-After, RateLimit, RateLimit-Policy, X-Request-Id"
@@ -33,9 +39,17 @@ _CORS_SECONDS = "600"
 class Frame:
     """Wraps the application; plain ASGI, because every request goes through it."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Instruments) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        metrics: Instruments,
+        lifespan: Callable[[object], AbstractAsyncContextManager[None]],
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        self._lifespan = lifespan
+        self._hosts = None if settings.is_guarded else _LOOPBACK | frozenset(settings.allowed_hosts)
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
         self._logged = settings.request_log
         self._lines = RequestLog()
@@ -43,21 +57,33 @@ class Frame:
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(6)
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Open what the application needs, and close it at the end."""
+        try:
+            async with self._lifespan(self):
+                yield
+        finally:
+            self._lines.flush()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] not in ("http", "websocket"):
-            try:
-                await self._app(scope, receive, send)
-            finally:
-                self._lines.flush()
+            await self._app(scope, receive, send)
             return
         begun = time.perf_counter()
-        origin = asked = None
+        origin = asked = foreign = None
+        host = ""
         for name, value in scope["headers"]:
             if name == b"x-request-id":
                 asked = value.decode("latin-1")
-            elif name == b"origin" and value in self._origins:
-                origin = value
+            elif name == b"host":
+                host = value.decode("latin-1")
+            elif name == b"origin":
+                if value in self._origins:
+                    origin = value
+                else:
+                    foreign = value.decode("latin-1")
         request_id = asked if asked and _SANE_ID.fullmatch(asked) else f"{self._prefix}{next(self._ids):06x}"
         state: dict[str, Any] = scope.setdefault("state", {})
         state["request_id"] = request_id
@@ -89,6 +115,8 @@ class Frame:
             if origin is not None and scope["type"] == "http" and _is_preflight(scope):
                 await _allow(send_framed)
             else:
+                if foreign is not None or self._hosts is not None:
+                    self._refuse_strange_pages(scope, host, foreign)
                 _decode_path(scope)
                 await self._app(scope, receive, send_framed)
         except Problem as problem:
@@ -106,6 +134,30 @@ class Frame:
             self._metrics.answered(scope, state, status, time.perf_counter() - begun)
             if self._logged == "all" or (self._logged == "errors" and (status >= 400 or not status)):
                 self._lines.write(_line(scope, state, status, sent, begun))
+
+    def _refuse_strange_pages(self, scope: Scope, host: str, foreign: str | None) -> None:
+        """Keep pages that a browser shows from using a server that it can reach.
+
+        A page may send what it likes to any address, only not read the answer: so nothing is done for an origin that
+        is not named. And it may have its own name point to this machine: so where no key protects the server, it
+        answers to this machine's names only.
+        """
+        name = _PORT.sub("", host).lower()
+        if self._hosts is not None and host and name not in self._hosts and not _is_loopback(name):
+            raise Problem(
+                "misdirected", f"this server is not {name}: PENSTOCK_ALLOWED_HOSTS names those it answers for"
+            )
+        changes = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        if foreign is not None and changes and foreign.partition("://")[2].lower() != host.lower():
+            raise Problem("forbidden", "pages of this origin may not call: --cors-origin names those that may")
+
+
+@lru_cache(256)
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _with(headers: Any, extra: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

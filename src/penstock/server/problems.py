@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import psycopg
 from starlette.responses import Response
 
 from penstock.core import errors
@@ -38,6 +39,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         Kind("invalid-request", 400, "The request cannot be right"),
         Kind("invalid-json", 400, "The body is not JSON"),
+        Kind("misdirected", 421, "The request is for another server"),
         Kind("unauthenticated", 401, "Who asks is not known"),
         Kind("forbidden", 403, "Who asks may not do this"),
         Kind("not-found", 404, "There is no such thing"),
@@ -54,6 +56,7 @@ KINDS: dict[str, Kind] = {
         Kind("invalid-event", 422, "An event cannot be stored"),
         Kind("invalid-option", 422, "An option is unknown or out of range"),
         Kind("invalid-name", 422, "A name cannot be used"),
+        Kind("head-too-large", 431, "The head of the request is too large"),
         Kind("queue-full", 429, "The queue is full"),
         Kind("rate-limited", 429, "Too many requests"),
         Kind("overloaded", 503, "The server has more to do than it can"),
@@ -125,7 +128,7 @@ def problem_of(error: Exception) -> Problem:
             return Problem("transaction-refused", str(error))
         case errors.Conflict():
             return Problem("conflict", str(error))
-        case errors.DatabaseError():
+        case errors.DatabaseError() | psycopg.OperationalError() | psycopg.InterfaceError():
             # Where the database is, and what it said, is for the log and not for whoever asks.
             return Problem("database-unavailable", "the database cannot be reached; ask again", {}, retry_after(1))
         case _:

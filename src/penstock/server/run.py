@@ -1,65 +1,76 @@
-"""A server process, from the settings to the end."""
+"""The server, from the settings to the end: one process, or several that share a port."""
 
 from __future__ import annotations
 
+import dataclasses
+import logging
+import resource
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import uvicorn
-
-from penstock.server.app import create_app
+from penstock.core.errors import ConfigurationError
 from penstock.server.logs import log_as_json
-from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
+from penstock.server.supervisor import Supervisor
+from penstock.server.worker import Worker
 
+logger = logging.getLogger("penstock.server")
 
-class _Server(uvicorn.Server):
-    """Tells the application at once that it is to end: its long polls would hold up the end of the connections."""
-
-    services: Services | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say where: with port 0 nobody else knows."""
-        await super().startup(sockets)
-        for listening in [each for server in self.servers for each in server.sockets][:1]:
-            host, port = listening.getsockname()[:2]
-            print(f"Listening on http://{host}:{port}", flush=True)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Take signals while serving; one that was answered by an orderly end does not kill the process after it."""
-        with super().capture_signals():
-            yield
-            self._captured_signals.clear()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop."""
-        if self.services is not None:
-            self.services.stopping.set()
-        super().handle_exit(sig, frame)
+_BACKLOG = 2048
 
 
 def serve(settings: ServerSettings) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
+    """Serve until SIGTERM or Ctrl-C: what was accepted by then is committed and answered."""
+    _allow_connections(settings.max_connections)
+    with listen(settings) as listening:
+        log_as_json(settings.core.log_level)
+        if not settings.is_loopback and settings.tls_cert is None:
+            logger.warning("keys and events travel in the clear: give --tls-cert and --tls-key, or put TLS before it")
 
-    def started(services: Services) -> None:
-        server.services = services
+        def ready() -> None:
+            print(f"Listening on {address(settings, listening)}", flush=True)
 
-    log_as_json(settings.core.log_level)
-    app = create_app(settings, started=started)
-    server = _Server(
-        uvicorn.Config(
-            app,
-            host=settings.host,
-            port=settings.port,
-            loop="uvloop",
-            http="httptools",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            timeout_graceful_shutdown=30,
+        if settings.workers == 1:
+            Worker(settings, listening, ready).run()
+            return
+        with TemporaryDirectory(prefix="penstock-") as counts:
+            together = dataclasses.replace(settings, metrics_dir=settings.metrics_dir or Path(counts))
+            Supervisor(together, listening, ready).run()
+
+
+def listen(settings: ServerSettings) -> socket.socket:
+    """Take the port."""
+    try:
+        (family, kind, protocol, _, where), *_ = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-    )
-    server.run()
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigurationError(f"{settings.host!r} is no address to listen on: {error.strerror}") from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(where)
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(
+            f"port {settings.port} of {settings.host} cannot be used: {error.strerror}; "
+            "another server may have it, --port takes another"
+        ) from None
+    return listening
+
+
+def address(settings: ServerSettings, listening: socket.socket) -> str:
+    """Where callers find the server."""
+    host, port = listening.getsockname()[:2]
+    return f"{settings.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _allow_connections(most: int) -> None:
+    """Have as many files open as there may be connections, as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most + 256
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard > 0 else wanted, hard))

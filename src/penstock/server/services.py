@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from penstock.log.log import Log
+from penstock.server.access.guard import Guard
 from penstock.server.metrics.instruments import Instruments
 from penstock.server.metrics.standing import Standing
 from penstock.server.settings import ServerSettings
@@ -17,6 +18,8 @@ class Services:
 
     settings: ServerSettings
     log: Log
+    #: Knows callers by their keys; None where access is off.
+    guard: Guard | None = None
     #: Set when the process is asked to end: long polls and live streams answer what they have and let go.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     #: What this process counts, and what the database knows.

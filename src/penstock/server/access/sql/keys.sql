@@ -1,0 +1,38 @@
+-- name: create
+INSERT INTO penstock.api_keys (id, name, roles, queues, hash, expires_at)
+VALUES (%(id)s, %(name)s, %(roles)s, %(queues)s, %(hash)s, %(expires_at)s)
+RETURNING id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
+
+-- name: list
+SELECT id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
+FROM penstock.api_keys
+ORDER BY created_at, id
+
+-- name: revoke
+UPDATE penstock.api_keys SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE id = %(id)s
+RETURNING id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
+
+-- name: rotate
+UPDATE penstock.api_keys
+SET previous_hash = hash, previous_until = clock_timestamp() + make_interval(secs => %(grace)s),
+    hash = %(hash)s, rotated_at = clock_timestamp()
+WHERE id = %(id)s AND revoked_at IS NULL
+RETURNING id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
+
+-- name: find
+-- Which of its two hashes count is decided on the clock of the database.
+SELECT id, roles, queues,
+       CASE WHEN revoked_at IS NULL AND coalesce(expires_at > clock_timestamp(), true) THEN hash END,
+       CASE WHEN revoked_at IS NULL AND coalesce(expires_at > clock_timestamp(), true)
+                 AND previous_until > clock_timestamp() THEN previous_hash END
+FROM penstock.api_keys
+WHERE id = %(id)s
+
+-- name: used
+-- Seldom, and only forward: a key that is used all day is written once a minute.
+UPDATE penstock.api_keys SET last_used_at = clock_timestamp()
+WHERE id = %(id)s AND coalesce(last_used_at < clock_timestamp() - interval '1 minute', true)
+
+-- name: any_active
+SELECT EXISTS (SELECT FROM penstock.api_keys
+               WHERE revoked_at IS NULL AND coalesce(expires_at > clock_timestamp(), true))

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from penstock.server.access.key_text import parse_key
+from tests.cli.command_line import CommandLine
+
+
+def test_a_key_is_shown_once_and_stored_as_a_hash(cli: CommandLine) -> None:
+    key = cli.ok("key", "create", "shop", "--role", "produce", "--queue", "shop.*").splitlines()[-1]
+    parsed = parse_key(key)
+    assert parsed is not None
+    assert len(parsed.secret) >= 43
+    (listed,) = cli.json("key", "list")
+    assert (listed["id"], listed["roles"], listed["queues"]) == (parsed.id, ["produce"], ["shop.*"])
+    assert parsed.secret not in cli.ok("key", "list") + cli.ok("key", "list", "--json") + cli.ok("key", "audit")
+    with psycopg.connect(cli.database_url or "") as conn:
+        stored = str(conn.execute("SELECT * FROM penstock.api_keys").fetchall())
+    assert parsed.secret not in stored
+    assert parsed.hash.hex() in stored.replace("\\x", "") or repr(parsed.hash) in stored
+
+
+def test_a_key_is_rotated_and_revoked(cli: CommandLine) -> None:
+    made = cli.json("key", "create", "shop", "--role", "read")
+    rotated = cli.json("key", "rotate", made["id"], "--grace", "1h")
+    assert rotated["id"] == made["id"]
+    assert rotated["key"] != made["key"]
+    assert rotated["previous_until"] is not None
+    cli.ok("key", "revoke", made["id"], "--yes")
+    assert cli.json("key", "list")[0]["revoked_at"] is not None
+    assert cli("key", "rotate", made["id"]).exit_code == 3
+    assert [line["action"] for line in cli.json("key", "audit")] == ["key revoke", "key rotate", "key create"]
+    assert all(line["who"].startswith("cli:") for line in cli.json("key", "audit"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["create", "a", "--role", "root"], 2, "there is no role 'root'"),
+        (["create", "a", "--role", "read", "--expires", "soon"], 2, "is not a span of time"),
+        (["create", " a", "--role", "read"], 2, "must be printable"),
+        (["create", "a", "--role", "read", "--queue", ""], 2, "must not be empty"),
+        (["revoke", "nobody", "--yes"], 3, "there is no key 'nobody'"),
+        (["rotate", "nobody"], 3, "there is no key 'nobody'"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(cli: CommandLine, arguments: list[str], code: int, said: str) -> None:
+    result = cli("key", *arguments)
+    assert result.exit_code == code
+    assert said in " ".join(result.stderr.split())
