@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.engine.query import Query
+    from penstock.engine.status import Meter
 
 _LOOK_SECONDS = 0.25
 
@@ -83,10 +84,12 @@ def _stop(queries: Sequence[Query]) -> None:
 
 
 class _Screen:
-    """What a person sees meanwhile: a table on a terminal; elsewhere a line for each query every so often."""
+    """What a person sees meanwhile: a table, on a terminal, and every so often a line for each query that stays."""
 
     def __init__(self, queries: Sequence[Query], out: Output, report_seconds: float) -> None:
-        self._meters = [_Meter(query) for query in queries]
+        from penstock.engine.status import Meter
+
+        self._meters = {query: Meter(query.status) for query in queries}
         self._out = out
         self._every = report_seconds
         self._reported = time.monotonic()
@@ -107,10 +110,10 @@ class _Screen:
     def show(self) -> None:
         if self._live is not None:
             self._live.update(self._table())
-        elif self._every and time.monotonic() - self._reported >= self._every:
+        if self._every and time.monotonic() - self._reported >= self._every:
             self._reported = time.monotonic()
-            for meter in self._meters:
-                report(self._out, meter.facts())
+            for query, meter in self._meters.items():
+                report(self._out, query, meter)
 
     def _table(self) -> Table:
         from rich import box
@@ -119,44 +122,27 @@ class _Screen:
         table = Table(box=box.SIMPLE_HEAD)
         for name in ("query", "state"):
             table.add_column(name)
-        for name in ("events", "per second", "windows closed", "late", "dead letters"):
+        for name in ("events", "per second", "behind", "windows open", "closed", "late", "dead letters"):
             table.add_column(name, justify="right")
-        for facts in (meter.facts() for meter in self._meters):
-            counts = (facts["events_in"], round(facts["per_second"]), facts["windows"], facts["late"], facts["dead"])
-            table.add_row(facts["query"], facts["state"], *map(number, counts))
+        for query, meter in self._meters.items():
+            status = query.status
+            now = (status.events_in, round(meter.per_second), status.lag, status.open_windows)
+            ended = (status.windows, status.late, status.dead)
+            table.add_row(query.name, status.summary, *map(number, (*now, *ended)))
         return table
-
-
-class _Meter:
-    """How fast a query is, from one look to the next."""
-
-    def __init__(self, query: Query) -> None:
-        self._query = query
-        self._last = (time.monotonic(), 0)
-        self._rate = 0.0
-
-    def facts(self) -> dict[str, Any]:
-        now, seen = time.monotonic(), self._query.status.events_in
-        if now - self._last[0] >= 1:
-            self._rate = (seen - self._last[1]) / (now - self._last[0])
-            self._last = (now, seen)
-        return {**facts_of(self._query), "per_second": round(self._rate, 1)}
 
 
 def facts_of(query: Query) -> dict[str, Any]:
     """What a query has done since it was started."""
     status = query.status
-    names = ("state", "events_in", "events_out", "windows", "late", "dead", "cycles", "failed_cycles", "error")
-    return {"query": query.name, **{name: getattr(status, name) for name in names}}
+    names = ("events_in", "events_out", "lag", "open_windows", "windows", "late", "dead", "cycles", "failed_cycles")
+    facts = {name: getattr(status, name) for name in names}
+    return {"query": query.name, "state": status.summary, **facts, "error": status.error}
 
 
-def report(out: Output, facts: dict[str, Any]) -> None:
+def report(out: Output, query: Query, meter: Meter) -> None:
     """Say what a query has done: a line for people, or one of JSON."""
     if out.json:
-        out.line(facts)
-        return
-    rate = f" ({facts['per_second']:,.0f}/s)" if "per_second" in facts else ""
-    out.hint(
-        f"{facts['query']}: {facts['state']}, {number(facts['events_in'])} events{rate}, "
-        f"{number(facts['windows'])} windows closed, {number(facts['late'])} late, {number(facts['dead'])} dead letters"
-    )
+        out.line({**facts_of(query), "per_second": round(meter.per_second, 1)})
+    else:
+        out.hint(f"{query.name}: {meter.line()}")

@@ -127,7 +127,7 @@ def run(
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="Where there is no terminal, print a line for each query every so often; 0: never.",
+            help="Say every so often what each query has done; 0: never.",
         ),
     ] = _REPORT_SECONDS,
     **options: Any,
@@ -168,8 +168,9 @@ def run(
 def _run_streams(
     session: Session, program: Program, file: Path, ids: Mapping[str, str], every: float, options: dict[str, Any]
 ) -> None:
-    from penstock.cli.running import facts_of, report, run_together
+    from penstock.cli.running import report, run_together
     from penstock.core.errors import InvalidRequest
+    from penstock.engine.status import Meter
 
     streams = program.streams()
     if not streams:
@@ -181,7 +182,7 @@ def _run_streams(
     settings = session.settings()
     starters = [partial(stream.start, name, settings=settings, **options) for name, stream in queries.items()]
     for query in run_together(starters, session.out, every):
-        report(session.out, facts_of(query))
+        report(session.out, query, Meter(query.status))
 
 
 def _named(streams: Mapping[str, Stream], ids: Mapping[str, str], file: Path) -> dict[str, Stream]:

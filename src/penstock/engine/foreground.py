@@ -8,28 +8,35 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from penstock.engine.status import Meter
+
 if TYPE_CHECKING:
     from types import FrameType
 
     from penstock.engine.query import Query
 
+_SHOW_SECONDS = 0.25
+#: To the beginning of the line, and nothing left of it.
+_ANEW = "\r\x1b[2K"
+
 
 def run_until_stopped(query: Query) -> Query:
-    """Wait for the query; Ctrl-C and SIGTERM let it finish the cycle that it is in."""
-    wanted = threading.Event()
+    """Start the query and wait for it; Ctrl-C and SIGTERM let it finish what it is in, be it a cycle or its start."""
+    asked: list[int] = []
     before = {}
 
     def stop(number: int, frame: FrameType | None) -> None:
-        wanted.set()
+        if not asked:
+            asked.append(number)
+            query.ask_to_stop()
 
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        query.start()
         line = _StatusLine(query)
-        while not query.wait(0.25):
+        while not query.wait(_SHOW_SECONDS):
             line.show()
-            if wanted.is_set():
-                query.stop()
         line.end()
     finally:
         for number, handler in before.items():
@@ -38,32 +45,28 @@ def run_until_stopped(query: Query) -> Query:
 
 
 class _StatusLine:
-    """One line on a terminal, written over again and again; nothing where there is no terminal."""
+    """One line on a terminal, written over again and again; and a line that stays, every so often."""
 
     def __init__(self, query: Query) -> None:
-        self._query = query
+        self._name = query.name
+        self._meter = Meter(query.status)
         self._shown = sys.stderr.isatty()
-        self._last = (time.monotonic(), 0)
-        self._rate = 0.0
+        self._every = query.report_seconds
+        self._reported = time.monotonic()
 
     def show(self) -> None:
-        if not self._shown:
+        report = bool(self._every) and time.monotonic() - self._reported >= self._every
+        if not (self._shown or report):
             return
-        now, status = time.monotonic(), self._query.status
-        if now - self._last[0] >= 1:
-            self._rate = (status.events_in - self._last[1]) / (now - self._last[0])
-            self._last = (now, status.events_in)
-        parts = [
-            f"{self._query.name}: {status.state}",
-            f"{status.events_in:,} events",
-            f"{self._rate:,.0f}/s",
-            f"{status.windows:,} windows closed",
-            f"{status.late:,} late",
-            f"{status.dead:,} dead letters",
-        ]
-        sys.stderr.write("\r\x1b[2K" + " · ".join(parts))
+        line = f"{self._name}: {self._meter.line()}"
+        if report:
+            self._reported = time.monotonic()
+            moment = time.strftime("%H:%M:%S")
+            sys.stderr.write(f"{_ANEW if self._shown else ''}{moment} {line}\n")
+        if self._shown:
+            sys.stderr.write(_ANEW + line)
         sys.stderr.flush()
 
     def end(self) -> None:
         if self._shown:
-            sys.stderr.write("\n")
+            sys.stderr.write(f"{_ANEW}{self._name}: {self._meter.line()}\n")

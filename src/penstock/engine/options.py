@@ -32,6 +32,8 @@ class RunOptions:
     flush: bool = False
     #: A name for the key in the views, beside ``key``.
     key_name: str | None = None
+    #: In the foreground, say every so often what has been done; 0: never.
+    report_seconds: float = 60.0
     #: Spark's master and settings, for the session that is made if there is none.
     master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +50,7 @@ class RunOptions:
         made = cls(**given)
         _number("interval_seconds", made.interval_seconds, 0, 3600)
         _number("history_retention_seconds", made.history_retention_seconds, 0, 1e10)
+        _number("report_seconds", made.report_seconds, 0, 1e7)
         _number("lease_seconds", made.lease_seconds, 1, 3600)
         _number("max_events_per_cycle", made.max_events_per_cycle, 1, 100_000_000)
         return made

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from penstock.core.settings import Settings
 from penstock.db.patience import LOST
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
-from penstock.engine import control, reports, suspicion
+from penstock.engine import control, reports, status, suspicion
 from penstock.engine import plan as plans
 from penstock.engine.background import Background
 from penstock.engine.callables import Failure
@@ -45,6 +45,7 @@ from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.session import session_beside, spark_session
 from penstock.engine.source import CycleSource, packed
 from penstock.engine.staging import staged
+from penstock.engine.status import Status
 from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
 from penstock.log.log import Log
@@ -72,25 +73,6 @@ NOBODY = 0
 _MOST_FAILURES = 20
 
 
-@dataclass
-class Status:
-    """What a query has done since it was started, and where it is."""
-
-    state: str = "starting"
-    #: Whether somebody has asked it to begin no more cycles for now.
-    paused: bool = False
-    events_in: int = 0
-    events_out: int = 0
-    windows: int = 0
-    late: int = 0
-    dead: int = 0
-    cycles: int = 0
-    failed_cycles: int = 0
-    started_at: float = field(default_factory=time.monotonic)
-    last_cycle_seconds: float = 0.0
-    error: str | None = None
-
-
 class Query:
     """A stream that runs under a name. ``stop`` ends it after the cycle that it is in; ``wait`` waits for its end."""
 
@@ -112,7 +94,8 @@ class Query:
         self._problem: BaseException | None = None
         self._cycle = threading.Lock()
         self._busy_since: float | None = None
-        self._watcher: Future[None] | None = None
+        self._id: int | None = None
+        self._watchers: list[Future[None]] = []
         self._thread = threading.Thread(target=self._main, name=f"penstock query {name}", daemon=True)
 
     # For who runs it
@@ -137,13 +120,22 @@ class Query:
     def stop(self, *, flush: bool = False) -> None:
         """End it after the cycle that it is in; with ``flush``, close and emit the windows that are open."""
         self._flush = self._flush or flush
-        self._stopping.set()
+        self.ask_to_stop()
         self.wait()
+
+    def ask_to_stop(self) -> None:
+        """Let it end after the cycle that it is in, or its start; does not wait for that."""
+        self._stopping.set()
 
     @property
     def is_running(self) -> bool:
         """Whether it has not ended."""
         return not self._ended.is_set()
+
+    @property
+    def report_seconds(self) -> float:
+        """How often who runs it in the foreground says what it has done."""
+        return self._options.report_seconds
 
     def processed(self) -> int:
         """How many events it has committed since it was started."""
@@ -160,9 +152,12 @@ class Query:
             self.status.error = str(error)
         finally:
             self.status.state = "stopped"
-            if self._watcher is not None:
-                self._watcher.cancel()
+            self.status.stopped_at = time.monotonic()
+            for watcher in self._watchers:
+                watcher.cancel()
             try:
+                if self._id is not None:
+                    self._background.run(status.look(self._database, self._id, self.status))
                 self._background.run(self._log.close())
             except Exception:
                 _logger.debug("closing failed", exc_info=True)
@@ -187,7 +182,9 @@ class Query:
                 history_seconds=self._options.history_retention_seconds,
             )
         )
-        self._watcher = self._background.begin(self._watch(query))
+        self._id = query.id
+        looks = status.keep_looking(self._database, query.id, self.status)
+        self._watchers = [self._background.begin(task) for task in (self._watch(query), looks)]
         if self._stream.sink is not None:
             run(self._make_sink(self._stream.sink))
         options = self._options
@@ -608,15 +605,15 @@ class _Run:
         return None if row is None else plans.decode(row[0])
 
     def _count(self, outcome: Outcome, plan: CyclePlan) -> None:
-        status = self._query.status
-        status.cycles += 1
-        status.events_in += outcome.events_in
-        status.events_out += outcome.events_out
-        status.windows += outcome.windows
-        status.late += outcome.late
-        status.dead += outcome.dead
-        status.error = None
-        status.last_cycle_seconds = time.monotonic() - (self._query._busy_since or time.monotonic())
+        now = self._query.status
+        now.cycles += 1
+        now.events_in += outcome.events_in
+        now.events_out += outcome.events_out
+        now.windows += outcome.windows
+        now.late += outcome.late
+        now.dead += outcome.dead
+        now.error = None
+        now.last_cycle_seconds = time.monotonic() - (self._query._busy_since or time.monotonic())
 
     def _pass(self, plan: CyclePlan) -> None:
         """Strike off what has been read of what was there at the start."""

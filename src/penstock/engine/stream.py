@@ -36,21 +36,13 @@ class Stream(Definition):
 
     def start(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Query:
         """Run the stream in the background; returns the query, to wait for or to stop."""
-        from penstock.engine.query import Query
-
-        check_name(query_id, "query")
-        if self.windows and len(query_id.encode()) > _LONGEST_NAME:
-            raise InvalidName(
-                f"the id of a query names its views, and PostgreSQL cuts names off at {_LONGEST_NAME} bytes: "
-                f"{query_id!r} is too long"
-            )
-        return Query(self, query_id, settings or Settings.from_env(), RunOptions.of(options)).start()
+        return self._query(query_id, settings, options).start()
 
     def run(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Query:
         """Run the stream until it is stopped (Ctrl-C, SIGTERM) or, with ``available_now``, has read what is there."""
         from penstock.engine.foreground import run_until_stopped
 
-        return run_until_stopped(self.start(query_id, settings=settings, **options))
+        return run_until_stopped(self._query(query_id, settings, options))
 
     def explain(self, *, settings: Settings | None = None) -> str:
         """The steps in words, and the plan that Spark makes of them."""
@@ -63,3 +55,14 @@ class Stream(Definition):
         from penstock.engine.preview import preview
 
         return preview(self, settings or Settings.from_env(), n)
+
+    def _query(self, query_id: str, settings: Settings | None, options: dict[str, Any]) -> Query:
+        from penstock.engine.query import Query
+
+        check_name(query_id, "query")
+        if self.windows and len(query_id.encode()) > _LONGEST_NAME:
+            raise InvalidName(
+                f"the id of a query names its views, and PostgreSQL cuts names off at {_LONGEST_NAME} bytes: "
+                f"{query_id!r} is too long"
+            )
+        return Query(self, query_id, settings or Settings.from_env(), RunOptions.of(options))

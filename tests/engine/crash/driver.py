@@ -183,7 +183,7 @@ def main() -> None:
     prepare(fault)
     query = Query(stream(), QUERY, Settings(database_url=url), RunOptions.of(options))
     threading.Thread(target=_tell_states, args=(query,), daemon=True).start()
-    run_until_stopped(query.start())
+    run_until_stopped(query)
     print("state: ended", flush=True)
 
 

@@ -82,9 +82,6 @@ SELECT s.partition_id, penstock.micros(max(s.window_end)) FROM penstock.state_{i
 -- name: forget_history
 DELETE FROM penstock.history_{id} WHERE closed_at < clock_timestamp() - make_interval(secs => %(seconds)s)
 
--- name: open_windows
-SELECT count(*) FROM penstock.state_{id}
-
 -- name: show
 -- Partials as results, for who only looks.
 SELECT nullif(s.key, '') AS key, s.window_start, s.window_end, {finals}
