@@ -118,7 +118,7 @@ class ResultTables:
 
 def all_states(parts: Sequence[str]) -> str:
     """What makes the view over the open windows of all queries."""
-    return _fill(_tables["create_all_states"], parts="\nUNION ALL\n".join(parts or [_tables["no_state_part"]]))
+    return _fill(_tables["create_all_states"], parts="\nUNION ALL\n".join([*parts, _tables["shared_state_part"]]))
 
 
 def removal(query: int, name: str) -> list[str]:

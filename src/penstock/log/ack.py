@@ -375,7 +375,8 @@ class Acks:
             completion.tries += 1
             ack = completion.ack
             if row is not None and row[6]:
-                completion.verdicts = tuple(_completed(signal, row[2]) for signal in ack.signals)
+                released = ack.upto() >= row[4]
+                completion.verdicts = tuple(_completed(signal, row[2], released) for signal in ack.signals)
             elif row is None or completion.tries > 2 or (row[3] == ack.lease_id and row[5] > row[7]):
                 # Gone, skipped events in the way, or beaten to it: the rules decide under a lock.
                 completion.other_way = True
@@ -420,8 +421,8 @@ def lane_ack(delivery: Delivery, signals: tuple[Signal, ...]) -> LaneAck:
     return LaneAck(delivery.queue, delivery.group, delivery.group_id, delivery.partition_id, delivery.lease_id, signals)
 
 
-def _completed(signal: Signal, before: int) -> Verdict:
-    return Verdict(signal.offset, noop=signal.offset < before)
+def _completed(signal: Signal, before: int, released: bool) -> Verdict:
+    return Verdict(signal.offset, noop=signal.offset < before, released=released)
 
 
 def _position(row: Sequence[Any]) -> Position:

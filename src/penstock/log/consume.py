@@ -78,6 +78,9 @@ class Consumer:
             if events or remaining <= 0:
                 return events
             soon = await self._leases.next_moment(group)
+            if queue.quiet_seconds > 0:
+                # Nobody calls when a partition has become quiet.
+                soon = min(soon or _LOOK_AGAIN, max(queue.quiet_seconds / 4, 0.05))
             await self._signals.wait(queue.id, seen, min(remaining, _LOOK_AGAIN, soon or _LOOK_AGAIN))
 
     async def _look(self, queue: Queue, group: Group, request: PopRequest) -> list[Event]:

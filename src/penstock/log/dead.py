@@ -93,6 +93,7 @@ class Filter:
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    partition: str | None = None
 
     def __post_init__(self) -> None:
         if self.ids is not None:
@@ -105,7 +106,7 @@ class Filter:
             check_name(self.queue, "queue")
         if self.group is not None:
             check_name(self.group, "group")
-        for name in ("key", "error"):
+        for name in ("key", "error", "partition"):
             if getattr(self, name) is not None:
                 check_text(getattr(self, name), name)
         check_moment("since", self.since)
@@ -219,6 +220,7 @@ class DeadLetters:
             "error": which.error,
             "since": which.since,
             "until": which.until,
+            "partition": which.partition,
         }
 
 

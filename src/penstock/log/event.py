@@ -160,6 +160,11 @@ class Event:
         return self._chunk.target_group is not None
 
     @property
+    def target_group(self) -> int | None:
+        """The only group that it is for, if it is a dead letter that was sent back."""
+        return self._chunk.target_group
+
+    @property
     def group(self) -> str | None:
         """The group it was delivered to, if it was."""
         return self.delivery.group

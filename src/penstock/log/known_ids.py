@@ -70,10 +70,15 @@ async def find_ids(
     return found
 
 
+def split_place(stored: int) -> tuple[int, int]:
+    """The epoch and the offset that are stored with an id."""
+    return stored >> _OFFSET_BITS, stored & ((1 << _OFFSET_BITS) - 1)
+
+
 async def _where(
     conn: AsyncConnection[Any], catalog: Catalog, queue: Queue, event: IdOf, stored: int
 ) -> int | Elsewhere:
-    epoch, offset = stored >> _OFFSET_BITS, stored & ((1 << _OFFSET_BITS) - 1)
+    epoch, offset = split_place(stored)
     if epoch == queue.epoch:
         return offset
     columns = event.piece.columns

@@ -29,6 +29,7 @@ from penstock.db.statements import Statements
 from penstock.log.append import MOST_LOOKS, moved_on
 from penstock.log.coalesce import Coalescer
 from penstock.log.groups import DEFAULT_GROUP, Place, check_place
+from penstock.log.lease_id import group_of, new_lease_id
 from penstock.log.options import check_lease_seconds, check_whole
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 _sql = Statements("penstock.log", "pop.sql")
 
 _FURTHEST = 2**63 - 1
+#: The last condition on a partition that is leased.
+_UNREAD = "AND h.head > p.next_offset"
+_LARGEST_GROUP = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class Lease(msgspec.Struct, frozen=True):
 class Ask:
     """A pop that wants leases, and what it got."""
 
-    lease_id: uuid.UUID = field(default_factory=uuid.uuid4)
+    lease_id: uuid.UUID
     leases: list[Lease] = field(default_factory=list)
     #: Nothing was left to read in the group's epoch of partitions, and it went over to the next: ask again.
     epoch_ended: bool = False
@@ -187,7 +191,7 @@ class Leases:
                 most=64,
                 gather=partial(self._acks.gather, group.id),
             )
-        ask = Ask() if request.lease_id is None else Ask(request.lease_id)
+        ask = Ask(request.lease_id or new_lease_id(group.id))
         try:
             await asks.submit(ask)
         except asyncio.CancelledError:
@@ -210,6 +214,13 @@ class Leases:
 
     async def extend(self, lease_id: uuid.UUID, where: Sequence[tuple[int, int]], seconds: float) -> datetime | None:
         """Make the lease on these (group, partition) last longer; None if it has ended."""
+        _, until = await self.extend_all(lease_id, where, seconds)
+        return until
+
+    async def extend_all(
+        self, lease_id: uuid.UUID, where: Sequence[tuple[int, int]], seconds: float
+    ) -> tuple[int, datetime | None]:
+        """The same; answers in how many of them it still held, too."""
         left = sorted(set(where))
         ends: list[datetime] = []
         for _ in range(3):  # an ack of the same lease may come in between
@@ -226,7 +237,16 @@ class Leases:
             left = [place for place in left if place not in done]
             if not left:
                 break
-        return min(ends, default=None)
+        return len(ends), min(ends, default=None)
+
+    async def held(self, lease_id: uuid.UUID) -> list[tuple[int, int]]:
+        """The (group, partition) that are under a lease, if it is one; whoever made it need not be this process."""
+        group_id = group_of(lease_id)
+        if group_id > _LARGEST_GROUP:
+            return []
+        params = {"group": group_id, "lease": lease_id}
+        rows = await patiently(self._pool, self._retry_seconds, partial(_fetch, "held", params))
+        return [(group, partition) for group, partition in rows]
 
     async def next_moment(self, group: Group) -> float | None:
         """Seconds until the earliest lease, retry or delay of the group ends; None if there is none.
@@ -303,6 +323,10 @@ class Leases:
                 "skew": self._clock.skew,
             }
             statement = _sql.table("lease", queue.id, queue.segment)
+            if queue.quiet_seconds > 0:
+                params["quiet"] = queue.quiet_seconds
+                quiet = _sql.table("when_quiet", queue.id, queue.segment)
+                statement = statement.replace(_UNREAD, f"{_UNREAD}\n{quiet}")
             rows = await fetch(conn, statement, params)
             by_id = {ask.lease_id: ask for ask in waiting}
             for lease_id, *row in rows:

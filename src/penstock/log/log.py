@@ -28,6 +28,7 @@ from penstock.log.append import Appender
 from penstock.log.batch import Batch as Batch
 from penstock.log.batch import prepare_batch, prepare_partly
 from penstock.log.browse import Browser
+from penstock.log.by_id import Answer, ById, SaidById
 from penstock.log.catalog import Catalog
 from penstock.log.coalesce import Coalescer
 from penstock.log.consume import Consumer
@@ -45,7 +46,7 @@ from penstock.log.pushed import PushResult, Rejected
 from penstock.log.queue import Queue
 from penstock.log.segments import Segments, Upkeep
 from penstock.log.signals import Signals
-from penstock.log.transaction import TransactionResult, Transactions
+from penstock.log.transaction import Also, TransactionResult, Transactions
 
 if TYPE_CHECKING:
     from penstock.db.pool import Database
@@ -146,6 +147,7 @@ class Log:
             pool, self.catalog, self._groups, self._leases, self._acks, self._signals, clock, patience
         )
         self._transactions = Transactions(pool, self.catalog, self._acks, self._appender)
+        self.by_id = ById(pool, self.catalog, self._groups, self._leases, self._acks, patience)
         self._browser = Browser(pool)
         self._depths = Depths(pool, clock)
         self.segments = Segments(pool, self.catalog, clock)
@@ -465,6 +467,38 @@ class Log:
         shed = await self._admit(parts, Counter(ack.queue for ack in acks))
         parts = [[] if i in shed else part for i, part in enumerate(parts)]
         return await self._transactions.run(lane_acks, parts, claim)
+
+    @_reachable
+    async def ack_by_id(self, said: Sequence[SaidById]) -> list[Answer]:
+        """Say of events that are known by their ids what became of them."""
+        return await self.by_id.ack(said)
+
+    @_reachable
+    async def extend_lease(self, lease_id: UUID, seconds: float = 60.0) -> tuple[int, datetime | None]:
+        """Make a lease last this long from now; answers in how many partitions it held, and until when it does."""
+        return await self.by_id.extend(lease_id, seconds)
+
+    @_reachable
+    async def transact_by_id(
+        self,
+        said: Sequence[SaidById],
+        batches: Sequence[Batch],
+        *,
+        leases: Sequence[UUID] = (),
+        also: Also | None = None,
+    ) -> tuple[TransactionResult, list[SaidById]]:
+        """Ack by id and push together, or raise TransactionRefused and do neither.
+
+        ``leases`` are required of the acks that claim none themselves. Where there is something that is to happen
+        ``also``, in the same transaction, it is a cycle: its outputs are not held up by a queue that is full. Answers
+        what was said too, in the order of the verdicts.
+        """
+        acks, ordered = await self.by_id.resolve_all(said, leases)
+        parts = [await self.prepare(batch) for batch in batches]
+        if also is None:
+            shed = await self._admit(parts, Counter(ack.queue for ack in acks for _ in ack.signals))
+            parts = [[] if i in shed else part for i, part in enumerate(parts)]
+        return await self._transactions.run(acks, parts, also=also), ordered
 
     # Groups
 

@@ -32,6 +32,7 @@ _RULES: dict[str, tuple[tuple[str, tuple[type, ...]], float, float, bool]] = {
     "retry_delay_ms": (_COUNT, 0, 86_400_000, False),
     "expiry_limit": (_COUNT, 1, 1_000_000_000, True),
     "delay_seconds": (_SECONDS, 0, 366 * 86400, False),
+    "quiet_seconds": (_SECONDS, 0, 366 * 86400, False),
     "retention_seconds": (_SECONDS, 1, 1e18, True),
     "retention_drops_unread": (_FLAG, 0, 1, False),
     "dedup_window_seconds": (_SECONDS, 0, 366 * 86400, False),
@@ -51,6 +52,7 @@ _ALSO_CALLED = {
     "lease_time": "lease_seconds",
     "retry_delay": "retry_delay_ms",
     "delayed_processing": "delay_seconds",
+    "window_buffer": "quiet_seconds",
     "max_size": "max_depth_events",
     "dedup_window": "dedup_window_seconds",
 }
@@ -61,6 +63,7 @@ DEFAULTS: dict[str, Any] = {
     "retry_delay_ms": 1000,
     "expiry_limit": None,
     "delay_seconds": 0.0,
+    "quiet_seconds": 0.0,
     "retention_seconds": None,
     "retention_drops_unread": False,
     "max_depth_events": DEFAULT_DEPTH,

@@ -60,6 +60,8 @@ class Verdict(msgspec.Struct, frozen=True):
     problem: str = ""
     noop: bool = False
     dead: bool = False
+    #: The lease it came under has ended with it.
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,8 @@ def _settle(
         skipped=tuple(sorted(offset for offset in skipped if offset >= cursor)),
         expiries=position.expiries if cursor == position.next_offset else 0,
     )
+    if position.lease_id is not None and after.lease_id is None:
+        verdicts = [msgspec.structs.replace(verdict, released=True) for verdict in verdicts]
     return Settlement(after, tuple(verdicts), tuple(dead))
 
 

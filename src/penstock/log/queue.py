@@ -42,6 +42,8 @@ class Queue:
     key_field: str | None
     id_field: str | None
     time_field: str | None
+    #: A partition is read when nothing was pushed to it for so long.
+    quiet_seconds: float
     #: Segments whose ids may still lie in the deduplication window, newest first.
     id_segments: list[int]
 

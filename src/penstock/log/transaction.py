@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
 
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from penstock.log.ack import Acks, LaneAck
     from penstock.log.append import Appender
     from penstock.log.catalog import Catalog
+    from penstock.log.position import Verdict
     from penstock.log.prepare import Piece
     from penstock.log.pushed import PushResult
 
+#: What else is to happen in a transaction, on its connection.
+Also: TypeAlias = Callable[["AsyncConnection[Any]"], Awaitable[None]]
 
 _sql = Statements("penstock.log", "transaction.sql")
 
@@ -36,6 +39,8 @@ class TransactionResult:
 
     pushes: list[PushResult]
     acked: int
+    #: What became of each ack, partition by partition.
+    verdicts: Sequence[Verdict] = ()
 
 
 class Transactions:
@@ -48,21 +53,26 @@ class Transactions:
         self._appender = appender
 
     async def run(
-        self, acks: Sequence[LaneAck], pushes: list[list[Piece]], claim: Request | None = None
+        self,
+        acks: Sequence[LaneAck],
+        pushes: list[list[Piece]],
+        claim: Request | None = None,
+        also: Also | None = None,
     ) -> TransactionResult:
         """Settle the acks under their leases and append the pushes, or raise TransactionRefused and do neither.
 
-        A ``claim`` has the idempotency key under which it happens once: the answer is kept, and given again.
+        A ``claim`` has the idempotency key under which it happens once: the answer is kept, and given again. What is
+        to happen ``also`` is done in between: after cursors are locked and before partitions are.
         """
         request = Request(pushes)
-        if not acks:
+        if not acks and also is None:
             # A push, and nothing else: it knows how to survive a lost answer.
             request = claim or request
             await self._appender.append([request])
             return TransactionResult(request.results, 0)
         while True:
             try:
-                await self._once(acks, request, claim)
+                verdicts = await self._once(acks, request, claim, also)
                 break
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
                 continue
@@ -82,7 +92,7 @@ class Transactions:
                 ) from error
         self._appender.announce([request])
         await self._acks.announce(acks)
-        return TransactionResult(request.results, sum(len(ack.signals) for ack in acks))
+        return TransactionResult(request.results, sum(len(ack.signals) for ack in acks), verdicts)
 
     async def run_on(
         self, conn: AsyncConnection[Any], acks: Sequence[LaneAck], pushes: list[list[Piece]]
@@ -130,15 +140,18 @@ class Transactions:
             queues.add((await self._catalog.get_on(conn, name)).id)
         await conn.execute(_sql["notify"], {"channel": CHANNEL, "queues": sorted(queues)})
 
-    async def _once(self, acks: Sequence[LaneAck], request: Request, claim: Request | None) -> None:
+    async def _once(
+        self, acks: Sequence[LaneAck], request: Request, claim: Request | None, also: Also | None
+    ) -> list[Verdict]:
         lanes = await self._appender.lanes([request])
         async with self._pool.connection() as conn, conn.transaction():
             if claim is not None and await self._appender.answered_before(conn, claim):
                 request.results = claim.results
-                return
-            await self._act(conn, acks, request, lanes)
+                return []
+            verdicts = await self._act(conn, acks, request, lanes, also)
             if claim is not None and claim.idempotency_key is not None:
                 await self._appender.remember(conn, claim.idempotency_key, request.results)
+            return verdicts
 
     async def _act(
         self,
@@ -146,7 +159,8 @@ class Transactions:
         acks: Sequence[LaneAck],
         request: Request,
         lanes: dict[tuple[int, str], int],
-    ) -> None:
+        also: Also | None = None,
+    ) -> list[Verdict]:
         verdicts = await self._acks.settle_on(conn, acks) if acks else {}
         for ack in acks:
             for verdict in verdicts[ack.group_id, ack.partition_id]:
@@ -156,4 +170,7 @@ class Transactions:
                         f"the ack of offset {verdict.offset} in partition {ack.partition_id} of queue "
                         f"{ack.queue!r} was refused ({why}), so the transaction was rolled back"
                     )
+        if also is not None:
+            await also(conn)
         await self._appender.append_on(conn, [request], lanes)
+        return [verdict for ack in acks for verdict in verdicts[ack.group_id, ack.partition_id]]

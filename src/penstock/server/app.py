@@ -20,12 +20,14 @@ from penstock.server.endpoint import Endpoint
 from penstock.server.frame import Frame
 from penstock.server.metrics import routes as metrics_routes
 from penstock.server.metrics.instruments import Instruments
+from penstock.server.plane.routes import ENDPOINTS as PLANE
 from penstock.server.problems import KINDS, Problem
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 
 #: Every route, those that are called most first.
 ENDPOINTS: tuple[Endpoint, ...] = (
+    *PLANE,
     *consume.ENDPOINTS,
     *events.ENDPOINTS,
     *queues.ENDPOINTS,

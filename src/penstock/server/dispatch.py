@@ -17,6 +17,7 @@ from penstock.server.access.gate import Gate
 from penstock.server.access.identity import NOBODY, Identity
 from penstock.server.endpoint import MAX_BODY_BYTES, Call, Endpoint, Nothing, json_response
 from penstock.server.frame import SLASH
+from penstock.server.plane.refusals import in_their_words
 from penstock.server.problems import Problem, problem_of
 from penstock.server.services import Services
 
@@ -57,7 +58,9 @@ class Dispatch:
     def refusal(self, problem: Problem, request_id: str) -> Response:
         """A problem in the shape of this endpoint's plane."""
         if self._endpoint.plane:
-            return json_response({"error": problem.detail, **problem.facts}, problem.status, problem.headers)
+            # Its clients know one status for all that is wrong with what they sent.
+            status = 400 if problem.status == 422 else problem.status
+            return json_response({"error": problem.detail, **problem.facts}, status, problem.headers)
         return problem.response(request_id)
 
     async def _answer(self, request: Request, path: Mapping[str, str], identity: Identity, request_id: str) -> Response:
@@ -135,6 +138,6 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[Any], endpoint: Endpoint) 
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise Problem("invalid-request", str(error)) from None
+        raise Problem("invalid-request", in_their_words(str(error)) if endpoint.plane else str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem("invalid-json", f"Invalid JSON: {error}") from None

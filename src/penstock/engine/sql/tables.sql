@@ -47,10 +47,9 @@ SELECT {name}::text AS query, nullif(s.key, '') COLLATE "default" AS key, s.wind
        jsonb_build_object({pairs}) AS value, s.updated_at
 FROM penstock.state_{id} s
 
--- name: no_state_part
-SELECT NULL::text AS query, NULL::text AS key, NULL::timestamptz AS window_start, NULL::timestamptz AS window_end,
-       NULL::jsonb AS value, NULL::timestamptz AS updated_at
-WHERE false
+-- name: shared_state_part
+-- That of the queries which other languages' clients compute.
+SELECT query, key, window_start, window_end, value, updated_at FROM penstock.shared_open_state
 
 -- name: drop_views
 DROP VIEW IF EXISTS penstock_live.{view}, penstock_history.{view}

@@ -2,7 +2,7 @@
 SELECT q.id, q.name, q.partitioning, q.partition_count, q.epoch, q.segment, q.lease_seconds, q.retry_limit,
        q.retry_delay_ms, q.delay_seconds, q.retention_seconds, q.retention_drops_unread, q.dedup_window_seconds,
        q.max_depth_events, q.max_event_bytes, q.max_redrives, q.lanes_warned_at, q.created_at, q.expiry_limit,
-       q.overflow, q.away_seconds, q.key_field, q.id_field, q.time_field,
+       q.overflow, q.away_seconds, q.key_field, q.id_field, q.time_field, q.quiet_seconds,
        ARRAY(SELECT s.segment FROM penstock.segments s WHERE s.queue_id = q.id AND s.has_ids ORDER BY s.segment DESC)
 FROM penstock.queues q WHERE q.name = %(name)s
 
@@ -12,11 +12,12 @@ SELECT name FROM penstock.queues ORDER BY name
 -- name: create_queue
 INSERT INTO penstock.queues (name, partitioning, partition_count, lease_seconds, retry_limit, retry_delay_ms,
     delay_seconds, retention_seconds, retention_drops_unread, dedup_window_seconds, max_depth_events,
-    max_event_bytes, max_redrives, expiry_limit, overflow, away_seconds, key_field, id_field, time_field)
+    max_event_bytes, max_redrives, expiry_limit, overflow, away_seconds, key_field, id_field, time_field,
+    quiet_seconds)
 VALUES (%(name)s, %(partitioning)s, %(partition_count)s, %(lease_seconds)s, %(retry_limit)s, %(retry_delay_ms)s,
     %(delay_seconds)s, %(retention_seconds)s, %(retention_drops_unread)s, %(dedup_window_seconds)s,
     %(max_depth_events)s, %(max_event_bytes)s, %(max_redrives)s, %(expiry_limit)s,
-    %(overflow)s, %(away_seconds)s, %(key_field)s, %(id_field)s, %(time_field)s)
+    %(overflow)s, %(away_seconds)s, %(key_field)s, %(id_field)s, %(time_field)s, %(quiet_seconds)s)
 ON CONFLICT (name) DO NOTHING
 RETURNING id
 
@@ -27,7 +28,7 @@ UPDATE penstock.queues SET
     retention_drops_unread = %(retention_drops_unread)s, dedup_window_seconds = %(dedup_window_seconds)s,
     max_depth_events = %(max_depth_events)s, max_event_bytes = %(max_event_bytes)s, max_redrives = %(max_redrives)s,
     expiry_limit = %(expiry_limit)s, overflow = %(overflow)s, away_seconds = %(away_seconds)s,
-    key_field = %(key_field)s, id_field = %(id_field)s, time_field = %(time_field)s
+    key_field = %(key_field)s, id_field = %(id_field)s, time_field = %(time_field)s, quiet_seconds = %(quiet_seconds)s
 WHERE id = %(queue)s
 
 -- name: lock_queue

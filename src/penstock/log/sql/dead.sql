@@ -38,6 +38,8 @@ WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
   AND (%(error)s::text IS NULL OR strpos(d.error, %(error)s) > 0)
   AND (%(since)s::timestamptz IS NULL OR d.failed_at >= %(since)s)
   AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
+  AND (%(partition)s::text IS NULL OR EXISTS (
+      SELECT FROM penstock.partitions t WHERE t.id = d.partition_id AND t.name = %(partition)s))
   AND d.redriven_at IS NULL
 ORDER BY CASE WHEN %(oldest_first)s THEN d.id END, d.failed_at DESC, d.id DESC
 LIMIT %(limit)s OFFSET %(offset)s
@@ -51,6 +53,8 @@ WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
   AND (%(error)s::text IS NULL OR strpos(d.error, %(error)s) > 0)
   AND (%(since)s::timestamptz IS NULL OR d.failed_at >= %(since)s)
   AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
+  AND (%(partition)s::text IS NULL OR EXISTS (
+      SELECT FROM penstock.partitions t WHERE t.id = d.partition_id AND t.name = %(partition)s))
   AND d.redriven_at IS NULL
 
 -- name: claim
@@ -77,6 +81,8 @@ WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
   AND (%(error)s::text IS NULL OR strpos(d.error, %(error)s) > 0)
   AND (%(since)s::timestamptz IS NULL OR d.failed_at >= %(since)s)
   AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
+  AND (%(partition)s::text IS NULL OR EXISTS (
+      SELECT FROM penstock.partitions t WHERE t.id = d.partition_id AND t.name = %(partition)s))
   AND d.redriven_at IS NULL
 
 -- name: forget_redriven

@@ -89,6 +89,13 @@ SELECT l.lease_id, l.partition_id, z.name, z.is_lane, l.next_offset, l.lease_end
        coalesce(z.expired >= c.expiry_limit AND z.lease_id IS NOT NULL AND z.lease_end - z.next_offset = 1, false)
 FROM leased l JOIN sized z ON z.partition_id = l.partition_id CROSS JOIN clock c
 
+-- name: when_quiet
+-- What comes after it in the statement above, where partitions are left alone until nothing is pushed any more.
+      AND coalesce(
+          (SELECT k.appended_at FROM {chunks} k
+           WHERE k.partition_id = c.partition_id ORDER BY k.end_offset DESC LIMIT 1),
+          t.sealed_at) <= (SELECT now FROM clock) - make_interval(secs => %(quiet)s)
+
 -- name: next_moment
 -- When the earliest lease, retry or delay of the group ends: what a waiting pop sleeps for, if nothing is pushed.
 SELECT min(p.available_at) - (clock_timestamp() + %(skew)s)
@@ -124,6 +131,15 @@ released AS (
 )
 DELETE FROM penstock.positions p USING released r JOIN held h ON h.partition_id = r.partition_id
 WHERE p.ctid = h.before
+
+-- name: held
+-- What is under a lease: a look at each partition that the group reads now.
+SELECT p.group_id, p.partition_id FROM penstock.cursors c
+CROSS JOIN LATERAL (
+    SELECT p.group_id, p.partition_id, p.lease_id FROM penstock.positions p
+    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+) p
+WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = %(lease)s
 
 -- name: extend
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now),

@@ -1,0 +1,10 @@
+-- name: lane
+SELECT q.id, q.name, p.name, p.epoch FROM penstock.partitions p JOIN penstock.queues q ON q.id = p.queue_id
+WHERE p.id = %(partition)s
+
+-- name: standing
+SELECT p.next_offset, p.lease_end, p.lease_id FROM penstock.positions p
+WHERE p.group_id = %(group)s AND p.partition_id = %(partition)s ORDER BY p.version DESC LIMIT 1
+
+-- name: seen_ids
+SELECT i.hash, i.event_offset FROM {ids} i WHERE i.hash = ANY(%(hashes)s::uuid[])
