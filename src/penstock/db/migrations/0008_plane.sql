@@ -41,6 +41,8 @@ CREATE TABLE penstock.shared_queries (
     source_queue text NOT NULL,
     sink_queue   text,
     config_hash  text NOT NULL,
+    -- The group that it reads as.
+    group_name   text NOT NULL,
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
