@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
 
 from penstock.db.pool import Database
 from penstock.log.log import Log
@@ -18,12 +18,14 @@ from penstock.server.access.guard import Guard
 from penstock.server.dispatch import Dispatch
 from penstock.server.endpoint import Endpoint
 from penstock.server.frame import Frame
+from penstock.server.live import routes as live_routes
 from penstock.server.metrics import routes as metrics_routes
 from penstock.server.metrics.instruments import Instruments
 from penstock.server.plane.routes import ENDPOINTS as PLANE
 from penstock.server.problems import KINDS, Problem
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
+from penstock.server.socket import SocketDispatch
 
 #: Every route, those that are called most first.
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -35,6 +37,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *dead_letters.ENDPOINTS,
     *health.ENDPOINTS,
     *metrics_routes.ENDPOINTS,
+    *live_routes.ENDPOINTS,
 )
 
 _KIND_OF_STATUS = {404: "no-such-route", 405: "method-not-allowed"}
@@ -79,7 +82,9 @@ def create_app(
 
 def _routes(endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:
     return [
-        Route(endpoint.path, Dispatch(endpoint, services), methods=[endpoint.method], include_in_schema=False)
+        WebSocketRoute(endpoint.path, SocketDispatch(endpoint, services))
+        if endpoint.websocket
+        else Route(endpoint.path, Dispatch(endpoint, services), methods=[endpoint.method], include_in_schema=False)
         for endpoint in endpoints
     ]
 

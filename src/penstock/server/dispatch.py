@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -82,7 +82,7 @@ class Dispatch:
         return json_response(answer, endpoint.status)
 
 
-def read_query(request: Request, endpoint: Endpoint) -> Any:
+def read_query(request: HTTPConnection, endpoint: Endpoint) -> Any:
     """The query string as the endpoint's type."""
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():

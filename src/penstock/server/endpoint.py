@@ -83,8 +83,9 @@ class Call:
         return self.identity is None or not self.identity.is_limited
 
 
-#: Answers a call with a value that is encoded as JSON, with a whole response, or with None for "no content".
-Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
+#: Answers a call with a value that is encoded as JSON, with a whole response, or with None for "no content". Where the
+#: endpoint is a WebSocket it is given a :class:`~penstock.server.socket.SocketCall`, and answers nothing.
+Handler: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)

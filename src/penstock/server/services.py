@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.log.log import Log
 from penstock.server.access.guard import Guard
+from penstock.server.live.hubs import Hubs
 from penstock.server.metrics.instruments import Instruments
 from penstock.server.metrics.standing import Standing
 from penstock.server.settings import ServerSettings
@@ -27,3 +28,4 @@ class Services:
 
     def __post_init__(self) -> None:
         self.standing = Standing(self.log.database)
+        self.hubs = Hubs(self.log, self.metrics, self.stopping, self.settings.live_streams)

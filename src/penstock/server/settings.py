@@ -32,6 +32,7 @@ class ServerSettings:
         idle_seconds: How long a connection may stay open without a request.
         stop_seconds: How long the requests that are being answered may take when the server is to stop.
         max_connections: Most connections at a time, over all workers.
+        live_streams: Most live streams at a time in one process.
         cors_origins: The origins whose pages may call; none by default.
         metrics_dir: Where worker processes that serve together keep their counts; None, if there is only one.
         allowed_hosts: Names that the server answers for where no key protects it, beside those of loopback.
@@ -55,6 +56,7 @@ class ServerSettings:
     idle_seconds: float = 75.0
     stop_seconds: float = 30.0
     max_connections: int = 10_000
+    live_streams: int = 5_000
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
@@ -136,6 +138,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("idle_seconds", 0.1, 3600),
     ("stop_seconds", 0, 3600),
     ("max_connections", 1, 1_000_000),
+    ("live_streams", 0, 1_000_000),
     ("failed_attempts", 1, 1_000_000),
     ("audit_days", 1, 36_500),
 )

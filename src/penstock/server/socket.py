@@ -1,0 +1,82 @@
+"""A WebSocket from its handshake to its handler."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import HTTPConnection
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from penstock.core.errors import PenstockError
+from penstock.server.access.gate import Gate
+from penstock.server.access.identity import NOBODY
+from penstock.server.dispatch import read_query
+from penstock.server.endpoint import Endpoint
+from penstock.server.frame import SLASH
+from penstock.server.problems import Problem, problem_of
+from penstock.server.services import Services
+
+logger = logging.getLogger("penstock.server")
+
+#: What the server speaks. A page cannot set headers, so it names its key as a second protocol, which begins so.
+PROTOCOL = "penstock"
+_KEY_PROTOCOL = "penstock.key."
+
+
+@dataclass(slots=True)
+class SocketCall:
+    """A handshake that is being answered, as its handler sees it."""
+
+    request: WebSocket
+    services: Services
+    path: dict[str, str]
+    query: Any
+
+    async def accept(self) -> WebSocket:
+        """Begin the conversation; until then the handler can refuse it with a problem."""
+        offered = self.request.scope.get("subprotocols", [])
+        await self.request.accept(subprotocol=PROTOCOL if PROTOCOL in offered else None)
+        return self.request
+
+
+class SocketDispatch:
+    """The ASGI application of one endpoint that is a WebSocket."""
+
+    def __init__(self, endpoint: Endpoint, services: Services) -> None:
+        self._endpoint = endpoint
+        self._services = services
+        self._gate = Gate(endpoint, services)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a handshake, and talk."""
+        socket = WebSocket(scope, receive, send)
+        state = scope.setdefault("state", {})
+        state["route"] = self._endpoint.path
+        request_id: str = state.get("request_id", "")
+        path = {name: value.replace(SLASH, "/") for name, value in socket.path_params.items()}
+        identity = NOBODY
+        try:
+            identity = await self._gate.admit(_with_key(socket), path, request_id)
+            query = read_query(socket, self._endpoint)
+            await self._endpoint.handler(SocketCall(socket, self._services, path, query))
+        except WebSocketDisconnect:
+            return
+        except Exception as error:
+            if not isinstance(error, Problem | PenstockError):
+                logger.exception("request failed", extra={"request_id": request_id})
+            problem = problem_of(error)
+            state["problem"] = problem.kind
+            await self._gate.note(socket, path, identity, problem.status, request_id)
+            await socket.send_denial_response(problem.response(request_id))
+
+
+def _with_key(socket: WebSocket) -> HTTPConnection:
+    """The handshake with the key that it names as a protocol where others have a header."""
+    for offered in socket.scope.get("subprotocols", []):
+        if offered.startswith(_KEY_PROTOCOL):
+            header = (b"authorization", b"Bearer " + offered.removeprefix(_KEY_PROTOCOL).encode("latin-1", "replace"))
+            return HTTPConnection({**socket.scope, "headers": [*socket.scope["headers"], header]})
+    return socket

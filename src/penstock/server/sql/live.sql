@@ -1,0 +1,46 @@
+-- name: query
+SELECT id, result IS NOT NULL FROM penstock.queries WHERE name = %(name)s
+
+-- name: look_closely
+-- Whole tables are looked through here, unlike everywhere else; and what is read is of one moment.
+SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
+       set_config('enable_hashjoin', 'on', true), set_config('statement_timeout', '20s', true)
+
+-- name: head
+-- Whether the query is there, has its tables, and keeps sessions, whose windows move; and its last cycle.
+SELECT q.result IS NOT NULL, to_regclass('penstock.state_' || q.id || '_key') IS NOT NULL, c.cycle, c.committed_at
+FROM penstock.queries q
+LEFT JOIN LATERAL (
+    SELECT c.cycle, c.committed_at FROM penstock.cycles c
+    WHERE c.query_id = q.id AND c.committed_at IS NOT NULL ORDER BY c.cycle DESC LIMIT 1
+) c ON true
+WHERE q.id = %(query)s
+
+-- name: cycle
+SELECT committed_at FROM penstock.cycles WHERE query_id = %(query)s AND cycle = %(cycle)s AND committed_at IS NOT NULL
+
+-- name: snapshot
+SELECT v.key, row_to_json(v)::text FROM penstock_live.{view} v
+WHERE %(keys)s::text[] IS NULL OR v.key = ANY(%(keys)s)
+ORDER BY v.window_end, v.key LIMIT %(most)s
+
+-- name: changed
+SELECT v.key, row_to_json(v)::text FROM penstock_live.{view} v
+WHERE v.updated_at > %(since)s AND (%(keys)s::text[] IS NULL OR v.key = ANY(%(keys)s))
+ORDER BY v.window_end, v.key LIMIT %(most)s
+
+-- name: closed
+SELECT v.key, row_to_json(v)::text FROM penstock_history.{view} v
+WHERE NOT v.is_open AND v.updated_at > %(since)s AND (%(keys)s::text[] IS NULL OR v.key = ANY(%(keys)s))
+ORDER BY v.window_end, v.key LIMIT %(most)s
+
+-- name: touched
+-- The keys of which something has changed.
+SELECT nullif(s.key, '') FROM penstock.state_{id} s WHERE s.updated_at > %(since)s
+UNION
+SELECT nullif(h.key, '') FROM penstock.history_{id} h WHERE h.closed_at > %(since)s
+
+-- name: open_of
+SELECT v.key, row_to_json(v)::text FROM penstock_live.{view} v
+WHERE coalesce(v.key, '') = ANY(%(keys)s::text[])
+ORDER BY v.window_end, v.key LIMIT %(most)s

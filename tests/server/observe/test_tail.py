@@ -1,0 +1,130 @@
+"""A queue's end, followed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from penstock.log.log import Batch, Log
+from tests.server.observe.following import Message, Reader, following
+from tests.server.serving import Serving
+
+
+def data(message: Message) -> list[Any]:
+    return [event["data"] for event in message.data["events"]]
+
+
+async def push(log: Log, queue: str, *values: Any, key: str | None = None) -> None:
+    await log.push([Batch(queue, [{"data": value} for value in values], key=key)])
+
+
+async def gather(reader: Reader, count: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < count:
+        found += data(await reader.next())
+    return found
+
+
+@pytest.mark.parametrize("partitioning", ["key", "hash"])
+async def test_what_is_appended_is_told(http: httpx.AsyncClient, log: Log, partitioning: str) -> None:
+    queue = f"by_{partitioning}"
+    await log.configure(queue, partitioning=partitioning, partitions=3 if partitioning == "hash" else None)
+    await push(log, queue, "before", key="ada")
+    async with following(http, f"/v1/queues/{queue}/tail") as reader:
+        assert data(await reader.next()) == []
+        await push(log, queue, {"n": 1}, {"n": 2}, key="ada")
+        message = await reader.next()
+        assert data(message) == [{"n": 1}, {"n": 2}]
+        assert [event["key"] for event in message.data["events"]] == ["ada", "ada"]
+        assert [event["offset"] for event in message.data["events"]] == [1, 2]
+        await push(log, queue, "new lane", key="bob")
+        assert await gather(reader, 1) == ["new lane"]
+
+
+async def test_a_reader_that_comes_back_goes_on_where_it_was(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("resumed", partitioning="key")
+    async with following(http, "/v1/queues/resumed/tail") as reader:
+        await reader.next()
+        await push(log, "resumed", 1, key="ada")
+        seen = await reader.next()
+    await push(log, "resumed", 2, 3, key="ada")
+    await push(log, "resumed", 4, key="bob")
+    async with following(http, "/v1/queues/resumed/tail", seen.id) as reader:
+        missed = await reader.next()
+        assert sorted(data(missed)) == [2, 3, 4]
+        assert missed.data["skipped"] == 0
+
+
+async def test_one_key_can_be_followed(http: httpx.AsyncClient, log: Log) -> None:
+    for queue, partitions in (("lanes", None), ("spread", 1)):
+        await log.configure(queue, partitioning="hash" if partitions else "key", partitions=partitions)
+        async with following(http, f"/v1/queues/{queue}/tail", key="ada") as reader:
+            await reader.next()
+            await push(log, queue, 1, key="bob")
+            await push(log, queue, 2, key="ada")
+            assert await gather(reader, 1) == [2]
+
+
+async def test_of_more_than_it_can_tell_the_newest_are_told(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("flood", partitioning="hash", partitions=1)
+    async with following(http, "/v1/queues/flood/tail") as reader:
+        seen = await reader.next()
+    await push(log, "flood", *range(1500))
+    async with following(http, "/v1/queues/flood/tail", seen.id) as reader:
+        message = await reader.next()
+    assert message.data["skipped"] == 500
+    assert data(message) == list(range(500, 1500))
+
+
+async def test_many_readers_cost_one_read_for_each_wave(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("watched", partitioning="hash", partitions=2)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=http.base_url, timeout=60, limits=httpx.Limits(max_connections=None))
+        )
+        streams = [following(client, "/v1/queues/watched/tail") for _ in range(50)]
+        readers = await asyncio.gather(*[stack.enter_async_context(stream) for stream in streams])
+        await asyncio.gather(*[reader.next() for reader in readers])
+        before = await reads(http)
+        for wave in range(5):
+            await push(log, "watched", wave)
+            assert await asyncio.gather(*[gather(reader, 1) for reader in readers]) == [[wave]] * 50
+        assert 5 <= await reads(http) - before < 50
+
+
+async def reads(http: httpx.AsyncClient) -> float:
+    text = (await http.get("/metrics")).text
+    return float(text.split('penstock_live_reads_total{kind="queue"} ')[1].split()[0])
+
+
+async def test_the_same_over_a_websocket(log: Log, shared_server: Serving) -> None:
+    await log.configure("socket", partitioning="key")
+    url = shared_server.url.replace("http", "ws") + "/v1/queues/socket/tail"
+    async with connect(url) as socket:
+        assert json.loads(await socket.recv())["data"] == {"events": [], "skipped": 0}
+        await push(log, "socket", "here", key="ada")
+        assert json.loads(await socket.recv())["data"]["events"][0]["data"] == "here"
+
+
+async def test_a_line_break_in_an_event_does_not_break_the_stream(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("lines", partitioning="key")
+    async with following(http, "/v1/queues/lines/tail") as reader:
+        await reader.next()
+        await log.push([Batch("lines", b'{"text":\r"a\\nb"}\n')])
+        assert await gather(reader, 1) == [{"text": "a\nb"}]
+
+
+async def test_a_queue_that_is_none_or_goes_away(http: httpx.AsyncClient, log: Log) -> None:
+    assert (await http.get("/v1/queues/nothing/tail")).status_code == 404
+    await log.configure("leaving")
+    async with following(http, "/v1/queues/leaving/tail") as reader:
+        await reader.next()
+        await log.delete_queue("leaving")
+        last = await reader.next()
+    assert (last.event, last.data["status"]) == ("problem", 404)
