@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,10 @@ def register(app: typer.Typer) -> None:
         "penstock serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key",
     ]
     command(app, "serve", examples=examples)(serve)
+
+
+def _limit(help: str, default: str, metavar: str) -> Any:
+    return typer.Option(help=help, show_default=default, metavar=metavar, rich_help_panel="Limits")
 
 
 def serve(
@@ -62,6 +66,17 @@ def serve(
     jwt_issuer: Annotated[
         str | None, typer.Option(metavar="NAME", help="The issuer they must be of.", rich_help_panel=_ACCESS)
     ] = None,
+    request_seconds: Annotated[float | None, _limit("How long a request may take to arrive.", "30", "SECONDS")] = None,
+    min_bytes_per_second: Annotated[
+        float | None, _limit("How fast a body must come after that; who is slower is cut off.", "4096", "N")
+    ] = None,
+    max_upload_bytes: Annotated[
+        int | None, _limit("How large a body of NDJSON may be, undone.", "2 GiB", "BYTES")
+    ] = None,
+    max_held_bytes: Annotated[
+        int | None, _limit("How much of all bodies a process holds in memory.", "128 MiB", "BYTES")
+    ] = None,
+    producer_events_per_second: Annotated[float | None, _limit("How fast one producer may push.", "any", "N")] = None,
 ) -> None:
     """Serve the queues over HTTP until Ctrl-C.
 
@@ -87,5 +102,10 @@ def serve(
         jwt_secret_file=jwt_secret_file,
         jwt_audience=jwt_audience,
         jwt_issuer=jwt_issuer,
+        request_seconds=request_seconds,
+        min_bytes_per_second=min_bytes_per_second,
+        max_upload_bytes=max_upload_bytes,
+        max_held_bytes=max_held_bytes,
+        producer_events_per_second=producer_events_per_second,
     )
     run(settings)

@@ -182,7 +182,7 @@ class Appender:
         flush: uuid.UUID,
     ) -> None:
         fresh = [request for request in requests if not await self.answered_before(conn, request)]
-        await self._reject(conn, fresh)
+        await self.reject(conn, fresh)
         work = gather(fresh, lanes)
         if not work:
             answer(fresh, work, {})
@@ -207,7 +207,7 @@ class Appender:
         answer(fresh, work, repeated)
         await self._remember(conn, fresh)
 
-    async def _reject(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> None:
+    async def reject(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> None:
         """Make dead letters of what could not be events."""
         for request in requests:
             for queue_id, rejected in request.rejected:
@@ -323,24 +323,35 @@ class Appender:
     async def remember(self, conn: AsyncConnection[Any], key: str, results: Sequence[PushResult]) -> None:
         """Keep what was answered to a request whose key was claimed in this transaction."""
         stored = msgspec.msgpack.encode(_StoredResult([[p.plain() for p in result.placed()] for result in results]))
-        await conn.execute(_sql["store_request"], {"key": key, "result": stored})
+        await self.store(conn, key, stored)
 
     async def answered_before(self, conn: AsyncConnection[Any], request: Request) -> bool:
         """Claim a request's key, or find out that it was answered before, and how."""
-        if request.idempotency_key is None:
+        before = await self.claim(conn, request)
+        if before is None:
             return False
+        stored = msgspec.msgpack.decode(before, type=_StoredResult)
+        request.results = [PushResult(part, replayed=True) for part in stored.parts]
+        return True
+
+    async def claim(self, conn: AsyncConnection[Any], request: Request) -> bytes | None:
+        """Make the request's idempotency key its own; what was answered under it before, if it was the same request."""
+        if request.idempotency_key is None:
+            return None
         claim = {"key": request.idempotency_key, "fingerprint": request.fingerprint, "skew": self._clock.skew}
         if (await conn.execute(_sql["claim_request"], claim)).rowcount:
-            return False
+            return None
         row = await (await conn.execute(_sql["read_request"], {"key": request.idempotency_key})).fetchone()
         if row is None or bytes(row[0]) != request.fingerprint:
             raise IdempotencyConflict(
                 f"the idempotency key {request.idempotency_key!r} was used before for other events; "
                 "use a new key for new events"
             )
-        stored = msgspec.msgpack.decode(row[1], type=_StoredResult)
-        request.results = [PushResult(part, replayed=True) for part in stored.parts]
-        return True
+        return bytes(row[1])
+
+    async def store(self, conn: AsyncConnection[Any], key: str, result: bytes) -> None:
+        """Keep an answer under an idempotency key that was claimed in this transaction."""
+        await conn.execute(_sql["store_request"], {"key": key, "result": result})
 
     async def _got_through(
         self,

@@ -103,6 +103,19 @@ class _Measured:
             return age > (4 if self.cost < _DEAR_SECONDS else 20) * self.cost
         return age > max(_FRESH_SECONDS, 20 * self.cost)  # measuring must not become the work
 
+    def is_full_for(self, events: int, limit: int) -> bool:
+        """Whether so many more are too many; once they were, it is full until it has drained a little."""
+        if self.depth is None:
+            return False
+        depth = self.depth + self.pushed
+        # What could never fit is let in when next to nothing waits.
+        too_large = events > limit * _LOW_WATER and depth <= limit * _NEXT_TO_NOTHING
+        bound = limit * _LOW_WATER if self.full else limit
+        if depth + events > bound and depth > 0 and not too_large:
+            self.full = True
+            return True
+        return False
+
     def drain(self) -> float:
         """Events a second that the slowest group gets done."""
         if len(self.lately) < 2:
@@ -156,29 +169,35 @@ class Depths:
         if limit is None:
             return True
         known = await self._known(queue, limit)
-        if known.depth is None:
-            return True
-        depth = known.depth + known.pushed
-        bound = limit * _LOW_WATER if known.full else limit
-        # What could never fit is let in when next to nothing waits.
-        too_large = events > limit * _LOW_WATER and depth <= limit * _NEXT_TO_NOTHING
-        if depth + events > bound and depth > 0 and not too_large:
-            known.full = True
+        if known.is_full_for(events, limit):
             if queue.overflow == "shed":
                 return False
-            wait = known.wait(max(depth - limit * _LOW_WATER, 1))
-            raise QueueFull(
-                f"queue {queue.name!r} is full: its slowest group is {depth:,} events behind and {limit:,} are "
-                f"allowed; push again in {wait:.1f} s, or raise max_depth_events",
-                queue=queue.name,
-                depth=depth,
-                limit=limit,
-                retry_after=wait,
-            )
+            raise self._refusal(queue, known, limit)
         known.full = False
         known.pushed += events
         known.pushed_ever += events
         return True
+
+    async def check(self, queue: Queue) -> None:
+        """Raise QueueFull if not even one event would be let in."""
+        limit = queue.max_depth_events
+        if limit is None or queue.overflow == "shed":
+            return
+        known = await self._known(queue, limit)
+        if known.is_full_for(1, limit):
+            raise self._refusal(queue, known, limit)
+
+    def _refusal(self, queue: Queue, known: _Measured, limit: int) -> QueueFull:
+        depth = (known.depth or 0) + known.pushed
+        wait = known.wait(max(depth - limit * _LOW_WATER, 1))
+        return QueueFull(
+            f"queue {queue.name!r} is full: its slowest group is {depth:,} events behind and {limit:,} are "
+            f"allowed; push again in {wait:.1f} s, or raise max_depth_events",
+            queue=queue.name,
+            depth=depth,
+            limit=limit,
+            retry_after=wait,
+        )
 
     def room(self, queue: Queue) -> Room | None:
         """How much more the queue takes, without asking; None if it has no limit."""

@@ -47,6 +47,7 @@ from penstock.log.queue import Queue
 from penstock.log.segments import Segments, Upkeep
 from penstock.log.signals import Signals
 from penstock.log.transaction import Also, TransactionResult, Transactions
+from penstock.log.upload import Upload, Uploads
 
 if TYPE_CHECKING:
     from penstock.db.pool import Database
@@ -154,6 +155,7 @@ class Log:
         self._pushes: Coalescer[Request] = Coalescer(
             self._appender.append, weigh=attrgetter("weight"), most=_FLUSH_WEIGHT, large=_LARGE_FLUSH
         )
+        self._uploads = Uploads(pool, self.catalog, self._appender, self._signals, clock, patience)
         self._sheds: Coalescer[Sequence[tuple[int, int]]] = Coalescer(self._write_shed)
         try:
             await self.catalog.mend()
@@ -272,7 +274,7 @@ class Log:
         parts: list[list[Piece]] = []
         bad: list[list[Rejected]] = []
         for batch in batches:
-            pieces, refused = await self._prepare_partly(batch) if partial else (await self.prepare(batch), [])
+            pieces, refused = await self.prepare_partly(batch) if partial else (await self.prepare(batch), [])
             parts.append(pieces)
             bad.append(refused)
         if rejected:
@@ -329,6 +331,27 @@ class Log:
         """How much more the queue takes, as it was last measured; None if it has no limit."""
         return self._depths.room(await self.catalog.get(queue))
 
+    async def check_room(self, queue: str) -> None:
+        """Raise QueueFull if the queue takes nothing for now: worth knowing before much is read."""
+        await self._depths.check(await self.catalog.get(queue))
+
+    @_reachable
+    async def upload(self, queue: str) -> Upload:
+        """Begin to store more events than one likes to hold in memory; they are seen when it is published."""
+        check_name(queue, "queue")
+        return await self._uploads.begin(await self.catalog.get(queue))
+
+    async def admit(self, queue: Queue, events: int) -> bool:
+        """Whether so many more events are let in, and if so counted as there; QueueFull if not, False if shed."""
+        if await self._depths.admit(queue, events):
+            return True
+        await self._sheds.submit([(queue.id, events)])
+        return False
+
+    async def prepare_partly(self, batch: Batch) -> tuple[list[Piece], list[Rejected]]:
+        """Check and encode what is good of a batch, and say what is wrong with the rest."""
+        return prepare_partly(*await self._place_for(batch), batch)
+
     async def _write_shed(self, asked: Sequence[Sequence[tuple[int, int]]]) -> None:
         """Count what several pushes lost in one statement."""
         counts: Counter[int] = Counter()
@@ -340,9 +363,6 @@ class Log:
     async def prepare(self, batch: Batch) -> list[Piece]:
         """Check and encode a batch."""
         return prepare_batch(*await self._place_for(batch), batch)
-
-    async def _prepare_partly(self, batch: Batch) -> tuple[list[Piece], list[Rejected]]:
-        return prepare_partly(*await self._place_for(batch), batch)
 
     async def _place_for(self, batch: Batch) -> tuple[Placer, int]:
         """What places the events of a batch, and how large one may be."""

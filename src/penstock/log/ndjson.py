@@ -20,6 +20,8 @@ class Lines(msgspec.Struct, frozen=True):
     ids: list[Any] | None = None
     times: list[Any] | None = None
     headers: list[Any] | None = None
+    #: Where each stands in what was pushed, if some of that is left out.
+    places: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.data)

@@ -20,6 +20,7 @@ from penstock.core.errors import PenstockError
 from penstock.db.patience import LOST
 from penstock.db.statements import Statements
 from penstock.log.options import check_partitioning
+from penstock.log.upload import sweep
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -83,6 +84,7 @@ class Segments:
                         gone, kept = await self._retain(conn, queue)
                         dropped, waiting = dropped + gone, waiting + kept
                         parked += await self._park(conn, queue)
+                        await sweep(conn, queue, self._clock)
                     except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable) as error:
                         _logger.debug("upkeep of queue %r is left for the next round: %s", name, error)
                     except LOST:

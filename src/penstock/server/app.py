@@ -18,6 +18,7 @@ from penstock.server.access.guard import Guard
 from penstock.server.dispatch import Dispatch
 from penstock.server.endpoint import Endpoint
 from penstock.server.frame import Frame
+from penstock.server.ingest import route as ingest
 from penstock.server.live import routes as live_routes
 from penstock.server.metrics import routes as metrics_routes
 from penstock.server.metrics.instruments import Instruments
@@ -29,6 +30,7 @@ from penstock.server.socket import SocketDispatch
 
 #: Every route, those that are called most first.
 ENDPOINTS: tuple[Endpoint, ...] = (
+    *ingest.ENDPOINTS,
     *PLANE,
     *consume.ENDPOINTS,
     *events.ENDPOINTS,

@@ -39,6 +39,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         Kind("invalid-request", 400, "The request cannot be right"),
         Kind("invalid-json", 400, "The body is not JSON"),
+        Kind("invalid-encoding", 400, "The body's compression is damaged"),
         Kind("misdirected", 421, "The request is for another server"),
         Kind("unauthenticated", 401, "Who asks is not known"),
         Kind("forbidden", 403, "Who asks may not do this"),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from penstock.log.log import Log
 from penstock.server.access.guard import Guard
+from penstock.server.ingest.budget import Budget
+from penstock.server.ingest.producers import Producers
 from penstock.server.live.hubs import Hubs
 from penstock.server.metrics.instruments import Instruments
 from penstock.server.metrics.standing import Standing
@@ -25,7 +27,14 @@ class Services:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     #: What this process counts, and what the database knows.
     metrics: Instruments = field(default_factory=Instruments)
+    #: What bounds what is taken in: all of it together, and that of each producer.
+    budget: Budget = field(init=False)
+    producers: Producers = field(init=False)
 
     def __post_init__(self) -> None:
+        self.budget = Budget(self.settings.max_held_bytes)
+        rate = self.settings.producer_events_per_second
+        # Each process knows of its own requests only.
+        self.producers = Producers(None if rate is None else rate / max(1, self.settings.workers))
         self.standing = Standing(self.log.database)
         self.hubs = Hubs(self.log, self.metrics, self.stopping, self.settings.live_streams)

@@ -46,6 +46,10 @@ class ServerSettings:
         jwt_issuer: What a token's ``iss`` must be.
         failed_attempts: So many wrong keys from one address in a minute; then it has to wait.
         audit_days: How long the audit log is kept.
+        min_bytes_per_second: How fast a body must come after that, on the whole; who is slower is cut off.
+        max_upload_bytes: How large a body of lines may be, undone; other bodies may have 32 MiB.
+        max_held_bytes: How much of all bodies together a process holds in memory before it refuses more.
+        producer_events_per_second: How fast one producer may push, over all processes; None: as fast as it can.
     """
 
     core: Settings = field(default_factory=Settings.from_env)
@@ -71,6 +75,10 @@ class ServerSettings:
     jwt_issuer: str | None = None
     failed_attempts: int = 20
     audit_days: int = 90
+    min_bytes_per_second: float = 4096.0
+    max_upload_bytes: int = 2 << 30
+    max_held_bytes: int = 128 << 20
+    producer_events_per_second: float | None = None
 
     def __post_init__(self) -> None:
         for name, lowest, highest in _RANGES:
@@ -141,6 +149,9 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("live_streams", 0, 1_000_000),
     ("failed_attempts", 1, 1_000_000),
     ("audit_days", 1, 36_500),
+    ("min_bytes_per_second", 1, 1e12),
+    ("max_upload_bytes", 1, 1 << 50),
+    ("max_held_bytes", 1 << 20, 1 << 50),
 )
 
 
@@ -170,6 +181,7 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
     "str | None": lambda _, text: text,
     "int": _whole,
     "float": _number,
+    "float | None": _number,
     "bool": _switch,
     "Path | None": lambda _, text: Path(text).expanduser(),
     "tuple[str, ...]": lambda _, text: tuple(part.strip() for part in text.split(",") if part.strip()),

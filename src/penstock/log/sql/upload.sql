@@ -1,0 +1,68 @@
+-- name: begin
+INSERT INTO penstock.uploads (queue_id, seen_at) VALUES (%(queue)s, clock_timestamp() + %(skew)s) RETURNING id
+
+-- name: see
+UPDATE penstock.uploads SET seen_at = clock_timestamp() + %(skew)s WHERE id = %(upload)s
+
+-- name: stage
+-- Under a partition that is none: nobody finds them there.
+INSERT INTO {chunks} (partition_id, end_offset, event_count, appended_at, flush_id, body)
+SELECT -%(upload)s::bigint, i.number, i.event_count, 'epoch', %(flush)s::uuid, substr(%(bodies)b, i.start, i.size)
+FROM unnest(%(numbers)s::bigint[], %(counts)s::integer[], %(starts)s::integer[], %(sizes)s::integer[])
+    AS i (number, event_count, start, size)
+
+-- name: take
+-- Ours alone from now on: who tidies up leaves it, or has been here before us.
+DELETE FROM penstock.uploads WHERE id = %(upload)s RETURNING id
+
+-- name: is_current
+SELECT EXISTS (SELECT FROM penstock.queues WHERE id = {queue} AND segment = {segment} AND epoch = %(epoch)s)
+
+-- name: wake_cursors
+UPDATE penstock.cursors c SET state = 0 WHERE c.partition_id = ANY(%(partitions)s::bigint[]) AND c.state = 1
+
+-- name: publish
+-- The partitions are locked. Rows get their place; what they hold lies apart and is not touched.
+WITH heads AS MATERIALIZED (
+    SELECT w.partition_id, h.end_offset, greatest(h.appended_at, clock_timestamp() + %(skew)s) AS appended_at
+    FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
+    CROSS JOIN LATERAL (
+        (SELECT c.end_offset, c.appended_at FROM {chunks} c
+         WHERE c.partition_id = w.partition_id ORDER BY c.end_offset DESC LIMIT 1)
+        UNION ALL
+        SELECT p.sealed_end, p.sealed_at FROM penstock.partitions p WHERE p.id = w.partition_id
+        LIMIT 1
+    ) h
+)
+UPDATE {chunks} c SET partition_id = h.partition_id, end_offset = h.end_offset + n.after, appended_at = h.appended_at
+FROM unnest(%(numbers)s::bigint[], %(targets)s::bigint[], %(after)s::bigint[]) AS n (number, target, after)
+JOIN heads h ON h.partition_id = n.target
+WHERE c.partition_id = -%(upload)s::bigint AND c.end_offset = n.number
+
+-- name: move
+-- To the segment that is open now.
+WITH gone AS (
+    DELETE FROM penstock.chunks_{queue}_%(from_segment)s c WHERE c.partition_id = -%(upload)s RETURNING c.*
+)
+INSERT INTO {chunks} SELECT * FROM gone
+
+-- name: discard
+DELETE FROM {chunks} c WHERE c.partition_id = -%(upload)s::bigint
+
+-- name: was_published
+SELECT EXISTS (
+    SELECT FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
+    CROSS JOIN LATERAL (
+        SELECT c.flush_id FROM {chunks} c WHERE c.partition_id = w.partition_id ORDER BY c.end_offset DESC LIMIT 100000
+    ) c
+    WHERE c.flush_id = %(flush)s
+)
+
+-- name: forgotten
+-- Whoever brought them is gone.
+SELECT u.id FROM penstock.uploads u
+WHERE u.queue_id = %(queue)s AND u.seen_at < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
+ORDER BY u.id FOR UPDATE SKIP LOCKED
+
+-- name: segments
+SELECT segment FROM penstock.segments WHERE queue_id = %(queue)s ORDER BY segment

@@ -1,0 +1,115 @@
+"""Reading a body: within its time, within its size, within what the process can hold, and undone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+
+from penstock.server.ingest.budget import Hold
+from penstock.server.ingest.inflate import Plain, inflater
+from penstock.server.problems import Problem
+from penstock.server.settings import ServerSettings
+
+#: Of a body that is refused, this much is read on before the answer: many clients listen only when they have sent.
+_READ_ON = 1 << 20
+_READ_ON_SECONDS = 1.0
+
+
+class Body:
+    """The body of one request."""
+
+    def __init__(
+        self, request: Request, encoding: str | None, settings: ServerSettings, hold: Hold, limit: int
+    ) -> None:
+        self._stream = request.stream()
+        self._inflater = inflater(encoding)
+        self._hold = hold
+        #: How large it may be, undone.
+        self.limit = limit
+        #: A sender has this long to begin, and then has to keep up a rate, however slow.
+        self._seconds = settings.request_seconds
+        self._rate = settings.min_bytes_per_second
+        self._sent = 0
+        self.size = 0
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and isinstance(self._inflater, Plain) and int(announced) > limit:
+            raise self._too_large()
+
+    def hold(self, size: int) -> None:
+        """Hold more than the body itself."""
+        self._hold.grow(size)
+
+    async def whole(self) -> bytes:
+        """All of it, in memory."""
+        parts = [part async for part in self.parts()]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def slices(self, size: int, longest: int) -> AsyncIterator[bytes]:
+        """The body in runs of whole lines of about this size; a line may be so long at the most."""
+        waiting: list[bytes] = []
+        held = 0
+        async for part in self.parts():
+            cut = part.rfind(b"\n") + 1
+            if not cut:
+                waiting.append(part)
+                held += len(part)
+                if held > longest + size:
+                    raise Problem("too-large", f"a line is longer than {longest:,} bytes", {"line_limit": longest})
+                continue
+            if held + cut >= size:
+                yield b"".join([*waiting, part[:cut]])
+                self._hold.release(held + cut)
+                waiting, held = [part[cut:]], len(part) - cut
+            else:
+                waiting.append(part)
+                held += len(part)
+        if held:
+            yield b"".join(waiting)
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, undone; what is given out is held until it is released."""
+        async for sent in self._arriving():
+            for part in self._inflater.feed(sent):
+                self.size += len(part)
+                if self.size > self.limit:
+                    raise self._too_large()
+                self._hold.grow(len(part))
+                yield part
+        self._inflater.finish()
+
+    async def _arriving(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while True:
+            try:
+                async with asyncio.timeout_at(begun + self._seconds + self._sent / self._rate):
+                    sent = await anext(self._stream, None)
+            except TimeoutError:
+                raise Problem(
+                    "request-timeout",
+                    f"the body comes too slowly: {self._sent:,} bytes in {loop.time() - begun:.0f} s",
+                    headers={"Connection": "close"},
+                ) from None
+            if sent is None:
+                return
+            if sent:
+                self._sent += len(sent)
+                yield sent
+
+    async def read_on(self) -> bool:
+        """Read a little more of a body that nobody wants; whether that was its end."""
+        left = _READ_ON
+        try:
+            async with asyncio.timeout(_READ_ON_SECONDS):
+                async for sent in self._stream:
+                    left -= len(sent)
+                    if left < 0:
+                        return False
+        except TimeoutError:
+            return False
+        return True
+
+    def _too_large(self) -> Problem:
+        return Problem("too-large", f"the body is larger than {self.limit:,} bytes", {"limit": self.limit})

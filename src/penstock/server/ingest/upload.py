@@ -1,0 +1,82 @@
+"""A body of lines that is too large to be pushed at once: staged as it arrives, made visible at its end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from penstock.core.errors import InvalidEvent
+from penstock.log.pushed import PushResult, Rejected
+from penstock.log.upload import UploadLost
+from penstock.server.endpoint import Call
+from penstock.server.ingest.read import lines_batch
+from penstock.server.problems import Problem, retry_after
+
+if TYPE_CHECKING:
+    from penstock.log.log import Batch
+    from penstock.log.prepare import Piece
+    from penstock.log.queue import Queue
+    from penstock.log.upload import Upload, Uploaded
+
+#: With more bad lines than this, it is not the file that was meant.
+MOST_REJECTED = 10_000
+
+
+async def upload(call: Call, queue: Queue, slices: AsyncIterator[bytes], idempotency_key: str | None) -> PushResult:
+    """Store the lines, all or none (of the good ones, if it is a partial request)."""
+    log = call.services.log
+    staged = await log.upload(queue.name)
+    digest = blake2b(repr(call.query).encode(), digest_size=16)
+    rejected: list[Rejected] = []
+    published = False
+    lines = 0
+    try:
+        async for text in slices:
+            digest.update(text)
+            batch = lines_batch(queue.name, text, call.query, call.request.headers)
+            pieces, bad = await _prepared(call, batch, lines)
+            lines += sum([piece.columns.count for piece in pieces]) + len(bad)
+            rejected += bad
+            if len(rejected) > MOST_REJECTED:
+                raise _too_many(rejected[-1])
+            await staged.add(pieces)
+        if not await log.admit(queue, staged.events):
+            return PushResult([], shed=staged.events)
+        done = await _publish(staged, idempotency_key, digest.digest(), rejected)
+        published = True
+    finally:
+        if not published:
+            await staged.abandon()
+    result = PushResult([], replayed=done.replayed, rejected=rejected)
+    result.accepted = done.accepted
+    return result
+
+
+async def _prepared(call: Call, batch: Batch, before: int) -> tuple[Sequence[Piece], list[Rejected]]:
+    """What can be stored of a slice, with places counted from the beginning of the body."""
+    try:
+        if not call.query.partial:
+            return await call.services.log.prepare(batch), []
+        pieces, bad = await call.services.log.prepare_partly(batch)
+    except InvalidEvent as error:
+        raise InvalidEvent(error.reason, index=before + error.index, field=error.field) from None
+    return pieces, [replace(each, index=before + each.index) for each in bad]
+
+
+async def _publish(
+    staged: Upload, idempotency_key: str | None, fingerprint: bytes, rejected: Sequence[Rejected]
+) -> Uploaded:
+    try:
+        return await staged.publish(idempotency_key=idempotency_key, fingerprint=fingerprint, rejected=rejected)
+    except UploadLost as error:
+        raise Problem("overloaded", str(error), {"retry_after": 1.0}, retry_after(1)) from None
+
+
+def _too_many(last: Rejected) -> InvalidEvent:
+    return InvalidEvent(
+        f"{last.reason}; more than {MOST_REJECTED:,} lines are wrong, so nothing was stored",
+        index=last.index,
+        field=last.field,
+    )

@@ -1,0 +1,174 @@
+"""The forms in which events are taken, and where key, id and time come from."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import zstandard
+
+from tests.server.ingest.pushing import Door
+
+NOON = "2026-01-31T12:00:00Z"
+
+
+def cloud_event(**more: Any) -> dict[str, Any]:
+    return {"specversion": "1.0", "id": "7", "source": "/shop", "type": "order.placed", **more}
+
+
+def test_an_event_in_its_envelope(door: Callable[..., Door]) -> None:
+    queue = door()
+    envelope = {"data": {"n": 1}, "key": "ada", "id": "one", "time": NOON, "headers": {"trace": "x"}}
+    answer = queue.accepted(envelope)
+    assert answer.pop("processing_ms") > 0
+    assert answer == {
+        "accepted": 1,
+        "duplicates": 0,
+        "shed": 0,
+        "rejected": [],
+        "rejected_total": 0,
+        "replayed": False,
+    }
+    (event,) = queue.events()
+    assert (event.data, event.key, event.id, event.headers) == ({"n": 1}, "ada", "one", {"trace": "x"})
+    assert event.event_time == datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def test_an_array_of_envelopes_keeps_its_order_and_its_numbers(door: Callable[..., Door]) -> None:
+    queue = door()
+    pretty = (
+        b'[\n {"data": {"n": 1,\n  "big": 123456789012345678901234567890},\n "key": "a"},\n\t{"data": "two\\nlines"},'
+    )
+    assert queue.accepted(pretty + b'{"data": null, "key": null}]')["accepted"] == 3
+    assert [(event.key, event.data) for event in queue.events()] == [
+        (None, "two\nlines"),
+        (None, None),
+        ("a", {"n": 1, "big": 123456789012345678901234567890}),
+    ]
+    assert queue.accepted(b"[]")["accepted"] == 0
+
+
+def test_lines_are_the_data(door: Callable[..., Door]) -> None:
+    queue = door()
+    assert queue.accepted(b'{"n":1}\n\n{"n": 2}\r\n3', "application/x-ndjson")["accepted"] == 3
+    assert queue.data() == [{"n": 1}, {"n": 2}, 3]
+    for kind in ("application/ndjson", "application/jsonl", "Application/X-NDJSON; charset=utf-8"):
+        assert queue.accepted(b"4", kind)["accepted"] == 1
+    assert queue.accepted(b"", "application/x-ndjson")["accepted"] == 0
+
+
+def test_json_can_be_the_data_itself(door: Callable[..., Door]) -> None:
+    queue = door()
+    assert queue.accepted([{"k": "a", "n": 1}, {"k": "b", "n": 2}], envelope=False, key_field="k")["accepted"] == 2
+    assert [(event.key, event.data["n"]) for event in queue.events()] == [("a", 1), ("b", 2)]
+    assert queue.accepted(b'{"k": "c",\n "n": 3}', envelope=False, key_field="k")["accepted"] == 1
+
+
+def test_key_id_and_time_are_fields_that_the_request_names(door: Callable[..., Door]) -> None:
+    queue = door(partitions=2)
+    lines = [{"tenant": "ada", "order": "o1", "at": NOON}, {"tenant": 7, "order": "o2"}]
+    queue.lines(lines, key_field="tenant", id_field="order", time_field="at")
+    found = {event.id: (event.key, event.event_time) for event in queue.events()}
+    assert found == {"o1": ("ada", datetime(2026, 1, 31, 12, tzinfo=UTC)), "o2": ("7", None)}
+
+
+def test_key_id_and_time_are_fields_that_the_queue_names(door: Callable[..., Door]) -> None:
+    queue = door(key_field="tenant", id_field="order", time_field="at")
+    queue.lines([{"tenant": "ada", "order": "o1", "at": NOON, "other": "bob"}])
+    queue.lines([{"tenant": "ada", "order": "o2", "at": NOON, "other": "bob"}], key_field="other")
+    assert [(event.key, event.id) for event in queue.events()] == [("ada", "o1"), ("bob", "o2")]
+
+
+def test_key_id_and_time_are_headers(door: Callable[..., Door]) -> None:
+    queue = door()
+    said = {"Penstock-Key": "ada", "Penstock-Id": "o1", "Penstock-Time": NOON}
+    assert queue.push({"data": 1}, headers=said).status_code == 200
+    assert queue.lines([1, 2], headers={"Penstock-Key": "bob"}).status_code == 200
+    assert queue.accepted({"data": 3, "key": "own", "id": "o3"}, headers=said)["accepted"] == 1
+    assert queue.accepted({"data": 4}, key="eve")["accepted"] == 1
+    assert [(event.key, event.data) for event in queue.events()] == [
+        ("ada", 1),
+        ("bob", 1),
+        ("bob", 2),
+        ("eve", 4),
+        ("own", 3),
+    ]
+    assert queue.refused([{"data": 1}, {"data": 2}], headers=said)[:2] == (400, "invalid-request")
+    assert queue.refused({"data": 1}, key_field="x")[:2] == (400, "invalid-request")
+
+
+def test_cloud_events_one_at_a_time_and_in_batches(door: Callable[..., Door]) -> None:
+    queue = door()
+    one = cloud_event(data={"n": 1}, time=NOON, partitionkey="ada", subject="s")
+    assert queue.accepted(one, "application/cloudevents+json")["accepted"] == 1
+    # The same event again, and one with the same id of another source.
+    batch = [one, cloud_event(source="/other", data={"n": 2}), cloud_event(id="8", data_base64="AAE=")]
+    answer = queue.accepted(batch, "application/cloudevents-batch+json; charset=UTF-8")
+    assert (answer["accepted"], answer["duplicates"]) == (2, 1)
+    by_id = {event.id: event for event in queue.events()}
+    assert {id: event.data for id, event in by_id.items()} == {
+        "/shop#7": {"n": 1},
+        "/other#7": {"n": 2},
+        "/shop#8": "AAE=",
+    }
+    first = by_id["/shop#7"]
+    assert (first.key, first.event_time) == ("ada", datetime(2026, 1, 31, 12, tzinfo=UTC))
+    assert first.headers["ce-type"] == "order.placed"
+    assert by_id["/shop#8"].headers["ce-dataencoding"] == "base64"
+    assert queue.accepted(cloud_event(id="9", subject="s"), "application/cloudevents+json", key_field="subject")
+    assert {event.key for event in queue.events()} == {"ada", None, "s"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "data"),
+    [
+        ("application/json", b'{"n": 1}', {"n": 1}),
+        ("application/vnd.shop+json", b"[1]", [1]),
+        ("text/plain", "grüß".encode(), "grüß"),
+        ("image/png", b"\x89PNG", base64.b64encode(b"\x89PNG").decode()),
+        ("application/json", b"", None),
+    ],
+)
+def test_a_cloud_event_in_headers(door: Callable[..., Door], kind: str, body: bytes, data: object) -> None:
+    queue = door()
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "t", "ce-subject": "a%20b"}
+    headers["Content-Type"] = kind
+    answer = queue.http.post(queue.path, content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    (event,) = queue.events()
+    assert event.data == data
+    assert event.headers["ce-subject"] == "a b"
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "zstd"])
+def test_bodies_may_be_compressed(door: Callable[..., Door], encoding: str) -> None:
+    queue = door()
+    squeeze = zstandard.ZstdCompressor().compress if encoding == "zstd" else gzip.compress
+    text = b"\n".join(json.dumps({"n": n}).encode() for n in range(5000))
+    headers = {"Content-Encoding": encoding}
+    # Several members one after the other are one body.
+    body = squeeze(text) + squeeze(b'\n{"n": 5000}')
+    assert queue.accepted(body, "application/x-ndjson", headers)["accepted"] == 5001
+    assert sorted(event["n"] for event in queue.data()) == list(range(5001))
+    assert queue.accepted(squeeze(b'{"data": 1}'), headers=headers)["accepted"] == 1
+
+
+def test_of_two_members_of_a_name_the_last_one_counts(door: Callable[..., Door]) -> None:
+    queue = door()
+    queue.push(b'{"key": "a", "data": {"n": 1, "n": 2}, "key": "b"}')
+    queue.push(b'{"k": "c", "n": 1, "k": "d"}', "application/x-ndjson", key_field="k")
+    assert [(event.key, event.data["n"]) for event in queue.events()] == [("b", 2), ("d", 1)]
+
+
+def test_a_queue_may_have_any_name(door: Callable[..., Door]) -> None:
+    queue = door()
+    for name, path in (("a/b", "a%2Fb"), ("..", "%2E%2E"), ("übung 1", "%C3%BCbung%201"), ("50%", "50%25")):
+        queue.store.queue(name).create()
+        answer = queue.http.post(f"/v1/queues/{path}/events", json={"data": name})
+        assert answer.status_code == 200, answer.text
+        assert [event.data for event in queue.store.queue(name).browse()] == [name]
