@@ -13,7 +13,7 @@ from penstock.log.catalog import many_lanes_advice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli.cycles import Activity, Cycle
+    from penstock.engine.ledger import Activity, Cycle
     from penstock.engine.registry import QueryInfo
     from penstock.log.dead import DeadLetter
     from penstock.log.event import Event
@@ -138,6 +138,7 @@ def query_details(
         "lease_until": lately.lease_until if query.is_running else None,
         "history_seconds": lately.history_seconds,
         "open_windows": lately.open_windows if lately.has_result else None,
+        "watermark": lately.watermark,
         "live_view": _view("penstock_live", query.name) if lately.has_result else None,
         "history_view": _view("penstock_history", query.name) if lately.has_result else None,
         "lately": {

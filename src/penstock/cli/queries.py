@@ -15,7 +15,7 @@ from penstock.cli.session import Session
 from penstock.cli.times import show_time
 
 if TYPE_CHECKING:
-    from penstock.cli.cycles import Cycle
+    from penstock.engine.ledger import Cycle
     from penstock.engine.registry import QueryInfo
     from penstock.log.log import GroupInfo, Log
 
@@ -62,12 +62,12 @@ async def list_queries(session: Session) -> None:
 async def show(session: Session, query: QueryName) -> None:
     """Show a query: its steps, who runs it, its lag, its open windows, and what it did in the last five minutes."""
     from penstock.cli import documents
-    from penstock.cli.cycles import activity_of
+    from penstock.engine.ledger import activity_of
 
     async with session.opened() as opened:
         info = await _find_query(opened.log, query)
         groups = await _groups(opened.log, info)
-        lately = await activity_of(opened, info.id, _LATELY)
+        lately = await activity_of(opened.database, info.id, _LATELY)
     if lately is None:
         raise _missing(query)
     details = documents.query_details(info, groups, lately, _LATELY.total_seconds())
@@ -81,6 +81,7 @@ async def show(session: Session, query: QueryName) -> None:
             *((f"lag in {group.queue}", f"{number(group.lag)} events") for group in groups),
             ("open windows", number(lately.open_windows) if lately.has_result else "–"),
             *([("read them in", details["live_view"])] if lately.has_result else []),
+            *([] if lately.watermark is None else [("event time is at", show_time(lately.watermark))]),
             ("last commit", show_time(info.committed_at)),
             ("cycle", number(info.cycle)),
             ("since", show_time(info.created_at)),
@@ -119,11 +120,11 @@ async def cycles(
     The ledger keeps the last 10,000 cycles.
     """
     from penstock.cli import documents
-    from penstock.cli.cycles import cycles_of
+    from penstock.engine.ledger import cycles_of
 
     async with session.opened() as opened:
         info = await _find_query(opened.log, query)
-        found = await cycles_of(opened, info.id, limit=limit, failed=failed)
+        found = await cycles_of(opened.database, info.id, limit=limit, failed=failed)
     if session.out.json:
         for cycle in reversed(found):
             session.out.line(documents.cycle(cycle))

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
 
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.server import consume, dead_letters, events, groups, health, queues
+from penstock.server import consume, dead_letters, events, groups, health, queries, queues
 from penstock.server.access.guard import Guard
 from penstock.server.dispatch import Dispatch
 from penstock.server.endpoint import Endpoint
@@ -40,6 +40,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *health.ENDPOINTS,
     *metrics_routes.ENDPOINTS,
     *live_routes.ENDPOINTS,
+    *queries.ENDPOINTS,
 )
 
 _KIND_OF_STATUS = {404: "no-such-route", 405: "method-not-allowed"}

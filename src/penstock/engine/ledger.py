@@ -1,17 +1,15 @@
-"""The ledger of a query: what each of its cycles did, and all of them of late."""
+"""The ledger of a query: what each of its cycles did, and all of them of late. Needs no Spark."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from penstock.db.pool import Database
 from penstock.db.statements import Statements
 
-if TYPE_CHECKING:
-    from penstock.cli.session import Opened
-
-_sql = Statements("penstock.cli", "cycles.sql")
+_sql = Statements("penstock.engine", "ledger.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,10 @@ class Cycle:
     #: Milliseconds of each part.
     took: dict[str, float] | None
     error: str | None
+    #: When the oldest event that it read was appended.
+    oldest_at: datetime | None
+    #: Up to where event time had come, where windows close by it.
+    watermark: datetime | None
 
     @property
     def state(self) -> str:
@@ -59,18 +61,21 @@ class Activity:
     late: int
     dead: int
     failed: int
+    watermark: datetime | None
 
 
-async def cycles_of(opened: Opened, query: int, *, limit: int, failed: bool) -> list[Cycle]:
-    """The newest cycles, the newest first."""
-    params: dict[str, Any] = {"query": query, "limit": limit, "failed": failed}
-    async with opened.database.connection() as conn:
+async def cycles_of(
+    database: Database, query: int, *, limit: int, failed: bool = False, before: int | None = None
+) -> list[Cycle]:
+    """The newest cycles, the newest first; those before one, if that is given."""
+    params: dict[str, Any] = {"query": query, "limit": limit, "failed": failed, "before": before}
+    async with database.connection() as conn:
         rows = await (await conn.execute(_sql["cycles"], params)).fetchall()
     return [Cycle(*row) for row in rows]
 
 
-async def activity_of(opened: Opened, query: int, span: timedelta) -> Activity | None:
+async def activity_of(database: Database, query: int, span: timedelta) -> Activity | None:
     """What a query has done in the last while; None if it is gone."""
-    async with opened.database.connection() as conn:
+    async with database.connection() as conn:
         row = await (await conn.execute(_sql["activity"], {"query": query, "span": span})).fetchone()
     return None if row is None else Activity(*row)

@@ -1,9 +1,10 @@
 -- name: cycles
 -- The newest cycles of a query, or of those the ones that failed.
 SELECT c.cycle, c.planned, c.planned_at, c.started_at, c.committed_at, c.events_in, c.events_out, c.windows, c.late,
-       c.dead, c.took, c.error
+       c.dead, c.took, c.error, c.oldest_at, c.watermark
 FROM penstock.cycles c
 WHERE c.query_id = %(query)s AND (NOT %(failed)s OR c.error IS NOT NULL)
+  AND (%(before)s::bigint IS NULL OR c.cycle < %(before)s)
 ORDER BY c.cycle DESC
 LIMIT %(limit)s
 
@@ -11,7 +12,7 @@ LIMIT %(limit)s
 -- What a query has done of late, how many of its windows are open, and what its result is called.
 SELECT (SELECT count(*) FROM penstock.state s WHERE s.query = q.name) AS open_windows,
        q.result IS NOT NULL AS has_result, q.lease_until, q.history_seconds,
-       a.cycles, a.events_in, a.windows, a.late, a.dead, a.failed
+       a.cycles, a.events_in, a.windows, a.late, a.dead, a.failed, w.watermark
 FROM penstock.queries q
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE c.committed_at IS NOT NULL) AS cycles, coalesce(sum(c.events_in), 0)::bigint AS events_in,
@@ -20,4 +21,10 @@ CROSS JOIN LATERAL (
     FROM (SELECT * FROM penstock.cycles c WHERE c.query_id = q.id ORDER BY c.cycle DESC LIMIT 10000) c
     WHERE c.planned_at > clock_timestamp() - %(span)s
 ) a
+LEFT JOIN LATERAL (
+    -- A cycle that only closes windows may not know; of the last hundred, one does.
+    SELECT n.watermark FROM (
+        SELECT c.watermark FROM penstock.cycles c WHERE c.query_id = q.id ORDER BY c.cycle DESC LIMIT 100
+    ) n WHERE n.watermark IS NOT NULL LIMIT 1
+) w ON true
 WHERE q.id = %(query)s
