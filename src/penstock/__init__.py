@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.client.queue import QueueHandle
     from penstock.client.transaction import Transaction
     from penstock.core.errors import (
+        AccessDenied,
         ConfigurationError,
         Conflict,
         CorruptChunk,
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
         NotFound,
         PenstockError,
         QueueFull,
+        RateLimited,
         SchemaError,
+        ServerError,
+        ServerUnavailable,
         TransactionRefused,
     )
     from penstock.engine.query import Query
@@ -49,6 +53,7 @@ __version__ = version("penstock")
 
 # Where each name comes from. What is not used is not imported, so the command line starts at once.
 _HOMES = {
+    "AccessDenied": "penstock.core.errors",
     "AckResult": "penstock.log.ack",
     "ConfigurationError": "penstock.core.errors",
     "Conflict": "penstock.core.errors",
@@ -81,8 +86,11 @@ _HOMES = {
     "QueueHandle": "penstock.client.queue",
     "QueueInfo": "penstock.log.log",
     "QueueSize": "penstock.log.depth",
+    "RateLimited": "penstock.core.errors",
     "Redrive": "penstock.log.dead",
     "SchemaError": "penstock.core.errors",
+    "ServerError": "penstock.core.errors",
+    "ServerUnavailable": "penstock.core.errors",
     "Stream": "penstock.engine.stream",
     "SyncPenstock": "penstock.client._sync",
     "Transaction": "penstock.client.transaction",
@@ -92,6 +100,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AccessDenied",
     "AckResult",
     "ConfigurationError",
     "Conflict",
@@ -124,8 +133,11 @@ __all__ = [
     "QueueHandle",
     "QueueInfo",
     "QueueSize",
+    "RateLimited",
     "Redrive",
     "SchemaError",
+    "ServerError",
+    "ServerUnavailable",
     "Stream",
     "SyncPenstock",
     "Transaction",

@@ -1,4 +1,4 @@
-"""A client on a fresh database for each test."""
+"""A client on a fresh database for each test: on the database itself and, where ``q`` is used, through a server too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from penstock import Penstock, SyncPenstock
 from penstock.core.clock import Clock
+from tests.client.serving import served
 
 
 @pytest.fixture
@@ -15,13 +16,23 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(params=["database", "http"])
+def url(request: pytest.FixtureRequest, database_url: str, clock: Clock) -> Iterator[str]:
+    """Where the queues are: the database, or a server in front of it."""
+    if request.param == "database":
+        yield database_url
+    else:
+        with served(database_url, clock) as url:
+            yield url
+
+
 @pytest.fixture
-async def q(database_url: str, clock: Clock) -> AsyncIterator[Penstock]:
-    async with Penstock(database_url, clock=clock) as client:
+async def q(url: str, clock: Clock) -> AsyncIterator[Penstock]:
+    async with Penstock(url, clock=clock) as client:
         yield client
 
 
 @pytest.fixture
-def sync_q(database_url: str) -> Iterator[SyncPenstock]:
-    with SyncPenstock(database_url) as client:
+def sync_q(url: str) -> Iterator[SyncPenstock]:
+    with SyncPenstock(url) as client:
         yield client

@@ -24,12 +24,6 @@ from tests.client.conditions import eventually, numbered
 URL = "postgresql://localhost/none"
 
 
-@pytest.mark.parametrize("url", ["http://localhost:6632", "https://queues.example", "HTTP://x"])
-def test_a_url_of_a_server_is_refused_for_now(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="comes with the server"):
-        Penstock(url)
-
-
 def test_a_url_and_a_data_dir_contradict_each_other(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="give one of the two"):
         Penstock(URL, data_dir=tmp_path)

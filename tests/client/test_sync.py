@@ -228,6 +228,7 @@ def test_a_client_refuses_to_work_in_a_forked_child_and_works_on_in_the_parent(d
     assert said.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("url", ["database"], indirect=True)
 def test_a_transaction_can_be_part_of_one_of_the_users_own(sync_q: SyncPenstock, database_url: str) -> None:
     for name in ("orders", "shipments"):
         sync_q.queue(name).create()

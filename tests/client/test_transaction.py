@@ -109,6 +109,7 @@ async def test_an_exception_that_is_given_as_the_error_keeps_its_traceback(q: Pe
     assert 'raise ValueError("not today")' in letter.traceback
 
 
+@pytest.mark.parametrize("url", ["database"], indirect=True)
 async def test_it_can_be_part_of_a_transaction_of_the_users_own(q: Penstock, database_url: str) -> None:
     events = await q.queue("orders").batch(3).pop()
     async with await AsyncConnection.connect(database_url) as conn:

@@ -6,7 +6,8 @@ The blocks of a page run in order, in one namespace and on one fresh database, w
 * ``sql``: as the role that owns the schema; what it answers counts as printed, a row a line;
 * ``console``: a ``penstock`` command of which the page shows the output; the others are looked at by
   ``test_commands``;
-* ``output``: what the block before it printed.
+* ``sh``: on a page about the server, which runs for it;
+* ``output`` or ``json``: what the block before it printed.
 
 Output is compared less times and sizes, and with ``…`` for anything.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import dataclasses
 import inspect
 import re
 import shlex
@@ -24,6 +26,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import CodeType
@@ -33,19 +36,22 @@ import psycopg
 import pytest
 
 from penstock import Penstock, Query, SyncPenstock
+from tests.client.serving import served
 from tests.docs.console import Command, commands_in
 from tests.docs.pages import PAGES, Block, blocks_of, name_of
 
 #: An example that takes longer than this hangs.
 _PATIENCE = 30.0
-_LANGUAGES = ("python", "sql", "console", "output")
+_LANGUAGES = ("python", "sql", "console", "sh", "output", "json")
+#: Where a page says that the server is.
+_SERVER = "http://127.0.0.1:6632"
 _RUNS_A_QUERY = re.compile(r"\.(start|run)\(\"")
 
 
 def runnable() -> Iterator[Any]:
     """The pages with something to run; those that start Spark for it are few, and take their time."""
     for page in PAGES:
-        blocks = [block for block in blocks_of(page, "python", "sql") if block.not_run is None]
+        blocks = [block for block in blocks_of(page, "python", "sql", "sh") if block.not_run is None]
         on_spark = any(_RUNS_A_QUERY.search(block.text) for block in blocks)
         marks = [pytest.mark.slow, pytest.mark.timeout(400)] if on_spark else []
         if blocks:
@@ -58,14 +64,18 @@ def test_the_examples_of_a_page_run(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_DATABASE_URL", database_url)
     monkeypatch.chdir(tmp_path)
-    with Session(database_url) as session:
+    with Session(database_url) as session, serving(page, database_url) as url:
         for block in blocks_of(page, *_LANGUAGES):
             if block.not_run is not None:
                 continue
+            block = dataclasses.replace(block, text=block.text.replace(_SERVER, url))
             if block.language == "python":
                 capsys.readouterr()
                 session.run_python(block)
-            elif block.language == "output":
+            elif block.language == "sh":
+                capsys.readouterr()
+                print(subprocess.check_output(["bash", "-ec", block.text], text=True))
+            elif block.language in ("output", "json"):
                 assert_printed(block, capsys.readouterr().out, block.text)
             elif block.language == "sql":
                 capsys.readouterr()
@@ -74,6 +84,16 @@ def test_the_examples_of_a_page_run(
                 for command in commands_in(block):
                     if command.output:
                         assert_printed(block, run(command), command.output)
+
+
+@contextmanager
+def serving(page: Path, database_url: str) -> Iterator[str]:
+    """A server, if the page is about one."""
+    if _SERVER in page.read_text():
+        with served(database_url) as url:
+            yield url
+    else:
+        yield _SERVER
 
 
 class Session:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, blocks_of, name_of
 
-_CHECKED = {"python", "console", "sql", "output", "text"}
+_CHECKED = {"python", "console", "sql", "output", "text", "sh", "json"}
 _LINK = re.compile(r"(?:\]\(|src=\")(?!https?:)([^)#\"]+)")
 
 

@@ -17,7 +17,7 @@ from penstock.client.arguments import (
     read_events,
     read_popped,
 )
-from penstock.client.database import connect
+from penstock.client.connect import connect
 from penstock.client.queue import QueueHandle
 from penstock.client.session import Session
 from penstock.client.transaction import Transaction
@@ -50,13 +50,17 @@ class Penstock:
     database together.
 
     Args:
-        url: The PostgreSQL to use, as a libpq URL or ``key=value`` string. Without one, the environment names it
-            (PENSTOCK_DATABASE_URL, DATABASE_URL, PGHOST and the like); if it does not, a PostgreSQL that comes with
-            Penstock is started.
+        url: A Penstock server (``https://host:6632``), or the PostgreSQL to use, as a libpq URL or ``key=value``
+            string. Without one, the environment names it (PENSTOCK_URL, PENSTOCK_DATABASE_URL, DATABASE_URL, PGHOST and
+            the like); if it does not, a PostgreSQL that comes with Penstock is started.
+        api_key: The key, or the bearer token, that the server wants.
         data_dir: Where that PostgreSQL is to keep its data; who gives one means that PostgreSQL.
-        pool_size: The most connections that this client opens.
+        pool_size: The most connections that this client opens; over HTTP as many as it needs, unless told.
         max_event_bytes: The largest event that is accepted, where the queue does not say.
         auto_upgrade: Whether opening may bring the schema up to date.
+        retry_seconds: How long a server or a database that cannot be reached is looked for before a call fails; over
+            HTTP also how long a push waits for room in a queue that is full. 30 unless told.
+        tls_ca_file: The certificates to trust in place of the system's, in PEM format.
         clock: Moves time, for tests.
     """
 
@@ -64,19 +68,25 @@ class Penstock:
         self,
         url: str | None = None,
         *,
+        api_key: str | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         pool_size: int | None = None,
         max_event_bytes: int | None = None,
         auto_upgrade: bool | None = None,
+        retry_seconds: float | None = None,
+        tls_ca_file: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._session = Session(
             connect(
                 url,
+                api_key=api_key,
                 data_dir=data_dir,
                 pool_size=pool_size,
                 max_event_bytes=max_event_bytes,
                 auto_upgrade=auto_upgrade,
+                retry_seconds=retry_seconds,
+                tls_ca_file=tls_ca_file,
                 clock=clock,
             )
         )

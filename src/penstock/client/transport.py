@@ -13,6 +13,7 @@ from penstock.log.event import Event
 from penstock.log.groups import GroupLane, Place
 from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, GroupInfo, QueueInfo, Said
+from penstock.log.partitions import Partition
 from penstock.log.pushed import PushResult
 from penstock.log.queue import Queue
 from penstock.log.segments import Upkeep
@@ -54,6 +55,9 @@ class Transport(Protocol):
 
     async def describe(self, name: str) -> QueueInfo:
         """A queue with its size, its groups and its dead letters."""
+
+    async def partitions(self, queue: str, limit: int | None = None) -> list[Partition]:
+        """The partitions of a queue, the fullest first."""
 
     async def delete_queue(self, name: str) -> bool:
         """Delete a queue; False if there was none."""
@@ -119,6 +123,9 @@ class Transport(Protocol):
 
     async def seek(self, queue: str, group: str, place: Place, *, partition: str | None = None) -> int:
         """Move a group; answers in how many partitions."""
+
+    async def configure_group(self, queue: str, group: str, *, counts: bool) -> None:
+        """Say whether a group counts for the depth of its queue."""
 
     async def delete_group(self, queue: str, group: str) -> bool:
         """Forget a group; False if there was none."""

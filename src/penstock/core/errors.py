@@ -8,6 +8,10 @@
     │   ├── DatabaseUnavailable   it cannot be reached (worth a retry)
     │   ├── DatabaseVersionError  its version is not one Penstock runs on
     │   └── SchemaError           Penstock's schema is missing, older or newer than this package
+    ├── ServerError               a Penstock server could not do its part (``status``)
+    │   ├── ServerUnavailable     it cannot be reached, or has too much to do (worth a retry)
+    │   ├── RateLimited           it takes no more from this caller for now (``retry_after`` seconds)
+    │   └── AccessDenied          it does not know who asks, or that one may not do this
     ├── InvalidRequest            what was asked cannot be right
     │   ├── InvalidName           a queue, group or key name
     │   ├── InvalidOption         an option: unknown, wrong type, out of range
@@ -57,6 +61,30 @@ class DatabaseVersionError(DatabaseError):
 
 class SchemaError(DatabaseError):
     """Penstock's schema is missing, or older or newer than this package."""
+
+
+class ServerError(PenstockError):
+    """A Penstock server could not do its part; ``status`` is that of its answer, or None if there was none."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ServerUnavailable(ServerError):
+    """The server cannot be reached, or has too much to do; trying again later can help."""
+
+
+class RateLimited(ServerError):
+    """The server takes no more from this caller for now; ask again after ``retry_after`` seconds."""
+
+    def __init__(self, message: str, *, retry_after: float, status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.retry_after = retry_after
+
+
+class AccessDenied(ServerError):
+    """The server does not know who asks (401), or that one may not do this (403)."""
 
 
 class InvalidRequest(PenstockError):

@@ -3,6 +3,10 @@
 ==========================  ===========================================================  ==================
 variable                    meaning                                                      default
 ==========================  ===========================================================  ==================
+PENSTOCK_URL                a Penstock server to ask in place of a database              none
+PENSTOCK_API_KEY            the key, or the bearer token, that the server wants          none
+PENSTOCK_TLS_CA_FILE        the certificates to trust, if not those of the system        none
+PENSTOCK_RETRY_SECONDS      how long a lost server or database is looked for             30
 PENSTOCK_DATABASE_URL       the PostgreSQL to use: a libpq URI or ``key=value`` string   see below
 PENSTOCK_DATA_DIR           where the embedded PostgreSQL keeps its data                 the user's data dir
 PENSTOCK_POOL_SIZE          most connections that one process opens                      8
@@ -23,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict, Unpack
+from urllib.parse import urlsplit
 
 import platformdirs
 import psycopg
@@ -39,6 +44,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 # An event travels inside a bytea with others, and PostgreSQL ends a value at 1 GiB.
 _LARGEST_EVENT = 128 * 1024 * 1024
 _MOST_CONNECTIONS = 1000
+_LONGEST_RETRY = 86_400
 _ON = ("1", "true", "yes", "on")
 _OFF = ("0", "false", "no", "off")
 
@@ -64,6 +70,10 @@ class Overrides(TypedDict, total=False):
     max_event_bytes: int
     auto_upgrade: bool
     log_level: str
+    url: str | None
+    api_key: str | None
+    tls_ca_file: Path | None
+    retry_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,8 @@ class Settings:
 
     ``database_url`` is a libpq URI or ``key=value`` string; ``""`` means "as libpq's own variables say" and
     ``None`` the embedded PostgreSQL in ``data_dir``. It may hold a password, so it never shows in a repr;
-    print ``redacted_url`` instead.
+    print ``redacted_url`` instead. ``url`` is a Penstock server that clients ask in place of a database; what runs on
+    the database itself, as the server and the engine do, does not look at it.
 
     >>> Settings.from_env({"PENSTOCK_DATABASE_URL": "postgresql://app:s3cret@db/events"}).redacted_url
     'user=app password=*** dbname=events host=db'
@@ -84,6 +95,10 @@ class Settings:
     max_event_bytes: int = 1024 * 1024
     auto_upgrade: bool = True
     log_level: str = "WARNING"
+    url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    tls_ca_file: Path | None = None
+    retry_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         if self.database_url is not None:
@@ -95,6 +110,12 @@ class Settings:
             )
         _check_range("PENSTOCK_POOL_SIZE", self.pool_size, _MOST_CONNECTIONS)
         _check_range("PENSTOCK_MAX_EVENT_BYTES", self.max_event_bytes, _LARGEST_EVENT)
+        if self.url is not None:
+            check_server_url("PENSTOCK_URL", self.url)
+        if not 0 <= self.retry_seconds <= _LONGEST_RETRY:
+            raise ConfigurationError(
+                f"PENSTOCK_RETRY_SECONDS is {self.retry_seconds}: set it to a number from 0 to {_LONGEST_RETRY}"
+            )
         if self.log_level not in LOG_LEVELS:
             raise ConfigurationError(
                 f"PENSTOCK_LOG_LEVEL is {self.log_level!r}: set it to one of {', '.join(LOG_LEVELS)}"
@@ -117,6 +138,14 @@ class Settings:
             found["auto_upgrade"] = _switch("PENSTOCK_AUTO_UPGRADE", env["PENSTOCK_AUTO_UPGRADE"])
         if "log_level" not in overrides and "PENSTOCK_LOG_LEVEL" in env:
             found["log_level"] = env["PENSTOCK_LOG_LEVEL"].upper()
+        if "url" not in overrides and "PENSTOCK_URL" in env:
+            found["url"] = env["PENSTOCK_URL"]
+        if "api_key" not in overrides and "PENSTOCK_API_KEY" in env:
+            found["api_key"] = env["PENSTOCK_API_KEY"]
+        if "tls_ca_file" not in overrides and "PENSTOCK_TLS_CA_FILE" in env:
+            found["tls_ca_file"] = Path(env["PENSTOCK_TLS_CA_FILE"])
+        if "retry_seconds" not in overrides and "PENSTOCK_RETRY_SECONDS" in env:
+            found["retry_seconds"] = _seconds("PENSTOCK_RETRY_SECONDS", env["PENSTOCK_RETRY_SECONDS"])
         found.update(overrides)
         return cls(**found)
 
@@ -134,6 +163,22 @@ def redact(conninfo: str) -> str:
     secret = {option.keyword.decode() for option in Conninfo.get_defaults() if option.dispchar == b"*"}
     parts = conninfo_to_dict(conninfo)
     return make_conninfo("", **{key: "***" if key in secret else value for key, value in parts.items()})
+
+
+def check_server_url(name: str, url: str) -> str:
+    """Return the address of a server if it is one."""
+    parts = urlsplit(url)
+    try:
+        there = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        there = False
+    if not there or parts.query or parts.fragment or parts.username is not None:
+        # It is not quoted: somebody may have written a password into it.
+        raise ConfigurationError(
+            f"{name} is not the address of a server: write it as https://host:6632, without user, password or query; "
+            "a key goes into PENSTOCK_API_KEY"
+        )
+    return url
 
 
 def _find_url(env: Mapping[str, str]) -> str | None:
@@ -166,6 +211,13 @@ def _integer(name: str, value: str) -> int:
         return int(value)
     except ValueError:
         raise ConfigurationError(f"{name} is {value!r}: set it to a whole number, in digits") from None
+
+
+def _seconds(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ConfigurationError(f"{name} is {value!r}: set it to a number of seconds") from None
 
 
 def _switch(name: str, value: str) -> bool:

@@ -427,6 +427,13 @@ class Log:
         return await self._leases.extend(lease_id, [(found.id, lane) for lane in partition_ids], seconds)
 
     @_reachable
+    async def release(self, queue: str, group: str, lease_id: UUID) -> None:
+        """End a lease of the group now: its events come again, at no cost. Nothing happens if there is none."""
+        found = await self._groups.get(await self.catalog.get(queue), check_name(group, "group"))
+        if found is not None:
+            await self._leases.give_up(found, lease_id)
+
+    @_reachable
     async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
         """Make the lease of these events last this long from now; None if it has ended."""
         check_lease_seconds(seconds)

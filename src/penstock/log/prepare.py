@@ -189,7 +189,7 @@ def _columns(
         keys, ids, times, headers = ([item.get(name) for item in items] for name in _FIELDS[1:])
     except (KeyError, TypeError, AttributeError):
         for i, item in enumerate(items):
-            _check_shape(item, i)
+            check_shape(item, i)
         raise InvalidRequest("events must be mappings with 'data'") from None
     found = len(items)
     columns: list[list[Any] | None] = []
@@ -199,7 +199,7 @@ def _columns(
         columns.append(column if filled else None)
     if sum(map(len, items)) != found:
         for i, item in enumerate(items):
-            _check_shape(item, i)
+            check_shape(item, i)
     return datas, columns[0], columns[1], columns[2], columns[3]
 
 
@@ -247,7 +247,8 @@ def _alike(items: Sequence[Any]) -> tuple[Any, ...] | None:
     return tuple(found)
 
 
-def _check_shape(item: Any, index: int) -> None:
+def check_shape(item: Any, index: int) -> None:
+    """Refuse what is no event; ``index`` is for the error."""
     if not isinstance(item, Mapping):
         raise InvalidEvent(
             f"must be a mapping such as {{'data': ...}}, not {type(item).__name__}",

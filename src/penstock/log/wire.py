@@ -349,6 +349,12 @@ class Extension(Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float = 60.0
 
 
+class Release(Struct, frozen=True, forbid_unknown_fields=True):
+    """A lease that is to end now."""
+
+    lease_id: UUID
+
+
 class Extended(Struct, frozen=True):
     """Until when a lease lasts; null if it has ended."""
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
 
+from penstock.core.clock import Clock
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.server import consume, dead_letters, events, groups, health, queries, queues
@@ -51,13 +52,14 @@ def create_app(
     *,
     endpoints: Sequence[Endpoint] = ENDPOINTS,
     started: Callable[[Services], None] | None = None,
+    clock: Clock | None = None,
 ) -> Frame:
     """The application of one server process; it opens the database when it is started and closes it when it ends."""
     metrics = Instruments(settings.metrics_dir)
     database = Database(settings.core)
     services = Services(
         settings,
-        Log(database, committed=metrics.committed),
+        Log(database, clock=clock, committed=metrics.committed),
         Guard(settings, database) if settings.is_guarded else None,
         metrics=metrics,
     )

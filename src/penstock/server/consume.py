@@ -100,6 +100,11 @@ async def extend(call: Call) -> wire.Extended:
     return wire.Extended(until)
 
 
+async def release(call: Call) -> None:
+    """End a lease now."""
+    await call.services.log.release(call.path["queue"], call.path["group"], call.body.lease_id)
+
+
 async def transaction(call: Call) -> wire.TransactionOutcome:
     """Ack and push together, or do neither."""
     asked: wire.Transaction = call.body
@@ -150,6 +155,16 @@ ENDPOINTS = (
         _CONSUME,
         body=wire.Extension,
         answer=wire.Extended,
+        problems=("not-found", "invalid-name"),
+    ),
+    Endpoint(
+        "POST",
+        f"{_GROUP}/release",
+        release,
+        "End a lease now: its events come again, at no cost",
+        _TAG,
+        _CONSUME,
+        body=wire.Release,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(

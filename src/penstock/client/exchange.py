@@ -1,0 +1,214 @@
+"""One request and its answer, as often as it takes: what is repeated changes nothing the second time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from penstock.client.problems import error_of, retry_after
+from penstock.core.errors import (
+    ConfigurationError,
+    InvalidRequest,
+    PenstockError,
+    QueueFull,
+    ServerError,
+    ServerUnavailable,
+)
+
+_logger = logging.getLogger("penstock.client")
+
+#: A server that has lost its database looks for it for so long before it says so.
+_ANSWER_SECONDS = 45.0
+_CONNECT_SECONDS = 10.0
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+#: Statuses of a server, or of what is in front of it, that may be different the next time.
+_PASSING = frozenset((429, 502, 503, 504))
+
+_Answer = TypeVar("_Answer")
+
+
+class Exchange:
+    """Talks to a server.
+
+    A request that gets no answer, or one that asks to come again (429, 503), is repeated until ``retry_seconds`` are
+    over: after what ``Retry-After`` says, and a little more by chance, so that those who were sent away together do not
+    come back together.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        retry_seconds: float = 30.0,
+        ca_file: Path | None = None,
+        connections: int | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._retry_seconds = retry_seconds
+        self._headers = {"User-Agent": "penstock", "Accept": "application/json"}
+        if api_key is not None:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._trusted = _trust(ca_file)
+        self._connections = connections
+        self._http: httpx.AsyncClient | None = None
+
+    async def open(self) -> None:
+        """Get ready; nothing is sent yet."""
+        self._http = httpx.AsyncClient(
+            base_url=f"{self.url}/v1/",
+            headers=self._headers,
+            verify=self._trusted,
+            limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections or 32),
+            follow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        """End the connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[_Answer],
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Callable[[], bytes] | bytes | None = None,
+        key: str | None = None,
+        wait_seconds: float = 0.0,
+    ) -> _Answer:
+        """The answer to a request, or the error that it was.
+
+        Args:
+            method: The method.
+            path: The path, its parts quoted by :func:`part`.
+            answer: The type of the JSON that is expected.
+            query: The query string; what is None is left out.
+            body: JSON; called anew for each try, if a try has to differ from the one before.
+            key: The idempotency key, the same for every try.
+            wait_seconds: How long the server may take beyond what is usual.
+        """
+        response = await self.send(method, path, query=query, body=body, key=key, wait_seconds=wait_seconds)
+        try:
+            return msgspec.json.decode(response.content, type=answer)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ServerUnavailable(
+                f"{self.url} answered what no Penstock server of this version says ({error}): check the url",
+                status=response.status_code,
+            ) from error
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Callable[[], bytes] | bytes | None = None,
+        key: str | None = None,
+        wait_seconds: float = 0.0,
+    ) -> httpx.Response:
+        """The same for an answer that need not be read."""
+        http = self._http
+        assert http is not None  # noqa: S101 - the session opens it before it hands it out
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        extra = {} if key is None else {"Idempotency-Key": key}
+        tries = _Tries(self._retry_seconds)
+        while True:
+            try:
+                content, headers = _packed(body() if callable(body) else body)
+                response = await http.request(
+                    method,
+                    path,
+                    params=given,  # type: ignore[arg-type]  # text, numbers and times, all of which it can write
+                    content=content,
+                    headers={**headers, **extra},
+                    timeout=httpx.Timeout(_ANSWER_SECONDS + wait_seconds, connect=_CONNECT_SECONDS),
+                )
+            except UnicodeEncodeError:
+                raise InvalidRequest("a lone surrogate was given, which UTF-8 cannot carry") from None
+            except httpx.TransportError as error:
+                if isinstance(_root(error), ssl.SSLCertVerificationError):
+                    raise ServerError(
+                        f"the certificate of {self.url} is not to be trusted ({_root(error)}): if the server has one "
+                        "of its own, name the file that vouches for it as tls_ca_file"
+                    ) from error
+                await tries.again(self._unreachable(error), None)
+                continue
+            if response.is_success:
+                return response
+            refusal = error_of(response)
+            if response.status_code not in _PASSING:
+                raise refusal
+            wanted = refusal.retry_after if isinstance(refusal, QueueFull) else retry_after(response)
+            await tries.again(refusal, wanted)
+
+    def _unreachable(self, error: httpx.TransportError) -> ServerUnavailable:
+        said = str(error) or type(error).__name__
+        return ServerUnavailable(
+            f"the server at {self.url} gave no answer within {self._retry_seconds:g} s ({said}): check that it runs "
+            "(`penstock serve`) and that the url is right"
+        )
+
+
+class _Tries:
+    """How long to go on, and when."""
+
+    def __init__(self, seconds: float) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._deadline = self._clock() + seconds
+        self._pause = _FIRST_PAUSE
+
+    async def again(self, error: PenstockError, wanted: float | None) -> None:
+        """Wait for the next try, or raise the error if there is to be none."""
+        pause = self._pause if wanted is None else wanted
+        if self._clock() + pause > self._deadline:
+            raise error
+        _logger.debug("asked again in about %.2f s: %s", pause, error)
+        # After what was wanted, never before; without a wish, anything up to the pause.
+        chance = random.random()  # noqa: S311 - spreads load
+        await asyncio.sleep(pause * (0.5 + chance / 2) if wanted is None else pause * (1 + chance / 4))
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+def _root(error: BaseException) -> BaseException:
+    """What an error came of in the end."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error
+
+
+def part(name: str) -> str:
+    """A name as a part of a path."""
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise InvalidRequest("a lone surrogate was given, which UTF-8 cannot carry") from None
+
+
+def _packed(body: bytes | None) -> tuple[bytes | None, dict[str, str]]:
+    if body is None:
+        return None, {}
+    headers = {"Content-Type": "application/json"}
+    return body, headers
+
+
+def _trust(ca_file: Path | None) -> ssl.SSLContext:
+    """Whom to trust: those whom the system does, or those alone whose certificates are in a file."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"the certificates to trust cannot be read from {ca_file}: {error}; name a file in PEM format"
+        ) from error
