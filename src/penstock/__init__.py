@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from penstock.log.transaction import TransactionResult
     from penstock.stream import aggregates as agg
     from penstock.stream.context import Context
+    from penstock.stream.gates import concurrency_gate, sliding_window_gate, token_bucket_gate
 
 __version__ = version("penstock")
 
@@ -97,6 +98,9 @@ _HOMES = {
     "TransactionRefused": "penstock.core.errors",
     "TransactionResult": "penstock.log.transaction",
     "Upkeep": "penstock.log.segments",
+    "concurrency_gate": "penstock.stream.gates",
+    "sliding_window_gate": "penstock.stream.gates",
+    "token_bucket_gate": "penstock.stream.gates",
 }
 
 __all__ = [
@@ -146,6 +150,9 @@ __all__ = [
     "Upkeep",
     "__version__",
     "agg",
+    "concurrency_gate",
+    "sliding_window_gate",
+    "token_bucket_gate",
 ]
 
 

@@ -198,6 +198,7 @@ class Place:
             "_places": [0] * count,
             "_heads": [1] * count,
             "_id_segments": [self.queue.segment],
+            "_at": None,
         }
 
 

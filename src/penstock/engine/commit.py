@@ -45,7 +45,7 @@ _sql = Statements("penstock.engine", "commit.sql")
 _reports = Statements("penstock.engine", "reports.sql")
 
 #: The ledger keeps so many cycles of a query.
-_LEDGER = 10_000
+LEDGER = 10_000
 
 
 class Refused(PenstockError):
@@ -470,7 +470,7 @@ class Committer:
     async def _append(self, conn: AsyncConnection[Any], lines: list[tuple[str | None, bytes]]) -> Request | None:
         if not lines or self._target.sink is None:
             return None
-        request = Request([_pieces(await self._queue(self._target.sink), lines)])
+        request = Request([pieces(await self._queue(self._target.sink), lines)])
         lanes = await self._log.appender.lanes([request])
         await self._log.appender.append_on(conn, [request], lanes)
         return request
@@ -515,7 +515,7 @@ class Committer:
         self._since_tidied = 0
         params = {"query": self._target.query, "fence": self._target.fence, "cycle": cycle}
         await conn.execute(_reports["forget"], params)
-        await conn.execute(_sql["forget_cycles"], {"query": self._target.query, "cycle": cycle - _LEDGER})
+        await conn.execute(_sql["forget_cycles"], {"query": self._target.query, "cycle": cycle - LEDGER})
         if self._target.tables is not None:
             await conn.execute(
                 self._target.tables.statement("forget_history"), {"seconds": self._target.history_seconds}
@@ -557,7 +557,7 @@ def _events(rows: list[tuple[str, int, str]]) -> list[tuple[str | None, bytes]]:
     ]
 
 
-def _pieces(queue: Queue, lines: Sequence[tuple[str | None, bytes]]) -> list[Piece]:
+def pieces(queue: Queue, lines: Sequence[tuple[str | None, bytes]]) -> list[Piece]:
     """Events for a queue, by partition, in order."""
     places: dict[str, list[int]] = {}
     for index, (key, _) in enumerate(lines):

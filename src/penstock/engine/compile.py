@@ -13,12 +13,14 @@ import pyarrow as pa
 from penstock.core.errors import InvalidRequest
 from penstock.engine.columns import ResultColumn, result_columns
 from penstock.engine.folding import GROUPS, fold_column, folded
+from penstock.engine.gates.costs import COST
 from penstock.engine.reading import DATA, META, Reading
 from penstock.engine.sessions import Rules, with_sessions
 from penstock.engine.stages import Stage, group_stages, wants_data
 from penstock.stream.aggregates import Aggregate
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python, names_in, takes_context
+from penstock.stream.gates import Concurrency, Gate
 from penstock.stream.steps import Filter, FlatMap, Lookup, Map, Sql, Step, runs_in_python
 from penstock.stream.windows import Calendar, Session, Sliding, Tumbling, Window
 
@@ -89,6 +91,12 @@ def _with_values(stream: Definition) -> Definition:
     if is_python(stream.sink_key) and not stream.windows:
         added[SINK_KEY] = stream.sink_key
         changes["sink_key"] = SINK_KEY
+    gates: list[Gate] = []
+    for place, gate in enumerate(stream.gates):
+        if is_python(gate.cost.expression) and not isinstance(gate, Concurrency):
+            added[f"{COST}{place}"] = gate.cost.expression
+            gate = dataclasses.replace(gate, cost=dataclasses.replace(gate.cost, expression=f"{COST}{place}"))
+        gates.append(gate)
     aggregates: dict[str, Aggregate] = {}
     for place, (name, aggregate) in enumerate(stream.aggregates.items()):
         if is_python(aggregate.argument):
@@ -98,7 +106,9 @@ def _with_values(stream: Definition) -> Definition:
     if not added:
         return stream
     step = Map("values", _Values(added))
-    return dataclasses.replace(stream, steps=(*stream.steps, step), aggregates=aggregates, **changes)
+    return dataclasses.replace(
+        stream, steps=(*stream.steps, step), aggregates=aggregates, gates=tuple(gates), **changes
+    )
 
 
 class _Values:
@@ -136,15 +146,18 @@ def fields_read(cut: Split, part: int = 0) -> list[str]:
         mention(cut.stream.key)
         if not cut.stream.windows:
             mention(cut.stream.sink_key)
+        mention(*(gate.cost.expression for gate in cut.stream.gates))
         for aggregate in cut.stream.aggregates.values():
             mention(aggregate.argument)
-    return [name for name in found if not name.startswith("__") or name.startswith(("__value_", KEY_FIELD, SINK_KEY))]
+    made = ("__value_", KEY_FIELD, SINK_KEY, COST)
+    return [name for name in found if not name.startswith("__") or name.startswith(made)]
 
 
 def numeric_names(stream: Definition) -> set[str]:
-    """Fields that an aggregate adds up: numbers, whatever the sample says."""
+    """Fields that an aggregate adds up or that say what an event costs: numbers, whatever the sample says."""
     kinds = ("sum", "avg", "stddev", "percentile")
-    return {
+    costs = [gate.cost.expression for gate in stream.gates]
+    return {cost.strip("` ") for cost in costs if isinstance(cost, str)} | {
         aggregate.argument.strip("` ")
         for aggregate in stream.aggregates.values()
         if aggregate.kind in kinds and isinstance(aggregate.argument, str)
@@ -357,13 +370,20 @@ def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[D
             frame = frame.withColumn("__sink", _key_text(frame, key))
         else:
             frame = frame.withColumn("__sink", F.col("__key"))
-        hidden = {*_META, "__sink", DATA, SINK_KEY}
+        costs: list[str] = []
+        for place, gate in enumerate(cut.stream.gates):
+            cost: Any = gate.cost.expression
+            if cost is not None:
+                costs.append(f"{COST}{place}")
+                value = F.expr(cost) if isinstance(cost, str) else cost
+                frame = frame.withColumn(costs[-1], value.cast("double"))
+        hidden = {*_META, "__sink", DATA, SINK_KEY, *costs}
         data: list[str] = []
         if cut.keeps_event and DATA in frame.columns:
             # The event as it is, and beside it what was looked up.
             data = [DATA]
             hidden |= set(given)
         fields = [f"`{name}`" for name in frame.columns if name not in hidden]
-        return frame.select("__partition", "__offset", "__sink", *data, *fields)
+        return frame.select("__partition", "__offset", "__sink", *costs, *data, *fields)
 
     return transform

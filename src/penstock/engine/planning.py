@@ -55,7 +55,7 @@ class Planning:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """What the query's row says before a cycle."""
 
     suspects: suspicion.Suspicion | None
@@ -121,13 +121,13 @@ class Planner:
             raise Fenced("another driver has taken this query over")
         self._renewed = time.monotonic()
 
-    def _look(self) -> _Seen:
+    def _look(self) -> Seen:
         row = self._conn.execute(_sql["look"], self._params()).fetchone()
         if row is None:
             raise Fenced("another driver has taken this query over")
-        return _Seen(None if row[0] is None else suspicion.decode(row[0]), row[1])
+        return Seen(None if row[0] is None else suspicion.decode(row[0]), row[1])
 
-    def _lanes(self, seen: _Seen) -> list[Lane]:
+    def _lanes(self, seen: Seen) -> list[Lane]:
         """What is unread, up to the limit, spread over the partitions."""
         found: list[_Head] = []
         segments: dict[int, int] = {}

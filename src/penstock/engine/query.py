@@ -34,6 +34,10 @@ from penstock.engine.background import Background
 from penstock.engine.callables import Failure
 from penstock.engine.commit import Committer, Outcome, Refused, Target, Work
 from penstock.engine.compile import Split, compile_events, compile_windows, split
+from penstock.engine.gates.costs import COST
+from penstock.engine.gates.keeper import Keeper
+from penstock.engine.gates.limits import defined, wanted
+from penstock.engine.gates.planning import GatedPlanning
 from penstock.engine.options import RunOptions
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import Planning
@@ -50,6 +54,7 @@ from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
 from penstock.log.log import Log
 from penstock.stream.fingerprint import describe, fingerprint
+from penstock.stream.gates import NANO
 from penstock.stream.windows import Session
 
 if TYPE_CHECKING:
@@ -289,6 +294,8 @@ class _Run:
         self._fence = fence
         self._known = known
         self._committer: Committer | None = None
+        #: Minds the gates, where there are any.
+        self._gates: Keeper | None = None
         self._checkpoint: Path | None = None
         self._streaming: Any = None
         self._began = 0.0
@@ -346,6 +353,8 @@ class _Run:
         if self._keeper is not None:
             self._keeper.join(5)
         try:
+            if self._gates is not None:
+                self._running(self._gates.close())
             if self._committer is not None:
                 self._references.close()
                 self._running(self._committer.close())
@@ -424,7 +433,17 @@ class _Run:
             stream.time.grace_us + stream.time.lateness_us,
             self._stops,
         )
+        if stream.gates:
+            self._gates = self._running(self._mind_gates())
+            limits = [defined(gate) for gate in stream.gates]
+            wants = wanted(limits, [float(NANO if g.cost.fixed is None else g.cost.fixed) for g in stream.gates])
+            planning = GatedPlanning(**vars(planning), wants=wants)
         self._source = self._spark.readStream.format("penstock-cycles").option("planning", packed(planning)).load()
+
+    async def _mind_gates(self) -> Keeper:
+        keeper = Keeper(self._query._log, self._target, self._query._stream.gates, self._released, self._end)
+        await keeper.prepare()
+        return keeper
 
     async def _subscribe(self) -> list[tuple[str, int, str, int]]:
         """A group of the query's own in each queue that it reads."""
@@ -488,6 +507,8 @@ class _Run:
         room = Path("/dev/shm")  # noqa: S108 - what lies there is only Spark's own bookkeeping, and is made for us alone
         parent = room if room.is_dir() and os.access(room, os.W_OK) and self._is_local() else None
         self._began = time.monotonic()
+        if self._gates is not None:
+            self._running(self._gates.start())
         self._checkpoint = Path(tempfile.mkdtemp(prefix="penstock-", dir=parent))
         self._streaming = (
             self._source.writeStream.queryName(f"penstock {self._query.name} {self._fence}")
@@ -513,10 +534,7 @@ class _Run:
                 plan = self._running(self._planned())
                 if plan is None:
                     raise Refused("the ledger has no cycle of this driver")
-                outcome = self._do(plan)
-                self._count(outcome, plan)
-                if self._stops is not None:
-                    self._pass(plan)
+                self._finish_cycle(plan, *self._do(plan))
             except Refused as error:
                 self._end(error)
             except LOST as error:
@@ -534,19 +552,33 @@ class _Run:
             finally:
                 query._busy_since = None
 
-    def _do(self, plan: CyclePlan) -> Outcome:
+    def _do(self, plan: CyclePlan) -> tuple[Work, pa.Table | None]:
         started, clock = datetime.now(UTC), time.perf_counter()
         took: dict[str, float] = {}
         table: pa.Table | None = None
         if plan.lanes:
-            table = self._compute(plan)
+            table = _in_order(self._compute(plan))
         took["spark"] = (time.perf_counter() - clock) * 1000
         clock = time.perf_counter()
         said = self._checked(plan) if plan.lanes else []
         work = self._work(plan, said, table, started, took)
         took["prepare"] = (time.perf_counter() - clock) * 1000
+        return work, table
+
+    def _finish_cycle(self, plan: CyclePlan, work: Work, table: pa.Table | None) -> None:
+        """Commit the cycle; of a gated query, it is the gates that let events through, when they may."""
+        if self._gates is not None:
+            self._running(self._gates.take(work, table))
+            return
         assert self._committer is not None  # noqa: S101 - made before the first cycle
-        return self._running(self._committer.commit(work))
+        self._count(self._running(self._committer.commit(work)))
+        if self._stops is not None:
+            self._pass({lane.partition_id: lane.stop for lane in plan.lanes})
+
+    def _released(self, outcome: Outcome, positions: dict[int, int]) -> None:
+        self._count(outcome)
+        if self._stops is not None:
+            self._pass(positions)
 
     def _compute(self, plan: CyclePlan) -> pa.Table:
         self._spark.sparkContext.setLocalProperty(CYCLE, str(plan.cycle))
@@ -604,7 +636,7 @@ class _Run:
             row = await (await conn.execute(_sql["planned"], params, binary=True)).fetchone()
         return None if row is None else plans.decode(row[0])
 
-    def _count(self, outcome: Outcome, plan: CyclePlan) -> None:
+    def _count(self, outcome: Outcome) -> None:
         now = self._query.status
         now.cycles += 1
         now.events_in += outcome.events_in
@@ -615,12 +647,12 @@ class _Run:
         now.error = None
         now.last_cycle_seconds = time.monotonic() - (self._query._busy_since or time.monotonic())
 
-    def _pass(self, plan: CyclePlan) -> None:
+    def _pass(self, positions: dict[int, int]) -> None:
         """Strike off what has been read of what was there at the start."""
         assert self._stops is not None  # noqa: S101 - the caller looked
-        for lane in plan.lanes:
-            if self._stops.get(lane.partition_id, 0) <= lane.stop:
-                self._stops.pop(lane.partition_id, None)
+        for partition_id, position in positions.items():
+            if self._stops.get(partition_id, 0) <= position:
+                self._stops.pop(partition_id, None)
         if not self._stops:
             self._end(None)
 
@@ -646,9 +678,7 @@ class _Run:
             culprit = Failure(lane.partition_id, lane.start, "cycle", _reason(error), str(error)[:8000], suspects.tries)
             said = Report([reports.Mark(lane.partition_id, 1, 1, lane.high_us, 0)], [culprit], {})
             work = self._work(plan, [said], None, datetime.now(UTC), {})
-            self._count(self._running(self._committer.commit(work)), plan)
-            if self._stops is not None:
-                self._pass(plan)
+            self._finish_cycle(plan, work, None)
         except Exception as second:
             self._end(second)
 
@@ -710,12 +740,18 @@ class _Run:
         self._query.status.events_out += outcome.events_out
 
 
+def _in_order(table: pa.Table) -> pa.Table:
+    if "__partition" not in table.column_names:
+        return table
+    return table.sort_by([("__partition", "ascending"), ("__offset", "ascending")])
+
+
 def _outputs(table: pa.Table) -> list[tuple[str | None, bytes]]:
-    """The events for the sink, in the order of their partitions."""
-    table = table.sort_by([("__partition", "ascending"), ("__offset", "ascending")])
+    """The events for the sink; a table's rows are in the order of their partitions."""
     keys = table.column("__sink").to_pylist()
     whole = table.column(DATA).to_pylist() if DATA in table.column_names else None
-    fields = [name for name in table.column_names if name not in ("__partition", "__offset", "__sink", DATA)]
+    hidden = ("__partition", "__offset", "__sink", DATA)
+    fields = [name for name in table.column_names if name not in hidden and not name.startswith(COST)]
     if whole is not None and not fields:
         return list(zip(keys, (line.encode() for line in whole), strict=True))
     rows = [plain(row) for row in table.select(fields).to_pylist()]

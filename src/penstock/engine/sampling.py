@@ -16,6 +16,7 @@ from penstock.core.errors import InvalidRequest
 from penstock.engine.callables import Batch, Item, encode_items, run_steps
 from penstock.engine.compile import Split, Tables, apply_steps, fields_read, numeric_names
 from penstock.engine.fields import NUMBER, infer
+from penstock.engine.gates.costs import COST
 from penstock.engine.reading import Reading, columns_of
 from penstock.engine.stages import Stage
 from penstock.log.event import Event
@@ -49,7 +50,7 @@ def resolve_fields(
             types[name] = _arrow(spark, name, declared[name])
         elif found.get(name) is not None:
             types[name] = found[name]
-        elif name in numbers or name.startswith("__value_"):
+        elif name in numbers or name.startswith(("__value_", COST)):
             types[name] = NUMBER
         elif name == time_field:
             types[name] = pa.string()
@@ -88,7 +89,7 @@ def resolve_stages(
         types = []
         for name in names:
             kind = _arrow(reader.sparkSession, name, declared[name]) if name in declared else found.get(name)
-            if kind is None and (name in numbers or name.startswith("__value_")):
+            if kind is None and (name in numbers or name.startswith(("__value_", COST))):
                 kind = NUMBER
             if kind is not None or _is_field(cut, name):
                 types.append((name, pa.string() if kind is None else kind))
@@ -121,6 +122,7 @@ def _sample_frame(reader: DataFrame, reading: Reading, sample: Sequence[Event]) 
 def _is_field(cut: Split, name: str) -> bool:
     """Whether a name that no event has shown can only be a field: it stands alone as a key or an argument."""
     plain = [cut.stream.key, cut.stream.sink_key, *(a.argument for a in cut.stream.aggregates.values())]
+    plain += [gate.cost.expression for gate in cut.stream.gates]
     return name in [text for text in plain if isinstance(text, str)] or any(
         name in getattr(step, "on", ()) for step in cut.rest
     )

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from penstock.engine.gates.planning import GatedPlanner, GatedPlanning
 from penstock.engine.planning import Planner, Planning
 
 
@@ -57,7 +58,8 @@ class _Cycles(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """The number of the next cycle, when there is something to do; the same as before, when there is not."""
         if self._planner is None:
-            self._planner = Planner(self._planning)
+            planning = self._planning
+            self._planner = GatedPlanner(planning) if isinstance(planning, GatedPlanning) else Planner(planning)
         cycle = self._planner.next_cycle()
         return start if cycle is None else {"cycle": cycle}
 

@@ -65,4 +65,7 @@ class Stream(Definition):
                 f"the id of a query names its views, and PostgreSQL cuts names off at {_LONGEST_NAME} bytes: "
                 f"{query_id!r} is too long"
             )
+        if self.gates:
+            # What a gate may let through it lets through at once.
+            options.setdefault("interval_seconds", 0.0)
         return Query(self, query_id, settings or Settings.from_env(), RunOptions.of(options))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -155,8 +156,12 @@ class Appender:
         requests: Sequence[Request],
         lanes: dict[tuple[int, str], int] | None = None,
         flush: uuid.UUID | None = None,
+        at: datetime | None = None,
     ) -> None:
-        """Store the requests on this connection: in its transaction if it is in one, else in one of their own."""
+        """Store the requests on this connection: in its transaction if it is in one, else in one of their own.
+
+        ``at`` is the time of the append, where it has been decided already; only in a transaction.
+        """
         lanes = lanes if lanes is not None else await self.lanes(requests)
         flush = flush or uuid.uuid4()
         if not any(request.idempotency_key is not None or request.rejected for request in requests):
@@ -164,15 +169,15 @@ class Appender:
             parts = by_queue(work)
             hashes = hash_ids(work)
             if not work or (
-                len(parts) == 1 and all_differ(hashes.values()) and await self._write(conn, parts, flush, hashes)
+                len(parts) == 1 and all_differ(hashes.values()) and await self._write(conn, parts, flush, hashes, at=at)
             ):
                 answer(requests, work, {})
                 return
         if conn.info.transaction_status == TransactionStatus.IDLE:
             async with conn.transaction():
-                await self._append_carefully(conn, requests, lanes, flush)
+                await self._append_carefully(conn, requests, lanes, flush, at)
         else:
-            await self._append_carefully(conn, requests, lanes, flush)
+            await self._append_carefully(conn, requests, lanes, flush, at)
 
     async def _append_carefully(
         self,
@@ -180,6 +185,7 @@ class Appender:
         requests: Sequence[Request],
         lanes: dict[tuple[int, str], int],
         flush: uuid.UUID,
+        at: datetime | None,
     ) -> None:
         fresh = [request for request in requests if not await self.answered_before(conn, request)]
         await self.reject(conn, fresh)
@@ -203,7 +209,7 @@ class Appender:
             lane.events = sum(piece.columns.count for piece in kept)
         remaining = {key: lane for key, lane in work.items() if lane.pieces}
         if remaining:
-            await self._write(conn, by_queue(remaining), flush, hashes, looked=True)
+            await self._write(conn, by_queue(remaining), flush, hashes, looked=True, at=at)
         answer(fresh, work, repeated)
         await self._remember(conn, fresh)
 
@@ -264,6 +270,7 @@ class Appender:
         hashes: dict[int, list[bytes | None]],
         *,
         looked: bool = False,
+        at: datetime | None = None,
     ) -> bool:
         """Append, and learn where; False, and nothing done, if an id was seen before (unless ``looked``)."""
         for lanes in parts:
@@ -275,7 +282,7 @@ class Appender:
             unsent = {lane.partition_id: lane for lane in lanes}
             for chunks in calls:
                 params = chunks.params()
-                params.update(skew=self._clock.skew, flush=flush, epoch=queue.epoch)
+                params.update(skew=self._clock.skew, flush=flush, epoch=queue.epoch, at=at)
                 statement = "append"
                 if hashes or chunks.is_targeted():
                     # A partition's ids go with its first chunk, while its head is still the one they count from.

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from penstock.core.errors import InvalidOption, InvalidRequest, shown
 from penstock.core.names import check_name
@@ -29,6 +29,7 @@ from penstock.stream.expression import (
     is_python,
     takes_context,
 )
+from penstock.stream.gates import Concurrency, Gate, check_gate
 from penstock.stream.sql_select import check_select
 from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Lookup, Map, Sql, Step, Table
 from penstock.stream.windows import Session, Window
@@ -36,6 +37,14 @@ from penstock.stream.windows import Session, Window
 LATE_POLICIES = ("dead_letter", "drop", "include")
 _TABLE = re.compile(r'\s*(?:\w[\w$]*|"[^"]+")(?:\.(?:\w[\w$]*|"[^"]+")){0,2}\s*')
 _QUERY = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(?:select|with|table|values)\b", re.IGNORECASE | re.DOTALL)
+
+
+class Named(Protocol):
+    """What has a queue's name, as the handle of a client does."""
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +90,21 @@ class Definition:
     time: TimeRules = TimeRules()
     aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
     fold: Reduce | None = None
+    #: All of them have to let an event through.
+    gates: tuple[Gate, ...] = ()
     sink: str | None = None
     #: The key downstream; None: the same as the event's or the window's.
     sink_key: Expression | None = None
 
     @classmethod
-    def from_(cls, *queues: str, schema: Mapping[str, str] | None = None) -> Self:
-        """Read a queue, or several; ``schema`` declares types of fields: ``{"amount": "double"}``."""
+    def from_(cls, *queues: str | Named, schema: Mapping[str, str] | None = None) -> Self:
+        """Read a queue, or several, by name or as a client's handle; ``schema`` declares types of fields."""
         if not queues:
             raise InvalidRequest("name the queue to read: Stream.from_('orders')")
         given: tuple[object, ...] = queues
         if any(isinstance(queue, list | tuple | set) for queue in given):
             raise InvalidRequest("give the queues one by one, Stream.from_('orders', 'refunds'), not as a list")
-        sources = tuple(check_name(queue, "queue") for queue in queues)
+        sources = tuple(_queue_name(queue) for queue in queues)
         for queue in sources:
             if sources.count(queue) > 1:
                 raise InvalidRequest(f"the queue {queue!r} is named twice; name it once, each is read once")
@@ -193,10 +204,41 @@ class Definition:
         takes_context(function, "foreach")
         return self._step(Foreach(self._name("foreach", name), function, read_retries(retry)))
 
+    # Gates
+
+    def gate(self, gate: Gate) -> Self:
+        """Hold events back in their queue until the gate lets them through, lane by lane, in order.
+
+        Several gates in one stream must all let an event through, and it is charged to all of them or to none. ::
+
+            Stream.from_("ota.requests").gate(token_bucket_gate(capacity=200, refill_per_sec=100)).to("ota.approved")
+        """
+        checked = check_gate(gate)
+        if self.windows:
+            raise InvalidRequest(
+                "a gate and a window do not go into one stream, because a gate lets part of a cycle through and a "
+                "window counts all of it: end this one with .to(queue), and gate or aggregate that queue with another"
+            )
+        if self.sink is not None:
+            raise InvalidRequest("gate comes before .to(...): move it there")
+        if self.key is not None:
+            raise InvalidRequest(
+                "a gate has one budget for each lane of the queue, so key_by cannot give it another key: let a stream "
+                "in front repartition, Stream.from_(...).to('by-tenant', partition='tenant'), into a queue that was "
+                "created by 'key', and gate that queue"
+            )
+        if len(self.sources) > 1:
+            raise InvalidRequest(
+                "a gate has one budget for each lane of one queue: bring the queues together with a stream "
+                "in front, Stream.from_('a', 'b').to('all'), and gate that queue"
+            )
+        return dataclasses.replace(self, gates=(*self.gates, checked))
+
     # Windows
 
     def key_by(self, expression: Expression) -> Self:
         """Keep windows by something else than the event's key; right with any partitioning of the queue."""
+        self._no_gate("key_by")
         if self.windows or self.sink is not None:
             raise InvalidRequest("key_by comes before the window and before .to(...): move it there")
         if self.key is not None:
@@ -240,14 +282,18 @@ class Definition:
 
     # Where it goes
 
-    def to(self, queue: str, *, partition: Expression | None = None) -> Self:
+    def to(self, queue: str | Named, *, partition: Expression | None = None) -> Self:
         """Append the results to a queue; ``partition`` chooses their key there."""
         if self.sink is not None:
             raise InvalidRequest(f"the stream goes to {self.sink!r} already; read that queue for more")
-        sink = check_name(queue, "queue")
+        sink = _queue_name(queue)
         if sink in self.sources:
             raise InvalidRequest(f"the stream reads {sink!r}, so it would never end: write to another queue")
         key = None if partition is None else check_expression(partition, "partition")
+        if key is not None and any(isinstance(gate, Concurrency) for gate in self.gates):
+            raise InvalidRequest(
+                "a concurrency gate counts what is in flight under the same key in the sink: leave partition=... out"
+            )
         return dataclasses.replace(self, sink=sink, sink_key=key)
 
     # Inside
@@ -261,12 +307,22 @@ class Definition:
                 "two sessions can become one, and reduce cannot make one value of two: use .aggregate({...}), "
                 "or another window"
             )
+        if self.gates and self.sink is None:
+            raise InvalidRequest("what the gate lets through has to go somewhere: end the stream with .to(queue)")
         if not self.windows and self.key is not None:
             raise InvalidRequest("key_by says what windows are kept by: add a window, or use .to(queue, partition=...)")
         if not self.windows and self.sink is None and not any(isinstance(step, Foreach) for step in self.steps):
             raise InvalidRequest("the stream goes nowhere: end it with .to(queue), .foreach(f) or a window")
 
+    def _no_gate(self, what: str) -> None:
+        if self.gates:
+            raise InvalidRequest(
+                f"{what} comes after the gate, and would see events before the gate has let them through: put it "
+                "before the gate, or into another stream that reads the queue of .to(...)"
+            )
+
     def _step(self, step: Step) -> Self:
+        self._no_gate(step.name)
         if self.windows or self.sink is not None:
             raise InvalidRequest(
                 f"{step.name} comes after the window or after .to(...): put it before, or read the result's queue "
@@ -285,6 +341,7 @@ class Definition:
         return next(n for n in (f"{kind}-{i}" for i in range(1, 10_000)) if n not in taken)
 
     def _window(self, window: Window, given: dict[str, Any]) -> Self:
+        self._no_gate("a window")
         if self.aggregates or self.fold is not None or self.sink is not None:
             raise InvalidRequest("a window comes before .aggregate(...), .reduce(...) and .to(...): move it there")
         if any(isinstance(other, Session) != isinstance(window, Session) for other in self.windows):
@@ -305,6 +362,10 @@ class Definition:
             raise InvalidRequest(f"{what} needs a window before it, such as .window_tumbling(seconds=5)")
         if self.aggregates or self.fold is not None:
             raise InvalidRequest(f"{what}: the stream aggregates already; put everything into one .aggregate({{...}})")
+
+
+def _queue_name(queue: str | Named) -> str:
+    return check_name(queue if isinstance(queue, str) else getattr(queue, "name", queue), "queue")
 
 
 def table(source: Any, refresh_seconds: float = 60.0, notify: str | None = None) -> Table:

@@ -12,6 +12,7 @@ from penstock.stream.aggregates import Aggregate, spelled
 from penstock.stream.code_hash import code_hash
 from penstock.stream.definition import Definition, TimeRules
 from penstock.stream.expression import is_python
+from penstock.stream.gates import Gate, amount_text
 from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Lookup, Map, Sql, Step, Table
 from penstock.stream.windows import seconds_text
 
@@ -30,6 +31,7 @@ def describe(stream: Definition) -> list[str]:
     if stream.fold is not None:
         initial = json.encode(stream.fold.initial).decode()
         lines.append(f"reduce: {_expression(stream.fold.function)}, beginning with {initial}")
+    lines += [f"gate {place}: {_gate(gate)}" for place, gate in enumerate(stream.gates, 1)]
     if stream.sink is not None:
         key = "" if stream.sink_key is None else f", key {_expression(stream.sink_key)}"
         lines.append(f"to: {stream.sink}{key}")
@@ -108,6 +110,13 @@ def _time(rules: TimeRules) -> list[str]:
 def _aggregate(aggregate: Aggregate) -> str:
     text = aggregate.describe()
     return f"{text}, code {code_hash(aggregate.argument)}" if is_python(aggregate.argument) else text
+
+
+def _gate(gate: Gate) -> str:
+    cost = gate.cost
+    if cost.expression is not None:
+        return f"{gate.describe()}, cost {_expression(cost.expression)}"
+    return f"{gate.describe()}, cost {amount_text(cost.fixed or 0)}"
 
 
 def _expression(value: Any) -> str:

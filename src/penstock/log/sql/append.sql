@@ -6,7 +6,7 @@ SELECT id FROM penstock.partitions WHERE id = ANY(%(partitions)s::bigint[]) ORDE
 SELECT * FROM penstock.append_{suffix}(
     %(partitions)s::bigint[], %(counts)s::integer[], %(after)s::integer[], %(starts)s::integer[],
     %(sizes)s::integer[], %(bodies)b,
-    %(skew)s, %(flush)s, %(epoch)s::integer)
+    %(skew)s, %(flush)s, %(epoch)s::integer, _at => %(at)s::timestamptz)
 
 -- name: append_more
 -- The same, with ids to remember or groups to deliver to.
@@ -15,7 +15,7 @@ SELECT * FROM penstock.append_{suffix}(
     %(sizes)s::integer[], %(bodies)b,
     %(skew)s, %(flush)s, %(epoch)s::integer,
     %(targets)s::integer[], %(hashes)s::uuid[], %(slots)s::integer[], %(places)s::bigint[],
-    %(id_segments)s::integer[])
+    %(id_segments)s::integer[], %(at)s::timestamptz)
 
 -- name: was_flushed
 -- After a lost connection: did the flush get through? The partitions are locked, so it is over either way.

@@ -137,13 +137,14 @@ SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)
 -- Append chunks to a segment: one call, one transaction, one round trip. Its statements see what was committed before
 -- they begin, so the heads are read after the locks are held; their plans are kept for the session. _after counts the
 -- events of the call that are in the partition up to and with the chunk, _starts and _sizes cut the chunk out of
--- _bodies, _slots and _places say which chunk's partition an id belongs to and how far after its head. Where ids are given and one of them was seen before, nothing is written and nothing returned: the caller
+-- _bodies, _slots and _places say which chunk's partition an id belongs to and how far after its head. _at is the
+-- time that the chunks are to bear, where it has been decided already. Where ids are given and one of them was seen before, nothing is written and nothing returned: the caller
 -- then goes step by step.
 CREATE OR REPLACE FUNCTION penstock.append_{suffix}(
     _partitions bigint[], _counts integer[], _after integer[], _starts integer[], _sizes integer[], _bodies bytea,
     _skew interval, _flush uuid, _epoch integer,
     _targets integer[] = '{}', _hashes uuid[] = '{}', _slots integer[] = '{}', _places bigint[] = '{}',
-    _id_segments integer[] = '{}'
+    _id_segments integer[] = '{}', _at timestamptz = NULL
 ) RETURNS TABLE (partition_id bigint, end_offset bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -183,7 +184,7 @@ BEGIN
     UPDATE penstock.cursors c SET state = 0 WHERE c.partition_id = ANY(_partitions) AND c.state = 1;
     RETURN QUERY
     INSERT INTO {chunks} AS k (partition_id, end_offset, event_count, appended_at, target_group, flush_id, body)
-    SELECT i.partition_id, h.end_offset + i.after, i.event_count, greatest(h.appended_at, clock_timestamp() + _skew),
+    SELECT i.partition_id, h.end_offset + i.after, i.event_count, greatest(h.appended_at, coalesce(_at, clock_timestamp() + _skew)),
            i.target_group, _flush, substr(_bodies, i.start, i.size)
     FROM unnest(_partitions, _counts, _after, _starts, _sizes, _targets)
         AS i (partition_id, event_count, after, start, size, target_group)

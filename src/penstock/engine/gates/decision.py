@@ -1,0 +1,153 @@
+"""Which of the events at hand may pass: of each lane the first few, as far as every gate allows.
+
+A function of what it is given. Lanes that have a budget of their own do not know of each other; those that share one
+are served in turn, each as much as its weight says (deficit round robin), going on where the last decision ended.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeAlias
+
+from penstock.engine.gates.meters import Meter
+
+#: What the events of a lane cost, in order: one number, if it is the same for all.
+Costs: TypeAlias = int | list[int]
+
+
+@dataclass(slots=True)
+class Waiting:
+    """The events of a lane that are at hand."""
+
+    lane: int
+    count: int
+    #: For each gate.
+    costs: Sequence[Costs]
+    #: For each gate; None where the lanes share one.
+    meters: Sequence[Meter | None]
+    weight: int = 1
+    #: What it may still take in its turn, of a shared gate.
+    deficit: int = 0
+    paused: bool = False
+    #: Nothing passes before this time; 0: whenever the gates allow.
+    held_us: int = 0
+
+
+@dataclass(slots=True)
+class Verdict:
+    """How many of a lane's events pass, and when the first of the others may."""
+
+    passed: int
+    #: None: nothing is left, or nobody knows.
+    next_us: int | None = None
+    waits_for_acks: bool = False
+    deficit: int = 0
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether something was left that could not pass."""
+        return self.next_us is not None or self.waits_for_acks
+
+
+@dataclass(slots=True)
+class Decision:
+    """What passes of all lanes, by lane, and which of them is served next where they share."""
+
+    verdicts: dict[int, Verdict]
+    turn: int
+
+
+def decide(lanes: Sequence[Waiting], shared: Sequence[Meter | None] = (), turn: int = 0) -> Decision:
+    """Decide, and charge the meters. ``shared`` has for each gate the meter of all lanes, or None."""
+    wishes = [_wish(lane) for lane in lanes]
+    if any(meter is not None for meter in shared):
+        counts, turn = _in_turn(lanes, wishes, shared, turn)
+    else:
+        counts = wishes
+    verdicts = {}
+    for lane, wish, count in zip(lanes, wishes, counts, strict=True):
+        for costs, meter in zip(lane.costs, lane.meters, strict=True):
+            if meter is not None and count:
+                meter.charge(spent(costs, count))
+        verdicts[lane.lane] = _verdict(lane, wish, count, shared)
+    return Decision(verdicts, turn)
+
+
+def spent(costs: Costs, count: int) -> int:
+    """What the first so many cost together."""
+    return costs * count if isinstance(costs, int) else sum(costs[:count])
+
+
+def _at(costs: Costs, place: int) -> int:
+    return costs if isinstance(costs, int) else costs[place]
+
+
+def _wish(lane: Waiting) -> int:
+    """How many of the lane's events its own gates allow."""
+    if lane.paused or lane.held_us:
+        return 0
+    most = lane.count
+    for costs, meter in zip(lane.costs, lane.meters, strict=True):
+        if meter is None or not most:
+            continue
+        if isinstance(costs, int):
+            most = min(most, meter.budget // costs) if costs else most
+        else:
+            most = min(most, bisect_right(list(accumulate(costs[:most])), meter.budget))
+    return most
+
+
+def _verdict(lane: Waiting, wish: int, count: int, shared: Sequence[Meter | None]) -> Verdict:
+    if count == lane.count or lane.paused:
+        return Verdict(count)
+    times: list[int | None] = [lane.held_us] if lane.held_us else []
+    times += [
+        meter.free_at(_at(costs, count))
+        for costs, meter in zip(lane.costs, lane.meters, strict=True)
+        if meter is not None and meter.budget < _at(costs, count)
+    ]
+    if count < wish:
+        times += [
+            meter.free_at(_at(costs, count))
+            for costs, meter in zip(lane.costs, shared, strict=True)
+            if meter is not None
+        ]
+    known = [time for time in times if time is not None]
+    return Verdict(count, max(known, default=None), None in times, lane.deficit)
+
+
+def _in_turn(
+    lanes: Sequence[Waiting], wishes: Sequence[int], shared: Sequence[Meter | None], turn: int
+) -> tuple[list[int], int]:
+    """Serve the lanes one after the other until all have what they wish or the budget is spent."""
+    counts = [0] * len(lanes)
+    order = sorted((place for place, wish in enumerate(wishes) if wish), key=lambda place: lanes[place].lane)
+    order.sort(key=lambda place: lanes[place].lane < turn)
+    meters = [(gate, meter) for gate, meter in enumerate(shared) if meter is not None]
+    first = meters[0][0]
+    quantum = max([max(1, _at(lanes[place].costs[first], 0)) for place in order], default=1)
+    queue = deque(order)
+    while queue:
+        place = queue[0]
+        lane = lanes[place]
+        if lane.deficit < _at(lane.costs[first], counts[place]):
+            lane.deficit += quantum * lane.weight
+        while counts[place] < wishes[place] and lane.deficit >= _at(lane.costs[first], counts[place]):
+            prices = [_at(lane.costs[gate], counts[place]) for gate, _ in meters]
+            if any(meter.budget < price for (_, meter), price in zip(meters, prices, strict=True)):
+                return counts, lane.lane
+            for (_, meter), price in zip(meters, prices, strict=True):
+                meter.charge(price)
+            lane.deficit -= _at(lane.costs[first], counts[place])
+            counts[place] += 1
+        queue.popleft()
+        if counts[place] < wishes[place]:
+            queue.append(place)
+        else:
+            lane.deficit = 0
+        turn = lane.lane + 1
+    return counts, turn

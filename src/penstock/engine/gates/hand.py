@@ -1,0 +1,164 @@
+"""What a driver has at hand of a gated stream: events that Spark has processed and that wait for their gate.
+
+It is only a head start. The log is where they wait, the group's position says where they begin, and a driver that
+starts anew begins with nothing at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from penstock.engine.callables import Failure
+from penstock.engine.commit import Refused
+from penstock.engine.gates.costs import COST, in_nanos
+from penstock.engine.gates.decision import Costs
+from penstock.engine.plan import CyclePlan, Lane
+from penstock.stream.gates import Cost
+
+#: An event for the sink: key and JSON.
+Line: TypeAlias = tuple[str | None, bytes]
+
+
+class OutOfStep(Refused):
+    """What was read does not follow what is at hand: the query has to begin anew at its position."""
+
+
+@dataclass(slots=True)
+class LaneAtHand:
+    """The events of one lane that are at hand, from the group's position on."""
+
+    partition_id: int
+    key: str
+    queue_id: int
+    group_id: int
+    #: Where the group stands, and up to where was read.
+    position: int
+    upto: int
+    offsets: list[int] = field(default_factory=list)
+    lines: list[tuple[Line, ...]] = field(default_factory=list)
+    #: For each gate whose cost is computed, what each event costs; None, where that is no number.
+    costs: dict[int, list[int | None]] = field(default_factory=dict)
+    failures: dict[int, Failure] = field(default_factory=dict)
+    #: Those that could never pass, as the limits are now.
+    hopeless: dict[int, Failure] = field(default_factory=dict)
+    #: Not before this time, in microseconds of the database's clock.
+    due_us: int = 0
+    #: Whether an event has become several, which pass and cost together.
+    has_several: bool = False
+    waits_for_acks: bool = False
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def costs_at(self, gate: int, cost: Cost) -> Costs:
+        """What the events cost at a gate; one that has failed costs nothing."""
+        given = self.costs.get(gate)
+        fixed = cost.fixed or 0
+        lost = self.lost
+        if given is None and not lost and not self.has_several:
+            return fixed
+        values = [fixed * len(lines) for lines in self.lines] if given is None else given
+        return [0 if at in lost else (value or 0) for at, value in zip(self.offsets, values, strict=True)]
+
+    @property
+    def lost(self) -> dict[int, Failure]:
+        """The events that become dead letters when they pass, by offset."""
+        return {**self.hopeless, **self.failures} if self.hopeless else self.failures
+
+    def position_after(self, passed: int) -> int:
+        """Where the group stands when so many events have passed; those that were left out on the way pass too."""
+        return self.offsets[passed] if passed < len(self) else self.upto
+
+    def drop(self, passed: int) -> None:
+        """Forget what has passed."""
+        self.position = self.position_after(passed)
+        for offset in self.offsets[:passed]:
+            self.failures.pop(offset, None)
+            self.hopeless.pop(offset, None)
+        del self.offsets[:passed], self.lines[:passed]
+        for values in self.costs.values():
+            del values[:passed]
+
+
+class Hand:
+    """All that is at hand."""
+
+    def __init__(self, costs: Sequence[Cost]) -> None:
+        self.lanes: dict[int, LaneAtHand] = {}
+        self._computed = [gate for gate, cost in enumerate(costs) if cost.fixed is None]
+
+    def add(
+        self, plan: CyclePlan, failures: Iterable[Failure], table: pa.Table | None, lines: Sequence[Line]
+    ) -> list[LaneAtHand]:
+        """Take what a cycle has read; ``lines`` are the events of the table's rows, which are in order."""
+        taken = [self._extended(lane) for lane in plan.lanes]
+        self._add_rows(table, lines)
+        lost: dict[int, list[Failure]] = {}
+        for failure in failures:
+            lost.setdefault(failure.partition, []).append(failure)
+        for partition, some in lost.items():
+            self._add_failures(self.lanes[partition], some)
+        return taken
+
+    def discard_empty(self, lane: LaneAtHand) -> None:
+        """Forget a lane of which nothing is at hand."""
+        if not lane.offsets and lane.position == lane.upto:
+            self.lanes.pop(lane.partition_id, None)
+
+    def _extended(self, lane: Lane) -> LaneAtHand:
+        known = self.lanes.get(lane.partition_id)
+        if known is None:
+            known = LaneAtHand(lane.partition_id, lane.name, lane.queue_id, lane.group_id, lane.start, lane.start)
+            known.costs = {gate: [] for gate in self._computed}
+            self.lanes[lane.partition_id] = known
+        if known.upto != lane.start:
+            raise OutOfStep(
+                f"lane {lane.name!r}: {known.position} to {known.upto} are at hand, and what follows begins "
+                f"at {lane.start}"
+            )
+        known.upto = lane.stop
+        return known
+
+    def _add_rows(self, table: pa.Table | None, lines: Sequence[Line]) -> None:
+        if table is None:
+            return
+        partitions, offsets = table.column("__partition").to_pylist(), table.column("__offset").to_pylist()
+        costs = {
+            gate: [in_nanos(cost) for cost in table.column(f"{COST}{gate}").to_pylist()] for gate in self._computed
+        }
+        lane: LaneAtHand | None = None
+        for row, (partition, offset) in enumerate(zip(partitions, offsets, strict=True)):
+            if lane is None or lane.partition_id != partition:
+                lane = self.lanes[partition]
+            if lane.offsets and lane.offsets[-1] == offset:
+                # Several that one event has become pass together.
+                lane.has_several = True
+                lane.lines[-1] += (lines[row],)
+                for gate, values in lane.costs.items():
+                    more, before = costs[gate][row], values[-1]
+                    values[-1] = None if more is None or before is None else before + more
+                continue
+            lane.offsets.append(offset)
+            lane.lines.append((lines[row],))
+            for gate, values in lane.costs.items():
+                values.append(costs[gate][row])
+
+    def _add_failures(self, lane: LaneAtHand, failures: Sequence[Failure]) -> None:
+        for failure in failures:
+            if failure.offset in lane.failures:
+                continue
+            lane.failures[failure.offset] = failure
+            if failure.offset in lane.offsets:
+                continue
+            lane.offsets.append(failure.offset)
+            lane.lines.append(())
+            for values in lane.costs.values():
+                values.append(0)
+        order = sorted(range(len(lane)), key=lane.offsets.__getitem__)
+        lane.offsets = [lane.offsets[place] for place in order]
+        lane.lines = [lane.lines[place] for place in order]
+        lane.costs = {gate: [values[place] for place in order] for gate, values in lane.costs.items()}

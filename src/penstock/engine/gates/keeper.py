@@ -1,0 +1,313 @@
+"""Who minds the gates of a running query: releases events the moment they may pass, from what is at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pyarrow as pa
+
+from penstock.core.errors import InvalidRequest
+from penstock.db.patience import LOST
+from penstock.db.statements import Statements
+from penstock.engine import suspicion
+from penstock.engine.commit import LEDGER, Outcome, Refused, Target, Work
+from penstock.engine.gates.costs import without_costs
+from penstock.engine.gates.hand import Hand, LaneAtHand
+from penstock.engine.gates.limits import defined
+from penstock.engine.gates.release import Release, Releaser
+from penstock.stream.expression import is_python
+from penstock.stream.gates import Concurrency, Gate, amount_text
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+    from penstock.log.log import Log
+
+_sql = Statements("penstock.engine", "gates.sql")
+_commit = Statements("penstock.engine", "commit.sql")
+_reports = Statements("penstock.engine", "reports.sql")
+_logger = logging.getLogger("penstock.engine")
+
+#: Whoever changes limits says the query's name here.
+CHANNEL = "penstock_gates"
+#: From one release of a lane that has to wait to the next: a few times as long as a release takes, within these bounds.
+_SHORTEST_PAUSE, _LONGEST_PAUSE, _SPARED = 0.02, 0.25, 3.0
+_NEVER = 2**62
+#: Acks are announced; should that get lost, they are found after so long.
+_LOOK_SECONDS = 1.0
+_PAUSED_SECONDS = 0.5
+_JUMP_US = 2_000_000
+#: The columns of the ledger that count what was committed: bringing events to hand commits none.
+_COUNTS = ("events_in", "events_out", "windows", "late", "dead")
+#: What nobody asks for any more is forgotten after so many cycles.
+_TIDY = 1_000
+
+
+class Keeper:
+    """Minds the gates of one run of a query. Everything happens in one event loop."""
+
+    def __init__(
+        self,
+        log: Log,
+        target: Target,
+        gates: Sequence[Gate],
+        done: Callable[[Outcome, dict[int, int]], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._log = log
+        self._target = target
+        self._gates = tuple(gates)
+        self._hand = Hand([gate.cost for gate in gates])
+        self._releaser = Releaser(log, target, gates)
+        self._done = done
+        self._failed = failed
+        self._conn: AsyncConnection[Any] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._wake = asyncio.Event()
+        self._due: list[tuple[int, int]] = []
+        #: The database's clock less this process's, in microseconds.
+        self._ahead_us = 0
+        self._changed = 0
+        self._tidied = 0
+        self._adds_costs = any(is_python(gate.cost.expression) for gate in gates)
+        self._releasing = asyncio.Lock()
+
+    async def prepare(self) -> None:
+        """Write down what the gates are, and refuse queues that they cannot work with."""
+        log, target = self._log, self._target
+        for name, *_ in target.groups:
+            queue = await log.catalog.refresh(name)
+            if queue.partitioning != "key":
+                raise InvalidRequest(
+                    f"a gate has one budget for each lane, and queue {name!r} is partitioned by hash, where many keys "
+                    f"share a partition: create a queue by 'key', let a stream in front fill it, "
+                    f"Stream.from_({name!r}).to('{name}.by-key'), and gate that queue"
+                )
+        sink = await log.catalog.get(target.sink or "")
+        for gate in self._gates:
+            if isinstance(gate, Concurrency):
+                if sink.partitioning != "key":
+                    raise InvalidRequest(
+                        f"a concurrency gate counts what is in flight by key, and queue {sink.name!r} is partitioned "
+                        "by hash: let the stream write to a queue that was created by 'key'"
+                    )
+                await log.group_book.subscribe(sink, gate.group)
+        async with log.database.connection() as conn, conn.transaction():
+            for place, gate in enumerate(self._gates, 1):
+                limit = defined(gate)
+                params = {
+                    "query": target.query,
+                    "gate": place,
+                    "kind": limit.kind,
+                    "amount": amount_text(limit.amount),
+                    "rate": amount_text(limit.rate) if limit.rate else None,
+                    "window": limit.window_us or None,
+                    "group": gate.group if isinstance(gate, Concurrency) else None,
+                    "shared": gate.shared,
+                }
+                await conn.execute(_sql["store_rule"], params)
+            await conn.execute(_sql["forget_rules"], {"query": target.query, "gates": len(self._gates)})
+            for *_, group in target.groups:
+                await conn.execute(_sql["take_up_all"], {"query": target.query, "group": group})
+
+    async def start(self) -> None:
+        """Begin to release."""
+        self._tasks = [asyncio.create_task(self._guarded(self._run())), asyncio.create_task(self._listen())]
+        if any(isinstance(gate, Concurrency) for gate in self._gates):
+            self._tasks.append(asyncio.create_task(self._guarded(self._hear_acks())))
+
+    async def close(self) -> None:
+        """End, between two releases."""
+        async with self._releasing:
+            for task in self._tasks:
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._conn is not None:
+            await self._conn.close()
+            self._conn = None
+
+    async def take(self, work: Work, table: pa.Table | None) -> None:
+        """Take to hand what a cycle has read; the table's rows are in order, and the work has an event for each."""
+        lines = work.outputs
+        if self._adds_costs:
+            lines = [(key, without_costs(line)) for key, line in lines]
+        failures = [failure for report in work.reports for failure in report.failures]
+        for lane in self._hand.add(work.plan, failures, table, lines):
+            if lane.due_us < _NEVER:
+                self._push(lane)
+        await self._note(work)
+        self._wake.set()
+
+    async def _note(self, work: Work) -> None:
+        """Write into the ledger that a cycle's events are at hand."""
+        target = self._target
+        async with self._log.database.connection() as conn, conn.transaction():
+            await conn.execute("SET LOCAL synchronous_commit = off")
+            row = await (await conn.execute(_commit["lock_query"], {"query": target.query})).fetchone()
+            if row is None or row[0] != target.fence:
+                raise Refused(f"query {target.name!r} was taken over by another driver")
+            done = {
+                "query": target.query,
+                "cycle": work.plan.cycle,
+                "started": work.started_at,
+                "took": json.dumps({name: round(ms, 1) for name, ms in work.took.items()}),
+                "oldest": None,
+                "watermark": None,
+            }
+            await conn.execute(_commit["finish_cycle"], {**done, **dict.fromkeys(_COUNTS, 0)})
+            if row[3] is not None:
+                left = suspicion.after_success(suspicion.decode(row[3]), work.plan)
+                params = {"query": target.query, "fence": target.fence}
+                encoded = None if left is None else suspicion.encode(left)
+                await conn.execute(_commit["suspect"], {**params, "suspicion": encoded})
+            if work.plan.cycle // _TIDY != self._tidied:
+                self._tidied = work.plan.cycle // _TIDY
+                params = {"query": target.query, "fence": target.fence, "cycle": work.plan.cycle}
+                await conn.execute(_reports["forget"], params)
+                await conn.execute(_commit["forget_cycles"], {**params, "cycle": work.plan.cycle - LEDGER})
+
+    async def _guarded(self, work: Any) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._failed(error)
+
+    # The clock
+
+    def _now_us(self) -> int:
+        return time.monotonic_ns() // 1000 + self._ahead_us
+
+    def _push(self, lane: LaneAtHand) -> None:
+        heapq.heappush(self._due, (lane.due_us, lane.partition_id))
+
+    async def _run(self) -> None:
+        await self._set_clock()
+        while True:
+            self._wake.clear()
+            lanes = self._lanes_due()
+            if lanes:
+                async with self._releasing:
+                    await self._release(lanes)
+                continue
+            pause = (self._due[0][0] - self._now_us()) / 1e6 if self._due else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if pause is None else max(pause, 0.0)):
+                    await self._wake.wait()
+
+    def _lanes_due(self) -> list[LaneAtHand]:
+        now, found = self._now_us(), {}
+        while self._due and self._due[0][0] <= now:
+            due, partition = heapq.heappop(self._due)
+            lane = self._hand.lanes.get(partition)
+            if lane is not None and lane.due_us == due:
+                found[partition] = lane
+        return list(found.values())
+
+    async def _set_clock(self) -> None:
+        conn = await self._connection()
+        row = await (await conn.execute("SELECT penstock.micros(clock_timestamp())")).fetchone()
+        if row is not None:
+            self._ahead_us = row[0] - time.monotonic_ns() // 1000
+
+    # Releasing
+
+    async def _release(self, lanes: Sequence[LaneAtHand]) -> None:
+        began, changed = time.monotonic(), self._changed
+        release = await self._once(lanes)
+        took = time.monotonic() - began
+        ahead = release.now_us - int((began + took) * 1e6)
+        # A release that took long says little of the clock, unless that was put forward or back.
+        self._ahead_us = ahead if abs(ahead - self._ahead_us) > _JUMP_US else max(ahead, self._ahead_us - 1000)
+        if release.is_paused:
+            await asyncio.sleep(_PAUSED_SECONDS)
+        rest_us = self._now_us() + int(min(max(_SPARED * took, _SHORTEST_PAUSE), _LONGEST_PAUSE) * 1e6)
+        positions = {}
+        for lane in lanes:
+            verdict = release.verdicts.get(lane.partition_id)
+            if verdict is not None:
+                lane.drop(verdict.passed)
+                positions[lane.partition_id] = lane.position
+                lane.waits_for_acks = verdict.waits_for_acks
+                lane.due_us = rest_us if verdict.next_us is None else max(verdict.next_us, rest_us)
+                if len(lane) and (lane.partition_id in release.paused_lanes or verdict.waits_for_acks):
+                    lane.due_us = _NEVER
+                self._hand.discard_empty(lane)
+            if changed != self._changed:
+                lane.due_us = rest_us
+            if lane.partition_id in self._hand.lanes and lane.due_us < _NEVER and len(lane):
+                self._push(lane)
+        if release.request is not None:
+            self._log.appender.announce([release.request])
+        self._done(release.outcome, positions)
+
+    async def _once(self, lanes: Sequence[LaneAtHand]) -> Release:
+        from penstock.log.append import MOST_LOOKS, moved_on
+
+        for looks in range(MOST_LOOKS):
+            conn = await self._connection()
+            try:
+                return await self._releaser.release(conn, lanes)
+            except psycopg.ProgrammingError as error:
+                if not moved_on(error) or looks == MOST_LOOKS - 1:
+                    raise
+                await self._log.catalog.refresh(self._target.sink or "")
+            except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
+                if looks == MOST_LOOKS - 1:
+                    raise
+        raise AssertionError
+
+    async def _connection(self) -> AsyncConnection[Any]:
+        if self._conn is None:
+            self._conn = await self._log.database.connect()
+            # A driver that stands still in a transaction holds the query's row: no longer than its lease.
+            await self._conn.execute(
+                "SELECT set_config('TimeZone', 'UTC', false), set_config('jit', 'off', false), "
+                "set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
+                "ELSE current_setting('synchronous_commit') END, false), "
+                "set_config('idle_in_transaction_session_timeout', %s, false)",
+                (f"{self._target.lease_seconds * 1000:.0f}ms",),
+            )
+        return self._conn
+
+    # Being told
+
+    def _reconsider(self, lanes: Iterable[LaneAtHand]) -> None:
+        for lane in lanes:
+            lane.due_us = self._now_us()
+            self._push(lane)
+        self._wake.set()
+
+    async def _listen(self) -> None:
+        """Hear of limits that have changed; if that gets lost, they count from the next release on."""
+        while True:
+            try:
+                async with await self._log.database.connect() as conn:
+                    await conn.execute(f"LISTEN {CHANNEL}")
+                    async for notice in conn.notifies():
+                        if notice.payload == self._target.name:
+                            self._changed += 1
+                            self._reconsider(list(self._hand.lanes.values()))
+            except (*LOST, psycopg.Error) as error:
+                _logger.debug("the listening connection was lost: %s", error)
+                await asyncio.sleep(1.0)
+
+    async def _hear_acks(self) -> None:
+        queue = await self._log.catalog.get(self._target.sink or "")
+        signals = self._log.signals
+        while True:
+            seen = signals.count(queue.id)
+            waiting = [lane for lane in self._hand.lanes.values() if lane.waits_for_acks]
+            if waiting:
+                self._reconsider(waiting)
+                await asyncio.sleep(_SHORTEST_PAUSE)
+            await signals.wait(queue.id, seen, _LOOK_SECONDS)

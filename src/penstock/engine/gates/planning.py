@@ -1,0 +1,134 @@
+"""Deciding what the next cycle of a gated query brings to hand: of each lane about what can pass in a few seconds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.db.arrays import numbers
+from penstock.db.statements import Statements
+from penstock.engine.plan import Lane, Stretch
+from penstock.engine.planning import Planner, Planning, Seen
+
+_sql = Statements("penstock.engine", "gates.sql")
+_plan = Statements("penstock.engine", "plan.sql")
+
+#: No more than so many events are at hand, of all lanes together.
+MOST_AT_HAND = 100_000
+#: What is at hand is looked after so often.
+_LOOK_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class GatedPlanning(Planning):
+    """What the planner of a gated query is told."""
+
+    #: How many events of a lane of which nothing is known yet are wanted at hand.
+    wants: int = 1_000
+
+
+class GatedPlanner(Planner):
+    """Plans cycles that read ahead of the group's position."""
+
+    def __init__(self, planning: GatedPlanning) -> None:
+        super().__init__(planning)
+        self._wants = planning.wants
+        self._queues = {str(queue_id) for queue_id, _ in planning.groups}
+        #: Up to where each lane was read, and as it was before the last cycle.
+        self._read: dict[int, int] = {}
+        self._before: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
+        self._cycle: int | None = None
+
+    def _lanes(self, seen: Seen) -> list[Lane]:
+        self._settle()
+        ((queue_id, group_id),) = self._planning.groups
+        self._wake_lanes(group_id)
+        row = self._conn.execute(_plan["queue"], {"queue": queue_id}).fetchone()
+        if row is None:
+            return []
+        heads = self._conn.execute(_sql.table("heads", queue_id, row[1]), self._params(group=group_id)).fetchall()
+        self._note(heads)
+        found = [(queue_id, group_id, head) for head in self._unread(heads)]
+        if not found:
+            return []
+        found, limit = self._narrowed(found, seen.suspects)
+        room = min(limit, MOST_AT_HAND - sum(self._at_hand(head[0]) for head in heads))
+        chosen = []
+        # Those with the least at hand first, so that a lane which is left out now has its turn next.
+        for _, _, head in sorted(found, key=lambda each: self._at_hand(each[2][0])):
+            share = min(head[5] - head[4], self._wanted(head) - self._at_hand(head[0]), room)
+            if share > 0:
+                chosen.append((head, share))
+                room -= share
+        sealed = self._stretches([(head, share) for head, share in chosen if head[4] < head[3]])
+        lanes = []
+        for head, share in chosen:
+            partition_id, name, is_lane, sealed_end, start = head[:5]
+            stretches = sealed.get(partition_id, [])
+            if start + share > sealed_end:
+                stretches = [*stretches, Stretch(row[1], max(start, sealed_end), start + share)]
+            lanes.append(Lane(partition_id, queue_id, group_id, name, is_lane, stretches))
+        return lanes
+
+    def _begin(self, lanes: list[Lane]) -> int:
+        cycle = super()._begin(lanes)
+        self._cycle, self._before = cycle, {lane.partition_id: lane.start for lane in lanes}
+        self._read.update({lane.partition_id: lane.stop for lane in lanes})
+        return cycle
+
+    def _settle(self) -> None:
+        """What a cycle has read is at hand, unless it failed: then it is to be read again."""
+        if self._cycle is None:
+            return
+        row = self._conn.execute(_sql["is_taken"], self._params(cycle=self._cycle)).fetchone()
+        if row is None or not row[0]:
+            self._read.update(self._before)
+        self._cycle, self._before = None, {}
+
+    def _note(self, heads: list[Any]) -> None:
+        """Where the lanes stand. One that was sent back is read again; one that is drained begins where it stands."""
+        now = {head[0]: head[4] for head in heads}
+        for partition, position in now.items():
+            if position < self._positions.get(partition, 0):
+                self._read.pop(partition, None)
+        self._positions = now
+        if len(self._read) > 2 * len(now) + 1000:
+            self._read = {partition: upto for partition, upto in self._read.items() if partition in now}
+
+    def _at_hand(self, partition: int) -> int:
+        return max(0, self._read.get(partition, 0) - self._positions[partition])
+
+    def _wanted(self, head: Any) -> int:
+        return int(head[8] or self._wants)
+
+    def _unread(self, heads: list[Any]) -> list[Any]:
+        """The lanes of which too little is at hand; each from where it has not been read."""
+        stops = self._planning.stops
+        found = []
+        for head in heads:
+            start = max(head[4], self._read.get(head[0], 0))
+            end = head[5] if stops is None else min(head[5], stops.get(head[0], 0))
+            if start < end and 2 * self._at_hand(head[0]) < self._wanted(head):
+                found.append((*head[:4], start, end, *head[6:]))
+        return found
+
+    def _wake_lanes(self, group_id: int) -> None:
+        """Take up lanes whose time has come and of which nothing is at hand."""
+        rows = self._conn.execute(_sql["waking"], self._params()).fetchall()
+        if not rows:
+            return
+        some = {"partitions": numbers([partition for (partition,) in rows])}
+        with self._conn.transaction():
+            self._conn.execute(_sql["lock_query"], self._params())
+            self._conn.execute(_sql["wake"], self._params(**some))
+            self._conn.execute(_sql["take_up"], {"group": group_id, **some})
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for a push to the queue; what is appended to the sink concerns nobody here."""
+        until = time.monotonic() + min(seconds, _LOOK_SECONDS)
+        while (left := until - time.monotonic()) > 0:
+            for notice in self._conn.notifies(timeout=left, stop_after=1):
+                if notice.payload in self._queues:
+                    return

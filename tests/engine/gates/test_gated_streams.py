@@ -1,0 +1,131 @@
+"""Gates on Spark: what passes, when, in which order, and what becomes of what can never pass."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from penstock import sliding_window_gate, token_bucket_gate
+from penstock.core.errors import InvalidRequest
+from penstock.log.event import Event
+from penstock.stream.gates import NANO
+from tests.engine.gates import limiter
+from tests.engine.oracle import micros
+from tests.engine.pipelines import Bench, eventually, stream
+
+
+def by_lane(events: list[Event]) -> dict[str, list[Event]]:
+    lanes: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        lanes[str(event.key)].append(event)
+    return lanes
+
+
+def passed(events: list[Event]) -> list[limiter.Passed]:
+    return [(micros(event.appended_at), NANO) for event in events]
+
+
+@pytest.fixture
+def calls(bench: Bench) -> Bench:
+    for name in ("calls", "out"):
+        bench.queue(name, "key")
+    return bench
+
+
+def push(bench: Bench, tenants: int, each: int, **more: Any) -> None:
+    bench.push(((f"t{t}", {"seq": i, **more}) for i in range(each) for t in range(tenants)), "calls")
+
+
+def test_each_lane_has_a_bucket_of_its_own_and_keeps_its_order(calls: Bench) -> None:
+    push(calls, 3, 12)
+    calls.run(stream("calls").gate(token_bucket_gate(capacity=4, refill_per_sec=20)).to("out"))
+
+    lanes = by_lane(calls.events("out"))
+    assert sorted(lanes) == ["t0", "t1", "t2"]
+    for events in lanes.values():
+        assert [event.data["seq"] for event in events] == list(range(12))
+        assert limiter.bucket_is_kept(passed(events), 4 * NANO, 20 * NANO)
+
+
+def test_no_window_wherever_it_begins_sees_more_than_the_limit(calls: Bench) -> None:
+    push(calls, 2, 14)
+    calls.run(stream("calls").gate(sliding_window_gate(limit=5, window_sec=0.5)).to("out"))
+
+    for events in by_lane(calls.events("out")).values():
+        assert [event.data["seq"] for event in events] == list(range(14))
+        assert limiter.window_is_kept(passed(events), 5 * NANO, 500_000)
+
+
+@pytest.mark.parametrize("cost", ["weight", "weight * 1", lambda event: event["weight"]])
+def test_what_can_never_pass_is_dead_lettered_with_the_reason_and_holds_up_nobody(calls: Bench, cost: Any) -> None:
+    weights = [1, 11, 2, -1, None, 3, 0]
+    calls.push((("t", {"seq": i, "weight": weight}) for i, weight in enumerate(weights)), "calls")
+    gate = token_bucket_gate(capacity=10, refill_per_sec=100, cost_fn=cost, allow_zero_cost=False)
+    calls.run(stream("calls", schema={"weight": "double"}).gate(gate).to("out"))
+
+    assert [event.data for event in calls.events("out")] == [{"seq": i, "weight": weights[i]} for i in (0, 2, 5)]
+    told = {letter.data["seq"]: letter.error for letter in calls.letters("calls")}
+    assert told == {
+        1: "it costs 11, more than the capacity of 10, so it could never pass",
+        3: "it costs -1: a cost is not negative",
+        4: "its cost is no number",
+        6: "it costs nothing, which this gate does not allow",
+    }
+    assert {letter.stage for letter in calls.letters("calls")} == {"gate 1"}
+    assert calls.ledger("dead") == 4
+
+
+def test_steps_come_before_the_gate_and_what_they_leave_out_costs_nothing(calls: Bench) -> None:
+    def twice(event: Any) -> list[Any]:
+        return [{**event, "part": part} for part in (0, 1)]
+
+    push(calls, 1, 20)
+    gated = stream("calls").filter("seq % 4 = 0").flat_map(twice).gate(token_bucket_gate(capacity=4, refill_per_sec=40))
+    calls.run(gated.to("out"))
+
+    events = calls.events("out")
+    assert [(e.data["seq"], e.data["part"]) for e in events] == [
+        (i, part) for i in (0, 4, 8, 12, 16) for part in (0, 1)
+    ]
+    assert limiter.bucket_is_kept(passed(events), 4 * NANO, 40 * NANO)
+    assert calls.ask("SELECT cost_total FROM penstock.gates") == 10
+
+
+def test_an_event_passes_all_gates_or_none(calls: Bench) -> None:
+    push(calls, 1, 12, weight=2)
+    requests = token_bucket_gate(capacity=12, refill_per_sec=1)
+    weights = sliding_window_gate(limit=8, window_sec=0.4, cost_fn="weight")
+    calls.run(stream("calls").gate(requests).gate(weights).to("out"))
+
+    events = calls.events("out")
+    assert [event.data["seq"] for event in events] == list(range(12))
+    assert limiter.window_is_kept([(at, 2 * cost) for at, cost in passed(events)], 8 * NANO, 400_000)
+    totals = calls.ask("SELECT array_agg(cost_total ORDER BY gate) FROM penstock.gates")
+    assert totals == [12, 24]
+
+
+def test_a_queue_by_hash_is_refused_with_the_stream_to_put_in_front(bench: Bench) -> None:
+    bench.queue("calls", "hash", 2)
+    bench.push([("t", {"seq": 0})], "calls")
+    with pytest.raises(InvalidRequest, match=r"let a stream in front fill it, Stream.from_\('calls'\)"):
+        bench.run(stream("calls").gate(token_bucket_gate(capacity=1, refill_per_sec=1)).to("out"))
+
+
+def test_a_lane_that_waits_is_not_read_and_the_others_go_on(calls: Bench) -> None:
+    gate = token_bucket_gate(capacity=2, refill_per_sec=0.001)
+    with calls.running(stream("calls").gate(gate).to("out")):
+        push(calls, 1, 50)
+        eventually(lambda: calls.ask("SELECT count(*) FROM penstock.cursors WHERE state = 3") == 1, "it is laid down")
+        before = calls.ask("SELECT sum(planned) FROM penstock.cycles")
+        calls.push([("other", {"seq": i}) for i in range(2)], "calls")
+        eventually(lambda: len(calls.events("out")) == 4, "the other lane passes")
+        assert calls.ask("SELECT sum(planned) FROM penstock.cycles") == before + 2, (
+            "nothing of the first was read again"
+        )
+    row = calls.ask("SELECT to_jsonb(g) FROM penstock.gates g WHERE key = 't0'")
+    assert (row["allowed_total"], row["backlog"], row["limit"], row["paused"]) == (2, 48, 2, False)
+    assert row["tokens"] < 1
+    assert row["denied_since"] is not None
+    assert row["next_at"] is not None
