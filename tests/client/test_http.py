@@ -306,3 +306,13 @@ async def test_odd_events_and_odd_names_are_refused_before_they_are_sent(q: Pens
     for _ in range(255):
         deep = [deep]
     assert (await q.queue("jobs").push({"data": deep})).accepted == 1
+
+
+async def test_large_bodies_travel_compressed(q: Penstock, proxy: Proxy) -> None:
+    events = [{"data": {"seq": n, "text": "the same again and again"}} for n in range(1_000)]
+
+    assert (await q.queue("jobs").push(events)).accepted == 1_000
+
+    assert b"content-encoding: zstd" in proxy.requests[-1].lower()
+    assert len(proxy.requests[-1]) < 20_000
+    assert seqs(await q.queue("jobs").batch(1_000).pop()) == list(range(1_000))

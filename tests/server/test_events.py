@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import gzip
+import json
 import uuid
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
 import httpx
 import pytest
+import zstandard
 
 from tests.server.refusals import refusal
 
@@ -147,3 +151,31 @@ def test_a_queue_or_a_partition_that_is_not_there_cannot_be_looked_at(v1: httpx.
     assert refusal(v1.get("queues/none/events")) == (404, "not-found")
     nowhere = v1.get(f"queues/{queue}/events", params={"partition": "none", "offset": 0})
     assert refusal(nowhere) == (404, "not-found")
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("zstd", zstandard.compress)])
+def test_a_body_may_be_compressed(v1: httpx.Client, queue: str, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+    def send(body: bytes) -> httpx.Response:
+        headers = {"content-encoding": encoding, "content-type": "application/json"}
+        return v1.post("push", content=body, headers=headers)
+
+    body = json.dumps({"batches": [{"queue": unquote(queue), "events": [{"data": 1}]}]}).encode()
+
+    assert send(pack(body)).json()["results"][0]["accepted"] == 1
+    assert refusal(send(pack(body)[:-5])) == (400, "invalid-encoding")
+    assert refusal(send(body)) == (400, "invalid-encoding")
+    assert refusal(send(pack(b" " * (40 << 20)))) == (413, "too-large")
+    assert refusal(v1.post("push", content=body, headers={"content-encoding": "br"})) == (415, "unsupported-media-type")
+
+
+def test_a_full_queue_says_when_to_come_again(v1: httpx.Client, queue: str) -> None:
+    v1.patch(f"queues/{queue}", json={"options": {"max_depth_events": 1}})
+    v1.post(f"queues/{queue}/groups/slow/pop")
+    push(v1, queue, [{"data": 1}])
+
+    answer = v1.post("push", json={"batches": [{"queue": unquote(queue), "events": [{"data": 2}]}]})
+
+    assert refusal(answer) == (429, "queue-full")
+    assert (answer.json()["depth"], answer.json()["limit"]) == (1, 1)
+    assert int(answer.headers["retry-after"]) >= 1
+    assert answer.headers["ratelimit-policy"] == '"depth";q=1'

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import httpx
 import msgspec
+import zstandard
 
 from penstock.client.problems import error_of, retry_after
 from penstock.core.errors import (
@@ -26,6 +27,8 @@ from penstock.core.errors import (
 
 _logger = logging.getLogger("penstock.client")
 
+#: Bodies from this size on are compressed: on a fast network less is not worth the work.
+_COMPRESS_BYTES = 16 << 10
 #: A server that has lost its database looks for it for so long before it says so.
 _ANSWER_SECONDS = 45.0
 _CONNECT_SECONDS = 10.0
@@ -201,7 +204,9 @@ def _packed(body: bytes | None) -> tuple[bytes | None, dict[str, str]]:
     if body is None:
         return None, {}
     headers = {"Content-Type": "application/json"}
-    return body, headers
+    if len(body) < _COMPRESS_BYTES:
+        return body, headers
+    return zstandard.compress(body, 1), {**headers, "Content-Encoding": "zstd"}
 
 
 def _trust(ca_file: Path | None) -> ssl.SSLContext:

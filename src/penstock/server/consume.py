@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -14,7 +15,8 @@ from penstock.log.event import Event
 from penstock.log.groups import check_place
 from penstock.log.lease import PopRequest
 from penstock.server.endpoint import Call, Endpoint, Role
-from penstock.server.events import batch_of
+from penstock.server.events import batch_of, taking
+from penstock.server.ingest.route import idempotency_key
 
 _CONSUME = frozenset({Role.CONSUME})
 
@@ -48,6 +50,8 @@ async def pop(call: Call) -> wire.Events:
         await _let_go(popping, call)
         raise
     events = [] if popping.cancelled() else popping.result()
+    if events:
+        call.services.metrics.delivered(request.queue, len(events))
     return wire.Events([wire.EventDocument.of(event) for event in events])
 
 
@@ -87,7 +91,10 @@ async def _disconnected(request: Request) -> None:
 async def ack(call: Call) -> wire.AckResults:
     """Say what became of events; one result for each."""
     asked: wire.Acks = call.body
-    results = await _to_the_end(call.services.log.ack_leased(call.path["queue"], call.path["group"], asked.acks))
+    queue = call.path["queue"]
+    results = await _to_the_end(call.services.log.ack_leased(queue, call.path["group"], asked.acks))
+    for status, count in Counter(ack.status for ack in asked.acks).items():
+        call.services.metrics.acked(queue, status, count)
     return wire.AckResults(results)
 
 
@@ -111,9 +118,14 @@ async def transaction(call: Call) -> wire.TransactionOutcome:
     call.permit([ack.queue for ack in asked.acks], Role.CONSUME)
     if asked.pushes:
         call.permit([batch.queue for batch in asked.pushes], Role.PRODUCE)
-    key = call.request.headers.get(wire.IDEMPOTENCY_KEY)
-    batches = [batch_of(each) for each in asked.pushes]
-    result = await _to_the_end(call.services.log.transact_leased(asked.acks, batches, idempotency_key=key))
+    key = idempotency_key(call.request.headers, call.caller)
+    log = call.services.log
+    with taking(call, [batch.queue for batch in asked.pushes]) as taken:
+        batches = [batch_of(each) for each in asked.pushes]
+        result = await _to_the_end(log.transact_leased(asked.acks, batches, idempotency_key=key))
+        taken += result.pushes
+    for ack in asked.acks:
+        call.services.metrics.acked(ack.queue, ack.status, 1)
     return wire.TransactionOutcome(result.acked, [wire.PushOutcome.of(each) for each in result.pushes])
 
 
@@ -184,6 +196,7 @@ ENDPOINTS = (
             "invalid-event",
             "invalid-name",
             "queue-full",
+            "rate-limited",
         ),
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,8 @@ from penstock.server.access.gate import Gate
 from penstock.server.access.identity import NOBODY, Identity
 from penstock.server.endpoint import MAX_BODY_BYTES, Call, Endpoint, Nothing, json_response
 from penstock.server.frame import SLASH
+from penstock.server.ingest.body import Body
+from penstock.server.ingest.forms import encoding_of
 from penstock.server.plane.refusals import in_their_words
 from penstock.server.problems import Problem, problem_of
 from penstock.server.services import Services
@@ -64,14 +65,18 @@ class Dispatch:
         return problem.response(request_id)
 
     async def _answer(self, request: Request, path: Mapping[str, str], identity: Identity, request_id: str) -> Response:
-        endpoint = self._endpoint
+        endpoint, services = self._endpoint, self._services
         query = read_query(request, endpoint)
-        body = None
-        if self._decoder is not None:
+        call = Call(request, services, path, query, None, identity.id, request_id, identity)
+        if self._decoder is None:
+            answer = await endpoint.handler(call)
+        else:
             check_media_type(request)
-            body = decode(await read_body(request, self._services.settings.request_seconds), self._decoder, endpoint)
-        call = Call(request, self._services, path, query, body, identity.id, request_id, identity)
-        answer = await endpoint.handler(call)
+            # Held for as long as the handler may look at it.
+            with services.budget.hold() as hold:
+                body = Body(request, encoding_of(request.headers), services.settings, hold, MAX_BODY_BYTES)
+                call.body = decode(await body.whole(), self._decoder, endpoint)
+                answer = await endpoint.handler(call)
         if endpoint.asks and not call.asked:
             # Caught by any test of the route; should it ever not be, the answer is at least withheld.
             raise RuntimeError(f"{endpoint.method} {endpoint.path} does not ask which queues the caller may use")
@@ -108,25 +113,6 @@ def check_media_type(request: Request) -> None:
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said and said != "application/json" and not said.endswith("+json"):
         raise Problem("unsupported-media-type", f"the body is {said}: send it as application/json")
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
-        raise Problem("unsupported-media-type", f"the body is encoded as {encoding}, and here it is taken as it is")
-
-
-async def read_body(request: Request, seconds: float, limit: int = MAX_BODY_BYTES) -> bytes:
-    """The whole body, if it is small enough and arrives in time."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(seconds):
-            async for part in request.stream():
-                size += len(part)
-                if size > limit:
-                    raise Problem("too-large", f"the body is larger than {limit:,} bytes", {"limit": limit})
-                parts.append(part)
-    except TimeoutError:
-        raise Problem("request-timeout", f"the body did not arrive within {seconds:g} s") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[Any], endpoint: Endpoint) -> Any:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidEvent, InvalidRequest, QueueFull
 from penstock.log import wire
 from penstock.log.batch import Batch
 from penstock.log.envelopes import read_envelopes
 from penstock.log.event import Event
+from penstock.log.pushed import PushResult
 from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.ingest.headers import full_headers
+from penstock.server.ingest.route import idempotency_key
+from penstock.server.problems import Problem, problem_of
 
 _READ = frozenset({Role.READ})
 _PRODUCE = frozenset({Role.PRODUCE})
@@ -89,10 +95,39 @@ async def events(call: Call) -> wire.Events:
 async def push(call: Call) -> wire.Pushes:
     """Store events in several queues, all or none."""
     asked: wire.Push = call.body
-    call.permit([batch.queue for batch in asked.batches])
-    key = call.request.headers.get(wire.IDEMPOTENCY_KEY)
-    results = await call.services.log.push([batch_of(each) for each in asked.batches], idempotency_key=key)
-    return wire.Pushes([wire.PushOutcome.of(result) for result in results])
+    queues = [batch.queue for batch in asked.batches]
+    call.permit(queues)
+    key = idempotency_key(call.request.headers, call.caller)
+    with taking(call, queues) as taken:
+        batches = [batch_of(each) for each in asked.batches]
+        taken += await call.services.log.push(batches, idempotency_key=key)
+    return wire.Pushes([wire.PushOutcome.of(result) for result in taken])
+
+
+@contextmanager
+def taking(call: Call, queues: Sequence[str]) -> Iterator[list[PushResult]]:
+    """While events are pushed: they are counted, and held against what their producer may push."""
+    services = call.services
+    producer = call.caller or (call.request.client.host if call.request.client else "")
+    services.producers.check(producer)
+    results: list[PushResult] = []
+    try:
+        yield results
+    except QueueFull as full:
+        problem = problem_of(full)
+        raise Problem(problem.kind, problem.detail, problem.facts, full_headers(full, None)) from None
+    except InvalidEvent:
+        for queue in queues[:1]:
+            services.metrics.pushed(queue, accepted=0, rejected=1)
+        raise
+    for queue, result in zip(queues, results, strict=True):
+        services.metrics.pushed(
+            queue,
+            accepted=0 if result.replayed else result.accepted,
+            duplicates=result.accepted + result.duplicates if result.replayed else result.duplicates,
+            dropped=result.shed,
+        )
+        services.producers.take(producer, result.accepted + result.duplicates + result.shed)
 
 
 def batch_of(given: wire.PushBatch) -> Batch:
@@ -118,7 +153,7 @@ ENDPOINTS = (
         asks=True,
         body=wire.Push,
         answer=wire.Pushes,
-        problems=("not-found", "idempotency-conflict", "invalid-event", "invalid-name", "queue-full"),
+        problems=("not-found", "idempotency-conflict", "invalid-event", "invalid-name", "queue-full", "rate-limited"),
     ),
     Endpoint(
         "GET",

@@ -160,8 +160,8 @@ async def _push(call: Call, batch: Batch, key: str | None, rejected: list[Reject
     return result
 
 
-def idempotency_key(headers: Headers, caller: str, queue: Queue) -> str | None:
-    """The key under which the answer is kept: what the header says, for this caller and this queue alone.
+def idempotency_key(headers: Headers, caller: str, queue: Queue | None = None) -> str | None:
+    """The key under which the answer is kept: what the header says, for this caller and this queue (or all) alone.
 
     Two who choose the same key by accident do not meet, and neither does a queue that was made anew.
     """
@@ -173,7 +173,7 @@ def idempotency_key(headers: Headers, caller: str, queue: Queue) -> str | None:
         given = given[1:-1]
     if not 0 < len(given) <= 200:
         raise Problem("invalid-request", "an Idempotency-Key has 1 to 200 characters")
-    digest = blake2b(f"{queue.id}\0{caller}\0{given}".encode(), digest_size=20)
+    digest = blake2b(f"{'' if queue is None else queue.id}\0{caller}\0{given}".encode(), digest_size=20)
     return f"http:{digest.hexdigest()}"
 
 
