@@ -40,6 +40,7 @@ check: $(DEV) ## Formatting, lint, types, layers, generated code, documentation
 	@if [ -f scripts/generate_sync.py ]; then \
 		echo "generate_sync"; $(BIN)/python scripts/generate_sync.py --check; \
 	fi
+	@echo "generate_openapi"; $(BIN)/python scripts/generate_openapi.py --check
 	@echo "mkdocs"; $(BIN)/mkdocs build --strict --quiet
 	@echo "All checks passed."
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, field
 
 from penstock.log import chunk, options
 from penstock.log.ack import AckResult
@@ -64,7 +64,7 @@ class QueueDocument(Struct, frozen=True):
         """The queue, as far as it was told; an option that the server does not know has its default."""
         told: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__ if name != "options"}
         told |= {"id_segments": [], **options.DEFAULTS, **self.options}
-        return Queue(**{field.name: told[field.name] for field in fields(Queue)})
+        return Queue(**{each.name: told[each.name] for each in fields(Queue)})
 
 
 #: The options of a queue.
@@ -241,7 +241,8 @@ class PushBatch(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     queue: str
-    events: Raw = Raw(b"[]")
+    # Made when it is needed: the document of the routes cannot hold it as it is.
+    events: Raw = field(default_factory=lambda: Raw(b"[]"))
     key: str | None = None
     #: In place of events: NDJSON, a value a line, and the fields that hold key, id and time.
     ndjson: str | None = None

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
 from penstock.core.clock import Clock
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.server import consume, dead_letters, events, groups, health, queries, queues
+from penstock.server import consume, dead_letters, events, groups, health, openapi, queries, queues
 from penstock.server.access.guard import Guard
 from penstock.server.dispatch import Dispatch
 from penstock.server.endpoint import Endpoint
@@ -39,6 +39,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *groups.ENDPOINTS,
     *dead_letters.ENDPOINTS,
     *health.ENDPOINTS,
+    *openapi.ENDPOINTS,
     *metrics_routes.ENDPOINTS,
     *live_routes.ENDPOINTS,
     *queries.ENDPOINTS,
@@ -62,6 +63,7 @@ def create_app(
         Log(database, clock=clock, committed=metrics.committed),
         Guard(settings, database) if settings.is_guarded else None,
         metrics=metrics,
+        endpoints=endpoints,
     )
 
     @asynccontextmanager

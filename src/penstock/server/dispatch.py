@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.core.errors import PenstockError
 from penstock.server.access.gate import Gate
-from penstock.server.access.identity import NOBODY, Identity
+from penstock.server.access.identity import Identity
 from penstock.server.endpoint import MAX_BODY_BYTES, Call, Endpoint, Nothing, json_response
 from penstock.server.frame import SLASH
 from penstock.server.ingest.body import Body
@@ -41,7 +41,6 @@ class Dispatch:
         state["route"] = self._endpoint.path
         request_id: str = state.get("request_id", "")
         path = {name: value.replace(SLASH, "/") for name, value in request.path_params.items()}
-        identity = NOBODY
         try:
             identity = await self._gate.admit(request, path, request_id)
             response = await self._answer(request, path, identity, request_id)
@@ -53,7 +52,7 @@ class Dispatch:
             problem = problem_of(error)
             state["problem"] = problem.kind
             response = self.refusal(problem, request_id)
-        await self._gate.note(request, path, identity, response.status_code, request_id)
+        await self._gate.note(request, path, response.status_code, request_id)
         await response(scope, receive, send)
 
     def refusal(self, problem: Problem, request_id: str) -> Response:

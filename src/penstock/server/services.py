@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from penstock.log.log import Log
 from penstock.server.access.guard import Guard
+from penstock.server.endpoint import Endpoint
 from penstock.server.ingest.budget import Budget
 from penstock.server.ingest.producers import Producers
 from penstock.server.live.hubs import Hubs
 from penstock.server.metrics.instruments import Instruments
 from penstock.server.metrics.standing import Standing
+from penstock.server.openapi import rendered
 from penstock.server.settings import ServerSettings
 
 
@@ -27,6 +31,8 @@ class Services:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     #: What this process counts, and what the database knows.
     metrics: Instruments = field(default_factory=Instruments)
+    #: Every route, as it is documented.
+    endpoints: Sequence[Endpoint] = ()
     #: What bounds what is taken in: all of it together, and that of each producer.
     budget: Budget = field(init=False)
     producers: Producers = field(init=False)
@@ -38,3 +44,8 @@ class Services:
         self.producers = Producers(None if rate is None else rate / max(1, self.settings.workers))
         self.standing = Standing(self.log.database)
         self.hubs = Hubs(self.log, self.metrics, self.stopping, self.settings.live_streams)
+
+    @cached_property
+    def openapi(self) -> bytes:
+        """The OpenAPI document."""
+        return rendered(self.endpoints)

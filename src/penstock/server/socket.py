@@ -12,7 +12,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.core.errors import PenstockError
 from penstock.server.access.gate import Gate
-from penstock.server.access.identity import NOBODY
 from penstock.server.dispatch import read_query
 from penstock.server.endpoint import Endpoint
 from penstock.server.frame import SLASH
@@ -57,9 +56,8 @@ class SocketDispatch:
         state["route"] = self._endpoint.path
         request_id: str = state.get("request_id", "")
         path = {name: value.replace(SLASH, "/") for name, value in socket.path_params.items()}
-        identity = NOBODY
         try:
-            identity = await self._gate.admit(_with_key(socket), path, request_id)
+            await self._gate.admit(_with_key(socket), path, request_id)
             query = read_query(socket, self._endpoint)
             await self._endpoint.handler(SocketCall(socket, self._services, path, query))
         except WebSocketDisconnect:
@@ -69,7 +67,7 @@ class SocketDispatch:
                 logger.exception("request failed", extra={"request_id": request_id})
             problem = problem_of(error)
             state["problem"] = problem.kind
-            await self._gate.note(socket, path, identity, problem.status, request_id)
+            await self._gate.note(socket, path, problem.status, request_id)
             await socket.send_denial_response(problem.response(request_id))
 
 

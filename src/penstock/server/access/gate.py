@@ -57,15 +57,13 @@ class Gate:
             detail = "Insufficient permissions: this is not about one queue, and the key is limited to some"
             raise Problem("forbidden", detail)
 
-    async def note(
-        self, connection: HTTPConnection, path: Mapping[str, str], identity: Identity, status: int, request_id: str
-    ) -> None:
+    async def note(self, connection: HTTPConnection, path: Mapping[str, str], status: int, request_id: str) -> None:
         """Write down what an administrator did and what a known caller was refused, where access is on."""
         guard = self._services.guard
         if guard is None or not (self._is_audited or status == 403):
             return
-        subject = ", ".join(path.values())
-        entry = Entry(identity.id, self._action, subject, address_of(connection), str(status), request_id)
+        who, subject = connection.scope["state"].get("caller", ""), ", ".join(path.values())
+        entry = Entry(who, self._action, subject, address_of(connection), str(status), request_id)
         if not self._is_audited or status >= 400:
             guard.audit.note_failure(entry)
             return

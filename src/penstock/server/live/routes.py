@@ -106,7 +106,7 @@ def _check_accepted(request: HTTPConnection) -> None:
 _READ = frozenset({Role.READ})
 _CONSUME = frozenset({Role.READ, Role.CONSUME})
 _STREAM = {"responses": {"200": {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}}
-_PROBLEMS = ("not-found", "not-acceptable", "overloaded", "stopping", "database-unavailable")
+_PROBLEMS = ("not-found", "not-acceptable", "overloaded", "stopping", "database-unavailable", "invalid-name")
 
 ENDPOINTS = (
     Endpoint(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType, field
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, QueueFull
@@ -30,7 +30,7 @@ class PushItem(msgspec.Struct, rename="camel"):
     """A message to push."""
 
     queue: str
-    payload: Raw = Raw(b"null")
+    payload: Raw = field(default_factory=lambda: Raw(b"null"))
     partition: str | None = None
     transaction_id: str | None = None
     trace_id: str | None = None

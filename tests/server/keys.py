@@ -1,0 +1,50 @@
+"""Keys and tokens for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import jwt
+
+from penstock.core.settings import Settings
+from penstock.db.pool import Database
+from penstock.server.access.audit import Audit, Written
+from penstock.server.access.keys import Keys
+from penstock.server.endpoint import Role
+
+_Answer = TypeVar("_Answer")
+
+
+def with_keys(database_url: str, act: Callable[[Keys], Awaitable[_Answer]]) -> _Answer:
+    async def run() -> _Answer:
+        async with Database(Settings(database_url)) as database:
+            return await act(Keys(database))
+
+    return asyncio.run(run())
+
+
+def make_key(database_url: str, *roles: Role, queues: Sequence[str] = ("*",)) -> str:
+    async def create(keys: Keys) -> str:
+        _, text = await keys.create("test", roles, queues)
+        return str(text)
+
+    return with_keys(database_url, create)
+
+
+def read_audit(database_url: str) -> list[Written]:
+    async def run() -> list[Written]:
+        async with Database(Settings(database_url)) as database:
+            return await Audit(database).read(1000)
+
+    return asyncio.run(run())
+
+
+def token(key: Any, algorithm: str, headers: dict[str, Any] | None = None, **claims: Any) -> str:
+    return jwt.encode({"exp": time.time() + 600, "sub": "ada", **claims}, key, algorithm, headers)
+
+
+def bearer(credential: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {credential}"}
