@@ -36,6 +36,7 @@ def test_these_are_the_commands() -> None:
         *(f"queue {name}" for name in ("list", "create", "show", "push", "tail", "configure", "repartition", "delete")),
         *(f"group {name}" for name in ("list", "show", "seek", "configure", "delete")),
         *(f"dlq {name}" for name in ("list", "show", "redrive", "purge")),
+        *(f"sink {name}" for name in ("run", "file", "webhook", "table")),
         *(f"query {name}" for name in ("list", "show", "cycles", "pause", "resume", "stop", "delete")),
         *(f"key {name}" for name in ("create", "list", "rotate", "revoke", "audit")),
         *(f"db {name}" for name in ("upgrade", "status", "sql", "start", "stop")),

@@ -22,6 +22,9 @@
     │   ├── GroupBusy             the group belongs to a running query
     │   └── TransactionRefused    an ack of a transaction was refused, so nothing of it happened
     ├── QueueFull                 the queue is at its maximum depth (``retry_after`` seconds)
+    ├── SinkError                 what a sink says of what it was given
+    │   ├── SinkBusy              not now (``retry_after`` seconds): nobody's fault, and it does not count
+    │   └── SinkRejected          never: these events are wrong (``events``, or all of them)
     └── CorruptChunk              stored bytes do not match their checksum
 
 Each carries the facts as attributes, and its message says what to do next.
@@ -145,6 +148,32 @@ class QueueFull(PenstockError):
         self.depth = depth
         self.limit = limit
         self.retry_after = retry_after
+
+
+class SinkError(PenstockError):
+    """What a sink says of a batch that it did not take."""
+
+
+class SinkBusy(SinkError):
+    """The sink cannot take anything now; nothing is wrong with the events, and the attempt does not count.
+
+    ``retry_after`` is when to come again, in seconds; None leaves it to the one who writes.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class SinkRejected(SinkError):
+    """The sink will never take these events: they go to the dead letters, and the others are written without them.
+
+    ``events`` are the places of the bad ones in the batch; None if the sink cannot tell which they are.
+    """
+
+    def __init__(self, message: str, *, events: frozenset[int] | None = None) -> None:
+        super().__init__(message)
+        self.events = events
 
 
 class CorruptChunk(PenstockError):

@@ -1,0 +1,34 @@
+"""Where events go when they leave: sinks, each a group on a queue with its own pace, retries and dead letters."""
+
+from penstock.core.errors import SinkBusy, SinkError, SinkRejected
+from penstock.sinks.backoff import Backoff
+from penstock.sinks.console import Console
+from penstock.sinks.contract import Sink, TransactionalSink
+from penstock.sinks.file import File
+from penstock.sinks.forward import Forward
+from penstock.sinks.function import Call
+from penstock.sinks.outlet import Counters, Outlet, Pace
+from penstock.sinks.parquet import Parquet
+from penstock.sinks.runner import Sinks
+from penstock.sinks.table import Table
+from penstock.sinks.webhook import Webhook
+
+__all__ = [
+    "Backoff",
+    "Call",
+    "Console",
+    "Counters",
+    "File",
+    "Forward",
+    "Outlet",
+    "Pace",
+    "Parquet",
+    "Sink",
+    "SinkBusy",
+    "SinkError",
+    "SinkRejected",
+    "Sinks",
+    "Table",
+    "TransactionalSink",
+    "Webhook",
+]

@@ -1,0 +1,46 @@
+"""Another queue as a sink: the events are there exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.core.names import check_name
+from penstock.log.log import Batch
+from penstock.sinks.contract import TransactionalSink
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+    from penstock.log.event import Event
+
+
+class Forward(TransactionalSink):
+    """Pushes events into another queue of the same database, with the key, time and headers that they have.
+
+    ``key`` chooses another key: a function of the event. Their ids go with them where they were given one.
+    """
+
+    def __init__(self, queue: str, *, key: Callable[[Event], str | None] | None = None) -> None:
+        self._queue = check_name(queue, "queue")
+        self._key = key
+        self.name = f"queue:{queue}"[:200]
+
+    async def write_in(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> Sequence[Batch]:
+        """Answer the events as a push."""
+        return [Batch(self._queue, [self._pass_on(event) for event in events])] if events else []
+
+    def _pass_on(self, event: Event) -> dict[str, Any]:
+        made: dict[str, Any] = {"data": msgspec.Raw(event.raw)}
+        key = event.key if self._key is None else self._key(event)
+        for name, value in (
+            ("key", key),
+            ("id", event.given_id),
+            ("time", event.event_time),
+            ("headers", event.headers or None),
+        ):
+            if value is not None:
+                made[name] = value
+        return made

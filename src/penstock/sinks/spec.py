@@ -1,0 +1,36 @@
+"""Sinks as one word on a command line: ``file:out.jsonl``."""
+
+from __future__ import annotations
+
+from penstock.core.errors import InvalidRequest
+from penstock.sinks.console import Console
+from penstock.sinks.contract import Sink
+from penstock.sinks.file import File
+from penstock.sinks.forward import Forward
+
+KINDS = "console, file:PATH, parquet:DIRECTORY, queue:NAME, table:NAME, or a URL for a webhook"
+
+
+def read_sink(text: str) -> Sink:
+    """The sink that a text names."""
+    if text.startswith(("http://", "https://")):
+        from penstock.sinks.webhook import Webhook
+
+        return Webhook(text)
+    kind, _, rest = text.partition(":")
+    if kind == "console" and not rest:
+        return Console()
+    if rest:
+        if kind == "file":
+            return File(rest)
+        if kind == "parquet":
+            from penstock.sinks.parquet import Parquet
+
+            return Parquet(rest)
+        if kind == "queue":
+            return Forward(rest)
+        if kind == "table":
+            from penstock.sinks.table import Table
+
+            return Table(rest)
+    raise InvalidRequest(f"{text!r} names no sink: give {KINDS}")

@@ -1,0 +1,212 @@
+"""Events as signed HTTP requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected
+from penstock.sinks.addresses import check_networks, resolve
+from penstock.sinks.backoff import Backoff
+from penstock.sinks.breaker import Breaker
+from penstock.sinks.contract import Sink
+from penstock.sinks.signature import read_secret, sign
+
+if TYPE_CHECKING:
+    import httpx
+
+    from penstock.log.event import Event
+
+#: The answer says that the events are wrong, and would be the next time.
+_REJECTED = frozenset((400, 413, 415, 422))
+#: The receiver is not there, not ready, or not where it was thought to be: no event's fault.
+_BUSY = frozenset((401, 403, 404, 405, 407, 408, 410, 425, 429, 502, 503, 504))
+#: What is read of an answer, for the error.
+_LONGEST_ANSWER = 500
+#: Longer than this nobody is waited for, whatever it asks for.
+_LONGEST_WAIT = 3600.0
+
+
+class ReceiverFailed(Exception):
+    """The receiver answered with an error that may be about the events."""
+
+
+class Webhook(Sink):
+    """Posts batches of events to a URL as JSON, signed if there is a secret.
+
+    A batch is ``{"id", "queue", "events": [{"id", "key", "partition", "offset", "time", "headers", "data"}]}``. An
+    answer of 2xx takes the whole of it. After any other it comes again: when ``Retry-After`` asks for it, or after a
+    wait that grows. An event's id is the same each time, so that a receiver can leave out what it has had. After
+    ``breaker`` failures in a row the receiver is left alone but for one request now and then.
+
+    Addresses that are not public are refused unless ``allow`` names their network, and redirects are not followed:
+    whoever may set a URL must not reach what only this machine can.
+    """
+
+    batch = 100
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 10.0,
+        allow: Sequence[str] = (),
+        breaker: int = 5,
+        backoff: Backoff | None = None,
+        verify: Any = True,
+    ) -> None:
+        import httpx
+
+        try:
+            self._url = httpx.URL(url)
+        except (httpx.InvalidURL, TypeError) as error:
+            raise InvalidRequest(f"the URL of a webhook cannot be read: {error}") from None
+        if self._url.scheme not in ("http", "https") or not self._url.host:
+            raise InvalidRequest(f"the URL of a webhook begins with https:// or http://, not as {url!r} does")
+        if self._url.userinfo:
+            raise InvalidRequest("a webhook's URL holds no name or password, which logs would show: use headers")
+        self.name = f"webhook:{self._url.host}{self._url.path}"[:200].rstrip()
+        self._key = None if secret is None else read_secret(secret)
+        self._headers = dict(headers or {})
+        self._timeout = timeout
+        self._allow = check_networks(allow)
+        self._breaker = Breaker(breaker, backoff or Backoff())
+        self._verify = verify
+        self._client: httpx.AsyncClient | None = None
+
+    async def open(self) -> None:
+        """Look whether the URL leads where it may."""
+        import httpx
+
+        port = self._url.port or (443 if self._url.scheme == "https" else 80)
+        with contextlib.suppress(SinkBusy):  # there may be no name server now; it is asked again each time
+            await resolve(self._url.host, port, self._allow)
+        # No proxy of the environment: it would look the name up for itself.
+        self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False, verify=self._verify)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def write(self, events: Sequence[Event]) -> None:
+        """Post the events as one request."""
+        import httpx
+
+        self._breaker.check()
+        try:
+            async with asyncio.timeout(self._timeout):
+                status, headers, said = await self._post(events)
+        except (httpx.TransportError, TimeoutError, OSError) as error:
+            self._breaker.failed()
+            what = "did not answer in time" if isinstance(error, TimeoutError) else f"cannot be reached: {error!r}"
+            raise SinkBusy(f"{self._url.host} {what}") from error
+        if 200 <= status < 300:
+            self._breaker.succeeded()
+            return
+        answer = f"{self._url.host} answered {status}" + (f": {said}" if said else "")
+        if status in _REJECTED:
+            self._breaker.succeeded()  # it is there, and says what it does not want
+            raise SinkRejected(answer)
+        wait = retry_after(headers)
+        self._breaker.failed(wait)
+        if status in _BUSY or 300 <= status < 400 or wait is not None:
+            raise SinkBusy(answer, retry_after=wait)
+        raise ReceiverFailed(answer)
+
+    async def _post(self, events: Sequence[Event]) -> tuple[int, Mapping[str, str], str]:
+        assert self._client is not None  # noqa: S101 - it is open between open and close
+        port = self._url.port or (443 if self._url.scheme == "https" else 80)
+        addresses = await resolve(self._url.host, port, self._allow)
+        id = batch_id(events)
+        body = encode(id, events)
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "penstock-webhook",
+            **self._headers,
+            "host": self._url.netloc.decode(),
+            "webhook-id": id,
+        }
+        if self._key is not None:
+            now = int(time.time())
+            headers |= {"webhook-timestamp": str(now), "webhook-signature": sign(self._key, id, now, body)}
+        url = self._url.copy_with(host=addresses[0])
+        request = self._client.build_request(
+            "POST",
+            url,
+            content=body,
+            headers=headers,
+            timeout=self._timeout,
+            # The certificate is for the name, not for the address.
+            extensions={"sni_hostname": self._url.host},
+        )
+        answer = await self._client.send(request, stream=True)
+        try:
+            return answer.status_code, answer.headers, await _beginning(answer)
+        finally:
+            await answer.aclose()
+
+
+def encode(id: str, events: Sequence[Event]) -> bytes:
+    """A batch as JSON."""
+    said = [
+        {
+            "id": event.id,
+            "key": event.key,
+            "partition": event.partition,
+            "offset": event.offset,
+            "time": event.time,
+            "headers": event.headers,
+            "data": msgspec.Raw(event.raw),
+        }
+        for event in events
+    ]
+    return msgspec.json.encode({"id": id, "queue": events[0].queue, "events": said})
+
+
+def batch_id(events: Sequence[Event]) -> str:
+    """The same for the same events, whenever they are sent."""
+    digest = blake2b(digest_size=15)
+    for event in events:
+        digest.update(b"%d-%d " % (event.partition_id, event.offset))
+    return f"msg_{digest.hexdigest()}"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """How many seconds an answer asks to wait, if it does: a number, or a date."""
+    said = headers.get("retry-after")
+    if said is None:
+        return None
+    try:
+        seconds = float(said)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(said)
+        except ValueError:
+            return None
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        seconds = (moment - datetime.now(UTC)).total_seconds()
+    return min(max(seconds, 0.0), _LONGEST_WAIT) if math.isfinite(seconds) else None
+
+
+async def _beginning(answer: httpx.Response) -> str:
+    """What the answer says, as far as anybody wants to read it."""
+    found = b""
+    async for part in answer.aiter_bytes():
+        found += part
+        if len(found) >= _LONGEST_ANSWER:
+            break
+    text = found[:_LONGEST_ANSWER].decode(errors="replace").strip()
+    return text if text.isprintable() else ""

@@ -1,0 +1,91 @@
+"""A webhook receiver that misbehaves as it is told, on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+#: What becomes of a request: a status, or one of ``hang`` and ``reset``; with headers for the answer.
+Answer = int | str | tuple[int, dict[str, str]]
+
+
+@dataclass
+class Request:
+    headers: dict[str, str]
+    body: bytes
+    answered: Answer
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = json.loads(self.body)["events"]
+        return events
+
+
+@dataclass
+class Receiver:
+    """Answers 200 unless ``behave`` says otherwise of a request, and remembers all of them."""
+
+    url: str = ""
+    behave: Callable[[list[dict[str, Any]]], Answer] = lambda events: 200
+    requests: list[Request] = field(default_factory=list)
+
+    def taken(self) -> list[dict[str, Any]]:
+        """Events that it answered 2xx for, each at its first time."""
+        seen: dict[str, dict[str, Any]] = {}
+        for request in self.requests:
+            if request.answered == 200:
+                for event in request.events:
+                    seen.setdefault(event["id"], event)
+        return list(seen.values())
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+        body = await reader.readexactly(int(headers["content-length"]))
+        answer = self.behave(json.loads(body)["events"])
+        self.requests.append(Request(headers, body, answer))
+        if answer == "hang":
+            await asyncio.Event().wait()
+        if answer == "reset":
+            writer.transport.abort()
+            return False
+        status, more = answer if isinstance(answer, tuple) else (int(answer), {})
+        lines = [f"HTTP/1.1 {status} X", "content-length: 2", *(f"{name}: {value}" for name, value in more.items())]
+        writer.write("\r\n".join([*lines, "", "ok"]).encode())
+        await writer.drain()
+        return True
+
+
+@asynccontextmanager
+async def receiving() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    tasks: set[asyncio.Task[None]] = set()
+
+    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(receiver.serve(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(begin, "127.0.0.1", 0)
+    receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    try:
+        yield receiver
+    finally:
+        server.close()
+        for task in list(tasks):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
