@@ -27,6 +27,8 @@ class Follow(msgspec.Struct, frozen=True, tag="follow"):
     source: str
     #: As quick as it can be, or the setting that spares the machine, which is the default.
     eager: bool = True
+    #: The total of the amounts as well.
+    totals: bool = False
 
 
 class Result(msgspec.Struct, frozen=True):

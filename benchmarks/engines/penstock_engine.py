@@ -45,10 +45,11 @@ def drain(job: Drain) -> Drained:
 def follow(job: Follow) -> None:
     """Run the query until SIGTERM."""
     options: dict[str, Any] = {"interval_seconds": 0} if job.eager else {}
+    totals = {"total": "sum(amount)"} if job.totals else {}
     (
         Stream.from_(job.source)
         .window_tumbling(seconds=60, grace_seconds=_GRACE_SECONDS)
-        .aggregate({"count": agg.count(), "seq": "max(seq)"})
+        .aggregate({"count": agg.count(), "seq": "max(seq)", **totals})
         .run(job.name, settings=Settings(database_url=job.url), **options)
     )
 

@@ -18,6 +18,11 @@ def totals(engine: str, name: str) -> str:
     return f"SELECT sum(count)::bigint FROM {_ALL[engine].format(name)}"  # noqa: S608
 
 
+def sums(engine: str, name: str) -> str:
+    """The SELECT of each key's count and total, over open windows and closed ones."""
+    return f"SELECT key, sum(count)::bigint, sum(total) FROM {_ALL[engine].format(name)} GROUP BY key"  # noqa: S608
+
+
 def windows(engine: str, name: str) -> str:
     """The SELECT of key, start of the window in ms, count, total, max, and whether the window is closed."""
     start = "(extract(epoch FROM window_start) * 1000)::bigint"

@@ -1,0 +1,214 @@
+"""HTTP in, Spark, live rows out: server, engine, PostgreSQL, pusher and poller, each in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import psycopg
+
+from benchmarks.e2e.events import expected
+from benchmarks.e2e.pusher import Order, Pushed
+from benchmarks.engines.cpu import cpu_seconds
+from benchmarks.engines.jobs import Follow
+from benchmarks.engines.process import EngineError, EngineProcess
+from benchmarks.engines.results import live_rows, sums
+from benchmarks.freshness.latency import latencies_ms, percentile
+from benchmarks.freshness.poller import Poller
+from benchmarks.log.checks import Checks
+from benchmarks.log.server import Server
+from penstock import Penstock
+
+_ROOT = Path(__file__).parents[2]
+_PARTITIONS = 8
+_PATIENCE_SECONDS = 300.0
+_LINE_BYTES = 1 << 30
+#: Below the default, a few seconds at full rate would be told to wait: what is measured is the rate, not the wait.
+_MAX_DEPTH = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run: so many events a second (None: as fast as they are taken), warm-up, and the time that counts."""
+
+    name: str
+    rate: int | None
+    warm_up_seconds: float
+    seconds: float
+    batch: int = 1000
+    connections: int = 16
+    #: So many events in all, in place of a time.
+    events: int | None = None
+
+
+async def measure(plan: Plan, server: Server, directory: Path, checks: Checks) -> dict[str, Any]:
+    """Let it run, and answer what came of it."""
+    name = f"e2e_{plan.name}"
+    async with Penstock(server.url) as q:
+        await q.queue(name).config(max_depth_events=_MAX_DEPTH).create("hash", _PARTITIONS)
+    async with AsyncExitStack() as stack:
+        engine = await EngineProcess.start("penstock", directory)
+        stack.push_async_callback(engine.stop)
+        web = await stack.enter_async_context(_Web(server.url, directory))
+        await engine.follow(Follow(name, server.url, name, totals=True))
+        poller = stack.enter_context(Poller(server.url, live_rows("penstock", name)))
+        order = Order(web.url, name, plan.batch, plan.connections, plan.rate, plan.events)
+        pusher = await _start_pusher(order)
+        stack.callback(_kill, pusher)
+        began = time.monotonic()
+
+        def problem() -> str | None:
+            poller.check()
+            if not engine.runs:
+                return "the engine ended: see its log"
+            return None if web.runs else "the server ended: see its log"
+
+        await _until(lambda: bool(poller.seen), "the first row", problem)
+        await asyncio.sleep(plan.warm_up_seconds)
+        since = time.monotonic()
+        before = _spent(engine, server, web, pusher)
+        if plan.events is None:
+            await asyncio.sleep(plan.seconds)
+            ended = asyncio.create_task(pusher.communicate(b""))
+        else:
+            ended = asyncio.create_task(pusher.communicate())
+        until = time.monotonic()
+        spent = {part: after - before[part] for part, after in _spent(engine, server, web, pusher).items()}
+        output, _ = await ended
+        pushed = msgspec.json.decode(output, type=Pushed)
+        counted = await _all_counted(name, server.url, pushed.events, problem)
+        done = time.monotonic()
+    _check(name, server.url, pushed, counted, checks)
+    took, unseen = latencies_ms(pushed.probes, poller.seen, since, until if plan.events is None else done)
+    checks.expect(f"{plan.name}: every probe was seen", unseen == 0, f"{unseen} of {len(pushed.probes)} were not")
+    if plan.events is not None:
+        seconds = done - began
+        result: dict[str, Any] = {"events": pushed.events, "seconds": round(seconds, 1)}
+        result["events_per_s"] = round(pushed.events / seconds)
+    else:
+        answers = [ms for at, ms in pushed.answered if since <= at < until]
+        result = {"events_per_s": round(len(answers) * plan.batch / (until - since))}
+        result["request_p50_ms"] = round(percentile(answers, 0.5), 1)
+        result["request_p99_ms"] = round(percentile(answers, 0.99), 1)
+        result["cores"] = {part: round(cpu / (until - since), 2) for part, cpu in spent.items()}
+    result |= {
+        "freshness_p50_ms": round(percentile(took, 0.5), 1),
+        "freshness_p99_ms": round(percentile(took, 0.99), 1),
+        "refused": pushed.refused,
+        "probes": len(took),
+    }
+    print(f"  {plan.name}: {result}", flush=True)
+    return result
+
+
+def _check(name: str, url: str, pushed: Pushed, counted: int, checks: Checks) -> None:
+    checks.expect(
+        f"{name}: every event is counted once",
+        counted == pushed.events,
+        f"{pushed.events} were pushed and {counted} counted",
+    )
+    with psycopg.connect(url) as conn:
+        rows = conn.execute(sums("penstock", name).encode()).fetchall()
+    found = {key: (int(count), Decimal(total)) for key, count, total in rows}
+    checks.expect(f"{name}: count and total of every key are DuckDB's", found == expected(pushed.events))
+
+
+class _Web:
+    """``penstock serve``, as an operator starts it."""
+
+    def __init__(self, database_url: str, directory: Path) -> None:
+        self._database_url = database_url
+        self._log = directory / "serve.log"
+        self.url = ""
+
+    async def __aenter__(self) -> _Web:
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "penstock", "serve", "--port", "0"),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                cwd=_ROOT,
+                env=os.environ | {"PENSTOCK_DATABASE_URL": self._database_url, "PYTHONPATH": str(_ROOT / "src")},
+            )
+        if self._process.stdout is None:
+            raise EngineError("the server has no pipes")
+        while b"Listening on " not in (line := await self._process.stdout.readline()):
+            if not line:
+                raise EngineError("the server ended: see its log")
+        self.url = line.decode().split("Listening on ")[1].strip()
+        self._tree = psutil.Process(self._process.pid)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.runs:
+            self._process.terminate()
+            await self._process.wait()
+
+    @property
+    def runs(self) -> bool:
+        return self._process.returncode is None
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all its processes so far."""
+        return cpu_seconds(self._tree)
+
+
+def _spent(engine: EngineProcess, server: Server, web: _Web, pusher: asyncio.subprocess.Process) -> dict[str, float]:
+    return {
+        "engine": engine.cpu_seconds(),
+        "postgresql": server.cpu_seconds(),
+        "server": web.cpu_seconds(),
+        "pusher": cpu_seconds(psutil.Process(pusher.pid)) if pusher.returncode is None else 0.0,
+    }
+
+
+async def _start_pusher(order: Order) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "benchmarks.e2e.pusher", msgspec.json.encode(order).decode()),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=_ROOT,
+        limit=_LINE_BYTES,
+    )
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+
+
+async def _until(holds: Callable[[], bool], what: str, problem: Callable[[], str | None]) -> None:
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while not holds():
+        if (said := problem()) is not None:
+            raise EngineError(f"{said} (before {what})")
+        if time.monotonic() > until:
+            raise EngineError(f"{what} did not come within {_PATIENCE_SECONDS:.0f} s")
+        await asyncio.sleep(0.1)
+
+
+async def _all_counted(name: str, url: str, events: int, problem: Callable[[], str | None]) -> int:
+    """Wait until so many events are counted; answers how many there are in the end."""
+    counted = 0
+
+    def are_there() -> bool:
+        nonlocal counted
+        rows = conn.execute(sums("penstock", name).encode()).fetchall()
+        counted = sum(int(count) for _, count, _ in rows)
+        return counted >= events
+
+    with psycopg.connect(url, autocommit=True) as conn:
+        await _until(are_there, f"the last of {events} events", problem)
+        await asyncio.sleep(0.5)  # the poller is to see it too, and what is counted twice would show
+        are_there()
+    return counted
