@@ -28,14 +28,16 @@ class Order(msgspec.Struct, frozen=True):
     batch: int
     connections: int
     rate: int | None = None
-    #: So many and no more; without, until standard input ends.
-    events: int | None = None
+    #: The number of the first event, and of the one after the last; without, until standard input ends.
+    first: int = 0
+    end: int | None = None
 
 
 class Pushed(msgspec.Struct):
     """What was pushed."""
 
-    events: int = 0
+    #: The number after the last.
+    end: int = 0
     requests: int = 0
     #: How often the server said that it has too much.
     refused: int = 0
@@ -89,27 +91,27 @@ class Pusher:
     def __init__(self, order: Order, until: asyncio.Event) -> None:
         self._order = order
         self._until = until
-        self._next = 0
+        self._next = order.first
         self._began = time.monotonic()
         self._pushed = Pushed()
 
     async def run(self) -> Pushed:
         """Push until told to stop, or until all is pushed."""
         await asyncio.gather(*(self._serve() for _ in range(self._order.connections)))
-        self._pushed.events = self._next
+        self._pushed.end = self._next
         return self._pushed
 
     async def _serve(self) -> None:
         order, connection = self._order, Connection(self._order.url, self._order.queue)
         while not self._until.is_set():
             first = self._next
-            last = first + order.batch if order.events is None else min(first + order.batch, order.events)
+            last = first + order.batch if order.end is None else min(first + order.batch, order.end)
             if first == last:
                 break
             # Taken before waiting: every number is pushed by one connection, and none is left out.
             self._next = last
             if order.rate is not None:
-                await asyncio.sleep(max(self._began + last / order.rate - time.monotonic(), 0))
+                await asyncio.sleep(max(self._began + (last - order.first) / order.rate - time.monotonic(), 0))
             await self._push(connection, first, last)
         connection.close()
 
@@ -130,11 +132,12 @@ class Pusher:
 
 async def main() -> None:
     """Push as the argument says."""
-    until = asyncio.Event()
-    pushing = asyncio.create_task(Pusher(msgspec.json.decode(sys.argv[1], type=Order), until).run())
-    reading = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
-    await asyncio.wait((pushing, reading), return_when=asyncio.FIRST_COMPLETED)
-    until.set()
+    until, order = asyncio.Event(), msgspec.json.decode(sys.argv[1], type=Order)
+    pushing = asyncio.create_task(Pusher(order, until).run())
+    if order.end is None:
+        reading = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
+        await asyncio.wait((pushing, reading), return_when=asyncio.FIRST_COMPLETED)
+        until.set()
     sys.stdout.buffer.write(msgspec.json.encode(await pushing) + b"\n")
 
 
