@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 RUN := $(VENV)/.ready-to-run
 DEV := $(VENV)/.ready-to-develop
+# Clients of the message plane that the tests speak through, each with what it needs in a directory of its own.
+QUEEN := 0.15 2.6
 CODE := $(wildcard src tests benchmarks examples scripts)
 
 # Keeps the theme's announcement out of every documentation build.
@@ -68,6 +70,7 @@ lock: $(DEV) ## Pin requirements/*.txt again (ARGS=--upgrade for newer releases)
 	@$(call compile,base,--extra spark --extra tracing pyproject.toml)
 	@$(call compile,dev)
 	@$(call compile,docs)
+	@$(foreach version,$(QUEEN),$(call compile,queen-$(version)) &&) true
 
 dist: $(DEV) ## Build the wheel and the source archive into dist/
 	@$(BIN)/hatchling build
@@ -94,7 +97,9 @@ $(RUN): requirements/base.txt pyproject.toml
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(DEV): $(RUN) requirements/dev.txt requirements/docs.txt
+$(DEV): $(RUN) requirements/dev.txt requirements/docs.txt $(QUEEN:%=requirements/queen-%.txt)
 	@echo "Installing the tools for tests, checks and documentation"
 	@$(PIP) install --require-hashes -r requirements/dev.txt -r requirements/docs.txt
+	@$(foreach version,$(QUEEN),rm -rf $(VENV)/queen-$(version) && $(PIP) install --require-hashes \
+		--target $(VENV)/queen-$(version) -r requirements/queen-$(version).txt &&) true
 	@touch $@

@@ -80,7 +80,14 @@ class Registry:
                 "sink": sink,
                 "history": history_seconds,
             }
-            made = await (await conn.execute(_sql["create"], params)).fetchone()
+            async with conn.transaction():
+                await conn.execute(_sql["lock_catalog"])
+                if await (await conn.execute(_sql["is_shared"], params)).fetchone() is not None:
+                    raise Conflict(
+                        f"query {name!r} is one that clients of the message plane compute for themselves; "
+                        "give the stream a query_id of its own"
+                    )
+                made = await (await conn.execute(_sql["create"], params)).fetchone()
             row = await (await conn.execute(_sql["find"], {"name": name})).fetchone()
         if row is None:
             raise NotFound(f"query {name!r} was deleted meanwhile; start it again")

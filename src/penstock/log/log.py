@@ -537,7 +537,10 @@ class Log:
         lags: dict[str, dict[str, GroupLag]] = {}
         for queue_name, group, subscribed_from, query_id, created_at in await self._groups.names(only):
             if queue_name not in lags:
-                described = await self.catalog.get(queue_name)
+                try:
+                    described = await self.catalog.get(queue_name)
+                except NotFound:
+                    continue  # deleted meanwhile
                 lags[queue_name] = {lag.group: lag for lag in await self._depths.lags(described)}
             lag = lags[queue_name].get(group, GroupLag(group, 0, 0, 0))
             found.append(

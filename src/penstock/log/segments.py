@@ -94,6 +94,7 @@ class Segments:
                         # One queue that cannot be kept up must not stop the others.
                         _logger.exception("upkeep of queue %r failed", name)
                 await conn.execute(_sql["forget_requests"])
+                await conn.execute(_sql["forget_traces"])
                 await conn.execute(_dead["forget_redriven"])
                 await conn.execute(_depth["add_up_shed"])
             finally:

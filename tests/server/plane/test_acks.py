@@ -150,22 +150,22 @@ def test_messages_of_several_partitions_share_a_lease_that_is_extended_in_all(
         plane.push(queue, [partition], partition)
     messages = plane.pop(queue, batch=10, partitions=10)
     answer = acker.http.post(f"/api/v1/lease/{messages[0]['leaseId']}/extend")
-    (extended,) = answer.json()
+    extended = answer.json()
     assert (extended["success"], extended["renewed"], extended["error"]) == (True, 3, None)
     assert extended["expiresAt"] == extended["newExpiresAt"] == extended["lease_expires_at"]
-    (longer,) = acker.post(f"/api/v1/lease/{messages[0]['leaseId']}/extend", {"seconds": 3600})
+    longer = acker.post(f"/api/v1/lease/{messages[0]['leaseId']}/extend", {"seconds": 3600})
     assert longer["newExpiresAt"] > extended["newExpiresAt"]
     # Never shorter than it was.
-    (shorter,) = acker.post(f"/api/v1/lease/{messages[0]['leaseId']}/extend", {"seconds": 1})
+    shorter = acker.post(f"/api/v1/lease/{messages[0]['leaseId']}/extend", {"seconds": 1})
     assert shorter["newExpiresAt"] == longer["newExpiresAt"]
     acker.ack(messages[0])
-    (two,) = acker.post(f"/api/v1/lease/{messages[0]['leaseId']}/extend", {})
+    two = acker.post(f"/api/v1/lease/{messages[0]['leaseId']}/extend", {})
     assert two["renewed"] == 2
     for message in messages[1:]:
         acker.ack(message)
-    (none,) = acker.post(f"/api/v1/lease/{messages[0]['leaseId']}/extend", {})
+    none = acker.post(f"/api/v1/lease/{messages[0]['leaseId']}/extend", {})
     assert (none["success"], none["renewed"], none["newExpiresAt"]) == (False, 0, None)
-    assert acker.http.post("/api/v1/lease/no-uuid/extend").json()[0]["success"] is False
+    assert acker.http.post("/api/v1/lease/no-uuid/extend").json()["success"] is False
     assert "seconds" in acker.post(f"/api/v1/lease/{uuid.uuid4()}/extend", {"seconds": -1}, 400)["error"]
 
 

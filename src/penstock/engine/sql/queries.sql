@@ -7,6 +7,10 @@ VALUES (%(name)s, %(description)s, %(fingerprint)s, %(sink)s, %(history)s)
 ON CONFLICT (name) DO NOTHING
 RETURNING id
 
+-- name: is_shared
+-- Whether a query of that name is computed by clients of their own.
+SELECT id FROM penstock.shared_queries WHERE name = %(name)s
+
 -- name: lock_catalog
 -- Queries come and go one at a time: each changes the view over all of them.
 SELECT pg_advisory_xact_lock(7812746384129)

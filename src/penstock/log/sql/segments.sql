@@ -116,6 +116,9 @@ UPDATE penstock.segments SET has_ids = false WHERE queue_id = %(queue)s AND segm
 -- name: forget_requests
 DELETE FROM penstock.requests WHERE created_at < clock_timestamp() - interval '24 hours'
 
+-- name: forget_traces
+DELETE FROM penstock.traces WHERE created_at < clock_timestamp() - interval '30 days'
+
 -- name: idle_cursors
 -- Drained, not leased, and still for a while: candidates for parking.
 SELECT c.group_id, c.partition_id

@@ -64,7 +64,6 @@ class Extend(msgspec.Struct):
 class Extended(msgspec.Struct):
     """Until when a lease lasts now; the names of several generations of clients for the same."""
 
-    index: int
     leaseId: str
     success: bool
     error: str | None
@@ -132,7 +131,7 @@ def _acked(index: int, item: AckItem, answer: Answer) -> Acked:
     )
 
 
-async def extend(call: Call) -> list[Extended]:
+async def extend(call: Call) -> Extended:
     """Make a lease last longer, in all its partitions."""
     body: Extend = call.body
     text = call.path["lease"]
@@ -144,7 +143,7 @@ async def extend(call: Call) -> list[Extended]:
     renewed, until = (0, None) if lease_id is None else await log.extend_lease(lease_id, body.seconds)
     told = None if until is None else moment(until)
     error = None if renewed else "Lease not found, or expired already"
-    return [Extended(0, text, renewed > 0, error, renewed, told, told, told)]
+    return Extended(text, renewed > 0, error, renewed, told, told, told)
 
 
 _CONSUMER = frozenset({Role.CONSUME})
@@ -184,7 +183,7 @@ ENDPOINTS = (
         asks=True,
         body=Extend,
         body_required=False,
-        answer=list[Extended],
+        answer=Extended,
         plane=True,
     ),
 )

@@ -329,7 +329,10 @@ async def _delete(log: Log, queue: str, group: str) -> int:
 
 async def _standing(log: Log, queue: str, group: str) -> Sequence[_Standing]:
     for look in range(3):
-        known = await (log.catalog.get(queue) if look == 0 else log.catalog.refresh(queue))
+        try:
+            known = await (log.catalog.get(queue) if look == 0 else log.catalog.refresh(queue))
+        except NotFound:
+            return []  # deleted meanwhile
         statement = _sql.table("standing", known.id, known.segment)
         try:
             async with log.database.connection() as conn:

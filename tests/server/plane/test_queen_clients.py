@@ -1,0 +1,90 @@
+"""The clients of others, unmodified, against real servers: both generations of queen-mq, and JavaScript's fetch.
+
+The scripts in ``clients/`` run in processes of their own, each with the client that ``make`` put beside our own
+environment.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.server.serving import Serving
+
+VERSIONS = ("0.15", "2.6")
+SCRIPTS = Path(__file__).parent / "clients"
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def run(version: str, script: Path, *arguments: str, url: str = "") -> str:
+    """What a program says that has this generation of the client."""
+    packages = Path(sys.prefix) / f"queen-{version}"
+    assert packages.is_dir(), f"{packages} is missing: run `make venv`"
+    environment = {**os.environ, "PYTHONPATH": str(packages), "PENSTOCK_URL": url}
+    command = [sys.executable, "-P", str(script), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_core_of_a_client_works(version: str, plane_server: Serving) -> None:
+    run(version, SCRIPTS / "core.py", plane_server.url, version)
+
+
+def test_streams_of_many_workers_give_what_they_should(
+    version: str, plane_server: Serving, other_server: Serving, plane_url: str
+) -> None:
+    run(version, SCRIPTS / "streams.py", version, plane_server.url, other_server.url)
+    with psycopg.connect(plane_url) as connection:
+        found = connection.execute(
+            "SELECT query, key, window_start, window_end, value, updated_at FROM penstock.state WHERE query LIKE %s",
+            [f"streams{version}-%"],
+        ).fetchall()
+    by_query = Counter(row[0].split("-")[1] for row in found)
+    # A bucket for each tenant, and the window that was never closed for each of them, as the engine's rows are.
+    assert (by_query["gate"], by_query["sums"], by_query["quota"], by_query["idle"]) == (1, 4, 2, 0)
+    (gate,) = [row for row in found if row[0].endswith("-gate")]
+    assert (gate[1], gate[2]) == ("tenant-A", None)
+    assert gate[4]["allowedTotal"] == 30
+    sums = sorted((row[1], row[2].timestamp(), row[3].timestamp(), row[4]["sum"]) for row in found if "sums" in row[0])
+    assert sums == [(f"t{n}", 9960.0, 10020.0, 0) for n in range(4)]
+
+
+def test_the_rate_limiter_lets_everything_through_in_order(plane_server: Serving) -> None:
+    said = run("0.15", EXAMPLES / "queen" / "rate_limiter.py", url=plane_server.url)
+    (calls,) = [line.removeprefix("calls: ") for line in said.splitlines() if line.startswith("calls: ")]
+    assert ast.literal_eval(calls) == list(range(30))
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js here")
+def test_a_producer_and_consumers_in_javascript_work_with_fetch_alone(plane_server: Serving) -> None:
+    environment = {**os.environ, "PENSTOCK_URL": plane_server.url, "IDLE_MS": "500"}
+
+    def node(script: str, *arguments: str) -> subprocess.Popen[str]:
+        command = ["node", str(EXAMPLES / "javascript" / script), *arguments]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    for stored, known in ((10, 0), (0, 10)):
+        producer = node("producer.js", "90")
+        said, _ = producer.communicate(timeout=60)
+        assert producer.returncode == 0
+        assert said.splitlines() == [f"customer-{n % 3}: {stored} stored, {known} known already" for n in range(9)]
+    consumers = [node("consumer.js") for _ in range(2)]
+    lines = [line for consumer in consumers for line in consumer.communicate(timeout=60)[0].splitlines()]
+    assert [consumer.returncode for consumer in consumers] == [0, 0]
+    for customer in range(3):
+        orders = [int(line.split()[-1]) for line in lines if line.startswith(f"customer-{customer} ")]
+        assert orders == [n for n in range(90) if n // 10 % 3 == customer]
