@@ -46,6 +46,7 @@ from penstock.log.pushed import PushResult, Rejected
 from penstock.log.queue import Queue
 from penstock.log.segments import Segments, Upkeep
 from penstock.log.signals import Signals
+from penstock.log.stamp import stamped
 from penstock.log.transaction import Also, TransactionResult, Transactions
 from penstock.log.upload import Upload, Uploads
 
@@ -122,12 +123,15 @@ class Log:
         clock: Clock | None = None,
         retry_seconds: float = 30.0,
         committed: Callable[[float], None] | None = None,
+        stamp: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         self._database = database
         self.clock = clock or Clock()
         self._retry_seconds = retry_seconds
         # Told of each push how many seconds its commit took.
         self._committed = committed
+        # Asked for each push what its events are to carry beside their own headers.
+        self._stamp = stamp
         self._upkeep: asyncio.Task[None] | None = None
 
     async def open(self) -> Log:
@@ -288,6 +292,9 @@ class Log:
         if idempotency_key is not None:
             check_name(idempotency_key, "request")
             fingerprint = _fingerprint(parts, letters)
+        if self._stamp is not None and (stamp := self._stamp()):
+            parts = stamped(parts, stamp)
+            request = Request(parts)
         shed: dict[int, int] = {}
         if any([part and part[0].queue.max_depth_events is not None for part in parts]):
             shed = await self._admit(parts)

@@ -28,6 +28,7 @@ from penstock.server.problems import KINDS, Problem
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 from penstock.server.socket import SocketDispatch
+from penstock.server.tracing import Tracing, tracing_of
 
 #: Every route, those that are called most first.
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -57,10 +58,11 @@ def create_app(
 ) -> Frame:
     """The application of one server process; it opens the database when it is started and closes it when it ends."""
     metrics = Instruments(settings.metrics_dir)
+    tracing = tracing_of(settings)
     database = Database(settings.core)
     services = Services(
         settings,
-        Log(database, clock=clock, committed=metrics.committed),
+        _log(database, clock, metrics, tracing),
         Guard(settings, database) if settings.is_guarded else None,
         metrics=metrics,
         endpoints=endpoints,
@@ -70,6 +72,8 @@ def create_app(
     async def lifespan(_app: object) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             stack.callback(metrics.board.close)
+            if tracing is not None:
+                stack.callback(tracing.close)
             await services.log.open()
             stack.push_async_callback(services.log.close)
             if services.guard is not None:
@@ -84,7 +88,21 @@ def create_app(
     )
     # An address is what it is; a redirect would be made of the Host header that somebody sent.
     app.router.redirect_slashes = False
-    return Frame(app, settings, metrics, lifespan)
+    if tracing is not None:
+        tracing.app = app
+    return Frame(tracing or app, settings, metrics, lifespan)
+
+
+def _log(database: Database, clock: Clock | None, metrics: Instruments, tracing: Tracing | None) -> Log:
+    """The log, which tells of its commits to whoever measures."""
+    if tracing is None:
+        return Log(database, clock=clock, committed=metrics.committed)
+
+    def committed(seconds: float) -> None:
+        metrics.committed(seconds)
+        tracing.committed(seconds)
+
+    return Log(database, clock=clock, committed=committed, stamp=tracing.stamp)
 
 
 def _routes(endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:

@@ -146,17 +146,14 @@ async def _again(seen: tuple[bytes, ...], more: AsyncIterator[bytes]) -> AsyncIt
 
 
 async def _push(call: Call, batch: Batch, key: str | None, rejected: list[Rejected] | None = None) -> PushResult:
-    services = call.services
-    whole = time.perf_counter()
     try:
-        (result,) = await services.log.push(
+        (result,) = await call.services.log.push(
             [batch], idempotency_key=key, partial=call.query.partial, rejected=rejected or ()
         )
     except IdempotencyConflict:
         raise IdempotencyConflict(
             "this Idempotency-Key was used before for other events; use a new one for new events"
         ) from None
-    services.metrics.committed(time.perf_counter() - whole)
     return result
 
 
