@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli import databases, dead_letters, groups, keys, queries, queues, serve, sinks, streams
+from penstock.cli import databases, dead_letters, groups, keys, queries, queues, serve, sinks, sources, streams
 from penstock.cli.command import (
     EXIT_CODES,
     FAILED,
@@ -81,6 +81,7 @@ for sub_app, name in (
     (groups.app, "group"),
     (dead_letters.app, "dlq"),
     (queries.app, "query"),
+    (sources.app, "source"),
     (sinks.app, "sink"),
     (keys.app, "key"),
     (databases.app, "db"),
@@ -89,6 +90,7 @@ for sub_app, name in (
     app.add_typer(sub_app, name=name)
 streams.register(app)
 serve.register(app)
+sources.register(app)
 
 
 @app.callback()
