@@ -15,6 +15,9 @@ from penstock.log.ndjson import Lines, prepare_lines, prepare_ndjson
 from penstock.log.prepare import Piece, Placer, prepare
 from penstock.log.pushed import Rejected
 
+#: With more bad events than this in one push, it is not what was meant.
+MOST_REJECTED = 1_000
+
 
 class Batch(msgspec.Struct, frozen=True):
     """Events for one queue: mappings with ``data`` and the like, NDJSON bytes, or texts column by column.
@@ -60,7 +63,8 @@ def prepare_batch(placer: Placer, max_bytes: int, batch: Batch) -> list[Piece]:
 def prepare_partly(placer: Placer, max_bytes: int, batch: Batch) -> tuple[list[Piece], list[Rejected]]:
     """Check and encode what can be stored of a batch, and say what is wrong with the rest.
 
-    Where all is well that costs nothing; else the bad ones are found by halving.
+    Where all is well that costs nothing; else the bad ones are found by halving. With very many of them it is not what
+    was meant, and all of it is refused.
     """
     try:
         return prepare_batch(placer, max_bytes, batch), []
@@ -68,6 +72,7 @@ def prepare_partly(placer: Placer, max_bytes: int, batch: Batch) -> tuple[list[P
         first = error
     texts = _texts(batch)
     bad: dict[int, InvalidEvent] = {}
+    # The first half is looked at first, so that of too many it is the first that are found.
     waiting: list[tuple[int, int, InvalidEvent | None]] = [(0, len(texts), first)]
     while waiting:
         start, end, error_of = waiting.pop()
@@ -79,15 +84,26 @@ def prepare_partly(placer: Placer, max_bytes: int, batch: Batch) -> tuple[list[P
                 error_of = error
         if end - start == 1:
             bad[start] = error_of
+            if len(bad) > MOST_REJECTED:
+                raise too_many(error_of)
             continue
         middle = (start + end) // 2
-        waiting += [(start, middle, None), (middle, end, None)]
+        waiting += [(middle, end, None), (start, middle, None)]
     good = [i for i in range(len(texts)) if i not in bad]
     pieces = prepare_batch(placer, max_bytes, _some(batch, good, texts)) if good else []
     moved = [dataclasses.replace(piece, indices=[good[i] for i in piece.indices]) for piece in pieces]
     places = (batch.events.places if isinstance(batch.events, Lines) else None) or range(len(texts))
     rejected = [Rejected(places[i], error.field, error.reason, texts[i]) for i, error in sorted(bad.items())]
     return moved, rejected
+
+
+def too_many(last: InvalidEvent) -> InvalidEvent:
+    """What is said when most of what was pushed can be no events."""
+    return InvalidEvent(
+        f"{last.reason}; more than {MOST_REJECTED:,} events are wrong, so nothing was stored",
+        index=last.index,
+        field=last.field,
+    )
 
 
 def _texts(batch: Batch) -> list[bytes]:

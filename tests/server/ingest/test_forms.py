@@ -31,7 +31,6 @@ def test_an_event_in_its_envelope(door: Callable[..., Door]) -> None:
         "duplicates": 0,
         "shed": 0,
         "rejected": [],
-        "rejected_total": 0,
         "replayed": False,
     }
     (event,) = queue.events()

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent
+from penstock.log.batch import MOST_REJECTED, too_many
 from penstock.log.ndjson import Lines
 from penstock.log.pushed import Rejected
 from penstock.server.ingest.envelopes import check_text, invalid_json, is_array, read_values
@@ -49,6 +50,8 @@ def read_good_structured(body: bytes, key_field: str | None, *, batch: bool) -> 
             places.append(index)
         except InvalidEvent as error:
             bad.append(Rejected(index, error.field, error.reason, text))
+            if len(bad) > MOST_REJECTED:
+                raise too_many(error) from None
     return structs.replace(_columns(good), places=places), bad
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from penstock.core.errors import InvalidEvent
+from penstock.log.batch import MOST_REJECTED, too_many
 from penstock.log.ndjson import Lines
 from penstock.log.pushed import Rejected
 from penstock.server.problems import Problem
@@ -74,6 +75,8 @@ def read_good_envelopes(body: bytes) -> tuple[Lines, list[Rejected]]:
             places.append(index)
         except InvalidEvent as error:
             bad.append(Rejected(index, error.field, error.reason, text))
+            if len(bad) > MOST_REJECTED:
+                raise too_many(error) from None
     return structs.replace(_lines(good), places=places), bad
 
 

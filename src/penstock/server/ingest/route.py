@@ -28,8 +28,6 @@ from penstock.server.problems import Problem, problem_of
 SLICE_BYTES = 1 << 20
 #: What an upload takes of memory beside the slice that is read.
 UPLOAD_BYTES = 8 << 20
-#: Of what was wrong with events, so much is said.
-MOST_SHOWN = 1000
 
 
 class RejectedEvent(msgspec.Struct):
@@ -48,9 +46,8 @@ class PushAnswer(msgspec.Struct):
     duplicates: int
     #: Events that were dropped, and counted, because the queue was full.
     shed: int
-    #: The first thousand events that are dead letters now.
+    #: Events that are dead letters now, at most a thousand.
     rejected: list[RejectedEvent]
-    rejected_total: int
     #: Whether this is the answer to an earlier request with the same idempotency key.
     replayed: bool
     processing_ms: float
@@ -85,8 +82,7 @@ async def push_events(call: Call) -> Any:
         result.accepted,
         result.duplicates,
         result.shed,
-        [RejectedEvent(each.index, each.field, each.reason) for each in result.rejected[:MOST_SHOWN]],
-        len(result.rejected),
+        [RejectedEvent(each.index, each.field, each.reason) for each in result.rejected],
         result.replayed,
         round((time.perf_counter() - begun) * 1000, 3),
     )

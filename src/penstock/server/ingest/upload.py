@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidEvent
+from penstock.log.batch import MOST_REJECTED, too_many
 from penstock.log.pushed import PushResult, Rejected
 from penstock.log.upload import UploadLost
 from penstock.server.endpoint import Call
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from penstock.log.prepare import Piece
     from penstock.log.queue import Queue
     from penstock.log.upload import Upload, Uploaded
-
-#: With more bad lines than this, it is not the file that was meant.
-MOST_REJECTED = 10_000
 
 
 async def upload(call: Call, queue: Queue, slices: AsyncIterator[bytes], idempotency_key: str | None) -> PushResult:
@@ -40,7 +38,8 @@ async def upload(call: Call, queue: Queue, slices: AsyncIterator[bytes], idempot
             lines += sum([piece.columns.count for piece in pieces]) + len(bad)
             rejected += bad
             if len(rejected) > MOST_REJECTED:
-                raise _too_many(rejected[-1])
+                last = rejected[-1]
+                raise too_many(InvalidEvent(last.reason, index=last.index, field=last.field))
             await staged.add(pieces)
         if not await log.admit(queue, staged.events):
             return PushResult([], shed=staged.events)
@@ -72,11 +71,3 @@ async def _publish(
         return await staged.publish(idempotency_key=idempotency_key, fingerprint=fingerprint, rejected=rejected)
     except UploadLost as error:
         raise Problem("overloaded", str(error), {"retry_after": 1.0}, retry_after(1)) from None
-
-
-def _too_many(last: Rejected) -> InvalidEvent:
-    return InvalidEvent(
-        f"{last.reason}; more than {MOST_REJECTED:,} lines are wrong, so nothing was stored",
-        index=last.index,
-        field=last.field,
-    )
