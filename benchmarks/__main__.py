@@ -8,6 +8,7 @@ from importlib import import_module
 _WHAT = {
     "log": "the log: push, pop and ack, storage, lanes, history, a held transaction, and two other queues",
     "drain": "the engine: how fast a queue is drained into windows, beside plain Spark",
+    "ingest": "the server: events over HTTP into the log, by batch size, and what that costs",
     "e2e": "everything: HTTP in, Spark, live rows out, at a rate that is held",
     "freshness": "the engine: how long from a push to the row in SQL, and what that costs",
 }
