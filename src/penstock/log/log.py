@@ -334,13 +334,14 @@ class Log:
             await self._sheds.submit([(parts[i][0].queue.id, events) for i, events in shed.items()])
         return shed
 
-    async def room(self, queue: str) -> Room | None:
+    def room(self, queue: Queue) -> Room | None:
         """How much more the queue takes, as it was last measured; None if it has no limit."""
-        return self._depths.room(await self.catalog.get(queue))
+        return self._depths.room(queue)
 
-    async def check_room(self, queue: str) -> None:
+    @_reachable
+    async def check_room(self, queue: Queue) -> None:
         """Raise QueueFull if the queue takes nothing for now: worth knowing before much is read."""
-        await self._depths.check(await self.catalog.get(queue))
+        await self._depths.check(queue)
 
     @_reachable
     async def upload(self, queue: str) -> Upload:
@@ -348,6 +349,7 @@ class Log:
         check_name(queue, "queue")
         return await self._uploads.begin(await self.catalog.get(queue))
 
+    @_reachable
     async def admit(self, queue: Queue, events: int) -> bool:
         """Whether so many more events are let in, and if so counted as there; QueueFull if not, False if shed."""
         if await self._depths.admit(queue, events):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -86,6 +87,12 @@ class Dispatch:
         return json_response(answer, endpoint.status)
 
 
+@cache
+def parameters(query: Any) -> frozenset[str]:
+    """The names of a query's parameters."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(query))
+
+
 def read_query(request: HTTPConnection, endpoint: Endpoint) -> Any:
     """The query string as the endpoint's type."""
     given: dict[str, str] = {}
@@ -93,7 +100,7 @@ def read_query(request: HTTPConnection, endpoint: Endpoint) -> Any:
         if name in given and not endpoint.plane:
             raise Problem("invalid-request", f"the parameter {name!r} is given twice")
         given[name] = value
-    fields = {field.encode_name for field in msgspec.structs.fields(endpoint.query)}
+    fields = parameters(endpoint.query)
     if not endpoint.plane:
         for name in given:
             if name not in fields:

@@ -115,7 +115,7 @@ def taking(call: Call, queues: Sequence[str]) -> Iterator[list[PushResult]]:
         yield results
     except QueueFull as full:
         problem = problem_of(full)
-        raise Problem(problem.kind, problem.detail, problem.facts, full_headers(full, None)) from None
+        raise Problem(problem.kind, problem.detail, problem.facts, full_headers(full)) from None
     except InvalidEvent:
         for queue in queues[:1]:
             services.metrics.pushed(queue, accepted=0, rejected=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from starlette.requests import Request
 
@@ -25,12 +25,15 @@ class Body:
     ) -> None:
         self._stream = request.stream()
         self._inflater = inflater(encoding)
+        # What was sent may be much more than what was taken of it so far.
+        self._fed: Iterator[bytes] = iter(())
         self._hold = hold
         #: How large it may be, undone.
         self.limit = limit
         #: A sender has this long to begin, and then has to keep up a rate, however slow.
         self._seconds = settings.request_seconds
         self._rate = settings.min_bytes_per_second
+        self._begun = 0.0
         self._sent = 0
         self.size = 0
         announced = request.headers.get("content-length", "")
@@ -43,13 +46,40 @@ class Body:
 
     async def whole(self) -> bytes:
         """All of it, in memory."""
-        parts = [part async for part in self.parts()]
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        text, _ = await self.begin(self.limit)
+        return text
 
-    async def slices(self, size: int, longest: int) -> AsyncIterator[bytes]:
-        """The body in runs of whole lines of about this size; a line may be so long at the most."""
-        waiting: list[bytes] = []
+    async def begin(self, size: int) -> tuple[bytes, bool]:
+        """The body up to about this size, and whether that is all of it. Most bodies are read here, and only here."""
+        parts: list[bytes] = []
         held = 0
+        loop = asyncio.get_running_loop()
+        self._begun = loop.time()
+        try:
+            async with asyncio.timeout_at(self._deadline()) as patience:
+                async for sent in self._stream:
+                    if not sent:
+                        continue
+                    self._sent += len(sent)
+                    patience.reschedule(self._deadline())
+                    self._fed = self._inflater.feed(sent)
+                    for part in self._fed:
+                        parts.append(self._counted(part))
+                        held += len(part)
+                        if held > size:
+                            return b"".join(parts), False
+        except TimeoutError:
+            raise self._too_slow() from None
+        self._inflater.finish()
+        return parts[0] if len(parts) == 1 else b"".join(parts), True
+
+    async def slices(self, begun: bytes, size: int, longest: int) -> AsyncIterator[bytes]:
+        """The body in runs of whole lines of about this size, after what was read; a line may be so long at most."""
+        cut = begun.rfind(b"\n") + 1
+        if cut:
+            yield begun[:cut]
+            self._hold.release(cut)
+        waiting, held = [begun[cut:]], len(begun) - cut
         async for part in self.parts():
             cut = part.rfind(b"\n") + 1
             if not cut:
@@ -69,34 +99,39 @@ class Body:
             yield b"".join(waiting)
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, undone; what is given out is held until it is released."""
-        async for sent in self._arriving():
-            for part in self._inflater.feed(sent):
-                self.size += len(part)
-                if self.size > self.limit:
-                    raise self._too_large()
-                self._hold.grow(len(part))
-                yield part
-        self._inflater.finish()
-
-    async def _arriving(self) -> AsyncIterator[bytes]:
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
+        """What follows, as it arrives, undone; it is held until it is released."""
+        for part in self._fed:
+            yield self._counted(part)
         while True:
             try:
-                async with asyncio.timeout_at(begun + self._seconds + self._sent / self._rate):
+                async with asyncio.timeout_at(self._deadline()):
                     sent = await anext(self._stream, None)
             except TimeoutError:
-                raise Problem(
-                    "request-timeout",
-                    f"the body comes too slowly: {self._sent:,} bytes in {loop.time() - begun:.0f} s",
-                    headers={"Connection": "close"},
-                ) from None
+                raise self._too_slow() from None
             if sent is None:
-                return
-            if sent:
-                self._sent += len(sent)
-                yield sent
+                break
+            self._sent += len(sent)
+            for part in self._inflater.feed(sent):
+                yield self._counted(part)
+        self._inflater.finish()
+
+    def _counted(self, part: bytes) -> bytes:
+        self.size += len(part)
+        if self.size > self.limit:
+            raise self._too_large()
+        self._hold.grow(len(part))
+        return part
+
+    def _deadline(self) -> float:
+        return self._begun + self._seconds + self._sent / self._rate
+
+    def _too_slow(self) -> Problem:
+        took = asyncio.get_running_loop().time() - self._begun
+        return Problem(
+            "request-timeout",
+            f"the body comes too slowly: {self._sent:,} bytes in {took:.0f} s",
+            headers={"Connection": "close"},
+        )
 
     async def read_on(self) -> bool:
         """Read a little more of a body that nobody wants; whether that was its end."""

@@ -6,8 +6,8 @@ from types import TracebackType
 
 from penstock.server.problems import Problem, retry_after
 
-#: What a request costs beside its body.
-_EACH = 8 << 10
+#: What a push costs beside its body.
+EACH_PUSH = 8 << 10
 
 
 class Budget:
@@ -32,7 +32,6 @@ class Hold:
         self._held = 0
 
     def __enter__(self) -> Hold:
-        self.grow(_EACH)
         return self
 
     def __exit__(

@@ -19,14 +19,13 @@ def depth_headers(room: Room | None) -> dict[str, str]:
     }
 
 
-def full_headers(full: QueueFull, room: Room | None) -> dict[str, str]:
+def full_headers(full: QueueFull) -> dict[str, str]:
     """The same for a queue that takes none for now, and when to come again."""
     said = retry_after(full.retry_after)
-    remaining = 0 if room is None else min(room.remaining, max(full.limit - full.depth, 0))
     return {
         **said,
         "RateLimit-Policy": f'"depth";q={full.limit}',
-        "RateLimit": f'"depth";r={remaining};t={said["Retry-After"]}',
+        "RateLimit": f'"depth";r=0;t={said["Retry-After"]}',
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from hashlib import blake2b
 from typing import Any
 
@@ -16,7 +15,7 @@ from penstock.log.pushed import PushResult, Rejected
 from penstock.log.queue import Queue
 from penstock.server.endpoint import MAX_BODY_BYTES, Call, Endpoint, Role, json_response
 from penstock.server.ingest.body import Body
-from penstock.server.ingest.budget import Hold
+from penstock.server.ingest.budget import EACH_PUSH, Hold
 from penstock.server.ingest.documented import DOCUMENTED
 from penstock.server.ingest.forms import Form, encoding_of, form_of
 from penstock.server.ingest.headers import depth_headers, full_headers, merged
@@ -62,11 +61,11 @@ async def push_events(call: Call) -> Any:
         services.producers.check(producer)
         queue = await services.log.catalog.get(call.path["queue"])
         with services.budget.hold() as hold:
+            hold.grow(EACH_PUSH)
             result = await _receive(call, queue, hold)
     except QueueFull as full:
         problem = problem_of(full)
-        room = await services.log.room(full.queue)
-        raise Problem(problem.kind, problem.detail, problem.facts, full_headers(full, room)) from None
+        raise Problem(problem.kind, problem.detail, problem.facts, full_headers(full)) from None
     except InvalidEvent:
         services.metrics.pushed(call.path["queue"], accepted=0, rejected=1)
         raise
@@ -86,7 +85,7 @@ async def push_events(call: Call) -> Any:
         result.replayed,
         round((time.perf_counter() - begun) * 1000, 3),
     )
-    headers = merged(depth_headers(await services.log.room(queue.name)), services.producers.headers(producer))
+    headers = merged(depth_headers(services.log.room(queue)), services.producers.headers(producer))
     return json_response(answer, headers=headers)
 
 
@@ -100,7 +99,7 @@ async def _receive(call: Call, queue: Queue, hold: Hold) -> PushResult:
         call.request, encoding, settings, hold, settings.max_upload_bytes if form is Form.LINES else MAX_BODY_BYTES
     )
     try:
-        await call.services.log.check_room(queue.name)
+        await call.services.log.check_room(queue)
         if form is Form.LINES:
             return await _receive_lines(call, queue, body, key)
         batch, rejected = read(form, await body.whole(), call.query, headers, queue.name)
@@ -116,29 +115,16 @@ async def _receive(call: Call, queue: Queue, hold: Hold) -> PushResult:
 
 async def _receive_lines(call: Call, queue: Queue, body: Body, key: str | None) -> PushResult:
     longest = queue.max_event_bytes or call.services.settings.core.max_event_bytes
-    slices = body.slices(SLICE_BYTES, longest)
-    first = await anext(slices, b"")
-    second = await anext(slices, None)
-    if second is None:
-        return await _push(call, lines_batch(queue.name, first, call.query, call.request.headers), key)
+    text, is_all = await body.begin(SLICE_BYTES)
+    if is_all:
+        return await _push(call, lines_batch(queue.name, text, call.query, call.request.headers), key)
     if queue.dedup_window_seconds > 0 and (call.query.id_field or queue.id_field):
         # Ids are looked for while the partitions are locked, and that must not take long.
         body.limit = MAX_BODY_BYTES
-        parts = [first, second]
-        async for some in slices:
-            body.hold(len(some))
-            parts.append(some)
-        text = b"".join(parts)
+        text = b"".join([text, *[part async for part in body.parts()]])
         return await _push(call, lines_batch(queue.name, text, call.query, call.request.headers), key)
     body.hold(UPLOAD_BYTES)
-    return await upload(call, queue, _again((first, second), slices), key)
-
-
-async def _again(seen: tuple[bytes, ...], more: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    for each in seen:
-        yield each
-    async for each in more:
-        yield each
+    return await upload(call, queue, body.slices(text, SLICE_BYTES, longest), key)
 
 
 async def _push(call: Call, batch: Batch, key: str | None, rejected: list[Rejected] | None = None) -> PushResult:
