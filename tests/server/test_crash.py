@@ -1,0 +1,195 @@
+"""What was answered with success is there, once, whatever is killed; repeating a request makes no duplicates."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import pytest
+
+from penstock import Penstock
+from penstock.db import embedded
+from penstock.db.embedded import EmbeddedPostgres
+from tests.server.serving import Serving, serving
+
+QUEUE = "orders"
+BATCH = 5
+
+
+class Stage:
+    """A server and its PostgreSQL, each of which can be killed and comes back where it was."""
+
+    def __init__(self, data_dir: Path, stack: ExitStack, workers: int) -> None:
+        self._data_dir = data_dir
+        self._stack = stack
+        self._workers = str(workers)
+        self.postgres = stack.enter_context(EmbeddedPostgres(data_dir))
+        self._running: Serving | None = None
+        self.start_server("0")
+
+    @property
+    def running(self) -> Serving:
+        assert self._running is not None
+        return self._running
+
+    def start_server(self, port: str) -> None:
+        environ = {"PENSTOCK_REQUEST_LOG": "none"}
+        options = ["--port", port, "--workers", self._workers]
+        self._running = self._stack.enter_context(serving(self.postgres.url, options, environ))
+
+    def kill_server(self) -> None:
+        """Kill every process of the server, and start another in its place."""
+        port = str(urlsplit(self.running.url).port)
+        family = [psutil.Process(self.running.process.pid), *psutil.Process(self.running.process.pid).children()]
+        for process in family:
+            process.kill()
+        self.running.process.wait()
+        psutil.wait_procs(family, timeout=20)
+        self.start_server(port)
+
+    def kill_worker(self) -> None:
+        """Kill a worker, the one that has run longest; its supervisor starts another."""
+        psutil.Process(self.running.process.pid).children()[0].kill()
+
+    def kill_postgres(self) -> None:
+        pid = embedded.status(self._data_dir).pid
+        assert pid is not None
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                os.kill(process.pid, signal.SIGKILL)
+        self.postgres.start()
+
+
+class Load:
+    """Producers that go on until they are told to stop, and repeat what was not answered with success."""
+
+    def __init__(self, push: Callable[[str, list[str]], Awaitable[None]], producers: int = 4) -> None:
+        self._push = push
+        self._stop = asyncio.Event()
+        self.pushed: Counter[str] = Counter()
+        self._tasks = [asyncio.create_task(self._produce(number)) for number in range(producers)]
+
+    async def _produce(self, producer: int) -> None:
+        request = 0
+        while not self._stop.is_set():
+            name = f"{producer}-{request}"
+            events = [f"{name}-{each}" for each in range(BATCH)]
+            await self._push(name, events)
+            self.pushed.update(events)
+            request += 1
+
+    async def progress(self, more: int) -> None:
+        goal = self.pushed.total() + more * BATCH
+        while self.pushed.total() < goal:
+            done, _ = await asyncio.wait(self._tasks, timeout=0.02, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await asyncio.gather(*self._tasks)
+
+
+async def stored(url: str) -> Counter[str]:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+        answer = await http.get(f"/v1/queues/{QUEUE}/events", params={"limit": 10_000})
+        assert answer.status_code == 200, answer.text
+        document = answer.json()
+        assert not document["more"]
+        return Counter(event["data"] for event in document["events"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("victim", "workers"), [("worker", 2), ("server", 1), ("postgres", 1)], ids=["worker", "server", "postgres"]
+)
+async def test_what_was_accepted_is_there_once_whatever_is_killed(data_dir: Path, victim: str, workers: int) -> None:
+    repeated = 0
+    with ExitStack() as stack:
+        stage = await asyncio.to_thread(Stage, data_dir, stack, workers)
+        async with httpx.AsyncClient(base_url=stage.running.url, timeout=30) as http:
+
+            async def push(name: str, events: list[str]) -> None:
+                nonlocal repeated
+                batch = [{"data": event, "key": name} for event in events]
+                while True:
+                    with suppress(httpx.TransportError):
+                        path, headers = f"/v1/queues/{QUEUE}/events", {"Idempotency-Key": name}
+                        answer = await http.post(path, json=batch, headers=headers)
+                        if answer.status_code == 200:
+                            return
+                        assert answer.status_code in (429, 503), answer.text
+                    repeated += 1
+                    await asyncio.sleep(0.02)
+
+            assert (await http.put(f"/v1/queues/{QUEUE}")).status_code == 200
+            load = Load(push)
+            for _ in range(2):
+                await load.progress(10)
+                await asyncio.to_thread(getattr(stage, f"kill_{victim}"))
+            await load.progress(10)
+            await load.stop()
+        # A server overcomes the death of its database by itself; its own death is the caller's to overcome.
+        assert repeated or victim == "postgres"
+        assert await stored(stage.running.url) == load.pushed
+
+
+@pytest.mark.slow
+async def test_a_client_overcomes_a_server_that_is_killed(data_dir: Path) -> None:
+    with ExitStack() as stack:
+        stage = await asyncio.to_thread(Stage, data_dir, stack, 1)
+        async with Penstock(stage.running.url) as client:
+            await client.queue(QUEUE).create()
+
+            async def push(name: str, events: list[str]) -> None:
+                await client.queue(QUEUE).push([{"data": event, "key": name} for event in events])
+
+            load = Load(push)
+            for victim in (stage.kill_server, stage.kill_postgres):
+                await load.progress(10)
+                await asyncio.to_thread(victim)
+            await load.progress(10)
+            await load.stop()
+        assert await stored(stage.running.url) == load.pushed
+
+
+async def test_a_stop_answers_who_waits_and_keeps_what_was_accepted(database_url: str) -> None:
+    with serving(database_url, ["--workers", "2"], {"PENSTOCK_REQUEST_LOG": "none"}) as running:
+        async with httpx.AsyncClient(base_url=running.url, timeout=60) as http:
+            assert (await http.put(f"/v1/queues/{QUEUE}")).status_code == 200
+            path, waits = f"/v1/queues/{QUEUE}/groups/nobody/pop", {"wait_seconds": 50, "partition": "nothing"}
+            polls = [asyncio.create_task(http.post(path, json=waits)) for _ in range(4)]
+            accepted: Counter[str] = Counter()
+            enough = asyncio.Event()
+
+            async def produce(producer: int) -> None:
+                number = 0
+                with suppress(httpx.TransportError):
+                    while True:
+                        event, number = f"{producer}-{number}", number + 1
+                        answer = await http.post(f"/v1/queues/{QUEUE}/events", json={"data": event, "key": "a"})
+                        if answer.status_code != 200:
+                            return
+                        accepted[event] += 1
+                        if accepted.total() >= 50:
+                            enough.set()
+
+            producers = [asyncio.create_task(produce(number)) for number in range(4)]
+            await enough.wait()
+            running.process.terminate()
+            for answer in await asyncio.gather(*polls):
+                assert (answer.status_code, answer.json()["events"]) == (200, [])
+            await asyncio.gather(*producers)
+        assert await asyncio.to_thread(running.process.wait, 20) == 0
+    with serving(database_url) as running:
+        found = await stored(running.url)
+    assert not accepted - found, "accepted and lost"
+    assert max(found.values()) == 1
