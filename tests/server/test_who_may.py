@@ -76,6 +76,34 @@ BODIES: dict[str, Body] = {
     "POST /api/v1/configure": lambda _: {"queue": QUEUE, "options": {"retryLimit": 9}},
     "POST /api/v1/consumer-groups/{group}/subscription": lambda _: {"subscriptionTimestamp": "2026-01-01T00:00:00Z"},
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/seek": lambda _: {"toEnd": True},
+    "POST /api/v1/transaction": lambda at: {
+        "operations": [
+            {"type": "ack", **at["plane_ack"], "consumerGroup": "mail"},
+            {"type": "push", "items": [{"queue": QUEUE, "partition": "new", "payload": 1}]},
+        ]
+    },
+    "POST /api/v1/traces": lambda at: {
+        "transactionId": at["plane_ack"].get("transactionId"),
+        "partitionId": at["plane_ack"].get("partitionId"),
+        "data": {"seen": True},
+    },
+    "POST /streams/v1/queries": lambda _: {
+        "name": "shared",
+        "source_queue": QUEUE,
+        "sink_queue": QUEUE,
+        "config_hash": "b" * 64,
+        "reset": True,
+    },
+    "POST /streams/v1/state/get": lambda at: {
+        "query_id": at["shared_query"],
+        "partition_id": at["plane_ack"].get("partitionId"),
+    },
+    "POST /streams/v1/cycle": lambda at: {
+        "query_id": at["shared_query"],
+        "partition_id": at["plane_ack"].get("partitionId"),
+        "state_ops": [{"type": "upsert", "key": "k", "value": {"n": 1}}],
+        "push_items": [{"queue": QUEUE, "partition": "new", "payload": 1}],
+    },
 }
 #: What has to stand in the address of a route that works on a queue which the path does not name.
 QUERIES: dict[str, dict[str, str]] = {
@@ -85,9 +113,16 @@ QUERIES: dict[str, dict[str, str]] = {
     "GET /api/v1/dlq": {"queue": QUEUE},
     "DELETE /api/v1/dlq": {"queue": QUEUE},
     "GET /api/v1/pop": {"namespace": "shop"},
+    "GET /api/v1/messages": {"queue": QUEUE},
+    "GET /api/v1/resources/partitions": {"queue": QUEUE},
 }
 #: Roles that a request needs beside those of its route.
-ALSO = {"POST /v1/transaction": frozenset({Role.PRODUCE})}
+ALSO = {
+    "POST /v1/transaction": frozenset({Role.PRODUCE}),
+    "POST /api/v1/transaction": frozenset({Role.CONSUME, Role.PRODUCE}),
+    "POST /streams/v1/queries": frozenset({Role.PRODUCE}),
+    "POST /streams/v1/cycle": frozenset({Role.PRODUCE}),
+}
 
 
 def name_of(endpoint: Endpoint) -> str:
@@ -179,7 +214,10 @@ def _set(stage: Stage) -> None:
     (message,) = popped["messages"]
     (letter,) = ask("GET", f"/v1/dead-letters?queue={QUEUE}")["dead_letters"]
     (plane_letter,) = ask("GET", f"/api/v1/dlq?queue={QUEUE}")["messages"]
+    query = {"name": "shared", "source_queue": QUEUE, "config_hash": "a" * 64}
+    shared = ask("POST", "/streams/v1/queries", query)
     stage.facts.update(
+        shared_query=shared["query_id"],
         ack=_ack(leased),
         lease=leased["lease_id"],
         partition_id=leased["partition_id"],
@@ -207,10 +245,13 @@ def ask(stage: Stage, endpoint: Endpoint, credential: str | None) -> tuple[int, 
         "queue": QUEUE,
         "group": "mail" if plane else "billing",
         "partition": "plane" if plane else "leased",
+        "transaction": stage.facts["plane_ack"]["transactionId"],
         "id": stage.facts["plane_dead_letter" if plane else "dead_letter"],
         "lease": stage.facts["plane_lease"],
         "query": "nothing",
     }
+    if "{transaction}" in endpoint.path:
+        parts["partition"] = stage.facts["plane_ack"]["partitionId"]
     path = re.sub(r"\{(\w+)(:\w+)?\}", lambda match: str(parts.get(match[1], "nothing")), endpoint.path)
     query = QUERIES.get(name_of(endpoint), {})
     headers = {} if credential is None else bearer(credential)
@@ -292,6 +333,23 @@ def test_everything_answers_to_the_right_one(stage: Stage) -> None:
             assert status < 500 or status == 503, (name_of(endpoint), caller, status, text)
         if not endpoint.roles:
             assert ask(stage, endpoint, None)[0] == 200
+
+
+def test_a_shared_query_is_only_for_who_may_read_its_source(stage: Stage) -> None:
+    """Whoever registers it anew with a source of his own would wipe its state, and move its group."""
+    admin, other = bearer(stage.keys["admin"]), bearer(stage.keys["consume+produce@bank.*"])
+    registration = {"name": "counted", "source_queue": QUEUE, "config_hash": "a" * 64}
+    made = stage.http.post("/streams/v1/queries", json=registration, headers=admin)
+    assert made.status_code == 200
+    theirs = {**registration, "source_queue": "bank.b", "config_hash": "b" * 64, "reset": True}
+    assert stage.http.put("/v1/queues/bank.b", json={}, headers=admin).status_code == 200
+    assert stage.http.post("/streams/v1/queries", json=theirs, headers=other).status_code == 403
+    pushed = {"items": [{"queue": "bank.b", "partition": "p", "payload": 1}]}
+    assert stage.http.post("/api/v1/push", json=pushed, headers=other).status_code == 201
+    popped = stage.http.get("/api/v1/pop/queue/bank.b?consumerGroup=g", headers=other).json()
+    place = {"query_id": made.json()["query_id"], "partition_id": popped["messages"][0]["partitionId"]}
+    for path in ("/streams/v1/cycle", "/streams/v1/state/get"):
+        assert stage.http.post(path, json={**place}, headers=other).status_code == 403
 
 
 def test_a_lease_is_no_way_into_another_queue(stage: Stage) -> None:

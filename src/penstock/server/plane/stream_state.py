@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, field
 
 from penstock.core.errors import TransactionRefused
 from penstock.core.names import check_text
@@ -38,7 +38,7 @@ class StateOp(msgspec.Struct):
 
     type: str
     key: str
-    value: Raw = Raw(b"null")
+    value: Raw = field(default_factory=lambda: Raw(b"null"))
 
 
 class _Window(msgspec.Struct, rename="camel"):

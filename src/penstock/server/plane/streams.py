@@ -158,7 +158,9 @@ async def register(call: Call) -> RegisteredQuery:
             made = await (await conn.execute(_sql["create"], params)).fetchone()
             assert made is not None  # noqa: S101 - an INSERT that does not fail has a row
             return RegisteredQuery(pack(Kind.QUERY, made[0]), body.name, body.config_hash, True, False)
-        query_id, known = row
+        query_id, known, source = row
+        # Its name is not enough: who registers it anew with another source could wipe what is not his.
+        call.permit(source, Role.CONSUME)
         if known != body.config_hash:
             if not body.reset:
                 raise Problem(
@@ -255,6 +257,7 @@ async def _place(call: Call, query_text: str, partition_text: str) -> tuple[_Que
     lane = await log.by_id.lane(partition_id)
     if row is None or lane is None:
         raise Problem("not-found", "the query is gone" if row is None else "the partition is gone")
+    call.permit(row[4])
     return _Query(query_id, row[0], row[1]), lane
 
 

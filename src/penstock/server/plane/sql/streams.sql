@@ -6,7 +6,7 @@ SELECT pg_advisory_xact_lock(7812746384129)
 SELECT id FROM penstock.queries WHERE name = %(name)s
 
 -- name: find
-SELECT id, config_hash FROM penstock.shared_queries WHERE name = %(name)s FOR UPDATE
+SELECT id, config_hash, source_queue FROM penstock.shared_queries WHERE name = %(name)s FOR UPDATE
 
 -- name: create
 INSERT INTO penstock.shared_queries (name, source_queue, sink_queue, config_hash, group_name)
@@ -21,7 +21,7 @@ WHERE id = %(query)s
 DELETE FROM penstock.shared_state WHERE query_id = %(query)s
 
 -- name: query
-SELECT q.name, q.group_name, s.id, s.segment
+SELECT q.name, q.group_name, s.id, s.segment, q.source_queue
 FROM penstock.shared_queries q LEFT JOIN penstock.queues s ON s.name = q.source_queue
 WHERE q.id = %(query)s
 
