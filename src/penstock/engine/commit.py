@@ -24,7 +24,7 @@ from penstock.engine.callables import Failure
 from penstock.engine.moments import EPOCH, FIRST, LAST, micros
 from penstock.engine.plan import CyclePlan
 from penstock.engine.reports import Report
-from penstock.engine.staging import as_csv
+from penstock.engine.staging import Closing, as_csv
 from penstock.engine.suspicion import Suspicion
 from penstock.engine.tables import ResultTables
 from penstock.log import chunk
@@ -104,8 +104,7 @@ class Target:
     groups: Sequence[tuple[str, int, str, int]]
     tables: ResultTables | None
     rules: TimeRules
-    #: Whether a window is closed by the time of all partitions together, its key not being the queue's.
-    together: bool
+    closing: Closing
     sink: str | None
     keeps_late: str
     history_seconds: float
@@ -134,6 +133,8 @@ class Committer:
         self._target = target
         self._conn: AsyncConnection[Any] | None = None
         self._since_tidied = 0
+        #: Whether there may be windows of events without a key, which all partitions close together.
+        self._has_keyless: bool | None = None
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -222,14 +223,15 @@ class Committer:
         target, plan = self._target, work.plan
         outcome = Outcome(events_in=sum(mark.events for report in work.reports for mark in report.marks))
         watch = _Stopwatch(work.took)
+        groups = numbers([group for _, _, _, group in target.groups])
         async with conn.transaction():
             # Before anything is locked: a COPY that stands still is not ended by the server.
             await self._stage(conn, work.partials)
             watch.lap("copy")
-            row = await (await conn.execute(_sql["lock_query"], {"query": target.query})).fetchone()
+            row = await (await conn.execute(_sql["lock_query"], {"query": target.query, "groups": groups})).fetchone()
             if row is None or row[0] != target.fence:
                 raise Refused(f"query {target.name!r} was taken over by another driver")
-            closed_us, now, suspects = row[1], row[2], row[3]
+            closed_us, now, suspects, is_repartitioned = row[1:]
             params = {"query": target.query, "fence": target.fence, "cycle": plan.cycle}
             held = await (await conn.execute(_sql["lock_cycle"], params)).fetchone()
             if held is None or held[0] is not None:
@@ -240,6 +242,8 @@ class Committer:
             lines: list[tuple[str | None, bytes]] = list(work.outputs)
             if target.tables is not None and work.partials is not None:
                 await self._move_spans(conn, work.moves, now)
+                if is_repartitioned:
+                    await conn.execute(target.tables.statement("follow"))
                 closed = await self._merge(conn, work.partials, bounds, now)
                 outcome.windows = len(closed)
                 lines += (
@@ -294,20 +298,32 @@ class Committer:
             return {}
         if work.flush:
             return await self._flush_bounds(conn)
-        if target.together:
+        if target.closing is Closing.TOGETHER:
             return await self._joint_bound(conn, now, closed_us)
         await self._close_idle(conn, now, bounds)
+        if await self._keyless(conn, target.tables, work.partials):
+            bounds |= await self._joint_bound(conn, now, closed_us)
         return bounds
+
+    async def _keyless(self, conn: AsyncConnection[Any], tables: ResultTables, partials: pa.Table | None) -> bool:
+        if self._has_keyless is None:
+            # Also where there should be none: the queue may have been partitioned otherwise before.
+            row = await (await conn.execute(tables.statement("has_keyless"))).fetchone()
+            self._has_keyless = row is not None and bool(row[0])
+        if not self._has_keyless and partials is not None and partials.num_rows:
+            self._has_keyless = pa.compute.min(partials.column("p")).as_py() == 0
+        return self._has_keyless
 
     async def _flush_bounds(self, conn: AsyncConnection[Any]) -> dict[int, int]:
         """Every window that is open closes; what comes later for it is late."""
         assert self._target.tables is not None  # noqa: S101 - the caller looked
         rows = await (await conn.execute(self._target.tables.statement("last_ends"))).fetchall()
         bounds = {partition: end + self._target.rules.grace_us for partition, end in rows}
-        if self._target.together and bounds:
-            await self._raise_closed(conn, max(bounds.values()))
-        elif bounds:
-            await self._raise_floors(conn, bounds)
+        if 0 in bounds:
+            await self._raise_closed(conn, bounds[0])
+        floors = {partition: bound for partition, bound in bounds.items() if partition}
+        if floors:
+            await self._raise_floors(conn, floors)
         return bounds
 
     async def _close_idle(self, conn: AsyncConnection[Any], now: datetime, bounds: dict[int, int]) -> None:
@@ -322,7 +338,7 @@ class Committer:
             "wait": timedelta(microseconds=rules.grace_us + rules.lateness_us),
         }
         rows = await (await conn.execute(target.tables.statement("idle_partitions"), params)).fetchall()
-        idle = {partition for (partition,) in rows}
+        idle = {partition for (partition,) in rows if partition}
         if not idle:
             return
         for queue_name, queue_id, _, group_id in target.groups:

@@ -18,7 +18,7 @@ from penstock.engine.reading import Reading, columns_of
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.session import session_beside, spark_session
-from penstock.engine.staging import as_csv, staged
+from penstock.engine.staging import Closing, as_csv, staged
 from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
 from penstock.log.event import Event
@@ -51,7 +51,7 @@ def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[st
 def _finished(table: pa.Table, compiled: Compiled, conninfo: str) -> list[dict[str, Any]]:
     """Partials as PostgreSQL would show them, by way of a temporary table."""
     tables = ResultTables(0, "preview", compiled.columns)
-    partials = staged(table, [kept.name for kept in tables.kept], together=True)
+    partials = staged(table, [kept.name for kept in tables.kept], Closing.TOGETHER)
     with psycopg.connect(conninfo, row_factory=dict_row) as conn:
         conn.execute("SET TimeZone = 'UTC'")
         conn.execute(tables.statement("stage"))

@@ -48,7 +48,7 @@ from penstock.engine.reports import Report
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.session import session_beside, spark_session
 from penstock.engine.source import CycleSource, packed
-from penstock.engine.staging import staged
+from penstock.engine.staging import Closing, staged
 from penstock.engine.status import Status
 from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
@@ -409,7 +409,7 @@ class _Run:
             groups,
             tables,
             stream.time,
-            bool(stream.windows) and (stream.key is not None or len(groups) > 1),
+            self._running(self._closing(groups)),
             stream.sink,
             stream.time.late,
             options.history_retention_seconds,
@@ -462,6 +462,16 @@ class _Run:
                 )
             found.append((name, queue.id, query.name, group.id))
         return found
+
+    async def _closing(self, groups: list[tuple[str, int, str, int]]) -> Closing:
+        stream = self._query._stream
+        if not stream.windows:
+            return Closing.BY_PARTITION
+        if stream.key is not None or len(groups) > 1:
+            return Closing.TOGETHER
+        queue = await self._query._log.catalog.get(groups[0][0])
+        # In a queue by key, they have a partition of their own.
+        return Closing.BY_PARTITION if queue.partition_count is None else Closing.KEYLESS_TOGETHER
 
     def _fields(self, cut: Split) -> pa.Schema:
         """The types of what is read; waits for the first event if it takes one to know them."""
@@ -627,7 +637,7 @@ class _Run:
         if table is None:
             table = pa.table({name: pa.array([], pa.int64()) for name in ("key", "ws", "we", "late", "p", *kept)})
             return Work(plan, said, table, [], [], started, took)
-        partials = staged(table, kept, together=self._target.together)
+        partials = staged(table, kept, self._target.closing)
         return Work(plan, said, partials.table, partials.late, [], started, took, moves=partials.moves)
 
     async def _planned(self) -> CyclePlan | None:

@@ -5,11 +5,23 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+
+
+class Closing(Enum):
+    """Whose time closes a window."""
+
+    #: That of the partition that its key is in.
+    BY_PARTITION = "by partition"
+    #: The same, but events without a key lie in all partitions, and so does their window.
+    KEYLESS_TOGETHER = "keyless together"
+    #: That of all partitions together: its key is not the queue's.
+    TOGETHER = "together"
 
 
 @dataclass(frozen=True)
@@ -23,8 +35,8 @@ class Partials:
     moves: list[dict[str, Any]]
 
 
-def staged(table: pa.Table, kept: Sequence[str], *, together: bool) -> Partials:
-    """Sort a job's rows. ``together``: windows are closed by all partitions, so they belong to none."""
+def staged(table: pa.Table, kept: Sequence[str], closing: Closing) -> Partials:
+    """Sort a job's rows. Windows that all partitions close together belong to none: 0."""
     moves: list[dict[str, Any]] = []
     if "__old_ws" in table.column_names:
         moved = pc.is_valid(table.column("__old_ws"))
@@ -35,7 +47,11 @@ def staged(table: pa.Table, kept: Sequence[str], *, together: bool) -> Partials:
     late = list(zip(refs.column("__ref_p").to_pylist(), refs.column("__ref_o").to_pylist(), strict=True))
     if late:
         table = table.filter(pc.invert(is_late))
-    partition = pa.chunked_array([pa.array([0] * table.num_rows, pa.int64())]) if together else table.column("__p")
+    partition = table.column("__p")
+    if closing is Closing.TOGETHER:
+        partition = pa.chunked_array([pa.array([0] * table.num_rows, pa.int64())])
+    elif closing is Closing.KEYLESS_TOGETHER:
+        partition = pc.if_else(pc.equal(table.column("__k"), ""), pa.scalar(0, pa.int64()), partition)
     columns = [*(table.column(name) for name in ("__k", "__ws", "__we", "__late")), partition]
     columns += [table.column(name) for name in kept]
     return Partials(pa.table(columns, names=["key", "ws", "we", "late", "p", *kept]), late, moves)

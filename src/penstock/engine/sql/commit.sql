@@ -1,5 +1,7 @@
 -- name: lock_query
-SELECT q.fence, q.closed_us, clock_timestamp(), q.suspicion FROM penstock.queries q WHERE q.id = %(query)s FOR UPDATE
+SELECT q.fence, q.closed_us, clock_timestamp(), q.suspicion,
+       EXISTS (SELECT FROM penstock.groups g WHERE g.id = ANY(%(groups)s::integer[]) AND g.epoch > 0)
+FROM penstock.queries q WHERE q.id = %(query)s FOR UPDATE
 
 -- name: lock_cycle
 SELECT committed_at FROM penstock.cycles WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s

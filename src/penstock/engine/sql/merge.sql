@@ -35,6 +35,15 @@ SELECT o.key, penstock.moment(o.ws), penstock.moment(o.we), o.partition_id, {mov
 ON CONFLICT (window_end, key, window_start) DO UPDATE SET
     partition_id = greatest(s.partition_id, excluded.partition_id), {merges}, updated_at = excluded.updated_at
 
+-- name: follow
+-- The partitioning of the queue has changed: windows that are open go over to the partition that their key is in now.
+UPDATE penstock.state_{id} s SET partition_id = p.p
+FROM part_{id} p
+WHERE s.key = p.key AND s.window_start = {start} AND s.window_end = {end} AND s.partition_id < p.p
+
+-- name: has_keyless
+SELECT EXISTS (SELECT FROM penstock.state_{id} s WHERE s.partition_id = 0)
+
 -- name: close
 -- Windows whose time has come, with what the cycle adds to them: out of the live rows, into the history. For each
 -- partition, those close that end at a time or before it.
