@@ -20,7 +20,12 @@
     ├── Conflict                  the request contradicts what is stored
     │   ├── IdempotencyConflict   an idempotency key that was used for other events
     │   ├── GroupBusy             the group belongs to a running query
+    │   ├── QueryChanged          a stream that is not the one that was started under this id before
     │   └── TransactionRefused    an ack of a transaction was refused, so nothing of it happened
+    ├── QueryError                a query that ran could not go on
+    │   ├── Refused               another driver has it, or its positions have moved (nothing is lost)
+    │   ├── SparkFailure          Spark ended it
+    │   └── WindowKeyFailed       the function that gives closed windows their key raised
     ├── QueueFull                 the queue is at its maximum depth (``retry_after`` seconds)
     ├── SinkError                 what a sink says of what it was given
     │   ├── SinkBusy              not now (``retry_after`` seconds): nobody's fault, and it does not count
@@ -135,8 +140,28 @@ class GroupBusy(Conflict):
     """The group belongs to a running query, which would count twice if it moved."""
 
 
+class QueryChanged(Conflict):
+    """The stream is not the one that was started under this id before."""
+
+
 class TransactionRefused(Conflict):
     """An ack of a transaction was refused, so nothing of it happened."""
+
+
+class QueryError(PenstockError):
+    """A query that ran could not go on."""
+
+
+class Refused(QueryError):
+    """A commit that is not this driver's to make: another one has the query, or the positions have moved."""
+
+
+class SparkFailure(QueryError):
+    """Spark ended the query; its message says why."""
+
+
+class WindowKeyFailed(QueryError):
+    """The function that gives closed windows their key raised."""
 
 
 class QueueFull(PenstockError):

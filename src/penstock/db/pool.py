@@ -66,7 +66,7 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
             "no database is named: set PENSTOCK_DATABASE_URL, or open a Database, which starts its own"
         )
     first = conninfo if isinstance(conninfo, str) else await conninfo()
-    kwargs = _options(first)
+    kwargs = connect_options(first)
     # Before the pool, which would try again and again and in the end not say why.
     await _check_server(settings, first, kwargs)
     pool: Pool = AsyncConnectionPool(
@@ -91,7 +91,8 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
     return pool
 
 
-def _options(conninfo: str) -> dict[str, Any]:
+def connect_options(conninfo: str) -> dict[str, Any]:
+    """What every connection of ours is opened with, beside what its string says."""
     said = conninfo_to_dict(conninfo).keys() | _said_by_environment()
     return {name: value for name, value in _DEFAULTS.items() if name not in said} | _FIXED
 
@@ -161,7 +162,7 @@ class Database:
 
     async def connect(self) -> Connection:
         """A connection of its own beside the pool's, for who keeps it long; the caller closes it."""
-        return await AsyncConnection.connect(self.conninfo, **_options(self.conninfo))
+        return await AsyncConnection.connect(self.conninfo, **connect_options(self.conninfo))
 
     async def check(self, timeout: float = 3.0) -> None:
         """Raise DatabaseError unless the database answers in time and has the schema of this package."""

@@ -14,7 +14,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import Refused, WindowKeyFailed
 from penstock.core.json import decode
 from penstock.db.arrays import numbers
 from penstock.db.patience import LOST, Patience
@@ -46,14 +46,6 @@ _reports = Statements("penstock.engine", "reports.sql")
 
 #: The ledger keeps so many cycles of a query.
 LEDGER = 10_000
-
-
-class Refused(PenstockError):
-    """A commit that is not this driver's to make: another one has the query, or the positions have moved."""
-
-
-class WindowKeyFailed(PenstockError):
-    """The function that gives closed windows their key raised."""
 
 
 class TooLarge(Exception):

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-import psycopg
-
 from penstock.db.arrays import numbers
-from penstock.db.pool import SESSION
+from penstock.db.blocking import connect
 from penstock.db.statements import Statements
 from penstock.engine import plan as plans
 from penstock.engine import suspicion
@@ -71,7 +69,7 @@ class Planner:
 
     def __init__(self, planning: Planning) -> None:
         self._planning = planning
-        self._conn = _connect(planning.conninfo)
+        self._conn = connect(planning.conninfo, "planner")
         # A driver that stands still in a transaction holds the query's row: no longer than its lease.
         self._conn.execute(
             "SELECT set_config('idle_in_transaction_session_timeout', %s, false)",
@@ -271,12 +269,6 @@ class Planner:
 #: Up to how long a cycle may take when there is more to read than fits into one, and what counts as hardly any time.
 _CYCLE_SECONDS = 2.0
 _QUICK_SECONDS = 0.7
-
-
-def _connect(conninfo: str) -> psycopg.Connection[Any]:
-    conn = psycopg.connect(conninfo, autocommit=True, prepare_threshold=0, application_name="penstock planner")
-    conn.execute(SESSION)
-    return conn
 
 
 def _shares(unread: list[int], limit: int) -> list[int]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pyarrow as pa
 from psycopg.rows import dict_row
 
 from penstock.core.settings import Settings
+from penstock.db.blocking import connect_plainly
 from penstock.db.pool import Database
 from penstock.engine.background import Background
 from penstock.engine.compile import Compiled, compile_events, compile_windows, split
@@ -52,12 +52,12 @@ def _finished(table: pa.Table, compiled: Compiled, conninfo: str) -> list[dict[s
     """Partials as PostgreSQL would show them, by way of a temporary table."""
     tables = ResultTables(0, "preview", compiled.columns)
     partials = staged(table, [kept.name for kept in tables.kept], Closing.TOGETHER)
-    with psycopg.connect(conninfo, row_factory=dict_row) as conn:
-        conn.execute("SET TimeZone = 'UTC'")
+    with connect_plainly(conninfo, "preview") as conn, conn.transaction():
         conn.execute(tables.statement("stage"))
         with conn.cursor().copy(tables.statement("copy")) as copy:
             copy.write(as_csv(partials.table))
-        return [plain(row) for row in conn.execute(tables.statement("show")).fetchall()]
+        shown = conn.cursor(row_factory=dict_row).execute(tables.statement("show"))
+        return [plain(row) for row in shown.fetchall()]
 
 
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:

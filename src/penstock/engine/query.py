@@ -23,7 +23,14 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 
 from penstock.core import json
-from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, PenstockError
+from penstock.core.errors import (
+    Conflict,
+    DatabaseUnavailable,
+    InvalidRequest,
+    PenstockError,
+    Refused,
+    SparkFailure,
+)
 from penstock.core.settings import Settings
 from penstock.db.patience import LOST
 from penstock.db.pool import Database
@@ -32,7 +39,7 @@ from penstock.engine import control, reports, status, suspicion
 from penstock.engine import plan as plans
 from penstock.engine.background import Background
 from penstock.engine.callables import Failure
-from penstock.engine.commit import Committer, Outcome, Refused, Target, Work
+from penstock.engine.commit import Committer, Outcome, Target, Work
 from penstock.engine.compile import Split, compile_events, compile_windows, split
 from penstock.engine.gates.costs import COST
 from penstock.engine.gates.keeper import Keeper
@@ -271,10 +278,6 @@ class Query:
                 continue
             self._stopping.wait(_STANDBY_SECONDS)
         return None
-
-
-class SparkFailure(PenstockError):
-    """Spark ended the query; its message says why."""
 
 
 class _NothingYet(Exception):

@@ -20,8 +20,8 @@ from psycopg.pq import TransactionStatus
 
 from penstock.core import json
 from penstock.db.arrays import numbers
+from penstock.db.blocking import connect
 from penstock.db.patience import LOST
-from penstock.db.pool import SESSION
 from penstock.db.statements import Statements
 from penstock.engine import moments, reports
 from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
@@ -244,8 +244,7 @@ def connection(conninfo: str) -> psycopg.Connection[Any]:
     if conn is not None and _is_cut(conn):
         conn.close()
     if conn is None or conn.closed:
-        conn = psycopg.connect(conninfo, autocommit=True, prepare_threshold=0, application_name="penstock worker")
-        conn.execute(SESSION)
+        conn = connect(conninfo, "worker")
         # What a worker writes is only for the cycle that it is in.
         conn.execute("SET synchronous_commit = off")
         _connections[conninfo] = conn

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 
+from penstock.db.blocking import connect_plainly
 from penstock.engine.compile import Tables
 from penstock.engine.fields import NUMBER
 from penstock.engine.reading import Reading
@@ -62,14 +63,14 @@ class ReferenceTables(Tables):
     def _listen(self, channel: str) -> None:
         """Before the table is read: what changes it afterwards is heard."""
         if self._listening is None or self._listening.closed:
-            self._listening = psycopg.connect(self._conninfo, autocommit=True)
+            self._listening = connect_plainly(self._conninfo, "listener")
             self._channels.clear()
         if channel not in self._channels:
             self._listening.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
             self._channels.add(channel)
 
     def _fetch(self, query: str) -> pa.Table:
-        with psycopg.connect(self._conninfo) as conn:
+        with connect_plainly(self._conninfo, "reference") as conn:
             cursor = conn.execute(query)
             rows = cursor.fetchall()
             names = [column.name for column in cursor.description or []]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.errors import Conflict, GroupBusy, NotFound
+from penstock.core.errors import Conflict, GroupBusy, NotFound, QueryChanged
 from penstock.db.statements import Statements
 from penstock.engine import tables
 from penstock.engine.tables import ResultTables
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from penstock.log.log import Log
 
 _sql = Statements("penstock.engine", "queries.sql")
-
-
-class QueryChanged(Conflict):
-    """The stream is not the one that was started under this id before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from penstock.engine.commit import Committer, Outcome, Target, Work
 from penstock.engine.plan import CyclePlan
 from penstock.engine.registry import Registry
 from penstock.engine.reports import Mark, Report
+from penstock.engine.staging import Closing
 from penstock.engine.tables import ResultTables
 from penstock.log.log import Log
 from penstock.stream.definition import TimeRules
@@ -39,7 +40,9 @@ class Driver:
         self._log = log
         self.tables = ResultTables(query_id, name, COLUMNS, by_key=sessions)
         rules = TimeRules(idle_flush_us=10**15)
-        self._target = Target(query_id, name, fence, 30.0, [], self.tables, rules, False, None, "drop", 3600.0)
+        self._target = Target(
+            query_id, name, fence, 30.0, [], self.tables, rules, Closing.BY_PARTITION, None, "drop", 3600.0
+        )
         self._committer = Committer(log, self._target)
 
     @classmethod

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from penstock.core.errors import Refused
 from penstock.engine.callables import Failure
-from penstock.engine.commit import Refused
 from penstock.engine.gates.costs import COST, in_nanos
 from penstock.engine.gates.decision import Costs
 from penstock.engine.plan import CyclePlan, Lane

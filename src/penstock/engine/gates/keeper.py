@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, Refused
 from penstock.db.patience import LOST
 from penstock.db.statements import Statements
 from penstock.engine import suspicion
-from penstock.engine.commit import LEDGER, Outcome, Refused, Target, Work
+from penstock.engine.commit import LEDGER, Outcome, Target, Work
 from penstock.engine.gates.costs import without_costs
 from penstock.engine.gates.hand import Hand, LaneAtHand
 from penstock.engine.gates.limits import defined

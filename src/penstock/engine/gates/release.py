@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.errors import Refused
 from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.callables import Failure
-from penstock.engine.commit import Outcome, Refused, Target, pieces
+from penstock.engine.commit import Outcome, Target, pieces
 from penstock.engine.gates.decision import Decision, Verdict, Waiting, decide, spent
 from penstock.engine.gates.hand import LaneAtHand, Line
 from penstock.engine.gates.limits import LaneLimits, Overrides, meter, wanted
