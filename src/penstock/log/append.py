@@ -214,7 +214,10 @@ class Appender:
         await self._remember(conn, fresh)
 
     async def reject(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> None:
-        """Make dead letters of what could not be events."""
+        """Make dead letters of what could not be events.
+
+        If a connection is lost and nothing else was in the flush, they may be there twice; none is lost.
+        """
         for request in requests:
             for queue_id, rejected in request.rejected:
                 params = {

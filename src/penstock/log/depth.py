@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from penstock.core.errors import QueueFull
+from penstock.db.patience import LOST
 from penstock.db.statements import Statements
 
 if TYPE_CHECKING:
@@ -232,8 +233,8 @@ class Depths:
         pushed = known.pushed
         try:
             lags = await self.lags(queue)
-        except psycopg.errors.UndefinedTable:
-            # The queue has moved on, or is gone: the append finds out, and looks again.
+        except (psycopg.errors.UndefinedTable, *LOST):
+            # The queue has moved on, or the database is gone for a moment: the append finds out, and has patience.
             return known
         self._tell_away(queue, lags)
         depth = max((lag.lag for lag in lags if lag.holds_back), default=None)
