@@ -37,6 +37,7 @@ def test_these_are_the_commands() -> None:
         *(f"group {name}" for name in ("list", "show", "seek", "configure", "delete")),
         *(f"dlq {name}" for name in ("list", "show", "redrive", "purge")),
         *(f"source {name}" for name in ("file", "table", "list", "forget")),
+        *(f"rule {name}" for name in ("save", "list", "delete", "run")),
         *(f"sink {name}" for name in ("run", "file", "webhook", "table")),
         *(f"query {name}" for name in ("list", "show", "cycles", "pause", "resume", "stop", "delete")),
         *(f"key {name}" for name in ("create", "list", "rotate", "revoke", "audit")),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli import databases, dead_letters, groups, keys, queries, queues, serve, sinks, sources, streams
+from penstock.cli import databases, dead_letters, groups, keys, queries, queues, rules, serve, sinks, sources, streams
 from penstock.cli.command import (
     EXIT_CODES,
     FAILED,
@@ -83,6 +83,7 @@ for sub_app, name in (
     (queries.app, "query"),
     (sources.app, "source"),
     (sinks.app, "sink"),
+    (rules.app, "rule"),
     (keys.app, "key"),
     (databases.app, "db"),
 ):

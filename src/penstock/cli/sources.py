@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -253,6 +252,8 @@ async def _paced(
     traffic: Traffic, started: datetime, duration: float | None, fast: bool
 ) -> AsyncIterator[list[dict[str, Any]]]:
     """What is due, again and again; all at once if it is to go fast."""
+    import asyncio
+
     from penstock.sources.simulate import events
 
     clock = asyncio.get_running_loop().time
@@ -275,6 +276,8 @@ async def _paced(
 
 
 async def _push(client: Penstock, queue: str, events: list[dict[str, Any]]) -> None:
+    import asyncio
+
     from penstock.core.errors import QueueFull
 
     while True:

@@ -1,6 +1,7 @@
 """Where events go when they leave: sinks, each a group on a queue with its own pace, retries and dead letters."""
 
 from penstock.core.errors import SinkBusy, SinkError, SinkRejected
+from penstock.sinks.alerts import Alerts, Rules
 from penstock.sinks.backoff import Backoff
 from penstock.sinks.console import Console
 from penstock.sinks.contract import Sink, TransactionalSink
@@ -14,6 +15,7 @@ from penstock.sinks.table import Table
 from penstock.sinks.webhook import Webhook
 
 __all__ = [
+    "Alerts",
     "Backoff",
     "Call",
     "Console",
@@ -23,6 +25,7 @@ __all__ = [
     "Outlet",
     "Pace",
     "Parquet",
+    "Rules",
     "Sink",
     "SinkBusy",
     "SinkError",

@@ -1,0 +1,187 @@
+"""Follows the results of queries and pushes alerts, each once.
+
+What a rule remembers, its alerts and how far it has read are one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.core import json
+from penstock.core.errors import NotFound
+from penstock.db.statements import Statements
+from penstock.log.log import Batch
+from penstock.sinks.contract import TransactionalSink
+from penstock.stream.rules import Alert, KeyState, Rule, look, miss, peek
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+    from penstock.log.event import Event
+    from penstock.log.log import Log
+
+_sql = Statements("penstock.sinks", "alerts.sql")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Alerts(TransactionalSink):
+    """Watches the results in a rule's queue; add it to the runner for that queue, as ``Rules.watch`` does."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.name = f"rule:{rule.name}"[:200]
+        if rule.condition.kind == "absent":
+            self.tick_seconds = min(max(rule.condition.limit / 4, 0.1), 10.0)
+        elif rule.live is not None:
+            self.tick_seconds = 1.0
+        self._looked_at = _EPOCH
+
+    async def write_in(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> Sequence[Batch]:
+        """Look at results, or where there are none at what time has brought about; answer the alerts."""
+        row = await (await connection.execute(_sql["lock"], {"name": self.rule.name})).fetchone()
+        if row is None:
+            raise NotFound(f"there is no rule {self.rule.name!r} any more: save it again, or stop watching")
+        rule = msgspec.convert(row[0], Rule)
+        if events:
+            alerts = await self._look(connection, rule, events)
+        elif rule.condition.kind == "absent":
+            alerts = await self._miss(connection, rule, now=row[1], since=row[2])
+        else:
+            alerts = await self._peek(connection, rule, now=row[1])
+        return [Batch(rule.alerts, [_event(alert) for alert in alerts])] if alerts else []
+
+    async def _look(self, conn: AsyncConnection[Any], rule: Rule, events: Sequence[Event]) -> list[Alert]:
+        results = [(_key(event), event) for event in events]
+        states = await _states(conn, rule, sorted({key for key, _ in results}))
+        seen: dict[str, datetime] = {}
+        alerts: list[Alert] = []
+        for key, event in results:
+            row = event.data if isinstance(event.data, Mapping) else {"value": event.data}
+            states[key], alert = look(rule, states[key], key, row, event.appended_at)
+            seen[key] = max(event.appended_at, seen.get(key, event.appended_at))
+            if alert is not None:
+                alerts.append(alert)
+        await _keep(conn, rule, states, seen)
+        return alerts
+
+    async def _peek(self, conn: AsyncConnection[Any], rule: Rule, *, now: datetime) -> list[Alert]:
+        params = {"query": rule.live, "after": self._looked_at}
+        rows = await (await conn.execute(_sql["open_windows"], params)).fetchall()
+        if not rows:
+            return []
+        states = await _states(conn, rule, sorted({row[0] for row in rows}))
+        changed: dict[str, KeyState] = {}
+        alerts: list[Alert] = []
+        for key, start, end, value, _ in rows:
+            row = {**(value if isinstance(value, dict) else {"value": value})}
+            row |= {"window_start": start.isoformat(), "window_end": end.isoformat()}
+            states[key], alert = peek(rule, states[key], key, row, now)
+            if alert is not None:
+                alerts.append(alert)
+                changed[key] = states[key]
+        if changed:
+            await _keep(conn, rule, changed, {})
+        else:
+            # Not before the alerts are committed: a second look at the same rows finds the rule firing.
+            self._looked_at = rows[-1][4]
+        return alerts
+
+    async def _miss(self, conn: AsyncConnection[Any], rule: Rule, *, now: datetime, since: datetime) -> list[Alert]:
+        if rule.expect:
+            await conn.execute(_sql["expect"], {"name": rule.name, "keys": list(rule.expect), "since": since})
+        params = {"name": rule.name, "seconds": rule.condition.limit}
+        rows = await (await conn.execute(_sql["missing"], params)).fetchall()
+        states: dict[str, KeyState] = {}
+        alerts: list[Alert] = []
+        for key, state in rows:
+            states[key], alert = miss(rule, msgspec.convert(state, KeyState), key, now)
+            if alert is not None:
+                alerts.append(alert)
+        if states:
+            await _keep(conn, rule, states, {})
+        return alerts
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInfo:
+    """A rule that is stored, and for how many keys it fires."""
+
+    rule: Rule
+    firing: int
+
+
+class Rules:
+    """The rules of a database."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def save(self, rule: Rule) -> None:
+        """Store a rule, and make its queue of alerts if that is not there; one that was changed begins anew."""
+        params = {
+            "name": rule.name,
+            "queue": rule.queue,
+            "alerts": rule.alerts,
+            "definition": msgspec.json.encode(rule).decode(),
+        }
+        if await self._log.catalog.find(rule.alerts) is None:
+            await self._log.configure(rule.alerts, partitioning="hash", partitions=1)
+        async with self._log.database.connection() as conn, conn.transaction():
+            row = await (await conn.execute(_sql["save"], params)).fetchone()
+            if row is not None and row[0]:
+                await conn.execute(_sql["start_over"], params)
+
+    async def all(self) -> list[RuleInfo]:
+        """All of them, by name."""
+        async with self._log.database.connection() as conn:
+            rows = await (await conn.execute(_sql["list"])).fetchall()
+        return [RuleInfo(msgspec.convert(definition, Rule), firing) for definition, firing in rows]
+
+    async def delete(self, name: str) -> bool:
+        """Forget a rule, and that it fires; False if there is none of that name."""
+        async with self._log.database.connection() as conn:
+            return (await conn.execute(_sql["delete"], {"name": name})).rowcount > 0
+
+    async def firing(self) -> list[tuple[str, str, datetime]]:
+        """What fires now: the rule, the key, and since when."""
+        async with self._log.database.connection() as conn:
+            rows: list[tuple[str, str, datetime]] = await (await conn.execute(_sql["firing"])).fetchall()
+        return rows
+
+
+def _key(event: Event) -> str:
+    """Whose result it is: the window's key, which need not be the event's."""
+    data = event.data
+    named = data.get("key") if isinstance(data, Mapping) else None
+    return named if isinstance(named, str) else event.key or ""
+
+
+async def _states(conn: AsyncConnection[Any], rule: Rule, keys: Sequence[str]) -> dict[str, KeyState]:
+    rows = await (await conn.execute(_sql["states"], {"name": rule.name, "keys": list(keys)})).fetchall()
+    return {**dict.fromkeys(keys, KeyState()), **{key: msgspec.convert(state, KeyState) for key, state in rows}}
+
+
+async def _keep(
+    conn: AsyncConnection[Any], rule: Rule, states: Mapping[str, KeyState], seen: Mapping[str, datetime]
+) -> None:
+    params = {
+        "name": rule.name,
+        "keys": list(states),
+        "firing": [state.is_firing for state in states.values()],
+        "since": [state.since for state in states.values()],
+        "seen": [seen.get(key) for key in states],
+        "is_seen": bool(seen),
+        "states": [msgspec.json.encode(state).decode() for state in states.values()],
+    }
+    await conn.execute(_sql["keep"], params)
+
+
+def _event(alert: Alert) -> dict[str, Any]:
+    id = f"{alert.rule}/{alert.key}/{alert.since.isoformat()}/{alert.state}"
+    data = {name: value for name, value in msgspec.to_builtins(alert).items() if value is not None}
+    return {"key": alert.key or alert.rule, "id": id[:1000], "data": json.decode(json.encode(data))}

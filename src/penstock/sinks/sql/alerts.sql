@@ -1,0 +1,51 @@
+-- name: save
+INSERT INTO penstock.rules (name, queue, alerts, definition)
+VALUES (%(name)s, %(queue)s, %(alerts)s, %(definition)s::jsonb)
+ON CONFLICT (name) DO UPDATE
+SET queue = excluded.queue, alerts = excluded.alerts, definition = excluded.definition, updated_at = clock_timestamp()
+WHERE rules.definition <> excluded.definition
+RETURNING (xmax <> 0)
+
+-- name: start_over
+DELETE FROM penstock.rule_states WHERE rule = %(name)s
+
+-- name: list
+SELECT definition, (SELECT count(*) FROM penstock.rule_states s WHERE s.rule = r.name AND s.is_firing)
+FROM penstock.rules r ORDER BY name
+
+-- name: delete
+DELETE FROM penstock.rules WHERE name = %(name)s
+
+-- name: lock
+SELECT definition, clock_timestamp(), created_at FROM penstock.rules WHERE name = %(name)s FOR NO KEY UPDATE
+
+-- name: states
+SELECT key, state FROM penstock.rule_states WHERE rule = %(name)s AND key = ANY (%(keys)s)
+
+-- name: keep
+INSERT INTO penstock.rule_states (rule, key, is_firing, since, seen_at, state)
+SELECT %(name)s, key, is_firing, since, coalesce(seen_at, clock_timestamp()), state::jsonb
+FROM unnest(%(keys)s::text[], %(firing)s::boolean[], %(since)s::timestamptz[], %(seen)s::timestamptz[], %(states)s::text[])
+    AS n (key, is_firing, since, seen_at, state)
+ON CONFLICT (rule, key) DO UPDATE
+SET is_firing = excluded.is_firing, since = excluded.since, state = excluded.state,
+    seen_at = CASE WHEN %(is_seen)s THEN greatest(rule_states.seen_at, excluded.seen_at) ELSE rule_states.seen_at END
+
+-- name: expect
+INSERT INTO penstock.rule_states (rule, key, is_firing, seen_at, state)
+SELECT %(name)s, key, false, %(since)s, '{}' FROM unnest(%(keys)s::text[]) AS n (key)
+ON CONFLICT (rule, key) DO NOTHING
+
+-- name: missing
+SELECT key, state FROM penstock.rule_states
+WHERE rule = %(name)s AND NOT is_firing AND seen_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+ORDER BY key LIMIT 1000
+
+-- name: open_windows
+SELECT s.key, s.window_start, s.window_end, s.value, s.updated_at
+FROM penstock.state s
+WHERE s.query = %(query)s AND s.updated_at > %(after)s AND s.key IS NOT NULL
+ORDER BY s.updated_at, s.key LIMIT 10000
+
+-- name: firing
+SELECT rule, key, since FROM penstock.rule_states WHERE is_firing ORDER BY since, rule, key

@@ -1,0 +1,174 @@
+"""How rules decide, with an oracle beside them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import InvalidOption, InvalidRequest
+from penstock.stream.rules import (
+    Alert,
+    Condition,
+    KeyState,
+    Rule,
+    above,
+    absent,
+    below,
+    change,
+    look,
+    miss,
+    peek,
+    rule,
+    zscore,
+)
+
+BEGIN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+def made(when: Condition, **options: Any) -> Rule:
+    return rule("r", on="results", when=when, **options)
+
+
+def window(n: int, value: object) -> dict[str, object]:
+    start = BEGIN + timedelta(seconds=5 * n)
+    return {
+        "value": value,
+        "window_start": start.isoformat(),
+        "window_end": (start + timedelta(seconds=5)).isoformat(),
+    }
+
+
+def run(rule: Rule, values: Sequence[object]) -> list[tuple[int, str]]:
+    """At which windows the rule fires and clears."""
+    state = KeyState()
+    found: list[tuple[int, str]] = []
+    for n, value in enumerate(values):
+        state, alert = look(rule, state, "k", window(n, value), BEGIN + timedelta(seconds=5 * n))
+        # What is remembered survives being stored.
+        state = msgspec.json.decode(msgspec.json.encode(state), type=KeyState)
+        if alert is not None:
+            found.append((n, alert.state))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "alerts"),
+    [
+        (made(above(80)), [10, 81, 90, 80, 85], [(1, "firing"), (3, "cleared"), (4, "firing")]),
+        (made(above(80, clear=70)), [81, 75, 79, 70, 75], [(0, "firing"), (3, "cleared")]),
+        (made(below(10, clear=20)), [9, 15, 19, 20, 15], [(0, "firing"), (3, "cleared")]),
+        (made(above(80), fire_after=2), [81, 70, 81, 82, 83], [(3, "firing")]),
+        (made(above(80), clear_after=2), [81, 70, 81, 70, 70], [(0, "firing"), (4, "cleared")]),
+        (made(change(0.5, over=3)), [10, 10, 10, 14, 20], [(4, "firing")]),
+        (made(change(0.5, over=2)), [10, 10, 4, 7], [(2, "firing"), (3, "cleared")]),
+        (made(zscore(3, over=4)), [10, 11, 9, 10, 11, 30], [(5, "firing")]),
+        (made(zscore(3, over=4)), [5, 5, 5, 5, 5, 6], [(5, "firing")]),
+        (made(above(80)), [None, "hot", True, {}, float("nan"), 81], [(5, "firing")]),
+    ],
+)
+def test_rules_fire_and_clear_where_they_should(
+    rule: Rule, values: list[object], alerts: list[tuple[int, str]]
+) -> None:
+    assert run(rule, values) == alerts
+
+
+numbers = st.lists(st.integers(-100, 100), max_size=60)
+
+
+@given(numbers, st.integers(-50, 50), st.integers(0, 30), st.integers(1, 4), st.integers(1, 4))
+def test_hysteresis_agrees_with_a_plain_loop(
+    values: list[int], limit: int, gap: int, fire_after: int, clear_after: int
+) -> None:
+    firing, streak, expected = False, 0, []
+    for n, value in enumerate(values):
+        turns = value <= limit - gap if firing else value > limit
+        streak = streak + 1 if turns else 0
+        if streak == (clear_after if firing else fire_after):
+            firing, streak = not firing, 0
+            expected.append((n, "firing" if firing else "cleared"))
+
+    assert (
+        run(made(above(limit, clear=limit - gap), fire_after=fire_after, clear_after=clear_after), values) == expected
+    )
+
+
+@given(numbers, st.integers(-50, 50), st.integers(0, 30))
+def test_below_is_above_upside_down(values: list[int], limit: int, gap: int) -> None:
+    upside_down = run(made(above(-limit, clear=-limit - gap)), [-value for value in values])
+    assert run(made(below(limit, clear=limit + gap)), values) == upside_down
+
+
+@given(numbers, st.integers(2, 6))
+def test_a_zscore_is_what_statistics_says_it_is(values: list[int], over: int) -> None:
+    firing, expected = False, []
+    for n in range(over, len(values)):
+        before = values[n - over : n]
+        spread, away = statistics.pstdev(before), abs(values[n] - statistics.fmean(before))
+        is_off = away > 1e-6 and (spread == 0 or away / spread > 2.5000001)
+        if is_off != firing and not (spread and 2.4999999 < away / spread <= 2.5000001):
+            firing = is_off
+            expected.append((n, "firing" if firing else "cleared"))
+
+    assert run(made(zscore(2.5, over=over)), values) == expected
+
+
+@given(numbers)
+def test_alerts_take_turns(values: list[int]) -> None:
+    found = [state for _, state in run(made(above(0, clear=-20), fire_after=2), values)]
+    assert found == ["firing", "cleared"] * (len(found) // 2) + ["firing"] * (len(found) % 2)
+
+
+def test_a_correction_of_an_older_window_changes_nothing() -> None:
+    state, alert = look(made(above(80)), KeyState(), "k", window(5, 90), BEGIN)
+    assert alert is not None
+    assert look(made(above(80)), state, "k", window(5, 10), BEGIN) == (state, None)
+    assert look(made(above(80)), state, "k", window(3, 10), BEGIN) == (state, None)
+
+
+def test_absence_fires_once_and_clears_when_there_is_something() -> None:
+    quiet = made(absent(30))
+    state, alert = miss(quiet, KeyState(), "k", BEGIN)
+    assert alert == Alert("r", "k", "firing", BEGIN, "k: nothing for 30 s", limit=30.0)
+    assert miss(quiet, state, "k", BEGIN)[1] is None
+    state, alert = look(quiet, state, "k", window(1, None), BEGIN)
+    assert alert is not None
+    assert (alert.state, alert.message) == ("cleared", "k is back")
+
+
+def test_an_open_window_can_make_a_rule_fire_and_nothing_else() -> None:
+    surge = made(above(100), live="q")
+    state, alert = peek(surge, KeyState(), "k", window(1, 101), BEGIN)
+    assert alert is not None
+    assert alert.state == "firing"
+    assert peek(surge, state, "k", window(1, 5), BEGIN) == (state, None)
+    _, cleared = look(surge, state, "k", window(1, 90), BEGIN)
+    assert cleared is not None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: above(float("nan")),
+        lambda: above(80, clear=81),
+        lambda: below(10, clear=9),
+        lambda: change(0),
+        lambda: change(0.5, over=0),
+        lambda: zscore(3, over=1),
+        lambda: absent(-1),
+        lambda: made(below(3), live="q"),
+        lambda: made(above(3), expect=["a"]),
+        lambda: made(above(3), fire_after=0),
+        lambda: made(above(3), alerts="results"),
+        lambda: rule("r", on="results", when="hot"),  # type: ignore[arg-type]
+    ],
+)
+def test_rules_that_cannot_be_meant_are_refused(wrong: Any) -> None:
+    with pytest.raises((InvalidOption, InvalidRequest)):
+        wrong()
