@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -68,6 +68,8 @@ class Dispatch:
         endpoint, services = self._endpoint, self._services
         query = read_query(request, endpoint)
         call = Call(request, services, path, query, None, identity.id, request_id, identity)
+        if services.guard is not None:
+            call.readmit = partial(self._gate.admit, request, path, request_id)
         if self._decoder is None:
             answer = await endpoint.handler(call)
         else:

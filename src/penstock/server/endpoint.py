@@ -54,6 +54,8 @@ class Call:
     identity: Identity | None = None
     #: Whether the handler has asked about the queues that it works on.
     asked: bool = False
+    #: Raises a problem if the caller may no longer do this, for answers that last long; None where access is off.
+    readmit: Callable[[], Awaitable[object]] | None = None
 
     def permit(self, queues: str | Iterable[str], *roles: Role) -> None:
         """Refuse the call unless the caller may do this with these queues.

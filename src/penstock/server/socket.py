@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from penstock.core.errors import PenstockError
 from penstock.server.access.gate import Gate
@@ -33,6 +35,8 @@ class SocketCall:
     services: Services
     path: dict[str, str]
     query: Any
+    #: As that of a :class:`~penstock.server.endpoint.Call`.
+    readmit: Callable[[], Awaitable[object]] | None = None
 
     async def accept(self) -> WebSocket:
         """Begin the conversation; until then the handler can refuse it with a problem."""
@@ -57,9 +61,11 @@ class SocketDispatch:
         request_id: str = state.get("request_id", "")
         path = {name: value.replace(SLASH, "/") for name, value in socket.path_params.items()}
         try:
-            await self._gate.admit(_with_key(socket), path, request_id)
+            admit = partial(self._gate.admit, _with_key(socket), path, request_id)
+            await admit()
             query = read_query(socket, self._endpoint)
-            await self._endpoint.handler(SocketCall(socket, self._services, path, query))
+            readmit = None if self._services.guard is None else admit
+            await self._endpoint.handler(SocketCall(socket, self._services, path, query, readmit))
         except WebSocketDisconnect:
             return
         except Exception as error:
@@ -68,7 +74,10 @@ class SocketDispatch:
             problem = problem_of(error)
             state["problem"] = problem.kind
             await self._gate.note(socket, path, problem.status, request_id)
-            await socket.send_denial_response(problem.response(request_id))
+            if socket.application_state is WebSocketState.CONNECTING:
+                await socket.send_denial_response(problem.response(request_id))
+            else:
+                await socket.close(1011)
 
 
 def _with_key(socket: WebSocket) -> HTTPConnection:

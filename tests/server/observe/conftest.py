@@ -1,4 +1,4 @@
-"""One server process for a module's tests, on a database of its own."""
+"""One server process for most of these tests, on a database that they share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.server.serving import Serving, serving
 from tests.servers import Server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_url(pg18: Server) -> Iterator[str]:
     with pg18.fresh_database(servers.TEMPLATE) as url:
         yield url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_server(shared_url: str) -> Iterator[Serving]:
     with serving(shared_url) as running:
         yield running

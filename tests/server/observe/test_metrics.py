@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psycopg
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, Log
 from penstock.server.metrics.scrape import FAMILIES
 from penstock.server.metrics.standing import STORED
+from tests import servers
+from tests.server.serving import Serving, serving
+from tests.servers import Server
+
+
+@pytest.fixture(scope="module")
+def shared_url(pg18: Server) -> Iterator[str]:
+    """A database of this module's own: it is counted, and taken away for a while."""
+    with pg18.fresh_database(servers.TEMPLATE) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def shared_server(shared_url: str) -> Iterator[Serving]:
+    with serving(shared_url) as running:
+        yield running
+
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 

@@ -16,21 +16,20 @@ from tests.server.observe.cycles import Driver
 
 
 async def test_a_query_is_shown_with_how_far_it_is(http: httpx.AsyncClient, log: Log) -> None:
-    assert (await http.get("/v1/queries")).json() == {"queries": []}
     driver = await Driver.start(log, "shown")
-    await log.configure("orders")
-    await log.push([Batch("orders", [{"data": 1}])])
-    await log.subscribe("orders", "shown")
+    await log.configure("shown.orders")
+    await log.push([Batch("shown.orders", [{"data": 1}])])
+    await log.subscribe("shown.orders", "shown")
     async with log.database.connection() as conn:
-        await conn.execute("UPDATE penstock.groups SET query_id = 'shown'")
+        await conn.execute("UPDATE penstock.groups SET query_id = 'shown' WHERE name = 'shown'")
     appended = datetime(2026, 1, 1, tzinfo=UTC)
     await driver.cycle([("ada", 0, 2, 10), ("bob", 120, 1, 5)], upto=90, appended=appended)
     shown = (await http.get("/v1/queries/shown")).json()
     assert (shown["state"], shown["driver"], shown["open_windows"]) == ("running", "a test", 1)
     assert shown["watermark"] == "1970-01-01T00:01:30Z"
     assert shown["lately"]["events"] == 3
-    assert (shown["lag"], shown["queues"]) == (1, ["orders"])
-    (listed,) = (await http.get("/v1/queries")).json()["queries"]
+    assert (shown["lag"], shown["queues"]) == (1, ["shown.orders"])
+    (listed,) = [each for each in (await http.get("/v1/queries")).json()["queries"] if each["name"] == "shown"]
     assert (listed["name"], listed["cycle"]) == ("shown", 1)
     await driver.cycle([("bob", 120, 1, 5)])
     cycles = (await http.get("/v1/queries/shown/cycles")).json()["cycles"]

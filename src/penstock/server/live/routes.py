@@ -37,25 +37,25 @@ class TailQuery(msgspec.Struct):
 async def live(call: Call) -> Response:
     """A query's open windows, then what each cycle changes, as Server-Sent Events."""
     _check_accepted(call.request)
-    return EventStream(await _follow_query(call))
+    return EventStream(await _follow_query(call), call.readmit)
 
 
 async def live_socket(call: SocketCall) -> None:
     """The same over a WebSocket."""
     with await _follow_query(call) as subscriber:
-        await talk(await call.accept(), subscriber)
+        await talk(await call.accept(), subscriber, call.readmit)
 
 
 async def tail(call: Call) -> Response:
     """What is appended to a queue, as Server-Sent Events."""
     _check_accepted(call.request)
-    return EventStream(await _follow_queue(call))
+    return EventStream(await _follow_queue(call), call.readmit)
 
 
 async def tail_socket(call: SocketCall) -> None:
     """The same over a WebSocket."""
     with await _follow_queue(call) as subscriber:
-        await talk(await call.accept(), subscriber)
+        await talk(await call.accept(), subscriber, call.readmit)
 
 
 async def _follow_query(call: Call | SocketCall) -> Following:

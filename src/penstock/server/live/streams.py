@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
@@ -11,16 +12,22 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from penstock.server.live.subscriber import Subscriber
+from penstock.core.errors import PenstockError
+from penstock.server.live.hub import problem_frame
+from penstock.server.live.subscriber import Frame, Subscriber
+from penstock.server.problems import Problem
 
 #: A sign of life, so that neither end nor anything between them takes the connection for dead.
 BEAT_SECONDS = 15.0
+#: A stream lasts long: so often it is looked whether its reader is still welcome.
+_LOOK_SECONDS = 2.5
 #: A reader that takes nothing for so long is gone.
 _PATIENCE_SECONDS = 60.0
 
-
 #: Makes a subscriber, and lets go of it at the end.
 Following: TypeAlias = AbstractContextManager[Subscriber]
+#: Raises a problem if whoever reads may no longer; None where nobody asks.
+Readmit: TypeAlias = Callable[[], Awaitable[object]]
 
 
 class EventStream(Response):
@@ -28,10 +35,11 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: Following, readmit: Readmit | None) -> None:
         super().__init__(status_code=200, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._following = following
+        self._readmit = readmit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until there is nothing more, or nobody who reads."""
@@ -49,31 +57,53 @@ class EventStream(Response):
         await _in_time(send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}))
         # How long to wait before coming back, and something to see at once.
         await _in_time(send(_body(b"retry: 1000\n\n")))
-        while not subscriber.is_over:
-            frame = await subscriber.next(BEAT_SECONDS)
-            if frame is not None:
-                await _in_time(send(_body(frame.sse)))
-            elif not subscriber.is_over:
-                await _in_time(send(_body(b": still here\n\n")))
+        async for frame in _told(subscriber, self._readmit):
+            await _in_time(send(_body(b": still here\n\n" if frame is None else frame.sse)))
         await _in_time(send({"type": "http.response.body", "body": b"", "more_body": False}))
 
 
-async def talk(socket: WebSocket, subscriber: Subscriber) -> None:
+async def talk(socket: WebSocket, subscriber: Subscriber, readmit: Readmit | None) -> None:
     """A subscriber's frames as messages of a WebSocket; what the reader says is of no interest."""
     socket.scope["state"]["streams"] = True
     gone = asyncio.create_task(_hung_up(socket, subscriber))
     try:
-        frame = None
-        while not subscriber.is_over:
-            frame = await subscriber.next(BEAT_SECONDS)
+        # The protocol has signs of life of its own.
+        async for frame in _told(subscriber, readmit):
             if frame is not None:
                 await _in_time(socket.send_text(frame.text))
         if socket.client_state is WebSocketState.CONNECTED:
-            await _in_time(socket.close(1001 if frame is None else 1000))
+            await _in_time(socket.close(1001))
     except (TimeoutError, WebSocketDisconnect, RuntimeError):
         return
     finally:
         gone.cancel()
+
+
+async def _told(subscriber: Subscriber, readmit: Readmit | None) -> AsyncIterator[Frame | None]:
+    """What there is to say, and None when there was nothing for a while; the last may be that it is over."""
+    spoke = looked = time.monotonic()
+    while not subscriber.is_over:
+        frame = await subscriber.next(BEAT_SECONDS if readmit is None else _LOOK_SECONDS)
+        now = time.monotonic()
+        if readmit is not None and now - looked >= _LOOK_SECONDS:
+            looked = now
+            if (problem := await _refused(readmit)) is not None:
+                yield problem_frame(problem)
+                return
+        if frame is not None or (now - spoke >= BEAT_SECONDS and not subscriber.is_over):
+            spoke = now
+            yield frame
+
+
+async def _refused(readmit: Readmit) -> Problem | None:
+    try:
+        await readmit()
+    except Problem as problem:
+        # Whoever asks too often, or a database that is away, is no reason to end what is under way.
+        return problem if problem.status in (401, 403) else None
+    except PenstockError:
+        return None
+    return None
 
 
 def _body(content: bytes) -> dict[str, object]:

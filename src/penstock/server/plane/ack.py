@@ -113,6 +113,9 @@ async def _ack(call: Call, items: Sequence[AckItem], group: str | None) -> list[
     await permit_partitions(call, said)
     taken = iter(await call.services.log.ack_by_id([each for each in said if isinstance(each, SaidById)]))
     answers = [Answer(each) if isinstance(each, str) else next(taken) for each in said]
+    for each, answer in zip(said, answers, strict=True):
+        if isinstance(each, SaidById) and answer.lane is not None and not answer.problem:
+            call.services.metrics.acked(answer.lane.queue, each.status, 1)
     return [_acked(i, item, answer) for i, (item, answer) in enumerate(zip(items, answers, strict=True))]
 
 

@@ -204,6 +204,7 @@ def _popped(call: Call, request: PopRequest, events: Sequence[Event]) -> Popped 
     if not events:
         return Response(status_code=204)
     call.services.log.by_id.remember(events)
+    call.services.metrics.delivered(events[0].queue, len(events))
     messages = [_message(event, request.auto_ack) for event in events]
     first = messages[0]
     query: PopQuery = call.query

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,9 +125,23 @@ async def push(call: Call) -> list[ItemPushed]:
         return []
     log = call.services.log
     try:
-        return items.results(await log.push(await items.batches(log)))
+        pushed = items.results(await log.push(await items.batches(log)))
     except QueueFull as error:
         raise too_fast(error) from None
+    count(call, pushed)
+    return pushed
+
+
+def count(call: Call, pushed: Sequence[ItemPushed]) -> None:
+    """Add a push to the metrics, by queue."""
+    by_queue = Counter((each.queueName, each.status) for each in pushed)
+    for queue in dict.fromkeys(each.queueName for each in pushed):
+        call.services.metrics.pushed(
+            queue,
+            accepted=by_queue[queue, "queued"],
+            duplicates=by_queue[queue, "duplicate"],
+            dropped=by_queue[queue, "failed"],
+        )
 
 
 def too_fast(error: QueueFull) -> Problem:
