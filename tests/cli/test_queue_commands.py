@@ -32,6 +32,7 @@ def test_every_option_reaches_the_queue(cli: CommandLine) -> None:
         "retry_delay_ms": 20,
         "expiry_limit": 4,
         "delay_seconds": 1.0,
+        "quiet_seconds": 2.0,
         "retention_seconds": 3600.0,
         "retention_drops_unread": True,
         "dedup_window_seconds": 60.0,

@@ -35,6 +35,9 @@ def queue_options(
     delay_seconds: Annotated[
         float | None, _option("How long an event waits before it is delivered first.", "0", "SECONDS")
     ] = None,
+    quiet_seconds: Annotated[
+        float | None, _option("How long nothing must be pushed to a partition before it is read.", "0", "SECONDS")
+    ] = None,
     retention_seconds: Annotated[
         str | None, _option("How long events are kept, at least; none: for ever.", _NONE, "SECONDS|none")
     ] = None,
@@ -76,6 +79,7 @@ def queue_options(
         "retry_limit": retry_limit,
         "retry_delay_ms": retry_delay_ms,
         "delay_seconds": delay_seconds,
+        "quiet_seconds": quiet_seconds,
         "retention_drops_unread": None if retention_drops_unread is None else retention_drops_unread == "yes",
         "dedup_window_seconds": dedup_window_seconds,
         "max_redrives": max_redrives,

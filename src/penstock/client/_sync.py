@@ -162,9 +162,9 @@ class SyncQueueHandle:
         """Options for :meth:`create`, by keyword or in a mapping; later ones win.
 
         ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``expiry_limit``,
-        ``delay_seconds``, ``retention_seconds``, ``retention_drops_unread``, ``dedup_window_seconds``,
-        ``max_depth_events``, ``max_event_bytes``, ``max_redrives``, ``overflow``, ``away_seconds``, ``key_field``,
-        ``id_field``, ``time_field``.
+        ``delay_seconds``, ``quiet_seconds``, ``retention_seconds``, ``retention_drops_unread``,
+        ``dedup_window_seconds``, ``max_depth_events``, ``max_event_bytes``, ``max_redrives``, ``overflow``,
+        ``away_seconds``, ``key_field``, ``id_field``, ``time_field``.
         """
         return SyncQueueHandle(self._twin.config(options, **more), self._portal)
 

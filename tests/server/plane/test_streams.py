@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from typing import Any
 
 import psycopg
 import pytest
 
+from penstock.core.errors import Conflict
+from penstock.engine.registry import Registry
+from tests.log.logs import opened
 from tests.server.plane.speaking import Plane, data
 
 SEP = "\x1f"
@@ -211,3 +216,15 @@ def test_what_is_asked_of_no_query_or_partition_is_refused(query: Query) -> None
         assert "partition_id" in plane.post(path, {**body, "partition_id": "none"}, 400)["error"]
     sung = {"query_id": query.id, "partition_id": message["partitionId"], "state_ops": [{"type": "sing", "key": "k"}]}
     assert "sing" in plane.post("/streams/v1/cycle", sung, 400)["error"]
+
+
+async def test_a_query_on_spark_cannot_have_the_name_of_a_shared_one(plane: Plane, queue: str, plane_url: str) -> None:
+    Query(plane, queue)
+    async with opened(plane_url) as log:
+        with pytest.raises(Conflict, match="compute for themselves"):
+            await Registry(log).register(f"{queue}-query", [], "fingerprint", sink=None, history_seconds=1)
+
+
+def test_nothing_of_spark_is_loaded_for_the_plane() -> None:
+    check = "import sys, penstock.server.plane.routes; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
