@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Processes that run the tests; 0 runs them in one, in order.
+WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +31,7 @@ demo: $(RUN) ## Start a PostgreSQL, push and pop events, show what happens
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
-	@$(BIN)/pytest -m "not chaos" $(ARGS)
+	@$(BIN)/pytest -m "not chaos" --numprocesses $(WORKERS) --dist loadgroup $(ARGS)
 
 chaos: $(DEV) ## Run the long tests: drivers killed thirty times, clusters, restored backups
 	@$(BIN)/pytest -m chaos $(ARGS)

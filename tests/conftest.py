@@ -42,6 +42,14 @@ def pytest_configure_node(node: object) -> None:
     node.workerinput["penstock_root"] = str(node.config.stash[ROOT])  # type: ignore[attr-defined]  # untyped xdist
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say what runs in one process: a file's tests, which may share a server; all of the engine's, for Spark."""
+    tests = Path(__file__).parent
+    for item in items:
+        where = item.path.relative_to(tests)
+        item.add_marker(pytest.mark.xdist_group("engine" if where.parts[0] == "engine" else str(where)))
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         servers.stop_all(config.stash[ROOT])

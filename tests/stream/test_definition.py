@@ -289,7 +289,6 @@ def test_options_of_functions_are_refused_where_they_would_do_nothing() -> None:
         ({"source": None, "on": "a"}, "a Spark DataFrame or a function"),
         ({"source": [1], "on": "a"}, "a Spark DataFrame or a function"),
     ],
-    ids=str,
 )
 def test_enrich_says_what_it_needs(arguments: Any, sentence: str) -> None:
     refused(lambda: ORDERS.enrich(**arguments), sentence)

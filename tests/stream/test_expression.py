@@ -57,7 +57,6 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         print,
         len,
     ],
-    ids=str,
 )
 def test_a_function_of_an_event_gets_no_context(function: Callable[..., Any]) -> None:
     assert takes_context(function) is False
@@ -74,13 +73,12 @@ def test_a_function_of_an_event_gets_no_context(function: Callable[..., Any]) ->
         functools.partial(three, 1),
         wrapped(lambda event, ctx: (event, ctx)),
     ],
-    ids=str,
 )
 def test_a_function_of_an_event_and_something_gets_the_context(function: Callable[..., Any]) -> None:
     assert takes_context(function) is True
 
 
-@pytest.mark.parametrize("function", [lambda: 1, lambda **fields: fields, three, keyword], ids=str)
+@pytest.mark.parametrize("function", [lambda: 1, lambda **fields: fields, three, keyword])
 def test_a_function_that_cannot_be_called_so_is_refused_with_what_to_write(function: Callable[..., Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"filter: \w+ must take an event.*def f\(event, ctx\)"):
         check_expression(function, "filter")
@@ -95,13 +93,13 @@ class Waits:
         return event
 
 
-@pytest.mark.parametrize("function", [waits, functools.partial(waits), Waits(), Waits().__call__], ids=str)
+@pytest.mark.parametrize("function", [waits, functools.partial(waits), Waits(), Waits().__call__])
 def test_an_async_function_is_sent_to_enrich(function: Callable[..., Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"map takes a plain function.*\.enrich\(f\)"):
         check_expression(function, "map")
 
 
-@pytest.mark.parametrize("value", [None, 7, True, b"a > 1", ["a"], {"a": "b"}, object(), FRAME], ids=str)
+@pytest.mark.parametrize("value", [None, 7, True, b"a > 1", ["a"], {"a": "b"}, object(), FRAME])
 def test_what_is_neither_sql_nor_column_nor_function_is_refused(value: object) -> None:
     with pytest.raises(InvalidRequest, match="filter must be SQL text, a Spark Column or a function"):
         check_expression(value, "filter")
