@@ -214,7 +214,7 @@ async def test_a_killed_client_leaves_whole_requests_or_nothing(log: Log, databa
 # An answer that is lost
 
 #: More answers than any call takes.
-ANSWERS = 25
+ANSWERS = 40
 
 
 @pytest.fixture
