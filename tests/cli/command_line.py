@@ -18,16 +18,28 @@ from penstock.db.pool import Database
 from penstock.log.log import Log
 
 #: What could lead a command to another database than the test's.
-FOREIGN = ("DATABASE_URL", "PENSTOCK_DATABASE_URL", "PENSTOCK_DATA_DIR", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
+FOREIGN = (
+    "DATABASE_URL",
+    "PENSTOCK_URL",
+    "PENSTOCK_API_KEY",
+    "PENSTOCK_DATABASE_URL",
+    "PENSTOCK_DATA_DIR",
+    "PGHOST",
+    "PGHOSTADDR",
+    "PGPORT",
+    "PGDATABASE",
+)
 
 
 class CommandLine:
     """Runs commands on one database."""
 
-    def __init__(self, database_url: str | None) -> None:
+    def __init__(self, database_url: str | None, server_url: str | None = None) -> None:
         self.database_url = database_url
         self.environment: dict[str, str | None] = dict.fromkeys(FOREIGN)
-        if database_url is not None:
+        if server_url is not None:
+            self.environment["PENSTOCK_URL"] = server_url
+        elif database_url is not None:
             self.environment["PENSTOCK_DATABASE_URL"] = database_url
 
     def __call__(self, *arguments: str, input: str | None = None) -> Result:

@@ -42,6 +42,7 @@ def test_these_are_the_commands() -> None:
         *(f"query {name}" for name in ("list", "show", "cycles", "pause", "resume", "stop", "delete")),
         *(f"key {name}" for name in ("create", "list", "rotate", "revoke", "audit")),
         *(f"db {name}" for name in ("upgrade", "status", "sql", "start", "stop")),
+        "push",
         "run",
         "serve",
         "simulate",
@@ -55,7 +56,7 @@ def test_every_command_has_help_with_an_example_and_takes_the_shared_options(com
     text = words(NOWHERE.ok(*command, "--help"))
     assert f"Usage: penstock {' '.join(command)}" in text
     assert re.search(rf"Examples .*penstock {' '.join(command)}", text)
-    for option in ("--json", "--database-url", "--data-dir", "--quiet", "--verbose"):
+    for option in ("--json", "--database-url", "--data-dir", "--server", "--quiet", "--verbose"):
         assert option in text
 
 

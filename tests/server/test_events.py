@@ -74,6 +74,8 @@ def test_events_are_looked_at_by_partition_offset_key_id_and_time(v1: httpx.Clie
 
     assert seen(partition="k1", offset=1, limit=3) == [3, 5, 7]
     assert seen(partition="k1", offset=-1) == [9]
+    number = v1.get(f"queues/{queue}/events", params={"key": "k1"}).json()["events"][0]["partition_id"]
+    assert seen(partition_id=number, offset=4) == [9]
     assert seen(key="k0", limit=2) == [8, 6]
     assert seen(id="i4") == [4]
     assert seen(until="2020-01-31T12:00:00Z") == []
@@ -141,7 +143,15 @@ def test_a_push_that_cannot_be_read_is_a_problem(
 
 @pytest.mark.parametrize(
     "which",
-    [{"offset": 1}, {"offset": 1, "partition": "k", "key": "k"}, {"limit": 0}, {"limit": 10**6}, {"since": "noon"}],
+    [
+        {"offset": 1},
+        {"partition_id": 1},
+        {"offset": 1, "partition": "k", "partition_id": 1},
+        {"offset": 1, "partition": "k", "key": "k"},
+        {"limit": 0},
+        {"limit": 10**6},
+        {"since": "noon"},
+    ],
 )
 def test_a_look_that_makes_no_sense_is_a_problem(v1: httpx.Client, queue: str, which: dict[str, Any]) -> None:
     assert refusal(v1.get(f"queues/{queue}/events", params=which)) == (400, "invalid-request")
@@ -149,6 +159,8 @@ def test_a_look_that_makes_no_sense_is_a_problem(v1: httpx.Client, queue: str, w
 
 def test_a_queue_or_a_partition_that_is_not_there_cannot_be_looked_at(v1: httpx.Client, queue: str) -> None:
     assert refusal(v1.get("queues/none/events")) == (404, "not-found")
+    nowhere = v1.get(f"queues/{queue}/events", params={"partition_id": 1_000_000, "offset": 0})
+    assert refusal(nowhere) == (404, "not-found")
     nowhere = v1.get(f"queues/{queue}/events", params={"partition": "none", "offset": 0})
     assert refusal(nowhere) == (404, "not-found")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -17,12 +18,13 @@ from penstock.cli.command import (
     DataDir,
     Json,
     Quiet,
+    Server,
     Verbose,
     command,
     shared_options,
 )
 from penstock.cli.output import Output
-from penstock.cli.session import Session
+from penstock.cli.session import Choices, Session
 
 
 class Root(TyperGroup):
@@ -103,9 +105,10 @@ def root(
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    server: Server = None,
 ) -> None:
     """Live aggregates and durable event queues on the PostgreSQL you already run."""
-    ctx.obj = shared_options(database_url, data_dir, json, quiet, verbose)
+    ctx.obj = shared_options(database_url, data_dir, json, quiet, verbose, server)
     if version:
         _print_version(Output(json=json))
         raise typer.Exit()
@@ -128,10 +131,21 @@ async def demo(
     """
     from penstock.cli.demo.command import run_demo
 
-    if session.choices.database_url is not None or session.choices.data_dir is not None:
+    if Choices() != replace(session.choices, json=False, quiet=False, verbose=False):
         raise typer.BadParameter("the demo brings a database of its own, so that it cannot touch yours")
     if not await run_demo(session.out, events=events, speed=speed, keep=keep):
         raise typer.Exit(FAILED)
+
+
+command(
+    app,
+    "push",
+    examples=[
+        "penstock push orders --file orders.ndjson",
+        "penstock push orders --file orders.ndjson.gz --once --wait 300 --server https://queues.example:6632",
+        """penstock push orders '{"amount": 12.5}' --key tenant-1""",
+    ],
+)(queues.push)
 
 
 @command(app, "version", examples=["penstock version", "penstock version --json"])

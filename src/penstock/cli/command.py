@@ -20,7 +20,7 @@ _TERMINATED = 143
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 refused or failed, 2 asked for in a wrong way, 3 not found, "
-    "4 no database to work with, 130 interrupted."
+    "4 no database or server to work with, 130 interrupted."
 )
 
 _PANEL = "Options of every command"
@@ -32,6 +32,16 @@ DatabaseUrl = Annotated[
         metavar="URL",
         help="The PostgreSQL to use. Without it: PENSTOCK_DATABASE_URL, DATABASE_URL or PGHOST, "
         "else the embedded PostgreSQL.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="Ask this Penstock server and not a database, as PENSTOCK_URL does; its key is PENSTOCK_API_KEY.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -66,9 +76,10 @@ def shared_options(
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    server: Server = None,
 ) -> Choices:
     """What the options that every command has say."""
-    return Choices(database_url, data_dir, json, quiet, verbose)
+    return Choices(database_url, data_dir, json, quiet, verbose, server)
 
 
 P = ParamSpec("P")
@@ -162,11 +173,11 @@ def _run_to_end(coroutine: Coroutine[Any, Any, None]) -> None:
 
 def exit_code(error: Exception) -> int:
     """Return the exit code that says what kind of error it was."""
-    from penstock.core.errors import ConfigurationError, DatabaseError, InvalidRequest, NotFound
+    from penstock.core.errors import ConfigurationError, DatabaseError, InvalidRequest, NotFound, ServerUnavailable
 
     if isinstance(error, NotFound):
         return NOT_FOUND
-    if isinstance(error, DatabaseError):
+    if isinstance(error, DatabaseError | ServerUnavailable):
         return NO_DATABASE
     if isinstance(error, InvalidRequest | ConfigurationError):
         return USAGE

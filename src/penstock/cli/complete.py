@@ -55,8 +55,12 @@ async def _names(ctx: typer.Context, names_in: Callable[[Database], Awaitable[li
     from penstock.db import embedded
     from penstock.db.pool import Database
 
-    given = Choices(ctx.params.get("database_url"), ctx.params.get("data_dir"))
-    settings = Session(given.over(ctx.find_object(Choices) or Choices())).settings()
+    given = Choices(ctx.params.get("database_url"), ctx.params.get("data_dir"), server=ctx.params.get("server"))
+    session = Session(given.over(ctx.find_object(Choices) or Choices()))
+    if session.asks_server():
+        async with asyncio.timeout(_PATIENCE_SECONDS), session.transport() as transport:
+            return [queue.name for queue in await transport.queues()] if names_in is _queues else []
+    settings = session.settings()
     if settings.database_url is None:
         running = embedded.status(settings.data_dir)
         if running.state != "running":

@@ -15,8 +15,8 @@ from penstock.cli.times import parse_time, show_time
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
+    from penstock.client.transport import Transport
     from penstock.log.dead import DeadLetter, Filter
-    from penstock.log.log import Log
 
 app = typer.Typer(help="Dead letters: events that could not be processed, why, and the way back.")
 
@@ -74,10 +74,10 @@ async def list_dead_letters(
     """List dead letters, the newest failure first."""
     from penstock.cli import documents
 
-    async with session.log() as log:
-        which = await _filter(log, queue, None, filters(**conditions))
-        found = await log.dead_letters(which, limit=limit, offset=offset)
-        total = await log.count_dead_letters(which)
+    async with session.transport() as transport:
+        which = await _filter(transport, queue, None, filters(**conditions))
+        found = await transport.dead_letters(which, limit=limit, offset=offset)
+        total = await transport.count_dead_letters(which)
     if session.out.json:
         for letter in found:
             session.out.line(documents.dead_letter(letter))
@@ -111,8 +111,8 @@ async def show(
     """Show everything about a dead letter: the event, the error, the traceback and what was tried before."""
     from penstock.cli import documents
 
-    async with session.log() as log:
-        letter = await log.dead_letter(id)
+    async with session.transport() as transport:
+        letter = await _find_letter(transport, id)
     if session.out.json:
         session.out.document(documents.dead_letter(letter))
     else:
@@ -172,10 +172,10 @@ async def redrive(
     Exits with 1 if some of them could not be sent, and says which and why.
     """
     given = filters(**conditions)
-    async with session.log() as log:
-        which = await _filter(log, queue, id, given)
-        outcome = await log.redrive(which, limit=None if all or id else limit)
-        left = 0 if id else await log.count_dead_letters(which)
+    async with session.transport() as transport:
+        which = await _filter(transport, queue, id, given)
+        outcome = await transport.redrive(which, limit=None if all or id else limit)
+        left = 0 if id else await transport.count_dead_letters(which)
     if session.out.json:
         problems = [{"id": letter, "problem": problem} for letter, problem in outcome.problems.items()]
         session.out.document({"replayed": outcome.replayed, "failed": outcome.failed, "problems": problems})
@@ -207,31 +207,41 @@ async def purge(
     given = filters(**conditions)
     if not (queue or id or given or all):
         raise typer.BadParameter("say which: a queue, --id, a condition, or --all")
-    async with session.log() as log:
-        which = await _filter(log, queue, id, given)
+    async with session.transport() as transport:
+        which = await _filter(transport, queue, id, given)
         if not yes:
-            count = await log.count_dead_letters(which)
+            count = await transport.count_dead_letters(which)
             session.out.confirm(f"Delete {number(count)} dead letters for good?")
-        purged = await log.purge(which)
+        purged = await transport.purge(which)
     if session.out.json:
         session.out.document({"purged": purged})
     else:
         session.out.note(f"Deleted {number(purged)} dead letters.")
 
 
-async def _filter(log: Log, queue: str | None, ids: list[int] | None, given: dict[str, Any]) -> Filter:
+async def _filter(transport: Transport, queue: str | None, ids: list[int] | None, given: dict[str, Any]) -> Filter:
     from penstock.core.errors import NotFound
     from penstock.log.dead import Filter
 
     if queue is not None:
-        await find_queue(log, queue)
+        await find_queue(transport, queue)
     which = Filter(ids=ids, queue=queue, **given)
     if ids:
-        there = {letter.id for letter in await log.dead_letters(which, limit=len(ids))}
+        there = {letter.id for letter in await transport.dead_letters(which, limit=len(ids))}
         missing = [str(each) for each in ids if each not in there]
         if missing:
             raise NotFound(f"there is no dead letter {', '.join(missing)}; it may have been redriven or purged")
     return which
+
+
+async def _find_letter(transport: Transport, id: int) -> DeadLetter:
+    from penstock.core.errors import NotFound
+    from penstock.log.dead import Filter
+
+    found = await transport.dead_letters(Filter(ids=[id]), limit=1)
+    if not found:
+        raise NotFound(f"there is no dead letter {id}; it may have been redriven or purged")
+    return found[0]
 
 
 def _shortened(error: str) -> str:

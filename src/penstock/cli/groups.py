@@ -15,7 +15,8 @@ from penstock.cli.session import Session, find_queue
 from penstock.cli.times import parse_time, show_time
 
 if TYPE_CHECKING:
-    from penstock.log.log import GroupInfo, Log
+    from penstock.client.transport import Transport
+    from penstock.log.log import GroupInfo
 
 app = typer.Typer(help="Consumer groups: where each stands, and moving it.")
 
@@ -33,10 +34,10 @@ async def list_groups(session: Session, queue: OptionalQueue = None) -> None:
     """List groups and how far each is behind."""
     from penstock.cli import documents
 
-    async with session.log() as log:
+    async with session.transport() as transport:
         if queue is not None:
-            await find_queue(log, queue)
-        found = await log.groups(queue)
+            await find_queue(transport, queue)
+        found = await transport.groups(queue)
     if session.out.json:
         session.out.document([documents.group_listing(group) for group in found])
         return
@@ -66,9 +67,9 @@ async def show(session: Session, queue: QueueName, group: GroupName) -> None:
     """Show where a group stands in each partition, the ones furthest behind first."""
     from penstock.cli import documents
 
-    async with session.log() as log:
-        info = await _find_group(log, queue, group)
-        lanes = [documents.group_lane(lane) for lane in await log.group_lanes(queue, group)]
+    async with session.transport() as transport:
+        info = await _find_group(transport, queue, group)
+        lanes = [documents.group_lane(lane) for lane in await transport.group_lanes(queue, group)]
     lanes.sort(key=lambda lane: -lane["lag"])
     if session.out.json:
         session.out.document({**documents.group_listing(info), "partitions": lanes})
@@ -127,10 +128,10 @@ async def seek(
 ) -> None:
     """Move a group, back to read again or forward to skip. What it held under leases is delivered anew."""
     place = _place(to)
-    async with session.log() as log:
-        await _find_group(log, queue, group)
-        moved = await log.seek(queue, group, place, partition=partition)  # type: ignore[arg-type]  # it checks strings
-        lag = (await _find_group(log, queue, group)).lag
+    async with session.transport() as transport:
+        await _find_group(transport, queue, group)
+        moved = await transport.seek(queue, group, place, partition=partition)  # type: ignore[arg-type]  # it checks strings
+        lag = (await _find_group(transport, queue, group)).lag
     if session.out.json:
         session.out.document({"queue": queue, "group": group, "partitions": moved, "lag": lag})
     else:
@@ -156,10 +157,10 @@ async def configure(
     """Say whether a group counts for the depth of its queue (max_depth_events)."""
     from penstock.cli import documents
 
-    async with session.log() as log:
-        await _find_group(log, queue, group)
-        await log.configure_group(queue, group, counts=count)
-        info = await _find_group(log, queue, group)
+    async with session.transport() as transport:
+        await _find_group(transport, queue, group)
+        await transport.configure_group(queue, group, counts=count)
+        info = await _find_group(transport, queue, group)
     if session.out.json:
         session.out.document(documents.group_listing(info))
     else:
@@ -170,22 +171,22 @@ async def configure(
 @command(app, "delete", examples=["penstock group delete orders billing", "penstock group delete orders billing --yes"])
 async def delete(session: Session, queue: QueueName, group: GroupName, yes: Yes = False) -> None:
     """Forget a group and where it stood. The events stay, and so do its dead letters."""
-    async with session.log() as log:
-        info = await _find_group(log, queue, group)
+    async with session.transport() as transport:
+        info = await _find_group(transport, queue, group)
         if not yes:
             session.out.confirm(f"Forget group {group} of queue {queue}, {number(info.lag)} events behind?")
-        deleted = await log.delete_group(queue, group)
+        deleted = await transport.delete_group(queue, group)
     if session.out.json:
         session.out.document({"queue": queue, "group": group, "deleted": deleted})
     else:
         session.out.note(f"Deleted group {group} of queue {queue}.")
 
 
-async def _find_group(log: Log, queue: str, group: str) -> GroupInfo:
+async def _find_group(transport: Transport, queue: str, group: str) -> GroupInfo:
     from penstock.core.errors import NotFound
 
-    await find_queue(log, queue)
-    for info in await log.groups(queue):
+    await find_queue(transport, queue)
+    for info in await transport.groups(queue):
         if info.group == group:
             return info
     raise NotFound(f"queue {queue!r} has no group {group!r}: `penstock group list {queue}` shows those it has")

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import stat
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
-import typer
 
 from penstock.cli.output import number
+from penstock.cli.source import Source, open_source
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, PenstockError, QueueFull
 from penstock.log.log import Batch
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
-    from penstock.log.log import Log
+    from penstock.client.transport import Transport
     from penstock.log.pushed import PushResult
 
 _BATCH_BYTES = 2 << 20
@@ -46,18 +44,17 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Some lines of a file: the number of each, its text, and how far into the file they reach."""
+    """Some lines of a file: the number of each, and its text."""
 
     numbers: list[int]
     texts: list[bytes]
-    position: int
 
 
 class Pusher:
     """Pushes, waits for room, and counts."""
 
-    def __init__(self, log: Log, shape: Shape, out: Output, wait: float) -> None:
-        self._log = log
+    def __init__(self, transport: Transport, shape: Shape, out: Output, wait: float) -> None:
+        self._transport = transport
         self._shape = shape
         self._out = out
         self._wait = wait
@@ -81,56 +78,65 @@ class Pusher:
             "events": events,
         }
 
-    async def push_file(self, path: Path | None) -> dict[str, Any]:
-        """Push what is in a file, or comes through a pipe, as it comes."""
+    async def push_file(self, path: Path | None, *, once: bool = False) -> dict[str, Any]:
+        """Push what is in a file, or comes through a pipe, as it comes.
+
+        With ``once``, each part has a key made of its place and its text, so that what was pushed before, by a run
+        that was interrupted, is known again.
+        """
         accepted = duplicates = 0
-        with _source(path) as source, self._progress(source) as advance:
-            lines = read_lines(source)
+        with open_source(path) as source, self._progress(source) as advance:
+            lines = read_lines(source.stream)
             while some := await asyncio.to_thread(next, lines, None):
+                text = b"\n".join(some.texts)
                 try:
-                    result = await self._push(self._shape.batch(b"\n".join(some.texts)))
+                    result = await self._push(self._shape.batch(text), self._key(some, text) if once else None)
                 except PenstockError as error:
                     raise _located(error, some, accepted + duplicates) from error
-                accepted += result.accepted
-                duplicates += result.duplicates
-                advance(some.position)
+                if result.replayed:
+                    duplicates += len(result)
+                else:
+                    accepted += result.accepted
+                    duplicates += result.duplicates
+                advance(source.position())
         return {"queue": self._shape.queue, "accepted": accepted, "duplicates": duplicates}
 
-    async def _push(self, batch: Batch) -> PushResult:
+    def _key(self, lines: Lines, text: bytes) -> str:
+        digest = blake2b(f"{self._shape!r} {lines.numbers[0]} ".encode() + text, digest_size=20)
+        return f"file:{digest.hexdigest()}"
+
+    async def _push(self, batch: Batch, key: str | None = None) -> PushResult:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._wait
         while True:
             try:
-                return (await self._log.push([batch]))[0]
+                return (await self._transport.push([batch], idempotency_key=key))[0]
             except QueueFull as full:
                 if loop.time() + full.retry_after > deadline:
                     raise
                 await asyncio.sleep(full.retry_after)
 
     @contextlib.contextmanager
-    def _progress(self, source: BinaryIO) -> Iterator[Callable[[int], None]]:
+    def _progress(self, source: Source) -> Iterator[Callable[[int], None]]:
         if self._out.quiet or self._out.json or not self._out.errors.is_terminal:
             yield lambda position: None
             return
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-        status = os.fstat(source.fileno())
-        total = status.st_size if stat.S_ISREG(status.st_mode) else None
         columns = (TextColumn("Pushing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self._out.errors, transient=True) as progress:
-            task = progress.add_task("", total=total)
+            task = progress.add_task("", total=source.size)
             yield lambda position: progress.update(task, completed=position)
 
 
 def read_lines(source: BinaryIO) -> Iterator[Lines]:
     """Read lines as they come, so many at a time as are there and fit a batch; empty ones are left out."""
     rest = b""
-    number = position = 0
+    number = 0
     # As much as is there, without waiting for more: what comes through a pipe is not held up.
     read: Callable[[int], bytes] = getattr(source, "read1", source.read)
     while True:
         block = read(_BATCH_BYTES)
-        position += len(block)
         whole, newline, tail = (rest + block).rpartition(b"\n")
         if not block:
             whole, tail = tail, b""
@@ -147,27 +153,12 @@ def read_lines(source: BinaryIO) -> Iterator[Lines]:
                 numbers.append(number)
                 texts.append(text)
             if len(texts) >= _BATCH_EVENTS:
-                yield Lines(numbers, texts, position)
+                yield Lines(numbers, texts)
                 numbers, texts = [], []
         if texts:
-            yield Lines(numbers, texts, position)
+            yield Lines(numbers, texts)
         if not block:
             return
-
-
-@contextlib.contextmanager
-def _source(path: Path | None) -> Iterator[BinaryIO]:
-    if path is None and sys.stdin.isatty():
-        raise typer.BadParameter("give events as arguments, or in a file with --file, or through a pipe")
-    if path is None or str(path) == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from error
-    with file:
-        yield file
 
 
 def _argument(text: str) -> bytes:

@@ -17,6 +17,7 @@ from penstock.cli.times import show_time
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
+    from penstock.client.transport import Transport
     from penstock.log.queue import Queue
 
 app = typer.Typer(help="Queues: make, look at, fill and change them.")
@@ -42,8 +43,8 @@ async def list_queues(session: Session) -> None:
     """List all queues: how much each holds, and how far behind its slowest group is."""
     from penstock.cli import documents
 
-    async with session.log() as log:
-        listing = [documents.queue_listing(await log.describe(queue.name)) for queue in await log.queues()]
+    async with session.transport() as transport:
+        listing = [documents.queue_listing(await transport.describe(queue.name)) for queue in await transport.queues()]
     if session.out.json:
         session.out.document(listing)
         return
@@ -93,11 +94,11 @@ async def create(
     from penstock.cli import documents
 
     given = queue_options(**options)
-    async with session.log() as log:
-        created = not if_missing or await log.catalog.find(name) is None
+    async with session.transport() as transport:
+        created = not if_missing or not await _exists(transport, name)
         if created:
-            await log.configure(name, given, partitioning=by, partitions=partitions, only_new=True)
-        queue = await find_queue(log, name)
+            await transport.configure(name, given, partitioning=by, partitions=partitions, only_new=True)
+        queue = await find_queue(transport, name)
     if session.out.json:
         session.out.document({"created": created, **documents.queue_summary(queue)})
     else:
@@ -113,10 +114,10 @@ async def show(session: Session, name: QueueName) -> None:
     """Show a queue: its options, what it holds and where, its groups and its dead letters."""
     from penstock.cli import documents
 
-    async with session.opened() as opened:
-        queue = await find_queue(opened.log, name)
-        busiest = await opened.log.partitions(name, _BUSIEST)
-        details = documents.queue_details(await opened.log.describe(name), busiest)
+    async with session.transport() as transport:
+        queue = await find_queue(transport, name)
+        busiest = await transport.partitions(name, _BUSIEST)
+        details = documents.queue_details(await transport.describe(name), busiest)
     if session.out.json:
         session.out.document(details)
     else:
@@ -170,6 +171,7 @@ def _rows(facts: Sequence[dict[str, Any]], name: str, *counts: str) -> list[list
         """penstock queue push orders '{"amount": 12.5}' --key tenant-1""",
         """penstock queue push orders '{"n": 1}' '{"n": 2}'""",
         "penstock queue push orders --file orders.ndjson --key-field tenant --id-field order_id",
+        "penstock queue push orders --file orders.ndjson.zst --once --wait 300",
         "cat orders.ndjson | penstock queue push orders --file -",
     ],
 )
@@ -197,25 +199,34 @@ async def push(
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long to wait for room while the queue is full.")
     ] = 0.0,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="Leave out what an earlier run with --once has pushed of the same file within a day."
+        ),
+    ] = False,
 ) -> None:
     """Push events: from the command line all or none, from a file or stdin batch by batch.
 
-    An event whose id the queue has seen is not stored again, so that a file can be pushed twice without harm.
+    A file may be compressed with gzip or zstd. An event whose id the queue has seen is not stored again, so that a file
+    can be pushed twice without harm; one without ids is pushed with --once, and then it can be too.
     """
     from penstock.cli.push import Pusher, Shape
 
     shape = Shape(name, key, key_field, id_field, time_field)
     if events and file is not None:
         raise typer.BadParameter("give events as arguments or in a file, not both")
+    if once and (events or file is None or str(file) == "-"):
+        raise typer.BadParameter("--once is for a file: a pipe cannot be told again")
     if id is not None and (not events or len(events) != 1):
         raise typer.BadParameter("--id is the id of one event: give one as argument, or use --id-field")
-    async with session.log() as log:
-        await find_queue(log, name)
-        pusher = Pusher(log, shape, session.out, wait)
+    async with session.transport() as transport:
+        await find_queue(transport, name)
+        pusher = Pusher(transport, shape, session.out, wait)
         if events:
             result = await pusher.push_arguments(events, id)
         else:
-            result = await pusher.push_file(file)
+            result = await pusher.push_file(file, once=once)
     if session.out.json:
         session.out.document(result)
     else:
@@ -246,9 +257,9 @@ async def tail(
     """Show the newest events of a queue, the oldest of them first, without consuming them."""
     from penstock.cli.tail import Tail, print_events
 
-    async with session.opened() as opened:
-        await find_queue(opened.log, name)
-        tail = Tail(opened, name, key)
+    async with session.transport() as transport:
+        await find_queue(transport, name)
+        tail = Tail(transport, name, key)
         print_events(session.out, await tail.newest(lines))
         if follow:
             async for events in tail.follow():
@@ -271,9 +282,9 @@ async def configure(session: Session, name: QueueName, **options: Any) -> None:
     changes = queue_changes(**options)
     if not changes:
         raise typer.BadParameter("name at least one option to change")
-    async with session.log() as log:
-        before = documents.queue_options(await find_queue(log, name))
-        queue = await log.configure(name, changes)
+    async with session.transport() as transport:
+        before = documents.queue_options(await find_queue(transport, name))
+        queue = await transport.configure(name, changes)
     after = documents.queue_options(queue)
     if session.out.json:
         session.out.document(documents.queue_summary(queue))
@@ -300,9 +311,9 @@ async def repartition(session: Session, name: QueueName, by: By = None, partitio
 
     if by is None and partitions is None:
         raise typer.BadParameter("say how: --by key, or --partitions and a number")
-    async with session.log() as log:
-        before = await find_queue(log, name)
-        queue = await log.repartition(name, by or "hash", partitions)
+    async with session.transport() as transport:
+        before = await find_queue(transport, name)
+        queue = await transport.repartition(name, by or "hash", partitions)
     changed = queue.epoch != before.epoch
     if session.out.json:
         session.out.document({"changed": changed, **documents.queue_summary(queue)})
@@ -313,16 +324,26 @@ async def repartition(session: Session, name: QueueName, by: By = None, partitio
 @command(app, "delete", examples=["penstock queue delete orders", "penstock queue delete orders --yes"])
 async def delete(session: Session, name: QueueName, yes: Yes = False) -> None:
     """Delete a queue with its events, groups and dead letters, for good."""
-    async with session.log() as log:
-        await find_queue(log, name)
+    async with session.transport() as transport:
+        await find_queue(transport, name)
         if not yes:
-            held = (await log.describe(name)).size.events
+            held = (await transport.describe(name)).size.events
             session.out.confirm(f"Delete queue {name} with its {number(held)} events, groups and dead letters?")
-        deleted = await log.delete_queue(name)
+        deleted = await transport.delete_queue(name)
     if session.out.json:
         session.out.document({"queue": name, "deleted": deleted})
     else:
         session.out.note(f"Deleted queue {name}." if deleted else f"Queue {name} was deleted by somebody else.")
+
+
+async def _exists(transport: Transport, name: str) -> bool:
+    from penstock.core.errors import NotFound
+
+    try:
+        await transport.queue(name)
+    except NotFound:
+        return False
+    return True
 
 
 def _kind(queue: Queue) -> str:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from penstock.cli import documents
 from penstock.cli.output import visible
 from penstock.cli.times import show_time
+from penstock.log.log import Log
 from penstock.log.partitions import Partition
-from penstock.log.reader import read_events
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
-    from penstock.cli.session import Opened
+    from penstock.client.transport import Transport
     from penstock.log.event import Event
     from penstock.log.queue import Queue
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _PAGE = 1_000
 #: A push is announced; should that get lost, it is found after so many seconds.
 _LOOK_AGAIN = 2.0
+#: A server is asked every so many seconds.
+_ASK_AGAIN = 0.5
 #: Two looks at a busy queue lie so far apart: events are many then, and each look asks every partition.
 _SPACING = 0.05
 
@@ -33,58 +35,61 @@ class Tail:
     behind it.
     """
 
-    def __init__(self, opened: Opened, queue: str, key: str | None = None) -> None:
-        self._opened = opened
+    def __init__(self, transport: Transport, queue: str, key: str | None = None) -> None:
+        self._transport = transport
         self._name = queue
         self._key = key
         self._next: dict[int, int] = {}
 
     async def newest(self, count: int) -> list[Event]:
         """The newest events, the oldest of them first; what is appended from now on is left to :meth:`follow`."""
-        self._next = {partition.id: partition.end for partition in await self._opened.log.partitions(self._name)}
-        if count == 0:
-            return []
-        found = await self._opened.log.browse(
-            self._name,
-            key=self._key,
-            matching=lambda event: event.offset < self._next.get(event.partition_id, 0),
-            limit=count,
-        )
+        self._next = {partition.id: partition.end for partition in await self._transport.partitions(self._name)}
+        found: list[Event] = []
+        younger = 0
+        while count and not found:
+            seen = await self._transport.browse(self._name, key=self._key, limit=count + younger)
+            found = [event for event in seen if event.offset < self._next.get(event.partition_id, 0)][:count]
+            if len(found) == count or len(seen) < count + younger:
+                break
+            # So many were appended since: they are none of the newest of then.
+            younger, found = younger + count - len(found), []
         return sorted(found, key=_age)
 
     async def follow(self) -> AsyncIterator[list[Event]]:
         """Events as they are appended, without end."""
-        log = self._opened.log
+        transport = self._transport
         while True:
-            seen = await log.pushes_seen(self._name)
+            seen = await transport.pushes_seen(self._name) if isinstance(transport, Log) else 0
             async for events in self._appended():
                 yield events
             await asyncio.sleep(_SPACING)
-            await log.wait_for_push(self._name, seen, _LOOK_AGAIN)
+            if isinstance(transport, Log):
+                await transport.wait_for_push(self._name, seen, _LOOK_AGAIN)
+            else:
+                await asyncio.sleep(_ASK_AGAIN)
 
     async def _appended(self) -> AsyncIterator[list[Event]]:
         """What has been appended since the last look, a page of each partition at a time."""
-        queue = await self._opened.log.catalog.refresh(self._name)
+        queue = await self._transport.queue(self._name)
         grown = [
             partition
-            for partition in await self._opened.log.partitions(self._name)
+            for partition in await self._transport.partitions(self._name)
             if partition.end > self._start(partition) and self._may_hold(queue, partition)
         ]
         while grown:
             page: list[Event] = []
             for partition in grown:
-                page += await self._page(queue, partition)
+                page += await self._page(partition)
             wanted = [event for event in page if self._key is None or event.key == self._key]
             if wanted:
                 yield sorted(wanted, key=_age)
             grown = [partition for partition in grown if partition.end > self._start(partition)]
 
-    async def _page(self, queue: Queue, partition: Partition) -> list[Event]:
+    async def _page(self, partition: Partition) -> list[Event]:
         start = self._start(partition)
         limit = min(partition.end - start, _PAGE)
-        async with self._opened.database.connection() as conn:
-            # By the partition's number: another epoch may have one of the same name.
-            events = await read_events(conn, queue, partition.id, start, limit)
+        # By the partition's number: another epoch may have one of the same name.
+        events = await self._transport.read(self._name, partition.id, start, limit)
         # None at all: retention has dropped them meanwhile.
         self._next[partition.id] = events[-1].offset + 1 if events else partition.end
         return events

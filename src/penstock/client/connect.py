@@ -52,29 +52,33 @@ def connect(
     if tls_ca_file is not None:
         given["tls_ca_file"] = Path(tls_ca_file)
     settings = Settings.from_env(**given)
+    if settings.url is None and api_key is not None:
+        raise ConfigurationError(
+            "an api_key is for a server, and this client works on the database itself: give the url of a server, "
+            "such as https://host:6632, or leave the key out"
+        )
+    return transport_for(settings, clock=clock, connections=None if pool_size is None else settings.pool_size)
+
+
+def transport_for(
+    settings: Settings, *, clock: Clock | None = None, connections: int | None = None, wait_for_room: bool = True
+) -> Transport:
+    """The transport that the settings mean; ``wait_for_room`` is whether a push over HTTP waits for a full queue."""
     if settings.url is None:
-        if api_key is not None:
-            raise ConfigurationError(
-                "an api_key is for a server, and this client works on the database itself: give the url of a server, "
-                "such as https://host:6632, or leave the key out"
-            )
         from penstock.client.database import DatabaseTransport
 
         return DatabaseTransport(settings, clock)
-    return _over_http(settings, None if pool_size is None else settings.pool_size)
-
-
-def _over_http(settings: Settings, connections: int | None) -> Transport:
     from penstock.client.exchange import Exchange
     from penstock.client.http import HttpTransport
 
     return HttpTransport(
         Exchange(
-            settings.url or "",
+            settings.url,
             api_key=settings.api_key,
             retry_seconds=settings.retry_seconds,
             ca_file=settings.tls_ca_file,
             connections=connections,
+            wait_for_room=wait_for_room,
         )
     )
 

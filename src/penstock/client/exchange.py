@@ -56,6 +56,7 @@ class Exchange:
         retry_seconds: float = 30.0,
         ca_file: Path | None = None,
         connections: int | None = None,
+        wait_for_room: bool = True,
     ) -> None:
         self.url = url.rstrip("/")
         self._retry_seconds = retry_seconds
@@ -64,6 +65,7 @@ class Exchange:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._trusted = _trust(ca_file)
         self._connections = connections
+        self._wait_for_room = wait_for_room
         self._http: httpx.AsyncClient | None = None
 
     async def open(self) -> None:
@@ -152,7 +154,8 @@ class Exchange:
             if response.is_success:
                 return response
             refusal = error_of(response)
-            if response.status_code not in _PASSING:
+            is_full = isinstance(refusal, QueueFull)
+            if response.status_code not in _PASSING or (is_full and not self._wait_for_room):
                 raise refusal
             wanted = refusal.retry_after if isinstance(refusal, QueueFull) else retry_after(response)
             await tries.again(refusal, wanted)

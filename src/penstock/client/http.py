@@ -263,11 +263,17 @@ class HttpTransport:
 
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
         """Events of a partition from an offset on."""
-        check_text(partition, "the partition")
+        return await self._read(queue, {"partition": check_text(partition, "the partition")}, offset, limit)
+
+    async def read(self, queue: str, partition_id: int, offset: int = 0, limit: int = 100) -> list[Event]:
+        """The same by the partition's number."""
+        return await self._read(queue, {"partition_id": partition_id}, offset, limit)
+
+    async def _read(self, queue: str, where: dict[str, object], offset: int, limit: int) -> list[Event]:
         found: list[Event] = []
         while len(found) < limit:
             room = min(limit - len(found), wire.MOST_EVENTS)
-            query = {"partition": partition, "offset": found[-1].offset + 1 if found else offset, "limit": room}
+            query = {**where, "offset": found[-1].offset + 1 if found else offset, "limit": room}
             page = await self._exchange.ask("GET", f"{_queue(queue)}/events", wire.Events, query=query)
             found += page.read(queue)
             if not page.more and len(page.events) < room:

@@ -95,6 +95,9 @@ class Transport(Protocol):
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
         """Events of a partition from an offset on."""
 
+    async def read(self, queue: str, partition_id: int, offset: int = 0, limit: int = 100) -> list[Event]:
+        """The same by the partition's number."""
+
     async def browse(
         self,
         queue: str,

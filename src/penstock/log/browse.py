@@ -44,6 +44,16 @@ class Browser:
             first = max(start, end + offset if offset < 0 else offset)
             return await read_events(conn, queue, lane, first, limit)
 
+    async def read(self, queue: Queue, partition_id: int, offset: int, limit: int) -> list[Event]:
+        """The same by the partition's number; none if it is another queue's."""
+        check_whole("offset", offset, 0, MAX_COUNT)
+        check_whole("limit", limit, 1, 100_000)
+        async with self._pool.connection() as conn:
+            where = {"queue": queue.id, "partition": partition_id}
+            if await (await conn.execute(_sql["is_of_queue"], where)).fetchone() is None:
+                raise NotFound(f"queue {queue.name!r} has no partition with the number {partition_id}")
+            return await read_events(conn, queue, partition_id, offset, limit)
+
     async def browse(
         self,
         queue: Queue,

@@ -654,6 +654,12 @@ class Log:
         return await self._browser.fetch(await self.catalog.refresh(queue), partition, offset, limit)
 
     @_reachable
+    async def read(self, queue: str, partition_id: int, offset: int = 0, limit: int = 100) -> list[Event]:
+        """The same by the partition's number, which no other has, of this epoch or another."""
+        check_whole("the number of a partition", partition_id, 0, MAX_COUNT)
+        return await self._browser.read(await self.catalog.refresh(queue), partition_id, offset, limit)
+
+    @_reachable
     async def browse(
         self,
         queue: str,

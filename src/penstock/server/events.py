@@ -14,6 +14,7 @@ from penstock.log import wire
 from penstock.log.batch import Batch
 from penstock.log.envelopes import read_envelopes
 from penstock.log.event import Event
+from penstock.log.log import Log
 from penstock.log.pushed import PushResult
 from penstock.server.endpoint import Call, Endpoint, Role
 from penstock.server.ingest.headers import full_headers
@@ -32,6 +33,7 @@ class EventsQuery(Struct, frozen=True):
     """Which events: with an ``offset``, those of a partition from there on; without, the newest that match."""
 
     partition: str | None = None
+    partition_id: wire.Number | None = None
     offset: int | None = None
     key: str | None = None
     id: str | None = None
@@ -73,10 +75,10 @@ async def events(call: Call) -> wire.Events:
     log, queue = call.services.log, call.path["queue"]
     try:
         if asked.offset is not None:
-            if asked.partition is None or (asked.key, asked.id, asked.since, asked.until) != (None, None, None, None):
-                raise InvalidRequest("an offset is a place in one partition: give offset with partition, and alone")
-            for event in await log.fetch(queue, asked.partition, asked.offset, asked.limit):
+            for event in await _from_offset(log, queue, asked, asked.offset):
                 gathered.take(event)
+        elif asked.partition_id is not None:
+            raise InvalidRequest("a partition_id goes with an offset")
         else:
             await log.browse(
                 queue,
@@ -90,6 +92,15 @@ async def events(call: Call) -> wire.Events:
     except _Enough:
         pass
     return wire.Events([wire.EventDocument.of(event) for event in gathered.events], gathered.more)
+
+
+async def _from_offset(log: Log, queue: str, asked: EventsQuery, offset: int) -> list[Event]:
+    others = (asked.key, asked.id, asked.since, asked.until)
+    if (asked.partition is None) == (asked.partition_id is None) or others != (None, None, None, None):
+        raise InvalidRequest("an offset is a place in one partition: give offset with partition or partition_id, alone")
+    if asked.partition is not None:
+        return await log.fetch(queue, asked.partition, offset, asked.limit)
+    return await log.read(queue, asked.partition_id or 0, offset, asked.limit)
 
 
 async def push(call: Call) -> wire.Pushes:

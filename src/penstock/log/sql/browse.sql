@@ -14,6 +14,9 @@ WHERE p.queue_id = %(queue)s AND (%(partition)s::text IS NULL OR p.name = %(part
 ORDER BY c.appended_at DESC, p.id, c.end_offset DESC
 LIMIT %(limit)s OFFSET %(offset)s
 
+-- name: is_of_queue
+SELECT 1 FROM penstock.partitions WHERE id = %(partition)s AND queue_id = %(queue)s
+
 -- name: lane
 SELECT p.id,
        coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
