@@ -6,7 +6,6 @@ from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.log.queue import Queue
 
 
 class DatabaseTransport(Log):
@@ -14,7 +13,3 @@ class DatabaseTransport(Log):
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         super().__init__(Database(settings), clock=clock, retry_seconds=settings.retry_seconds)
-
-    async def queue(self, name: str) -> Queue:
-        """A queue as it was at most a second ago."""
-        return await self.catalog.get(name)

@@ -230,6 +230,11 @@ class Log:
         )
 
     @_reachable
+    async def queue(self, name: str) -> Queue:
+        """A queue as it was at most a second ago."""
+        return await self.catalog.get(name)
+
+    @_reachable
     async def queues(self) -> list[Queue]:
         """All queues, by name."""
         found = [await self.catalog.find(name) for name in await self.catalog.names()]
