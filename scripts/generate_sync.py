@@ -22,6 +22,8 @@ TARGET = CLIENT / "_sync.py"
 
 #: The classes, each after those that it returns, and the modules they are in.
 CLASSES = {
+    "Receipt": "buffer",
+    "Buffer": "buffer",
     "DeadLetterHandle": "dead_letters",
     "QueueHandle": "queue",
     "TransactionQueue": "transaction",

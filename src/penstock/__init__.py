@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.client._sync import SyncPenstock
+    from penstock.client.buffer import Buffer, Receipt
     from penstock.client.consumer import Consumed
     from penstock.client.dead_letters import DeadLetterHandle
     from penstock.client.penstock import Penstock
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.client.transaction import Transaction
     from penstock.core.errors import (
         AccessDenied,
+        BufferFull,
         ConfigurationError,
         Conflict,
         CorruptChunk,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         InvalidRequest,
         NotFound,
         PenstockError,
+        PushFailed,
         QueryChanged,
         QueryError,
         QueueFull,
@@ -58,6 +61,8 @@ __version__ = version("penstock")
 _HOMES = {
     "AccessDenied": "penstock.core.errors",
     "AckResult": "penstock.log.ack",
+    "Buffer": "penstock.client.buffer",
+    "BufferFull": "penstock.core.errors",
     "ConfigurationError": "penstock.core.errors",
     "Conflict": "penstock.core.errors",
     "Consumed": "penstock.client.consumer",
@@ -81,6 +86,7 @@ _HOMES = {
     "NotFound": "penstock.core.errors",
     "Penstock": "penstock.client.penstock",
     "PenstockError": "penstock.core.errors",
+    "PushFailed": "penstock.core.errors",
     "QueryChanged": "penstock.core.errors",
     "QueryError": "penstock.core.errors",
     "PushResult": "penstock.log.pushed",
@@ -92,6 +98,7 @@ _HOMES = {
     "QueueInfo": "penstock.log.log",
     "QueueSize": "penstock.log.depth",
     "RateLimited": "penstock.core.errors",
+    "Receipt": "penstock.client.buffer",
     "Redrive": "penstock.log.dead",
     "SchemaError": "penstock.core.errors",
     "ServerError": "penstock.core.errors",
@@ -110,6 +117,8 @@ _HOMES = {
 __all__ = [
     "AccessDenied",
     "AckResult",
+    "Buffer",
+    "BufferFull",
     "ConfigurationError",
     "Conflict",
     "Consumed",
@@ -133,6 +142,7 @@ __all__ = [
     "NotFound",
     "Penstock",
     "PenstockError",
+    "PushFailed",
     "PushResult",
     "Pushed",
     "Query",
@@ -144,6 +154,7 @@ __all__ = [
     "QueueInfo",
     "QueueSize",
     "RateLimited",
+    "Receipt",
     "Redrive",
     "SchemaError",
     "ServerError",

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from penstock import Consumed, Event, PenstockError, SyncPenstock, TransactionRefused
-from penstock.client import _sync, dead_letters, penstock, queue, transaction
+from penstock.client import _sync, buffer, dead_letters, penstock, queue, transaction
 from tests.client.conditions import PATIENCE, numbered, seqs, soon
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +32,8 @@ def test_the_generated_code_is_up_to_date() -> None:
     [
         (penstock.Penstock, _sync.SyncPenstock),
         (queue.QueueHandle, _sync.SyncQueueHandle),
+        (buffer.Buffer, _sync.SyncBuffer),
+        (buffer.Receipt, _sync.SyncReceipt),
         (dead_letters.DeadLetterHandle, _sync.SyncDeadLetterHandle),
         (transaction.Transaction, _sync.SyncTransaction),
         (transaction.TransactionQueue, _sync.SyncTransactionQueue),

@@ -15,6 +15,7 @@ from penstock.client.arguments import (
     EventsToPush,
     PoppedEvents,
 )
+from penstock.client.buffer import Buffer, Receipt
 from penstock.client.consumer import Consumed, Handler, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle, DeadLetters
 from penstock.client.penstock import Penstock
@@ -29,10 +30,86 @@ from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, Redrive
 from penstock.log.event import Event
 from penstock.log.groups import GroupLane
 from penstock.log.log import GroupInfo, QueueInfo
-from penstock.log.pushed import PushResult
+from penstock.log.pushed import Pushed, PushResult
 from penstock.log.queue import Queue
 from penstock.log.segments import Upkeep
 from penstock.log.transaction import TransactionResult
+
+
+class SyncReceipt:
+    """What became of an event, once that is known."""
+
+    __slots__ = ("_portal", "_twin")
+
+    def __init__(self, twin: Receipt, portal: Portal) -> None:
+        self._twin = twin
+        self._portal = portal
+
+    def __repr__(self) -> str:
+        return f"Sync{self._twin!r}"
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known: the event is durable, or could not be stored."""
+        return self._twin.done
+
+    def result(self) -> Pushed:
+        """Where the event went; it is durable when this returns. Raises the error, if it could not be stored."""
+        return self._portal.run(self._twin.result())
+
+
+class SyncBuffer:
+    """Takes events one at a time and pushes them together, in the order in which they came.
+
+    ::
+
+        with q.queue("clicks").buffered() as clicks:
+            clicks.push({"data": {"page": "/"}, "key": "ada"})
+
+    What is wrong with an event itself is raised by :meth:`push`. Whether it could be stored is known later: from the
+    receipt that push gives, and of all whose receipts nobody asked from :meth:`flush` and :meth:`close`.
+
+    Events that are still in the buffer when the process dies are lost: ``receipt.result()`` waits until one is
+    durable. Closing the client closes its buffers, and waits for what is in them.
+    """
+
+    __slots__ = ("_portal", "_twin")
+
+    def __init__(self, twin: Buffer, portal: Portal) -> None:
+        self._twin = twin
+        self._portal = portal
+
+    def __repr__(self) -> str:
+        return f"Sync{self._twin!r}"
+
+    @property
+    def waiting(self) -> int:
+        """How many events are not known to be stored yet."""
+        return self._twin.waiting
+
+    def push(self, event: Mapping[str, Any]) -> SyncReceipt:
+        """Take an event. Waits for room while the buffer is full, or raises BufferFull, if it was told to."""
+        return SyncReceipt(self._portal.run(self._twin.push(event)), self._portal)
+
+    def flush(self) -> None:
+        """Push what is in the buffer now, and wait for it.
+
+        Raises PushFailed if events could not be stored, since the last time, and nobody has asked their receipts.
+        """
+        self._portal.run(self._twin.flush())
+
+    def close(self) -> None:
+        """Push what is in the buffer, wait for it, and take no more; raises what :meth:`flush` does."""
+        self._portal.run(self._twin.close())
+
+    def __enter__(self) -> Self:
+        self._portal.run(self._twin.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._portal.run(self._twin.__aexit__(kind, error, trace))
 
 
 class SyncDeadLetterHandle:
@@ -266,6 +343,31 @@ class SyncQueueHandle:
     ) -> PushResult:
         """Store events that are encoded already, a JSON value a line; key, id and time are read from these fields."""
         return self._portal.run(self._twin.push_ndjson(data, key_field, id_field, time_field, idempotency_key))
+
+    def buffered(
+        self,
+        max_events: int = 1000,
+        linger_millis: float = 20.0,
+        *,
+        max_bytes: int = 1 << 20,
+        max_waiting: int = 10000,
+        when_full: Literal["wait", "raise"] = "wait",
+    ) -> SyncBuffer:
+        """A buffer that takes events one at a time and pushes them together.
+
+        Args:
+            max_events: Push when there are so many.
+            linger_millis: Push when one has waited so long.
+            max_bytes: Push when they are so large together.
+            max_waiting: Hold no more events than this, those that are being pushed included.
+            when_full: What :meth:`SyncBuffer.push` does then: wait for room, or raise BufferFull.
+        """
+        return SyncBuffer(
+            self._twin.buffered(
+                max_events, linger_millis, max_bytes=max_bytes, max_waiting=max_waiting, when_full=when_full
+            ),
+            self._portal,
+        )
 
     def pop(self) -> list[Event]:
         """Lease events and deliver them; an empty list if there are none, or none came in time."""

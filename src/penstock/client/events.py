@@ -13,6 +13,7 @@ from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest
 from penstock.log import wire
 from penstock.log.batch import Batch
+from penstock.log.ndjson import Lines
 from penstock.log.prepare import check_headers, check_shape, micros_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,9 +35,23 @@ def _encode_batch(batch: Batch) -> wire.PushBatch:
             id_field=batch.id_field,
             time_field=batch.time_field,
         )
+    if isinstance(events, Lines):
+        return wire.PushBatch(batch.queue, Raw(_encode_lines(events)), batch.key)
     if isinstance(events, str) or not isinstance(events, Sequence):
         raise InvalidRequest(f"events must be a list of mappings, or NDJSON as bytes, not {type(events).__name__}")
     return wire.PushBatch(batch.queue, Raw(_encode(events)), batch.key)
+
+
+def _encode_lines(lines: Lines) -> bytes:
+    """Events whose data is JSON already."""
+    columns = {"key": lines.keys, "id": lines.ids, "time": lines.times, "headers": lines.headers}
+    given = {name: column for name, column in columns.items() if column is not None}
+    return msgspec.json.encode(
+        [
+            {"data": Raw(data), **{name: column[i] for name, column in given.items() if column[i] is not None}}
+            for i, data in enumerate(lines.data)
+        ]
+    )
 
 
 def _encode(events: Sequence[Mapping[str, Any]]) -> bytes:

@@ -18,6 +18,7 @@ from penstock.client.arguments import (
     read_ndjson,
     read_options,
 )
+from penstock.client.buffer import Buffer, BufferSettings
 from penstock.client.consumer import Consumed, Consumer, Handler, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle
 from penstock.client.settings import HandleSettings
@@ -195,6 +196,35 @@ class QueueHandle:
         """Store events that are encoded already, a JSON value a line; key, id and time are read from these fields."""
         batch = Batch(self.name, read_ndjson(data), self.settings.partition, key_field, id_field, time_field)
         return await self._push(batch, idempotency_key)
+
+    def buffered(
+        self,
+        max_events: int = 1_000,
+        linger_millis: float = 20.0,
+        *,
+        max_bytes: int = 1 << 20,
+        max_waiting: int = 10_000,
+        when_full: Literal["wait", "raise"] = "wait",
+    ) -> Buffer:
+        """A buffer that takes events one at a time and pushes them together.
+
+        Args:
+            max_events: Push when there are so many.
+            linger_millis: Push when one has waited so long.
+            max_bytes: Push when they are so large together.
+            max_waiting: Hold no more events than this, those that are being pushed included.
+            when_full: What :meth:`Buffer.push` does then: wait for room, or raise BufferFull.
+        """
+        if when_full not in ("wait", "raise"):
+            raise InvalidOption(f"when_full is 'wait' or 'raise', not {when_full!r}", option="when_full")
+        settings = BufferSettings(
+            check_whole("max_events", max_events, 1, 10_000),
+            check_number("linger_millis", linger_millis, 0, _DAY_MILLIS),
+            check_whole("max_bytes", max_bytes, 1024, 16 << 20),
+            check_whole("max_waiting", max_waiting, 1, 10_000_000),
+            when_full,
+        )
+        return Buffer(self._session, self.name, self.settings.partition, settings)
 
     async def _push(self, batch: Batch, idempotency_key: str | None) -> PushResult:
         (result,) = await self._session.transport.push([batch], idempotency_key=idempotency_key)

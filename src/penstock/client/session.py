@@ -12,6 +12,7 @@ from penstock.client.in_hand import put_back
 from penstock.core.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.client.buffer import Buffer
     from penstock.client.transport import Transport
     from penstock.log.event import Event
     from penstock.log.lease import PopRequest
@@ -34,6 +35,7 @@ class Session:
         self._closing = False
         self._waiting: set[asyncio.Task[list[Event]]] = set()
         self._consumers: dict[asyncio.Event, asyncio.Event] = {}
+        self._buffers: dict[Buffer, None] = {}
         self._changing = asyncio.Lock()
 
     async def open(self) -> None:
@@ -46,7 +48,7 @@ class Session:
             self._loop = asyncio.get_running_loop()
 
     async def close(self) -> None:
-        """End pops that wait, let consumers finish what they have in hand, and close the transport."""
+        """End pops that wait, let consumers finish what they have in hand, empty buffers, and close the transport."""
         if _handling.get() is self and self._consumers:
             raise CloseRefused(
                 "a handler cannot close its client, because closing waits for the handler: set the event that was "
@@ -62,6 +64,7 @@ class Session:
                     stopping.set()
                 for ended in list(self._consumers.values()):
                     await ended.wait()
+                await self._empty_buffers()
             finally:
                 self._loop, self._state, self._closing = None, "closed", False
                 for task in self._waiting:
@@ -69,6 +72,22 @@ class Session:
                 if self._waiting:
                     await asyncio.wait(self._waiting)
                 await self._transport.close()
+
+    def add_buffer(self, buffer: Buffer) -> None:
+        """A buffer that has begun to take events: closing empties it."""
+        if self._loop is None or self._closing:
+            raise PenstockError(f"this client is {'being closed' if self._closing else self._state}")
+        self._buffers[buffer] = None
+
+    def forget_buffer(self, buffer: Buffer) -> None:
+        """A buffer that was closed."""
+        self._buffers.pop(buffer, None)
+
+    async def _empty_buffers(self) -> None:
+        outcomes = await asyncio.gather(*(buffer.close() for buffer in self._buffers), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     @contextmanager
     def consuming(self, stopping: asyncio.Event) -> Iterator[None]:

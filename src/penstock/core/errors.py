@@ -27,6 +27,8 @@
     │   ├── SparkFailure          Spark ended it
     │   └── WindowKeyFailed       the function that gives closed windows their key raised
     ├── QueueFull                 the queue is at its maximum depth (``retry_after`` seconds)
+    ├── BufferFull                a buffer holds as many events as it may
+    ├── PushFailed                events of a buffer could not be stored (``failures`` says which, and why)
     ├── SinkError                 what a sink says of what it was given
     │   ├── SinkBusy              not now (``retry_after`` seconds): nobody's fault, and it does not count
     │   └── SinkRejected          never: these events are wrong (``events``, or all of them)
@@ -36,6 +38,9 @@ Each carries the facts as attributes, and its message says what to do next.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def shown(value: object) -> str:
@@ -199,6 +204,24 @@ class SinkRejected(SinkError):
     def __init__(self, message: str, *, events: frozenset[int] | None = None) -> None:
         super().__init__(message)
         self.events = events
+
+
+class BufferFull(PenstockError):
+    """A buffer of events holds as many as it may, because they are not stored as fast as they come."""
+
+
+class PushFailed(PenstockError):
+    """Events that were taken into a buffer could not be stored.
+
+    ``count`` is how many, ``failures`` the first thousand of them, each with its error.
+    """
+
+    def __init__(
+        self, message: str, *, count: int, failures: Sequence[tuple[Mapping[str, Any], Exception]] = ()
+    ) -> None:
+        super().__init__(message)
+        self.count = count
+        self.failures = failures
 
 
 class CorruptChunk(PenstockError):
