@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 #: Fields that the beginning of the line tells already.
 _TOLD = ("key", "window_start", "window_end")
+#: What an alert of a rule has, and little else.
+_ALERT = frozenset(("rule", "state", "message"))
 
 
 class Console(Sink):
     """Prints ``[2026-01-31T12:00:00Z] boiler: avg=61.2 min=40.1 max=83.9 count=50 [2 ALERTS]``, coloured on a terminal.
 
     The time is a window's start, or else the event's own. A field called ``alerts`` (or as ``alerts`` says) with a
-    number above 0 is shouted at the end.
+    number above 0 is shouted at the end. An alert of a rule is its message.
     """
 
     name = "console"
@@ -48,6 +50,10 @@ class Console(Sink):
         line = Text.assemble(
             (f"[{_visible(_short(when))}] ", "dim"), (f"{_visible(event.key or event.queue)}:", "cyan")
         )
+        if isinstance(data, Mapping) and data.keys() >= _ALERT:
+            style = "bold red" if data["state"] == "firing" else "green"
+            line = Text.assemble((f"[{_visible(_short(when))}] ", "dim"), (f"{_value(data['rule'])} ", "cyan"))
+            return line.append(f"{_value(data['state'])}: ", style).append(_value(data["message"]))
         if not isinstance(data, Mapping):
             return line.append(f" {_value(data)}")
         for name, value in data.items():

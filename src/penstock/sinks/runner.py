@@ -90,6 +90,11 @@ class Sinks:
         return self
 
     @property
+    def log(self) -> Log:
+        """The log that they read."""
+        return self._log
+
+    @property
     def counters(self) -> dict[tuple[str, str], Counters]:
         """What each has done, by queue and group."""
         return {(outlet.queue, outlet.group): outlet.counters for outlet in self.outlets}
