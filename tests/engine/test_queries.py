@@ -49,6 +49,13 @@ def test_the_same_query_goes_on_where_it_was(bench: Bench) -> None:
 
     assert bench.by_key("n") == {"k": 2}
     assert bench.ledger("events_in") == 2
+    # The totals say the same, and of each cycle that read something how old its oldest event was by then.
+    totals = (
+        "SELECT ARRAY[events_in, windows, (SELECT sum(n) FROM unnest(fresh_counts) AS n)] FROM penstock.query_totals"
+    )
+    assert bench.ask(totals) == [2, 1, 2]
+    fresh = "SELECT count(*) FROM penstock.cycles WHERE oldest_at < committed_at AND watermark IS NOT NULL"
+    assert bench.ask(fresh) == 2
 
 
 def test_a_query_that_found_nothing_at_first_reads_what_comes_later(bench: Bench) -> None:
