@@ -14,6 +14,7 @@ from penstock import InvalidOption, Penstock, Stream
 from penstock.core.settings import LIBPQ_VARIABLES, Settings
 from penstock.engine.options import RunOptions
 from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS, check_options
+from penstock.server.settings import ServerSettings
 from penstock.stream.aggregates import KINDS
 from penstock.stream.definition import TimeRules
 from penstock.stream.steps import Retries
@@ -22,6 +23,7 @@ from tests.docs.pages import ROOT, table_of
 _OPTIONS = table_of(ROOT / "docs/reference/queue-options.md", "option")
 _ALIASES = table_of(ROOT / "docs/reference/queue-options.md", "also called")
 _SETTINGS = table_of(ROOT / "docs/reference/settings.md", "variable")
+_SERVER_SETTINGS = table_of(ROOT / "docs/reference/settings.md", "variable of the server")
 _TABLES = table_of(ROOT / "docs/reference/tables.md", "table")
 _RUN_OPTIONS = table_of(ROOT / "docs/reference/run-options.md", "option")
 _STEP_OPTIONS = table_of(ROOT / "docs/reference/run-options.md", "option of a step")
@@ -76,6 +78,16 @@ def test_the_limits_of_an_option_are_as_listed(option: str) -> None:
 @pytest.mark.parametrize(("alias", "option"), [(alias, row[0]) for alias, row in _ALIASES.items()])
 def test_an_option_has_the_other_name_that_is_listed(alias: str, option: str) -> None:
     assert check_options({alias: 10}) == check_options({option: 10})
+
+
+def test_every_setting_of_the_server_is_listed_with_its_default() -> None:
+    defaults = {field.name: field.default for field in dataclasses.fields(ServerSettings) if field.name != "core"}
+
+    assert set(_SERVER_SETTINGS) == {f"PENSTOCK_{name.upper()}" for name in defaults}
+    for name, default in defaults.items():
+        shown = _SERVER_SETTINGS[f"PENSTOCK_{name.upper()}"][0]
+        if name != "metrics_dir":
+            assert shown == default or (shown == "none" and not default) or number(shown) == default, name
 
 
 def test_every_setting_is_listed_with_its_default_and_its_argument() -> None:
