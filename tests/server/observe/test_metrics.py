@@ -116,6 +116,30 @@ async def test_labels_hold_no_keys(http: httpx.AsyncClient, log: Log) -> None:
     }  # fmt: skip
 
 
+async def test_events_are_counted_whichever_way_they_come_and_go(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("ways")
+    assert (await http.post("/v1/queues/ways/events", json=[{"data": 1}, {"data": 2}])).is_success
+    popped = await http.post("/v1/queues/ways/groups/g/pop", json={"batch": 2})
+    first = popped.json()["events"][0]
+    assert (await http.post("/v1/queues/ways/events", json=[{"nothing": "here"}])).status_code == 422
+    items = [{"queue": "ways", "payload": n, "transactionId": "same"} for n in (3, 4)]
+    assert (await http.post("/api/v1/push", json={"items": items})).status_code == 201
+    messages = (await http.get("/api/v1/pop/queue/ways", params={"consumerGroup": "h", "batch": 10})).json()["messages"]
+    said = {"transactionId": messages[0]["transactionId"], "partitionId": messages[0]["partitionId"]}
+    acked = await http.post("/api/v1/ack", json={**said, "leaseId": messages[0]["leaseId"], "consumerGroup": "h"})
+    assert acked.json()[0]["success"] is True
+    found = await scraped(http)
+    counts = {
+        name: one(found, f"penstock_events_{name}_total", queue="ways")
+        for name in ("received", "accepted", "duplicate", "rejected", "delivered")
+    }
+    delivered = len(popped.json()["events"]) + len(messages)
+    assert counts == {"received": 5, "accepted": 3, "duplicate": 1, "rejected": 1, "delivered": delivered}
+    assert one(found, "penstock_events_acked_total", queue="ways", status="completed") == 1
+    assert one(found, "penstock_commit_seconds_count") == 2
+    assert first["data"] == 1
+
+
 def test_every_metric_is_documented_and_no_other() -> None:
     documented = set(re.findall(r"`(penstock_\w+)`", DOCUMENTED.read_text()))
     assert documented == {family.exposed for family in FAMILIES}
