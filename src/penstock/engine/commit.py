@@ -215,12 +215,11 @@ class Committer:
         target, plan = self._target, work.plan
         outcome = Outcome(events_in=sum(mark.events for report in work.reports for mark in report.marks))
         watch = _Stopwatch(work.took)
-        groups = numbers([group for _, _, _, group in target.groups])
         async with conn.transaction():
             # Before anything is locked: a COPY that stands still is not ended by the server.
             await self._stage(conn, work.partials)
             watch.lap("copy")
-            row = await (await conn.execute(_sql["lock_query"], {"query": target.query, "groups": groups})).fetchone()
+            row = await (await conn.execute(_sql["lock_query"], {"query": target.query})).fetchone()
             if row is None or row[0] != target.fence:
                 raise Refused(f"query {target.name!r} was taken over by another driver")
             closed_us, now, suspects, is_repartitioned = row[1:]

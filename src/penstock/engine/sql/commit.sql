@@ -1,6 +1,6 @@
 -- name: lock_query
 SELECT q.fence, q.closed_us, clock_timestamp(), q.suspicion,
-       EXISTS (SELECT FROM penstock.groups g WHERE g.id = ANY(%(groups)s::integer[]) AND g.epoch > 0)
+       EXISTS (SELECT FROM penstock.groups g WHERE g.query_id = q.name AND g.epoch > 0)
 FROM penstock.queries q WHERE q.id = %(query)s FOR UPDATE
 
 -- name: lock_cycle
