@@ -16,6 +16,7 @@ from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.sinks.contract import Sink
 from penstock.sinks.outlet import Counters, Outlet, Pace
+from penstock.stream.definition import Definition
 
 _logger = logging.getLogger("penstock.sinks")
 
@@ -89,6 +90,12 @@ class Sinks:
             self.outlets.append(outlet)
         return self
 
+    def follow(self, stream: Definition, **pace: Any) -> Self:
+        """Bring a stream's results to the sinks that its ``.to(...)`` names."""
+        if stream.sink is None or not stream.outlets:
+            raise InvalidRequest("the stream names no sinks: .to('totals', Console(), File('totals.jsonl'))")
+        return self.add(stream.sink, *(_sink(outlet) for outlet in stream.outlets), **pace)
+
     @property
     def log(self) -> Log:
         """The log that they read."""
@@ -149,6 +156,12 @@ class Sinks:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _sink(outlet: object) -> Sink:
+    if not isinstance(outlet, Sink):
+        raise InvalidRequest(f"a sink is an instance of penstock.sinks.Sink, not {type(outlet).__name__}")
+    return outlet
 
 
 async def _all_of(tasks: Sequence[asyncio.Task[None]]) -> None:

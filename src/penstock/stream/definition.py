@@ -39,6 +39,15 @@ _TABLE = re.compile(r'\s*(?:\w[\w$]*|"[^"]+")(?:\.(?:\w[\w$]*|"[^"]+")){0,2}\s*'
 _QUERY = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(?:select|with|table|values)\b", re.IGNORECASE | re.DOTALL)
 
 
+class Outlet(Protocol):
+    """A sink, as far as a stream has to know it."""
+
+    name: str
+
+    async def write(self, events: Any) -> None:
+        """Take events."""
+
+
 class Named(Protocol):
     """What has a queue's name, as the handle of a client does."""
 
@@ -95,6 +104,8 @@ class Definition:
     sink: str | None = None
     #: The key downstream; None: the same as the event's or the window's.
     sink_key: Expression | None = None
+    #: What takes the results from there; no part of the query, which does not wait for it.
+    outlets: tuple[Outlet, ...] = ()
 
     @classmethod
     def from_(cls, *queues: str | Named, schema: Mapping[str, str] | None = None) -> Self:
@@ -282,8 +293,18 @@ class Definition:
 
     # Where it goes
 
-    def to(self, queue: str | Named, *, partition: Expression | None = None) -> Self:
-        """Append the results to a queue; ``partition`` chooses their key there."""
+    def to(self, queue: str | Named, *sinks: Outlet, partition: Expression | None = None) -> Self:
+        """Append the results to a queue; ``partition`` chooses their key there.
+
+        ``sinks`` take them from there, each as a group of its own: ``.to("totals", Console(), File("totals.jsonl"))``.
+        ``penstock run`` runs them beside the query; ``Sinks().follow(stream)`` does anywhere else.
+        """
+        for each in (queue, *sinks):
+            if hasattr(each, "write") is (each is queue):
+                raise InvalidRequest(
+                    f"the results go to a queue, and from there to sinks: .to('totals', File('totals.jsonl')); "
+                    f"{shown(each)} is in the other's place"
+                )
         if self.sink is not None:
             raise InvalidRequest(f"the stream goes to {self.sink!r} already; read that queue for more")
         sink = _queue_name(queue)
@@ -294,7 +315,7 @@ class Definition:
             raise InvalidRequest(
                 "a concurrency gate counts what is in flight under the same key in the sink: leave partition=... out"
             )
-        return dataclasses.replace(self, sink=sink, sink_key=key)
+        return dataclasses.replace(self, sink=sink, sink_key=key, outlets=sinks)
 
     # Inside
 

@@ -1,0 +1,101 @@
+"""The sinks of streams that run: beside the queries, on a thread of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.core.settings import Settings
+    from penstock.log.log import Log
+    from penstock.sinks.runner import Sinks
+    from penstock.stream.definition import Definition
+
+_logger = logging.getLogger("penstock.sinks")
+
+#: A query makes its queue when it starts.
+_LOOK_SECONDS = 0.2
+#: When the queries have ended, sinks go on until they have had nothing to do for so long.
+_REST_SECONDS = 0.5
+
+
+class _Flow:
+    """Sinks on a thread."""
+
+    def __init__(self, streams: Sequence[Definition], settings: Settings) -> None:
+        self._streams = streams
+        self._settings = settings
+        self._ending = threading.Event()
+        self._drain = True
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="penstock-sinks")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self, *, drain: bool) -> None:
+        """Write what is there, or only what is in hand, and end."""
+        self._drain = drain
+        self._ending.set()
+        self._thread.join()
+
+    async def _run(self) -> None:
+        from penstock.db.pool import Database
+        from penstock.log.log import Log
+        from penstock.sinks.runner import Sinks
+
+        log = Log(Database(self._settings))
+        try:
+            await log.open()
+            if not await self._queues(log):
+                return
+            await self._until_the_end(_followed(Sinks(log=log), self._streams))
+            if self._drain:
+                await _followed(Sinks(log=log), self._streams).run(idle_seconds=_REST_SECONDS)
+        except Exception as error:
+            # The queries go on: what they have put into their queues is not lost.
+            _logger.error("the sinks have ended: %s", error)
+        finally:
+            await log.close()
+
+    async def _queues(self, log: Log) -> bool:
+        """Wait for the queues to be made; False if it ends before."""
+        for queue in {stream.sink for stream in self._streams if stream.sink is not None}:
+            while await log.catalog.find(queue) is None:
+                if self._ending.is_set():
+                    return False
+                await asyncio.sleep(_LOOK_SECONDS)
+        return True
+
+    async def _until_the_end(self, sinks: Sinks) -> None:
+        running = asyncio.create_task(sinks.run())
+        while not self._ending.is_set() and not running.done():
+            await asyncio.wait([running], timeout=_LOOK_SECONDS)
+        sinks.stop()
+        await running
+
+
+def _followed(sinks: Sinks, streams: Iterable[Definition]) -> Sinks:
+    for stream in streams:
+        sinks.follow(stream)
+    return sinks
+
+
+@contextmanager
+def flowing(streams: Iterable[Definition], settings: Settings) -> Iterator[None]:
+    """Run the sinks of these streams meanwhile; in the end they write what is there, unless it was an error."""
+    with_sinks = [stream for stream in streams if stream.outlets]
+    if not with_sinks:
+        yield
+        return
+    flow = _Flow(with_sinks, settings)
+    flow.start()
+    try:
+        yield
+    except BaseException:
+        flow.end(drain=False)
+        raise
+    flow.end(drain=True)

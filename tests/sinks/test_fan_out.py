@@ -1,0 +1,72 @@
+"""Streams whose results go to several sinks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock import Stream
+from penstock.cli.flowing import flowing
+from penstock.core.errors import InvalidRequest
+from penstock.core.settings import Settings
+from penstock.log.log import Log
+from penstock.sinks import File, Sinks
+from penstock.stream.fingerprint import describe
+from tests.log.logs import opened, push
+from tests.sinks.test_outlets import Remember
+
+
+def test_sinks_are_no_part_of_what_the_query_is() -> None:
+    plain = Stream.from_("orders").filter("amount > 0").to("big")
+    fanned = Stream.from_("orders").filter("amount > 0").to("big", Remember(), File("big.jsonl"))
+    assert [sink.name for sink in fanned.outlets] == ["remember", "file:big.jsonl"]
+    assert describe(fanned) == describe(plain)
+
+
+def test_a_queue_and_sinks_are_not_confused() -> None:
+    stream = Stream.from_("orders")
+    with pytest.raises(InvalidRequest, match="other's place"):
+        stream.to(Remember())
+    with pytest.raises(InvalidRequest, match="other's place"):
+        stream.to("big", "bigger")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="names no sinks"):
+        Sinks("postgresql://nowhere").follow(stream.to("big"))
+
+
+async def test_each_sink_reads_the_results_as_a_group_of_its_own(log: Log, queue: str, tmp_path: Path) -> None:
+    memory, path = Remember(), tmp_path / "out.jsonl"
+    stream = Stream.from_("orders").to(queue, memory, File(path))
+    await push(log, range(5), queue=queue, key="a")
+
+    await Sinks(log=log).follow(stream).run(idle_seconds=0.2)
+
+    assert memory.of("a") == [json.loads(line) for line in path.read_text().splitlines()] == list(range(5))
+
+
+def test_sinks_flow_beside_the_queries_and_are_written_to_the_end(sinks_url: str, tmp_path: Path) -> None:
+    import asyncio
+
+    path = tmp_path / "out.jsonl"
+    stream = Stream.from_("orders").to("made-later", File(path))
+
+    async def results() -> None:
+        # The query's part: it makes the queue, and puts results into it.
+        async with opened(sinks_url) as log:
+            await log.configure("made-later")
+            await push(log, range(2000), queue="made-later", key="a")
+
+    with flowing([stream], Settings(database_url=sinks_url)):
+        asyncio.run(results())
+
+    assert [json.loads(line) for line in path.read_text().splitlines()] == list(range(2000))
+
+
+def test_sinks_end_with_queries_that_never_came_to_anything(sinks_url: str, tmp_path: Path) -> None:
+    stream = Stream.from_("orders").to("never-made", File(tmp_path / "out.jsonl"))
+    with (
+        pytest.raises(RuntimeError, match="no Spark"),
+        flowing([stream], Settings(database_url=sinks_url)),
+    ):
+        raise RuntimeError("no Spark")
