@@ -21,6 +21,7 @@ from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
 from penstock.log import chunk
+from penstock.log.lease import UNREAD
 from penstock.log.log import Log
 from penstock.log.queue import Queue
 from tests.log.logs import GROUP, QUEUE, held, opened, pop, push
@@ -35,6 +36,7 @@ FILES = {
     "next_moment": "pop.sql",
     "extend": "pop.sql",
     "drop_leases": "pop.sql",
+    "held": "pop.sql",
     "complete": "ack.sql",
     "lock_cursors": "ack.sql",
     "standing": "ack.sql",
@@ -162,8 +164,17 @@ class Place:
     async def explain(self, name: str, **params: Any) -> Explained:
         return await explain(self.conn, self.statement(name), self.params() | params)
 
-    async def explain_lease(self) -> Explained:
-        return await self.explain("lease", partitions=len(self.lanes), leases="{" + str(self.lease) + "}")
+    async def explain_lease(self, *, quiet: bool = False) -> Explained:
+        params = self.params() | {"partitions": len(self.lanes), "leases": "{" + str(self.lease) + "}", "quiet": 0.001}
+        statement = self.statement("lease")
+        if quiet:
+            more = Statements("penstock.log", "pop.sql").table("when_quiet", self.queue.id, self.queue.segment)
+            statement = statement.replace(UNREAD, f"{UNREAD}\n{more}")
+        return await explain(self.conn, statement, params)
+
+    async def explain_by_id(self, name: str) -> Explained:
+        statement = Statements("penstock.log", "by_id.sql").table(name, self.queue.id, self.queue.segment)
+        return await explain(self.conn, statement, self.params())
 
     async def explain_complete(self) -> Explained:
         """Complete what is leased here and now; it is undone afterwards."""
@@ -222,7 +233,10 @@ async def test_every_hot_statement_finds_its_rows_by_index(database_url_any: str
             here.analyze()
         found = {name: await here.explain(name) for name in FILES if name not in ("lease", "complete")}
         found["lease"] = await here.explain_lease()
+        found["lease when quiet"] = await here.explain_lease(quiet=True)
         found["complete"] = await here.explain_complete()
+        for name in ("lane", "standing", "seen_ids"):
+            found[f"by id: {name}"] = await here.explain_by_id(name)
         for text, explained in await explain_inside(here.conn, here.append, here.append_values()):
             found[f"append: {text[:60]}"] = explained
     assert sum(name.startswith("append: ") for name in found) >= 4

@@ -47,7 +47,7 @@ _sql = Statements("penstock.log", "pop.sql")
 
 _FURTHEST = 2**63 - 1
 #: The last condition on a partition that is leased.
-_UNREAD = "AND h.head > p.next_offset"
+UNREAD = "AND h.head > p.next_offset"
 _LARGEST_GROUP = 2**31 - 1
 
 
@@ -326,7 +326,7 @@ class Leases:
             if queue.quiet_seconds > 0:
                 params["quiet"] = queue.quiet_seconds
                 quiet = _sql.table("when_quiet", queue.id, queue.segment)
-                statement = statement.replace(_UNREAD, f"{_UNREAD}\n{quiet}")
+                statement = statement.replace(UNREAD, f"{UNREAD}\n{quiet}")
             rows = await fetch(conn, statement, params)
             by_id = {ask.lease_id: ask for ask in waiting}
             for lease_id, *row in rows:
