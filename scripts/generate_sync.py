@@ -25,6 +25,7 @@ CLASSES = {
     "Receipt": "buffer",
     "Buffer": "buffer",
     "DeadLetterHandle": "dead_letters",
+    "GateHandle": "gates",
     "QueueHandle": "queue",
     "TransactionQueue": "transaction",
     "Transaction": "transaction",

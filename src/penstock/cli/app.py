@@ -10,7 +10,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli import databases, dead_letters, groups, keys, queries, queues, rules, serve, sinks, sources, streams
+from penstock.cli import (
+    databases,
+    dead_letters,
+    gates,
+    groups,
+    keys,
+    queries,
+    queues,
+    rules,
+    serve,
+    sinks,
+    sources,
+    streams,
+)
 from penstock.cli.command import (
     EXIT_CODES,
     FAILED,
@@ -86,6 +99,7 @@ for sub_app, name in (
     (sources.app, "source"),
     (sinks.app, "sink"),
     (rules.app, "rule"),
+    (gates.app, "gate"),
     (keys.app, "key"),
     (databases.app, "db"),
 ):

@@ -65,6 +65,19 @@ async def status(
         raise typer.Exit(FAILED)
 
 
+@command(app, "compat", examples=["penstock db compat"])
+async def compat(session: Session) -> None:
+    """Make views under the names that users of Queen know: queen_streams.queries and queen_streams.state."""
+    from penstock.engine.gates.book import GateBook
+
+    async with session.log() as log:
+        made = await GateBook(log.database).make_compatible()
+    if session.out.json:
+        session.out.document({"made": made})
+    else:
+        session.out.note("Made the views." if made else "There is a schema queen_streams already: nothing was done.")
+
+
 @command(
     app,
     "sql",

@@ -18,6 +18,7 @@ from penstock.client.arguments import (
 from penstock.client.buffer import Buffer, Receipt
 from penstock.client.consumer import Consumed, Handler, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle, DeadLetters
+from penstock.client.gates import GateHandle
 from penstock.client.penstock import Penstock
 from penstock.client.portal import Portal
 from penstock.client.queue import Partitioning, QueueHandle, WhereInTime
@@ -25,6 +26,7 @@ from penstock.client.settings import HandleSettings
 from penstock.client.transaction import Transaction, TransactionQueue
 from penstock.core.clock import Clock
 from penstock.db.borrowed import UserConnection
+from penstock.engine.gates.book import GateInfo
 from penstock.log.ack import AckResult
 from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, Redrive
 from penstock.log.event import Event
@@ -202,6 +204,75 @@ class SyncDeadLetterHandle:
     ) -> int:
         """Delete dead letters for good: those named, those that match, or ``all``; answers how many."""
         return self._portal.run(self._twin.purge(ids, all, key=key, error=error, since=since, until=until))
+
+
+class SyncGateHandle:
+    """The gates of one query.
+
+    ::
+
+        gate = q.gate("ota-limiter")
+        gate.set("tenant-7", rate=250)
+        gate.hold("tenant-7", seconds=30)  # the partner has answered 429 with Retry-After: 30
+
+    A key's own limits count before those that were set for all, which count before those of the stream.
+    """
+
+    __slots__ = ("_portal", "_twin")
+
+    def __init__(self, twin: GateHandle, portal: Portal) -> None:
+        self._twin = twin
+        self._portal = portal
+
+    def __repr__(self) -> str:
+        return f"Sync{self._twin!r}"
+
+    @property
+    def query(self) -> str:
+        """The query's id."""
+        return self._twin.query
+
+    def list(self, key: str | None = None) -> Sequence[GateInfo]:
+        """Its gates, lane by lane, those that hold something back first."""
+        return self._portal.run(self._twin.list(key))
+
+    def set(
+        self,
+        key: str | None = None,
+        *,
+        rate: float | None = None,
+        capacity: float | None = None,
+        limit: float | None = None,
+        window_seconds: float | None = None,
+        weight: int | None = None,
+        gate: int | None = None,
+        clear: bool = False,
+    ) -> None:
+        """Change limits for a key, or for all; ``clear`` forgets what was changed before."""
+        self._portal.run(
+            self._twin.set(
+                key,
+                rate=rate,
+                capacity=capacity,
+                limit=limit,
+                window_seconds=window_seconds,
+                weight=weight,
+                gate=gate,
+                clear=clear,
+            )
+        )
+
+    def pause(self, key: str | None = None) -> None:
+        """Let nothing through until it is resumed."""
+        self._portal.run(self._twin.pause(key))
+
+    def resume(self, key: str | None = None) -> None:
+        """Let through again what the limits allow."""
+        self._portal.run(self._twin.resume(key))
+
+    def hold(self, key: str | None = None, *, seconds: float) -> None:
+        """Let nothing through for so long, and begin with an empty bucket then, as a partner's Retry-After asks."""
+        self._portal.run(self._twin.hold(key, seconds=seconds))
 
 
 class SyncQueueHandle:
@@ -630,6 +701,10 @@ class SyncPenstock:
     def queue(self, name: str) -> SyncQueueHandle:
         """A queue, to be created, pushed to or read from; it need not exist yet."""
         return SyncQueueHandle(self._twin.queue(name), self._portal)
+
+    def gate(self, query: str) -> SyncGateHandle:
+        """The gates of a query that runs: what waits at them, and their limits."""
+        return SyncGateHandle(self._twin.gate(query), self._portal)
 
     def transaction(self, connection: UserConnection | None = None) -> SyncTransaction:
         """Acks and pushes that are to happen together.

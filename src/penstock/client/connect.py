@@ -11,7 +11,7 @@ from penstock.core.errors import ConfigurationError
 from penstock.core.settings import Overrides, Settings, check_server_url
 
 if TYPE_CHECKING:
-    from penstock.client.transport import Transport
+    from penstock.client.transport import ClientTransport
 
 
 def connect(
@@ -25,7 +25,7 @@ def connect(
     retry_seconds: float | None = None,
     tls_ca_file: str | os.PathLike[str] | None = None,
     clock: Clock | None = None,
-) -> Transport:
+) -> ClientTransport:
     """A transport for what is meant, not opened yet; what is not said comes from the environment."""
     given: Overrides = {}
     if url is not None:
@@ -62,7 +62,7 @@ def connect(
 
 def transport_for(
     settings: Settings, *, clock: Clock | None = None, connections: int | None = None, wait_for_room: bool = True
-) -> Transport:
+) -> ClientTransport:
     """The transport that the settings mean; ``wait_for_room`` is whether a push over HTTP waits for a full queue."""
     if settings.url is None:
         from penstock.client.database import DatabaseTransport

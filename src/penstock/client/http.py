@@ -16,6 +16,7 @@ from penstock.client.exchange import Exchange, part
 from penstock.core.errors import InvalidOption, InvalidRequest, NotFound, PenstockError
 from penstock.core.names import check_name, check_text
 from penstock.db.borrowed import UserConnection
+from penstock.engine.gates.book import GateChange, GateInfo
 from penstock.log import wire
 from penstock.log.ack import AckResult, AllCompleted, check_status, lane_ack
 from penstock.log.batch import Batch
@@ -34,6 +35,10 @@ from penstock.log.transaction import TransactionResult
 _MICROSECOND = timedelta(microseconds=1)
 #: So many numbers fit an address.
 _IDS = 500
+
+
+class _Gates(msgspec.Struct):
+    gates: list[GateInfo]
 
 
 class _Groups(msgspec.Struct):
@@ -342,6 +347,24 @@ class HttpTransport:
         """Forget a group; False if there was none."""
         await self.queue(queue)
         return await self._deleted(_group(queue, group))
+
+    # Gates
+
+    async def gates(self, query: str | None, key: str | None = None) -> Sequence[GateInfo]:
+        """Gates, lane by lane."""
+        asked = {
+            name: value for name, value in (("query", query), ("key", key), ("limit", 10_000)) if value is not None
+        }
+        return (await self._exchange.ask("GET", "gates", _Gates, query=asked)).gates
+
+    async def change_gate(self, query: str, change: GateChange) -> None:
+        """Change the limits of a query's gates."""
+        await self._exchange.send("PATCH", f"gates/{part(check_name(query, 'query'))}", body=_json(change))
+
+    async def hold_gate(self, query: str, key: str | None, seconds: float) -> None:
+        """Let a gate pass nothing for so long."""
+        body = _json({"key": key, "seconds": seconds})
+        await self._exchange.send("POST", f"gates/{part(check_name(query, 'query'))}/hold", body=body)
 
     # Dead letters
 

@@ -18,6 +18,7 @@ from penstock.client.arguments import (
     read_popped,
 )
 from penstock.client.connect import connect
+from penstock.client.gates import GateHandle
 from penstock.client.queue import QueueHandle
 from penstock.client.session import Session
 from penstock.client.transaction import Transaction
@@ -114,6 +115,10 @@ class Penstock:
     def queue(self, name: str) -> QueueHandle:
         """A queue, to be created, pushed to or read from; it need not exist yet."""
         return QueueHandle(self._session, check_name(name, "queue"))
+
+    def gate(self, query: str) -> GateHandle:
+        """The gates of a query that runs: what waits at them, and their limits."""
+        return GateHandle(self._session, check_name(query, "query"))
 
     def transaction(self, connection: UserConnection | None = None) -> Transaction:
         """Acks and pushes that are to happen together.

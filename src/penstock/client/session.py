@@ -13,7 +13,7 @@ from penstock.core.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.client.buffer import Buffer
-    from penstock.client.transport import Transport
+    from penstock.client.transport import ClientTransport
     from penstock.log.event import Event
     from penstock.log.lease import PopRequest
 
@@ -28,7 +28,7 @@ class CloseRefused(PenstockError):
 class Session:
     """A transport that is there while it is open, shared by everything that one client hands out."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: ClientTransport) -> None:
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
         self._state = "not open"
@@ -104,7 +104,7 @@ class Session:
             ended.set()
 
     @property
-    def transport(self) -> Transport:
+    def transport(self) -> ClientTransport:
         """The transport, if it can be used here and now."""
         if self._loop is None:
             raise PenstockError(

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from penstock.db.borrowed import UserConnection
+from penstock.engine.gates.book import GateChange, GateInfo
 from penstock.log.ack import AckResult
 from penstock.log.dead import DeadLetter, Filter, Redrive
 from penstock.log.event import Event
@@ -149,3 +150,18 @@ class Transport(Protocol):
 
     async def upkeep(self) -> Upkeep:
         """Roll, drop and park what is due, now."""
+
+
+class ClientTransport(Transport, Protocol):
+    """What a client needs beside the queues: the gates of queries."""
+
+    # Gates
+
+    async def gates(self, query: str | None, key: str | None = None) -> Sequence[GateInfo]:
+        """Gates, lane by lane, those that hold something back first."""
+
+    async def change_gate(self, query: str, change: GateChange) -> None:
+        """Change the limits of a query's gates."""
+
+    async def hold_gate(self, query: str, key: str | None, seconds: float) -> None:
+        """Let a gate pass nothing for so long."""

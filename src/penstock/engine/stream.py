@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidName
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.engine.query import Query
 
 _LONGEST_NAME = 63
+#: Options that streams need elsewhere, where a cycle is a pop: a cycle here takes what there is.
+_OF_OTHERS = ("batch_size", "max_partitions")
 
 
 class Stream(Definition):
@@ -38,11 +41,29 @@ class Stream(Definition):
         """Run the stream in the background; returns the query, to wait for or to stop."""
         return self._query(query_id, settings, options).start()
 
-    def run(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Query:
-        """Run the stream until it is stopped (Ctrl-C, SIGTERM) or, with ``available_now``, has read what is there."""
+    def run(
+        self, query_id: str, *, settings: Settings | None = None, url: str | None = None, **options: Any
+    ) -> Any:  # a Query or, to be awaited, a QueryAside: where it is called says which
+        """Run the stream until it is stopped (Ctrl-C, SIGTERM) or, with ``available_now``, has read what is there.
+
+        Inside an event loop it is awaited, does not wait for the end and gives something to stop it by::
+
+            running = await stream.run(query_id="ota-limiter")
+            ...
+            await running.stop()
+
+        ``url`` names the PostgreSQL, if it is not the environment's; that of a server is taken to stand on that one.
+        """
+        if url is not None and settings is None and not url.startswith(("http://", "https://")):
+            settings = Settings.from_env(database_url=url)
+        query = self._query(query_id, settings, options)
+        if _has_loop():
+            from penstock.engine.aside import start_aside
+
+            return start_aside(query)
         from penstock.engine.foreground import run_until_stopped
 
-        return run_until_stopped(self._query(query_id, settings, options))
+        return run_until_stopped(query)
 
     def explain(self, *, settings: Settings | None = None) -> str:
         """The steps in words, and the plan that Spark makes of them."""
@@ -65,7 +86,17 @@ class Stream(Definition):
                 f"the id of a query names its views, and PostgreSQL cuts names off at {_LONGEST_NAME} bytes: "
                 f"{query_id!r} is too long"
             )
+        for name in _OF_OTHERS:
+            options.pop(name, None)
         if self.gates:
             # What a gate may let through it lets through at once.
             options.setdefault("interval_seconds", 0.0)
         return Query(self, query_id, settings or Settings.from_env(), RunOptions.of(options))
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -8,7 +8,7 @@ import heapq
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -41,6 +41,8 @@ CHANNEL = "penstock_gates"
 #: From one release of a lane that has to wait to the next: a few times as long as a release takes, within these bounds.
 _SHORTEST_PAUSE, _LONGEST_PAUSE, _SPARED = 0.02, 0.25, 3.0
 _NEVER = 2**62
+#: More lanes than this are released one lot after the other, so that none holds the query's row for long.
+_MOST_LANES = 1_000
 #: Acks are announced; should that get lost, they are found after so long.
 _LOOK_SECONDS = 1.0
 _PAUSED_SECONDS = 0.5
@@ -174,7 +176,7 @@ class Keeper:
                 await conn.execute(_reports["forget"], params)
                 await conn.execute(_commit["forget_cycles"], {**params, "cycle": work.plan.cycle - LEDGER})
 
-    async def _guarded(self, work: Any) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except asyncio.CancelledError:
@@ -205,8 +207,9 @@ class Keeper:
                     await self._wake.wait()
 
     def _lanes_due(self) -> list[LaneAtHand]:
-        now, found = self._now_us(), {}
-        while self._due and self._due[0][0] <= now:
+        now = self._now_us()
+        found: dict[int, LaneAtHand] = {}
+        while self._due and self._due[0][0] <= now and len(found) < _MOST_LANES:
             due, partition = heapq.heappop(self._due)
             lane = self._hand.lanes.get(partition)
             if lane is not None and lane.due_us == due:
@@ -264,6 +267,9 @@ class Keeper:
             except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
                 if looks == MOST_LOOKS - 1:
                     raise
+            except (*LOST, psycopg.errors.IdleInTransactionSessionTimeout) as error:
+                # Whether it got through is in the database: who begins anew begins where the positions are.
+                raise Refused(f"the connection was lost in a release: {error}") from error
         raise AssertionError
 
     async def _connection(self) -> AsyncConnection[Any]:

@@ -1,0 +1,103 @@
+"""What is measured: which models, how many tenants and events, and the least time that the limits allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import Stream, sliding_window_gate, token_bucket_gate
+
+#: The limits of a tenant: so many a second, and twice as many at once.
+RATE, CAPACITY = 100, 200
+#: What an event of model D costs on average, and what a request of the cascade carries.
+WEIGHTS = tuple(range(1, 11))
+ITEMS = 5
+WINDOW_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many tenants, and how many events each has waiting when the gate opens."""
+
+    tenants: int
+    each: int
+
+
+FULL = (Size(10, 500), Size(50, 2_000), Size(100, 5_000))
+QUICK = (Size(10, 500),)
+RAW_EVENTS, QUICK_RAW_EVENTS, RAW_LANES = 500_000, 100_000, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A way in which partners limit calls."""
+
+    name: str
+    #: The data of the event with that number.
+    event: Callable[[int], dict[str, Any]]
+    #: What it costs at the gate that is judged.
+    cost: Callable[[dict[str, Any]], int]
+    #: The streams, the first reading ``requests`` and the last writing ``approved``.
+    streams: Callable[[], list[Stream]]
+    #: Of the gate that is judged: cost a second, and at once; or, of a window, its limit in its seconds.
+    rate: float
+    burst: int
+    window_seconds: float | None = None
+
+    def ideal_seconds(self, costs: list[int]) -> float:
+        """The least time from the first release to the last."""
+        total = sum(costs)
+        if self.window_seconds is None:
+            return max(0.0, (total - self.burst) / self.rate)
+        return (-(-total // self.burst) - 1) * self.window_seconds
+
+
+def _bucket(scale: int = 1, cost: Any = None) -> Any:
+    return token_bucket_gate(capacity=CAPACITY * scale, refill_per_sec=RATE * scale, cost_fn=cost)
+
+
+def _one(gate: Any) -> Callable[[], list[Stream]]:
+    return lambda: [Stream.from_("requests").gate(gate).to("approved")]
+
+
+def _batch(i: int) -> dict[str, Any]:
+    return {"seq": i, "items": [{"id": f"{i}-{j}"} for j in range(ITEMS)]}
+
+
+def _plain(i: int) -> dict[str, Any]:
+    return {"seq": i, "op": "set", "room": i % 7}
+
+
+def _cascade() -> list[Stream]:
+    return [
+        Stream.from_("requests").gate(_bucket()).to("between"),
+        Stream.from_("between").gate(_bucket(ITEMS, "size(items)")).to("approved"),
+    ]
+
+
+_MEAN = sum(WEIGHTS) / len(WEIGHTS)
+
+MODELS = (
+    Model("A req/s", _batch, lambda _: 1, _one(_bucket()), RATE, CAPACITY),
+    Model("B msg/s", _plain, lambda _: 1, _one(_bucket()), RATE, CAPACITY),
+    Model("C 1:1", lambda i: {"seq": i}, lambda _: 1, _one(_bucket()), RATE, CAPACITY),
+    Model(
+        "D cost-based",
+        lambda i: {"seq": i, "weight": WEIGHTS[i % len(WEIGHTS)]},
+        lambda data: int(data["weight"]),
+        _one(token_bucket_gate(capacity=CAPACITY * 5.5, refill_per_sec=RATE * 5.5, cost_fn="weight")),
+        RATE * _MEAN,
+        int(CAPACITY * _MEAN),
+    ),
+    Model("A+B cascade", _batch, lambda data: len(data["items"]), _cascade, RATE * ITEMS, CAPACITY * ITEMS),
+    Model(
+        "E sliding window",
+        _plain,
+        lambda _: 1,
+        _one(sliding_window_gate(limit=RATE * WINDOW_SECONDS, window_sec=WINDOW_SECONDS)),
+        RATE,
+        RATE * WINDOW_SECONDS,
+        WINDOW_SECONDS,
+    ),
+)

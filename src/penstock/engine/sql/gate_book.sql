@@ -1,0 +1,65 @@
+-- name: list
+SELECT query, key, gate, kind, tokens::float8, used::float8, "limit"::float8, rate::float8, window_seconds::float8,
+       allowed_total, cost_total::float8, denied_since, next_at, backlog, paused, hold_until, updated_at
+FROM penstock.gates
+WHERE (%(query)s::text IS NULL OR query = %(query)s) AND (%(key)s::text IS NULL OR key = %(key)s OR key IS NULL)
+ORDER BY query, denied_since IS NULL, backlog DESC, key, gate
+LIMIT %(limit)s
+
+-- name: rules
+SELECT u.gate, u.kind FROM penstock.queries r JOIN penstock.gate_rules u ON u.query_id = r.id
+WHERE r.name = %(query)s ORDER BY u.gate
+
+-- name: lock_query
+-- No event is let through while limits change.
+SELECT id FROM penstock.queries WHERE name = %(query)s FOR UPDATE
+
+-- name: settle
+-- What was refilled up to now was refilled as the limits were up to now.
+UPDATE penstock.gate_states s
+SET level = least(s.amount, s.level + s.rate * greatest(n.us - s.at_us, 0) / 1000000), at_us = greatest(s.at_us, n.us)
+FROM (SELECT penstock.micros(clock_timestamp()) AS us) n
+WHERE s.query_id = %(id)s AND s.level IS NOT NULL
+  AND (%(key)s = '' OR s.partition_id IN (
+      SELECT l.partition_id FROM penstock.gate_lanes l WHERE l.query_id = %(id)s AND l.key = %(key)s))
+
+-- name: change
+INSERT INTO penstock.gate_limits AS l (query, key, gate, amount, rate, window_us, weight, paused, hold_until)
+VALUES (%(query)s, %(key)s, %(gate)s, %(amount)s::numeric, %(rate)s::numeric, %(window)s, %(weight)s, %(paused)s,
+        clock_timestamp() + make_interval(secs => %(hold)s::float8))
+ON CONFLICT (query, key, gate) DO UPDATE SET
+    amount = coalesce(excluded.amount, l.amount), rate = coalesce(excluded.rate, l.rate),
+    window_us = coalesce(excluded.window_us, l.window_us), weight = coalesce(excluded.weight, l.weight),
+    paused = coalesce(excluded.paused, l.paused), hold_until = coalesce(excluded.hold_until, l.hold_until),
+    changed_at = clock_timestamp()
+
+-- name: clear
+DELETE FROM penstock.gate_limits WHERE query = %(query)s AND key = %(key)s
+
+-- name: take_up
+-- Lanes that wait are looked at again, under the limits that are new.
+WITH woken AS (
+    UPDATE penstock.gate_lanes SET wakes_at = NULL, next_at = NULL
+    WHERE query_id = %(id)s AND (%(key)s = '' OR key = %(key)s) RETURNING partition_id
+)
+UPDATE penstock.cursors c SET state = 0 FROM woken w, penstock.groups g
+WHERE g.query_id = %(query)s AND c.group_id = g.id AND c.partition_id = w.partition_id AND c.state = 3
+
+-- name: announce
+SELECT pg_notify('penstock_gates', %(query)s), pg_notify('penstock', g.queue_id::text)
+FROM penstock.groups g WHERE g.query_id = %(query)s
+
+-- name: is_there
+SELECT to_regnamespace('queen_streams') IS NOT NULL
+
+-- name: compat
+CREATE SCHEMA queen_streams;
+CREATE VIEW queen_streams.queries AS
+SELECT q.id, q.name, q.created_at FROM penstock.queries q;
+CREATE VIEW queen_streams.state AS
+SELECT q.id AS query_id, g.key, g.gate,
+       jsonb_strip_nulls(jsonb_build_object(
+           'tokens', g.tokens, 'used', g.used, 'limit', g."limit", 'allowedTotal', g.allowed_total,
+           'consumedTotal', floor(g.cost_total)::bigint, 'deniedSince', g.denied_since, 'nextAt', g.next_at)) AS value,
+       g.updated_at
+FROM penstock.gates g JOIN penstock.queries q ON q.name = g.query
