@@ -46,6 +46,9 @@ FILES = {
     "lock_partitions": "append.sql",
     "seen_ids": "append.sql",
     "still_in_window": "append.sql",
+    "publish": "upload.sql",
+    "discard": "upload.sql",
+    "wake_cursors": "upload.sql",
 }
 
 GROW = """
@@ -152,6 +155,10 @@ class Place:
             "hashes": "{" + ",".join(str(UUID(int=n)) for n in range(5)) + "}",
             "window": 3600.0,
             "flush": uuid4(),
+            "upload": 1,
+            "numbers": ones,
+            "targets": lanes,
+            "afters": ones,
             "versions": "{" + ",".join(["10"] * len(self.lanes)) + "}",
             "nexts": ones,
             "availables": "{" + ",".join(["now"] * len(self.lanes)) + "}",

@@ -176,7 +176,7 @@ class Upload:
             "partitions": numbers(sorted(self._ends)),
             "numbers": numbers(range(len(self._targets))),
             "targets": numbers(self._targets),
-            "after": numbers(self._after),
+            "afters": numbers(self._after),
             "skew": self._parts.clock.skew,
         }
         await conn.execute(_append["lock_partitions"], params)

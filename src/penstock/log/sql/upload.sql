@@ -35,7 +35,7 @@ WITH heads AS MATERIALIZED (
     ) h
 )
 UPDATE {chunks} c SET partition_id = h.partition_id, end_offset = h.end_offset + n.after, appended_at = h.appended_at
-FROM unnest(%(numbers)s::bigint[], %(targets)s::bigint[], %(after)s::bigint[]) AS n (number, target, after)
+FROM unnest(%(numbers)s::bigint[], %(targets)s::bigint[], %(afters)s::bigint[]) AS n (number, target, after)
 JOIN heads h ON h.partition_id = n.target
 WHERE c.partition_id = -%(upload)s::bigint AND c.end_offset = n.number
 
