@@ -25,6 +25,9 @@ from penstock.server.services import Services
 
 logger = logging.getLogger("penstock.server")
 
+#: How many query strings of an address are remembered.
+_MOST_QUERIES = 64
+
 
 class Dispatch:
     """The ASGI application of one endpoint."""
@@ -34,6 +37,7 @@ class Dispatch:
         self._services = services
         self._gate = Gate(endpoint, services)
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
+        self._queries: dict[bytes, Any] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -64,9 +68,19 @@ class Dispatch:
             return json_response({"error": problem.detail, **problem.facts}, status, problem.headers)
         return problem.response(request_id)
 
+    def _query(self, request: Request) -> Any:
+        """The query string, read once for all requests that have the same: most callers never change theirs."""
+        text: bytes = request.scope["query_string"]
+        known = self._queries.get(text)
+        if known is None:
+            known = read_query(request, self._endpoint)
+            if len(self._queries) < _MOST_QUERIES and len(text) < 256:
+                self._queries[text] = known
+        return known
+
     async def _answer(self, request: Request, path: Mapping[str, str], identity: Identity, request_id: str) -> Response:
         endpoint, services = self._endpoint, self._services
-        query = read_query(request, endpoint)
+        query = self._query(request)
         call = Call(request, services, path, query, None, identity.id, request_id, identity)
         if services.guard is not None:
             call.readmit = partial(self._gate.admit, request, path, request_id)

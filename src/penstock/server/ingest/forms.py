@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 
 from starlette.datastructures import Headers
 
@@ -34,10 +35,14 @@ _UTF8 = ("utf-8", "utf8", "us-ascii")
 
 def form_of(headers: Headers) -> Form:
     """The form that the headers announce, or a problem."""
-    said = headers.get("content-type", "")
+    return _form(headers.get("content-type", ""), "ce-specversion" in headers)
+
+
+@lru_cache(maxsize=256)
+def _form(said: str, is_cloud: bool) -> Form:
     kind, *parameters = (part.strip() for part in said.split(";"))
     form = _FORMS.get(kind.lower())
-    if form not in (Form.CLOUD_EVENT, Form.CLOUD_EVENTS) and "ce-specversion" in headers:
+    if form not in (Form.CLOUD_EVENT, Form.CLOUD_EVENTS) and is_cloud:
         return Form.CLOUD_BINARY
     if form is None:
         taken = ", ".join(TAKEN)
@@ -57,6 +62,8 @@ def form_of(headers: Headers) -> Form:
 
 def encoding_of(headers: Headers) -> str | None:
     """How the body is compressed, or a problem if it is in a way that is not undone here."""
+    if "content-encoding" not in headers:
+        return None
     said = [part.strip().lower() for part in ",".join(headers.getlist("content-encoding")).split(",")]
     named = ["gzip" if part == "x-gzip" else part for part in said if part not in ("", "identity")]
     if not named:
