@@ -110,3 +110,17 @@ def test_a_push_alone_is_a_transaction_too_and_a_known_message_is_said_to_be(pla
 )
 def test_transactions_that_cannot_be_are_refused(plane: Plane, body: object, said: str) -> None:
     assert said in plane.post("/api/v1/transaction", body, 400)["error"]
+
+
+def test_what_a_full_queue_sheds_is_said_to_have_failed(plane: Plane, queue: str) -> None:
+    sheds = {"options": {"overflow": "shed", "max_depth_events": 5}}
+    assert plane.http.put(f"/v1/queues/{queue}", json=sheds).status_code < 300
+    plane.pop(queue, consumerGroup="slow")
+    plane.push(queue, range(5))
+    while (results := plane.push(queue, ["more"] * 5, ids=[str(uuid.uuid4()) for _ in range(5)]))[0][
+        "status"
+    ] == "queued":
+        pass  # until the depth is measured again
+    assert {(each["status"], each["message_id"]) for each in results} == {("failed", None)}
+    done = plane.post("/api/v1/transaction", {"operations": [push_of(queue, "x"), push_of(f"{queue}-out", "y")]})
+    assert [(each["success"], each["status"]) for each in done["results"]] == [(False, "failed"), (True, "queued")]

@@ -96,7 +96,7 @@ class Items:
         """What became of each, in the order of the request."""
         found: list[ItemPushed | None] = [None] * len(self._items)
         for (queue, places), result in zip(self._places.items(), stored, strict=True):
-            if result.shed:
+            if len(result) < len(places):
                 for index in places:
                     found[index] = ItemPushed(index, self.ids[index], "failed", None, None, queue, error=_SHED)
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -13,7 +13,7 @@ from penstock.log.by_id import SaidById
 from penstock.log.position import Verdict
 from penstock.server.endpoint import Call, Endpoint, Role
 from penstock.server.plane.ack import Ack, permit_partitions, said_of
-from penstock.server.plane.push import Items, PushItem, too_fast
+from penstock.server.plane.push import ItemPushed, Items, PushItem, count, too_fast
 from penstock.server.plane.queues import TAG
 from penstock.server.plane.wire import as_uuid
 from penstock.server.problems import Problem
@@ -89,10 +89,10 @@ async def transact(call: Call) -> TransactionDone:
         return TransactionDone(transaction_id, False, [], f"ACK operation failed: {error}")
     except QueueFull as error:
         raise too_fast(error) from None
+    pushed_items = items.results(done.pushes)
+    count(call, pushed_items)
     verdicts = {id(each): verdict for each, verdict in zip(ordered, done.verdicts, strict=True)}
-    return TransactionDone(
-        transaction_id, True, _results(operations, items, items.results(done.pushes), iter(taken), verdicts)
-    )
+    return TransactionDone(transaction_id, True, _results(operations, pushed_items, iter(taken), verdicts))
 
 
 def _operations(body: Transaction) -> list[AckOperation | PushOperation]:
@@ -108,9 +108,8 @@ def _operations(body: Transaction) -> list[AckOperation | PushOperation]:
 
 def _results(
     operations: list[AckOperation | PushOperation],
-    items: Items,
-    pushed: list[Any],
-    said: Any,
+    pushed: list[ItemPushed],
+    said: Iterator[SaidById],
     verdicts: dict[int, Verdict],
 ) -> list[OperationDone]:
     results: list[OperationDone] = []
@@ -130,7 +129,7 @@ def _results(
                     "push",
                     each.status != "failed",
                     each.transaction_id,
-                    None if each.error is UNSET else each.error,
+                    None if isinstance(each.error, UnsetType) else each.error,
                     each.message_id,
                     each.partition_id,
                     each.queueName,
