@@ -1,4 +1,4 @@
-"""One database for the sinks' tests of a module; each test has queues of its own."""
+"""One database for all tests of sinks and sources; each test has queues of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.log.logs import opened
 from tests.servers import Server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sinks_url(pg18: Server) -> Iterator[str]:
     with pg18.fresh_database(servers.TEMPLATE) as url:
         yield url

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected
+from penstock.core.errors import InvalidRequest, SinkBusy, SinkClosed, SinkRejected
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.sinks import Backoff, Call, Forward, Sink, Sinks
@@ -212,6 +212,21 @@ async def test_a_sink_that_is_set_up_in_a_wrong_way_ends_alone_and_is_told_of(lo
     with pytest.raises(InvalidRequest, match="no such place"):
         await sinks.run(idle_seconds=0.2)
     assert good.of("a") == [0, 1, 2]
+
+
+async def test_a_sink_that_is_gone_for_good_ends_and_leaves_its_events(log: Log, queue: str) -> None:
+    await push(log, range(3), queue=queue, key="a")
+
+    class Gone(Remember):
+        def trouble(self, events: Sequence[Event]) -> Exception | None:
+            return SinkClosed("nobody listens")
+
+    with pytest.raises(SinkClosed, match="nobody listens"):
+        await Sinks(log=log).add(queue, Gone()).run()
+    after = Remember()
+    await run(log, queue, after)
+    assert after.of("a") == [0, 1, 2]
+    assert await letters(log, queue) == []
 
 
 async def test_two_sinks_cannot_share_a_group_by_mistake(log: Log, queue: str) -> None:

@@ -14,7 +14,7 @@ from penstock.cli.command import command
 from penstock.cli.complete import queue_names
 from penstock.cli.output import number
 from penstock.cli.session import Session, find_queue
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, SinkClosed
 
 if TYPE_CHECKING:
     from penstock.log.groups import Place
@@ -243,6 +243,8 @@ async def _run(session: Session, queue: str, sinks: Sequence[Sink], group: str |
             session.out.hint(f"{queue} → {outlet.group} ({outlet.sink.guarantee.replace('_', ' ')})")
         try:
             await runner.run(chosen["idle_seconds"])
+        except SinkClosed as error:
+            raise BrokenPipeError from error
         finally:
             for (_, name), counters in runner.counters.items():
                 if session.out.json:

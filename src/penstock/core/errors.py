@@ -31,6 +31,7 @@
     ├── PushFailed                events of a buffer could not be stored (``failures`` says which, and why)
     ├── SinkError                 what a sink says of what it was given
     │   ├── SinkBusy              not now (``retry_after`` seconds): nobody's fault, and it does not count
+    │   ├── SinkClosed            never again: what it wrote to is gone for good
     │   └── SinkRejected          never: these events are wrong (``events``, or all of them)
     └── CorruptChunk              stored bytes do not match their checksum
 
@@ -193,6 +194,10 @@ class SinkBusy(SinkError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class SinkClosed(SinkError):
+    """What the sink writes to is gone and will not come back: it ends, and its events stay where they are."""
 
 
 class SinkRejected(SinkError):

@@ -1,6 +1,6 @@
 """Where events go when they leave: sinks, each a group on a queue with its own pace, retries and dead letters."""
 
-from penstock.core.errors import SinkBusy, SinkError, SinkRejected
+from penstock.core.errors import SinkBusy, SinkClosed, SinkError, SinkRejected
 from penstock.sinks.alerts import Alerts, Rules
 from penstock.sinks.backoff import Backoff
 from penstock.sinks.console import Console
@@ -28,6 +28,7 @@ __all__ = [
     "Rules",
     "Sink",
     "SinkBusy",
+    "SinkClosed",
     "SinkError",
     "SinkRejected",
     "Sinks",

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
+from penstock.core.errors import SinkClosed
 from penstock.sinks.contract import Sink
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ class Console(Sink):
 
     async def write(self, events: Sequence[Event]) -> None:
         """Print them, a line each."""
-        await asyncio.to_thread(self._print, [self.line(event) for event in events])
+        try:
+            await asyncio.to_thread(self._print, [self.line(event) for event in events])
+        except BrokenPipeError:
+            raise SinkClosed("whoever read what is printed has gone") from None
 
     def line(self, event: Event) -> Text:
         """One event as a line."""
@@ -67,12 +71,14 @@ class Console(Sink):
     def _print(self, lines: Sequence[Text]) -> None:
         from rich.console import Console as Screen
 
-        screen = Screen(
-            file=self._stream or sys.stdout, force_terminal=self._color, highlight=False, emoji=False, markup=False
-        )
-        for line in lines:
-            screen.print(line, soft_wrap=True)
-        screen.file.flush()
+        stream = self._stream or sys.stdout
+        screen = Screen(file=stream, force_terminal=self._color, highlight=False, emoji=False, markup=False)
+        # Not printed by the screen itself, which would end the process when nobody reads any more.
+        with screen.capture() as text:
+            for line in lines:
+                screen.print(line, soft_wrap=True)
+        stream.write(text.get())
+        stream.flush()
 
 
 def _iso(moment: datetime) -> str:

@@ -39,6 +39,7 @@ class Sink:
     * ``SinkBusy(retry_after=...)``: not now. The same batch comes again then, as often as it takes.
     * ``SinkRejected(events={0, 3})``: these can never be written. They become dead letters, and the others come again
       without them. Without ``events``, the runner finds out which they are by trying them one by one.
+    * ``SinkClosed``: never again. The runner ends this sink, and puts the events back.
     * anything else: it is tried again after a pause that grows. What fails alone ``attempts`` times becomes a dead
       letter, with the traceback.
 

@@ -22,6 +22,7 @@ from penstock.core.errors import (
     NotFound,
     QueueFull,
     SinkBusy,
+    SinkClosed,
     SinkRejected,
     TransactionRefused,
 )
@@ -139,6 +140,7 @@ class Outlet:
         self._lanes: set[asyncio.Task[None]] = set()
         self._conn: AsyncConnection[Any] | None = None
         self._failures = 0
+        self._closed: SinkClosed | None = None
 
     def stop(self) -> None:
         """Finish the batch in hand and end; what waits for another attempt is put back."""
@@ -161,6 +163,12 @@ class Outlet:
                 await self._conn.close()
             if opened:
                 await self.sink.close()
+        if self._closed is not None:
+            raise self._closed
+
+    def _end_with(self, error: SinkClosed) -> None:
+        self._closed = error
+        self._stopping.set()
 
     async def _open(self) -> bool:
         while not self._stopping.is_set():
@@ -236,6 +244,8 @@ class Outlet:
                     await self._write(events, hold)
                     if not hold.is_lost():
                         return
+                except SinkClosed as error:
+                    self._end_with(error)
                 except _NOT_THE_EVENTS as error:
                     await self._wait_busy(error, hold)
                 except Exception as error:
@@ -264,6 +274,9 @@ class Outlet:
                     await self._write(piece, hold)
                     if hold.is_lost():
                         continue
+                except SinkClosed as error:
+                    self._end_with(error)
+                    continue
                 except _NOT_THE_EVENTS as error:
                     await self._wait_busy(error, hold)
                     continue
