@@ -36,6 +36,7 @@ class Body:
         self._begun = 0.0
         self._sent = 0
         self.size = 0
+        self._asks_first = request.headers.get("expect", "").lower() == "100-continue"
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and isinstance(self._inflater, Plain) and int(announced) > limit:
             raise self._too_large()
@@ -135,6 +136,8 @@ class Body:
 
     async def read_on(self) -> bool:
         """Read a little more of a body that nobody wants; whether that was its end."""
+        if self._asks_first and not self._sent:
+            return False  # reading would tell it to go on
         left = _READ_ON
         try:
             async with asyncio.timeout(_READ_ON_SECONDS):
