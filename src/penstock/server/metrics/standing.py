@@ -91,6 +91,14 @@ QUERY_THROUGHPUT = Family(
     "penstock_query_events_per_second", "gauge", "Events per second that a query processed in the last ten.", ("query",)
 )
 OPEN_WINDOWS = Family("penstock_query_open_windows", "gauge", "Windows that a query has open.", ("query",))
+GATE_ALLOWED = Family("penstock_gate_allowed_events", "counter", "Events that a query's gates let through.", ("query",))
+GATE_WAITING = Family("penstock_gate_waiting_lanes", "gauge", "Lanes that a query's gates hold back now.", ("query",))
+GATE_LONGEST = Family(
+    "penstock_gate_longest_wait_seconds",
+    "gauge",
+    "Since when the lane waits that has waited longest for its next event to be let through.",
+    ("query",),
+)
 
 STORED = (
     QUEUE_DEPTH,
@@ -119,6 +127,9 @@ STORED = (
     QUERY_WATERMARK_LAG,
     QUERY_THROUGHPUT,
     OPEN_WINDOWS,
+    GATE_ALLOWED,
+    GATE_WAITING,
+    GATE_LONGEST,
 )
 
 #: As many series of a metric as a scrape shows at the most.
@@ -164,7 +175,7 @@ class Standing:
         whole = True
         try:
             async with asyncio.timeout(_SECONDS), self._database.connection(_SECONDS) as conn:
-                for part in (_queues, _groups, _dead_letters, _queries, _open_windows):
+                for part in (_queues, _groups, _dead_letters, _queries, _open_windows, _gates):
                     whole = await _within(conn, part, samples) and whole
         except (TimeoutError, psycopg.Error, DatabaseError) as error:
             logger.warning("the database could not be asked for metrics", extra={"reason": type(error).__name__})
@@ -241,6 +252,13 @@ async def _open_windows(conn: Connection, samples: _Samples) -> None:
         statement = _sql["open_windows"].replace("{id}", str(int(query_id)))
         row = await (await conn.execute(statement)).fetchone()
         samples[OPEN_WINDOWS][name,] = 0 if row is None else row[0]
+
+
+async def _gates(conn: Connection, samples: _Samples) -> None:
+    for query, allowed, waiting, longest in await _rows(conn, "gates"):
+        samples[GATE_ALLOWED][query,] = allowed
+        samples[GATE_WAITING][query,] = waiting
+        samples[GATE_LONGEST][query,] = max(longest, 0.0)
 
 
 def _distribution(counts: Sequence[int], total: float) -> Distribution:

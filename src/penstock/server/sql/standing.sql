@@ -55,3 +55,9 @@ SELECT count(*) FROM penstock.state_{id}
 
 -- name: with_windows
 SELECT id, name FROM penstock.queries WHERE result IS NOT NULL ORDER BY id LIMIT %(most)s
+
+-- name: gates
+SELECT q.name, sum(l.allowed)::bigint, count(*) FILTER (WHERE l.denied_since IS NOT NULL),
+       coalesce(extract(epoch FROM clock_timestamp() - min(l.denied_since)), 0)::float8
+FROM penstock.gate_lanes l JOIN penstock.queries q ON q.id = l.query_id
+GROUP BY q.id, q.name ORDER BY q.id LIMIT %(most)s

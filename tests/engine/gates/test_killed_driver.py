@@ -1,0 +1,67 @@
+"""A driver that is killed at any moment: the limit holds, and what passes does so once and in order."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock import SyncPenstock
+from tests.engine.crash.orders import eventually
+from tests.engine.gates.calls import TENANTS, check, prepare
+
+ROOT = Path(__file__).parents[3]
+
+
+@contextmanager
+def driver(url: str, log: Path) -> Iterator[None]:
+    """A driver and its JVM, killed with -9 at the end of the block."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.engine.gates.driver", url],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def kill_again_and_again(url: str, log: Path, kills: int, each: int, chance: random.Random) -> None:
+    with SyncPenstock(url) as client:
+        prepare(client, each)
+        for _ in range(kills):
+            before = check(client)
+            with driver(url, log):
+                eventually(lambda before=before: check(client) > before, what=log.read_text()[-2000:])  # type: ignore[misc]
+                time.sleep(chance.random())  # at any moment of the releases that follow
+        with driver(url, log):
+            eventually(lambda: check(client) == TENANTS * each, timeout=600, what=log.read_text()[-2000:])
+        check(client, each)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_driver_that_is_killed_twice_breaks_no_limit_and_loses_nothing(database_url: str, tmp_path: Path) -> None:
+    kill_again_and_again(database_url, tmp_path / "driver.log", 2, 120, random.Random(2))
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+def test_a_driver_that_is_killed_twenty_times_breaks_no_limit_and_loses_nothing(
+    database_url: str, tmp_path: Path
+) -> None:
+    kill_again_and_again(database_url, tmp_path / "driver.log", 20, 1200, random.Random(20))
