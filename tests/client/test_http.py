@@ -79,6 +79,13 @@ async def test_events_whose_delivery_is_lost_come_at_once_and_not_when_their_lea
     assert all(await q.ack(events))
 
 
+async def test_a_delivery_that_is_lost_is_not_forgotten_over_tries_that_never_arrive(q: Penstock, proxy: Proxy) -> None:
+    await q.queue("jobs").push(numbered(3))
+    proxy.plan.extend([LOSE, problem(503, "stopping"), problem(503, "stopping")])
+
+    assert seqs(await q.queue("jobs").batch(10).pop()) == [0, 1, 2]
+
+
 async def test_an_ack_whose_answer_is_lost_counts(q: Penstock, proxy: Proxy) -> None:
     await q.queue("jobs").push(numbered(3))
     events = await q.queue("jobs").batch(10).pop()

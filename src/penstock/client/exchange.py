@@ -9,12 +9,12 @@ import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-import httpx
 import msgspec
 import zstandard
 
+from penstock.client.connection import Answer, Connections, NoAnswer
 from penstock.client.problems import error_of, retry_after
 from penstock.core.errors import (
     ConfigurationError,
@@ -66,22 +66,16 @@ class Exchange:
         self._trusted = _trust(ca_file)
         self._connections = connections
         self._wait_for_room = wait_for_room
-        self._http: httpx.AsyncClient | None = None
+        self._server: Connections | None = None
 
     async def open(self) -> None:
         """Get ready; nothing is sent yet."""
-        self._http = httpx.AsyncClient(
-            base_url=f"{self.url}/v1/",
-            headers=self._headers,
-            verify=self._trusted,
-            limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections or 32),
-            follow_redirects=False,
-        )
+        self._server = Connections(self.url, self._trusted, self._connections, _CONNECT_SECONDS)
 
     async def close(self) -> None:
         """End the connections."""
-        if self._http is not None:
-            await self._http.aclose()
+        if self._server is not None:
+            await self._server.close()
 
     async def ask(
         self,
@@ -111,7 +105,7 @@ class Exchange:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ServerUnavailable(
                 f"{self.url} answered what no Penstock server of this version says ({error}): check the url",
-                status=response.status_code,
+                status=response.status,
             ) from error
 
     async def send(
@@ -123,47 +117,38 @@ class Exchange:
         body: Callable[[], bytes] | bytes | None = None,
         key: str | None = None,
         wait_seconds: float = 0.0,
-    ) -> httpx.Response:
+    ) -> Answer:
         """The same for an answer that need not be read."""
-        http = self._http
-        assert http is not None  # noqa: S101 - the session opens it before it hands it out
-        given = {name: value for name, value in (query or {}).items() if value is not None}
+        server = self._server
+        assert server is not None  # noqa: S101 - the session opens it before it hands it out
+        target = _target(path, query or {})
         extra = {} if key is None else {"Idempotency-Key": key}
         tries = _Tries(self._retry_seconds)
         while True:
+            content, headers = _packed(body() if callable(body) else body)
+            sent = {**self._headers, **headers, **extra}
             try:
-                content, headers = _packed(body() if callable(body) else body)
-                response = await http.request(
-                    method,
-                    path,
-                    params=given,  # type: ignore[arg-type]  # text, numbers and times, all of which it can write
-                    content=content,
-                    headers={**headers, **extra},
-                    timeout=httpx.Timeout(_ANSWER_SECONDS + wait_seconds, connect=_CONNECT_SECONDS),
-                )
-            except UnicodeEncodeError:
-                raise InvalidRequest("a lone surrogate was given, which UTF-8 cannot carry") from None
-            except httpx.TransportError as error:
-                if isinstance(_root(error), ssl.SSLCertVerificationError):
-                    raise ServerError(
-                        f"the certificate of {self.url} is not to be trusted ({_root(error)}): if the server has one "
-                        "of its own, name the file that vouches for it as tls_ca_file"
-                    ) from error
+                response = await server.ask(method, target, sent, content, _ANSWER_SECONDS + wait_seconds)
+            except ssl.SSLCertVerificationError as error:
+                raise ServerError(
+                    f"the certificate of {self.url} is not to be trusted ({error.verify_message}): if the server has "
+                    "one of its own, name the file that vouches for it as tls_ca_file"
+                ) from error
+            except NoAnswer as error:
                 await tries.again(self._unreachable(error), None)
                 continue
             if response.is_success:
                 return response
-            refusal = error_of(response)
+            refusal = error_of(self.url, response)
             is_full = isinstance(refusal, QueueFull)
-            if response.status_code not in _PASSING or (is_full and not self._wait_for_room):
+            if response.status not in _PASSING or (is_full and not self._wait_for_room):
                 raise refusal
             wanted = refusal.retry_after if isinstance(refusal, QueueFull) else retry_after(response)
             await tries.again(refusal, wanted)
 
-    def _unreachable(self, error: httpx.TransportError) -> ServerUnavailable:
-        said = str(error) or type(error).__name__
+    def _unreachable(self, error: NoAnswer) -> ServerUnavailable:
         return ServerUnavailable(
-            f"the server at {self.url} gave no answer within {self._retry_seconds:g} s ({said}): check that it runs "
+            f"the server at {self.url} gave no answer within {self._retry_seconds:g} s ({error}): check that it runs "
             "(`penstock serve`) and that the url is right"
         )
 
@@ -188,11 +173,13 @@ class _Tries:
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
 
-def _root(error: BaseException) -> BaseException:
-    """What an error came of in the end."""
-    while (cause := error.__cause__ or error.__context__) is not None:
-        error = cause
-    return error
+def _target(path: str, query: Mapping[str, object]) -> str:
+    """The address of a request, without the server's."""
+    given = {name: value for name, value in query.items() if value is not None}
+    try:
+        return f"/v1/{path}?{urlencode(given)}" if given else f"/v1/{path}"
+    except UnicodeEncodeError:
+        raise InvalidRequest("a lone surrogate was given, which UTF-8 cannot carry") from None
 
 
 def part(name: str) -> str:

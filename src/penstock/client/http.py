@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.client.events import encode_batches
 from penstock.client.exchange import Exchange, part
-from penstock.core.errors import InvalidOption, InvalidRequest, NotFound, PenstockError
+from penstock.core.errors import AccessDenied, InvalidOption, InvalidRequest, NotFound, PenstockError
 from penstock.core.names import check_name, check_text
 from penstock.db.borrowed import UserConnection
 from penstock.engine.gates.book import GateChange, GateInfo
@@ -143,8 +143,9 @@ class HttpTransport:
 
     async def _pop(self, request: PopRequest, wait: float) -> list[Event]:
         path = _group(request.queue, request.group)
-        # The leases that were asked for: the last one is ours, those before it are of answers that never came.
-        asked: list[uuid.UUID] = []
+        # One for all tries: from the second on, what the tries before may have leased is given up first.
+        lease_id = uuid.uuid4()
+        tries = 0
         place = request.subscribe_from
         pop = wire.Pop(
             request.batch,
@@ -157,15 +158,17 @@ class HttpTransport:
         )
 
         def body() -> bytes:
-            before = asked[-1] if asked else None
-            asked.append(uuid.uuid4())
-            return msgspec.json.encode(msgspec.structs.replace(pop, lease_id=asked[-1], instead_of=before))
+            nonlocal tries
+            tries += 1
+            before = lease_id if tries > 1 else None
+            return msgspec.json.encode(msgspec.structs.replace(pop, lease_id=lease_id, instead_of=before))
 
         try:
             found = await self._exchange.ask("POST", f"{path}/pop", wire.Events, body=body, wait_seconds=wait)
-        except BaseException:
-            if asked:
-                self._release(path, asked[-1])
+        except BaseException as error:
+            # What was refused has leased nothing.
+            if not isinstance(error, InvalidRequest | NotFound | AccessDenied):
+                self._release(path, lease_id)
             raise
         return found.read(request.queue, request.group)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import msgspec
 
+from penstock.client.connection import Answer
 from penstock.core import errors
 from penstock.core.errors import (
     AccessDenied,
@@ -37,13 +37,12 @@ _PLAIN: dict[str, type[PenstockError]] = {
 }
 
 
-def error_of(answer: httpx.Response) -> PenstockError:
+def error_of(server: str, answer: Answer) -> PenstockError:
     """The error that an answer stands for; one that does not come from Penstock is the fault of what is in between."""
-    status = answer.status_code
+    status = answer.status
     problem = _problem(answer)
     if problem is None:
-        where = f"{answer.request.url.scheme}://{answer.request.url.netloc.decode()}"
-        said = f"{where} answered {status} {answer.reason_phrase}, and not as a Penstock server does"
+        said = f"{server} answered {status} {answer.reason}, and not as a Penstock server does"
         if status in (401, 403):
             return AccessDenied(f"{said}; check the API key, and what is in between", status=status)
         kind = ServerUnavailable if status in (408, 429, 502, 503, 504) else ServerError
@@ -77,7 +76,7 @@ def error_of(answer: httpx.Response) -> PenstockError:
     return ServerError(f"the server refused: {detail or problem.get('title') or status}", status=status)
 
 
-def retry_after(answer: httpx.Response) -> float | None:
+def retry_after(answer: Answer) -> float | None:
     """The seconds that an answer asks to wait; None if it names none (a date is none that we send)."""
     text = answer.headers.get("retry-after", "")
     try:
@@ -87,7 +86,7 @@ def retry_after(answer: httpx.Response) -> float | None:
     return seconds if 0 <= seconds < 86_400 else None
 
 
-def _problem(answer: httpx.Response) -> dict[str, Any] | None:
+def _problem(answer: Answer) -> dict[str, Any] | None:
     try:
         problem = msgspec.json.decode(answer.content)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -82,6 +82,10 @@ class _StoredResult(msgspec.Struct, array_like=True):
     parts: list[list[Placed]]
 
 
+def _stored(results: Sequence[PushResult]) -> bytes:
+    return msgspec.msgpack.encode(_StoredResult([[p.plain() for p in result.placed()] for result in results]))
+
+
 class Appender:
     """Writes requests to the log."""
 
@@ -187,7 +191,7 @@ class Appender:
         flush: uuid.UUID,
         at: datetime | None,
     ) -> None:
-        fresh = [request for request in requests if not await self.answered_before(conn, request)]
+        fresh = await self._unanswered(conn, requests)
         await self.reject(conn, fresh)
         work = gather(fresh, lanes)
         if not work:
@@ -230,9 +234,34 @@ class Appender:
 
     async def _remember(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> None:
         """Keep the answers for those who may ask again."""
+        keyed = [request for request in requests if request.idempotency_key is not None]
+        if keyed:
+            params = {
+                "keys": [request.idempotency_key for request in keyed],
+                "results": [_stored(request.results) for request in keyed],
+            }
+            await conn.execute(_sql["store_requests"], params)
+
+    async def _unanswered(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> list[Request]:
+        """Claim the keys of all requests at once; those that were answered before are told how, and left out."""
+        keyed = {request.idempotency_key: request for request in requests if request.idempotency_key is not None}
+        claimed: set[str] = set()
+        if len(keyed) > 1:
+            # In one order everywhere, so that two flushes can never wait for each other.
+            some = sorted(keyed.items())
+            params = {
+                "keys": [key for key, _ in some],
+                "fingerprints": [request.fingerprint for _, request in some],
+                "skew": self._clock.skew,
+            }
+            claimed = {key for (key,) in await (await conn.execute(_sql["claim_requests"], params)).fetchall()}
+        fresh: list[Request] = []
         for request in requests:
-            if request.idempotency_key is not None:
-                await self.remember(conn, request.idempotency_key, request.results)
+            key = request.idempotency_key
+            is_claimed = key in claimed and keyed.get(key) is request
+            if is_claimed or not await self.answered_before(conn, request):
+                fresh.append(request)
+        return fresh
 
     async def lanes(self, requests: Sequence[Request]) -> dict[tuple[int, str], int]:
         """The partitions that the requests need, made where they are missing."""
@@ -332,8 +361,7 @@ class Appender:
 
     async def remember(self, conn: AsyncConnection[Any], key: str, results: Sequence[PushResult]) -> None:
         """Keep what was answered to a request whose key was claimed in this transaction."""
-        stored = msgspec.msgpack.encode(_StoredResult([[p.plain() for p in result.placed()] for result in results]))
-        await self.store(conn, key, stored)
+        await self.store(conn, key, _stored(results))
 
     async def answered_before(self, conn: AsyncConnection[Any], request: Request) -> bool:
         """Claim a request's key, or find out that it was answered before, and how."""

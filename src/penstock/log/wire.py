@@ -291,7 +291,7 @@ class Pop(Struct, frozen=True, forbid_unknown_fields=True):
     """What a consumer asks for.
 
     ``lease_id`` is chosen by a consumer that wants to ask again if the answer is lost: it then names that lease as
-    ``instead_of``, and what was leased under it is free at once and not when the lease ends.
+    ``instead_of`` (it may be the same), and what was leased under it is free at once and not when the lease ends.
     """
 
     batch: Annotated[int, Meta(ge=1, le=100_000)] = 1
