@@ -198,6 +198,29 @@ async def test_a_dead_sink_does_not_hold_back_the_others_of_its_queue(log: Log, 
     assert sinks.counters[queue, "dead"].written == 0
 
 
+async def test_a_sink_that_nobody_is_to_wait_for_does_not_make_the_queue_full(log: Log, queue: str) -> None:
+    await log.configure(queue, {"max_depth_events": 10})
+
+    class Dead(Remember):
+        def trouble(self, events: Sequence[Event]) -> Exception | None:
+            return SinkBusy("never")
+
+    sink = Dead()
+    sinks = Sinks(log=log).add(queue, sink, backoff=QUICK, counts=False)
+    running = asyncio.create_task(sinks.run())
+    await push(log, range(5), queue=queue, key="a")
+
+    async def tried() -> object:
+        return sink.tries
+
+    await eventually(tried)
+    for _ in range(5):
+        await push(log, range(8), queue=queue, key="a")
+    sinks.stop()
+    await running
+    assert [(info.counts, info.lag) for info in await log.groups(queue)] == [(False, 45)]
+
+
 async def test_a_sink_that_is_set_up_in_a_wrong_way_ends_alone_and_is_told_of(log: Log, queue: str) -> None:
     await push(log, range(3), queue=queue, key="a")
 

@@ -53,6 +53,15 @@ def pace_options(
             "--from", metavar="PLACE", help="Where a new group begins: beginning or end.", rich_help_panel=_PACE
         ),
     ] = "beginning",
+    count: Annotated[
+        bool | None,
+        typer.Option(
+            "--count/--no-count",
+            help="Whether pushes wait for it when the queue is full.",
+            rich_help_panel=_PACE,
+            show_default="as it was; a new group counts",
+        ),
+    ] = None,
     idle_seconds: Annotated[
         float | None,
         typer.Option(
@@ -68,7 +77,7 @@ def pace_options(
     if from_ not in ("beginning", "end"):
         raise InvalidRequest(f"a new group begins at the beginning or at the end, not at {from_!r}")
     start: Place = from_  # type: ignore[assignment]  # checked above
-    pace = {"batch": batch, "every": every, "attempts": attempts or None, "start": start}
+    pace = {"batch": batch, "every": every, "attempts": attempts or None, "start": start, "counts": count}
     return {"pace": pace, "idle_seconds": idle_seconds}
 
 

@@ -86,6 +86,8 @@ class Pace:
     lease_seconds: float = 30.0
     #: Where a new group begins.
     start: Place = "beginning"
+    #: Whether pushes wait for it when the queue is full (``max_depth_events``); None: as it was, a new group counts.
+    counts: bool | None = None
     #: Partitions that may be stuck, each trying on its own, before the others wait too.
     stuck: int = 64
 
@@ -153,6 +155,7 @@ class Outlet:
         try:
             opened = await self._open()
             if opened:
+                await self._subscribe()
                 await self._read(idle_seconds)
         finally:
             self._stopping.set()
@@ -182,6 +185,16 @@ class Outlet:
         return False
 
     # Reading
+
+    async def _subscribe(self) -> None:
+        """Make the group, if it is to be told something before it reads."""
+        while self._pace.counts is not None and not self._stopping.is_set():
+            try:
+                await self._log.subscribe(self.queue, self.group, self._pace.start)
+                await self._log.configure_group(self.queue, self.group, counts=self._pace.counts)
+                return
+            except DatabaseError as error:
+                await self._pause(error)
 
     async def _read(self, idle_seconds: float | None) -> None:
         clock = asyncio.get_running_loop().time
