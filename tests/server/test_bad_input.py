@@ -115,3 +115,10 @@ def test_a_name_with_a_slash_is_a_name(v1: httpx.Client) -> None:
     assert v1.get("queues/a%2Fstatus").json()["name"] == "a/status"
     assert v1.get("queues/a%2Fstatus/status").status_code == 200
     assert v1.get("queues/a%252Fstatus").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/v1/queues/{queue}/events?key=a%00", "/api/v1/resources/queues?namespace=a%00"])
+def test_a_character_that_postgresql_cannot_store(v1: httpx.Client, queue: str, path: str) -> None:
+    answer = v1.get(str(v1.base_url.join(path.format(queue=queue))))
+    assert answer.status_code == 400
+    assert "U+0000" in answer.text

@@ -107,7 +107,7 @@ def test_it_is_served(shared_server: Serving) -> None:
 
 
 @schema.parametrize()
-@drawn(4)
+@drawn(3)
 def test_the_server_does_what_the_document_says(case: schemathesis.Case[Any], guarded: Guarded) -> None:
     guarded.call(case)
 

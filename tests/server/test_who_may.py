@@ -69,6 +69,8 @@ BODIES: dict[str, Body] = {
     "POST /v1/queues/{queue}/repartition": lambda _: {"partitioning": "hash", "partitions": 2},
     "POST /v1/dead-letters/redrive": lambda _: {"queue": QUEUE},
     "POST /v1/dead-letters/purge": lambda _: {"queue": QUEUE},
+    "PATCH /v1/gates/{query}": lambda _: {"paused": True},
+    "POST /v1/gates/{query}/hold": lambda _: {"seconds": 1},
     "POST /api/v1/push": lambda _: {"items": [{"queue": QUEUE, "partition": "new", "payload": 1}]},
     "POST /api/v1/ack": lambda at: {**at["plane_ack"], "consumerGroup": "mail"},
     "POST /api/v1/ack/batch": lambda at: {"acknowledgments": [at["plane_ack"]], "consumerGroup": "mail"},

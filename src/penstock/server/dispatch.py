@@ -115,6 +115,8 @@ def read_query(request: HTTPConnection, endpoint: Endpoint) -> Any:
     for name, value in request.query_params.multi_items():
         if name in given and not endpoint.plane:
             raise Problem("invalid-request", f"the parameter {name!r} is given twice")
+        if "\x00" in value:
+            raise Problem("invalid-request", f"the parameter {name!r} must not hold the character U+0000")
         given[name] = value
     fields = parameters(endpoint.query)
     if not endpoint.plane:
