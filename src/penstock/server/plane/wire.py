@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import IntEnum
+from functools import lru_cache
 from uuid import UUID
 
 _MARK = int.from_bytes(b"pstock")
@@ -24,9 +25,10 @@ class Kind(IntEnum):
     DEAD_LETTER = 4
 
 
+@lru_cache(maxsize=10_000)
 def pack(kind: Kind, number: int) -> str:
     """A number of ours as a UUID."""
-    return str(UUID(int=_MARK << 80 | _VERSION | kind << 64 | _VARIANT | number))
+    return _written(_MARK << 80 | _VERSION | kind << 64 | _VARIANT | number)
 
 
 def unpack(kind: Kind, text: object) -> int | None:
@@ -39,7 +41,13 @@ def unpack(kind: Kind, text: object) -> int | None:
 
 def message_id(partition_id: int, offset: int) -> str:
     """The id of the event at an offset: made of the two, in their order."""
-    return str(UUID(int=partition_id << 80 | _VERSION | _VARIANT | offset))
+    return _written(partition_id << 80 | _VERSION | _VARIANT | offset)
+
+
+def _written(value: int) -> str:
+    # A third of what it takes by way of a UUID: each message has one.
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def as_uuid(text: object) -> UUID | None:
