@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,21 +20,13 @@ from benchmarks.drain.plan import FULL, PARTITIONS, QUICK, SECTIONS, Plan
 from benchmarks.drain.stock import FILE_EVENTS, Stock
 from benchmarks.engines.process import keep_logs
 from benchmarks.log import machine, server
+from benchmarks.measuring import measured
 from penstock import Penstock
 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    options = _parse(arguments)
-    try:
-        result = asyncio.run(_measure(options))
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    text = json.dumps(result)
-    if options.json is not None:
-        options.json.write_text(text + "\n")
-    print(text)
-    return 0 if result["ok"] else 1
+    return measured(_measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -60,8 +50,6 @@ def _sections(text: str) -> tuple[str, ...]:
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    if (this := asyncio.current_task()) is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     began = time.monotonic()
     plan = QUICK if options.quick else FULL
     directory = Path(tempfile.mkdtemp(prefix="penstock-drain-"))

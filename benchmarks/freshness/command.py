@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,20 +15,12 @@ from benchmarks.freshness.case import measure
 from benchmarks.freshness.plan import CASES, FILE_MS, FULL, KEYS, POLL_MS, PROBES, PUSH_MS, QUICK, Plan
 from benchmarks.log import machine, server
 from benchmarks.log.checks import Checks
+from benchmarks.measuring import measured
 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    options = _parse(arguments)
-    try:
-        result = asyncio.run(_measure(options))
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    text = json.dumps(result)
-    if options.json is not None:
-        options.json.write_text(text + "\n")
-    print(text)
-    return 0 if result["ok"] else 1
+    return measured(_measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -49,8 +38,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    if (this := asyncio.current_task()) is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     began = time.monotonic()
     plan, checks = QUICK if options.quick else FULL, Checks()
     directory = Path(tempfile.mkdtemp(prefix="penstock-freshness-"))

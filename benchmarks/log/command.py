@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import signal
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +20,7 @@ from benchmarks.log.stocks import DEDUP_OFF, LANES_100, Stocks
 from benchmarks.log.storage import bytes_per_event
 from benchmarks.log.table import Table, run_cells
 from benchmarks.log.worst import worst_lanes
+from benchmarks.measuring import measured
 from benchmarks.peers.environment import PeerUnavailable
 from benchmarks.peers.process import NAMES, PeerProcess
 from penstock import Penstock
@@ -30,16 +28,7 @@ from penstock import Penstock
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    options = _parse(arguments)
-    try:
-        result = asyncio.run(_measure(options))
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    text = json.dumps(result)
-    if options.json is not None:
-        options.json.write_text(text + "\n")
-    print(text)
-    return 0 if result["ok"] else 1
+    return measured(_measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -61,7 +50,6 @@ def _sections(text: str) -> tuple[str, ...]:
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    _end_in_order()
     began = time.monotonic()
     plan = QUICK if options.quick else FULL
     checks = Checks()
@@ -79,13 +67,6 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
         result["cpu_share_of_others"] = round(bystanders.share(running.cpu_seconds() - cpu_before), 3)
     result["seconds"] = round(time.monotonic() - began, 1)
     return result | {"checks": checks.results, "failures": checks.failures, "ok": checks.ok}
-
-
-def _end_in_order() -> None:
-    """Let SIGTERM end the run as Ctrl-C does, so that the server is stopped and its directory removed."""
-    this = asyncio.current_task()
-    if this is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
 
 
 def _introduce(plan: Plan, running: server.Server, checks: Checks) -> dict[str, Any]:

@@ -10,9 +10,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark import TaskContext
 
 from penstock import Context
+from penstock.core.errors import HopelessQuery
+from penstock.engine import suspicion
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
 
 #: As the callables of these tests are to be called again: at once.
@@ -227,3 +230,37 @@ def test_a_mended_stream_takes_back_what_it_had_given_up(bench: Bench, tmp_path:
     bench.run(made)
     assert bench.by_key("total") == {"k": 9}
     assert bench.letters() == []
+
+
+def test_when_every_event_seems_to_be_at_fault_the_query_stops(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the environment that is broken: the events stay where they are."""
+
+    def broken(event: dict[str, Any]) -> Any:
+        if TaskContext.get() is not None and event.get("amount"):
+            os._exit(3)
+        return event
+
+    monkeypatch.setattr(suspicion, "MOST_VERDICTS", 1)
+    monkeypatch.setattr(suspicion, "TRIES", 1)
+    bench.queue(partitions=1)
+    bench.push(good(3))
+    made = stream(schema={"amount": "bigint"}).map(broken, returns={"amount": "bigint"}).to("copies")
+    with pytest.raises(HopelessQuery, match="1 events in a row were given up"):
+        bench.run(made, max_events_per_cycle=1)
+
+    (letter,) = bench.letters()
+    assert letter.offset == 0
+    assert letter.error.startswith("no cycle survives it: Python worker exited unexpectedly")
+    assert bench.ask("SELECT sum(lag) FROM penstock.lag WHERE group_name = 'q'") == 2
+
+
+def test_events_that_are_given_up_for_different_reasons_or_not_in_a_row_are_their_own_fault() -> None:
+    one, other = RuntimeError("Task 1 in stage 7.0 failed 4 times: killed"), RuntimeError("out of memory")
+    verdicts = suspicion.Verdicts()
+    for _ in range(suspicion.MOST_VERDICTS):
+        assert not verdicts.is_hopeless(one)
+        verdicts.note(one)
+    assert verdicts.is_hopeless(RuntimeError("Task 3 in stage 9.0 failed 4 times: killed"))
+    assert not verdicts.is_hopeless(other)
+    verdicts.clear()
+    assert not verdicts.is_hopeless(one)

@@ -56,8 +56,9 @@ def test_functions_and_expressions_follow_one_another(bench: Bench) -> None:
     bench.queue()
     bench.push(numbered(5))
     made = stream().filter(lambda event: event["i"] != 2).flat_map(pair).filter(lambda event: event["i"] != 3)
-    bench.run(made.to("out", partition="concat('p', cast(i AS int))"))
+    query = bench.run(made.to("out", partition="concat('p', cast(i AS int))"))
 
+    assert query.status.dropped == bench.ledger("dropped") == 2
     assert out(bench) == [
         (f"p{i}", {"i": i, "key": f"k{i // 2 % 3}", "queue": "orders"}) for i in (0, 1, 2, 6, 7, 8, 9)
     ]

@@ -135,7 +135,18 @@ class _Screen:
 def facts_of(query: Query) -> dict[str, Any]:
     """What a query has done since it was started."""
     status = query.status
-    names = ("events_in", "events_out", "lag", "open_windows", "windows", "late", "dead", "cycles", "failed_cycles")
+    names = (
+        "events_in",
+        "events_out",
+        "lag",
+        "open_windows",
+        "windows",
+        "late",
+        "dead",
+        "dropped",
+        "cycles",
+        "failed_cycles",
+    )
     facts = {name: getattr(status, name) for name in names}
     return {"query": query.name, "state": status.summary, **facts, "error": status.error}
 

@@ -23,6 +23,7 @@
     │   ├── QueryChanged          a stream that is not the one that was started under this id before
     │   └── TransactionRefused    an ack of a transaction was refused, so nothing of it happened
     ├── QueryError                a query that ran could not go on
+    │   ├── HopelessQuery         one event after the other was given up, all for the same reason
     │   ├── Refused               another driver has it, or its positions have moved (nothing is lost)
     │   ├── SparkFailure          Spark ended it
     │   └── WindowKeyFailed       the function that gives closed windows their key raised
@@ -156,6 +157,10 @@ class TransactionRefused(Conflict):
 
 class QueryError(PenstockError):
     """A query that ran could not go on."""
+
+
+class HopelessQuery(QueryError):
+    """One event after the other was given up, all for the same reason, which is hardly theirs."""
 
 
 class Refused(QueryError):

@@ -286,6 +286,8 @@ CREATE TABLE penstock.cycles (
     -- When the oldest event that it read was appended, and up to where event time had come, where windows are closed by it.
     oldest_at    timestamptz,
     watermark    timestamptz,
+    -- Events that conditions in Python left out.
+    dropped      bigint,
     PRIMARY KEY (query_id, cycle)
 ) WITH (fillfactor = 70);
 

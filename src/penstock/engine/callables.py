@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,8 @@ class Batch:
     #: What a callable is told of a source place.
     metadata: Callable[[int], dict[str, Any]]
     failures: list[Failure] = field(default_factory=list)
+    #: Events that a condition left out, by stage.
+    dropped: Counter[str] = field(default_factory=Counter)
     told: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def context(self, stage: str, source: int) -> Context:
@@ -94,7 +97,9 @@ def run_steps(steps: Sequence[Step], batch: Batch) -> None:
             case FlatMap():
                 _each(step.name, step.expression, step.retries, batch, _many)
             case Filter():
+                before = len(batch.items) + len(batch.failures)
                 _each(step.name, step.condition, step.retries, batch, lambda value, answer: [value] if answer else [])
+                batch.dropped[step.name] += before - len(batch.items) - len(batch.failures)
             case Foreach():
                 _each(step.name, step.function, step.retries, batch, lambda value, answer: [value])
             case Call():

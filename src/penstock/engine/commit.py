@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -20,13 +19,14 @@ from penstock.db.arrays import numbers
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
 from penstock.engine import suspicion
+from penstock.engine.bounds import Bounds
 from penstock.engine.callables import Failure
-from penstock.engine.moments import EPOCH, FIRST, LAST, micros
+from penstock.engine.moments import EPOCH, FIRST, LAST
 from penstock.engine.plan import CyclePlan
-from penstock.engine.reports import Report
-from penstock.engine.staging import Closing, as_csv
+from penstock.engine.staging import as_csv
 from penstock.engine.suspicion import Suspicion
 from penstock.engine.tables import ResultTables
+from penstock.engine.work import Outcome, Target, Work
 from penstock.log import chunk
 from penstock.log.append import MOST_LOOKS, moved_on
 from penstock.log.flush import Request
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.log.log import Log
-    from penstock.stream.definition import TimeRules
 
 _sql = Statements("penstock.engine", "commit.sql")
 _reports = Statements("penstock.engine", "reports.sql")
@@ -50,58 +49,6 @@ LEDGER = 10_000
 
 class TooLarge(Exception):
     """A cycle that no table holds; whoever looks for the event that is to blame finds it."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a cycle came to, before it is committed."""
-
-    plan: CyclePlan
-    reports: Sequence[Report]
-    #: Partials with the columns of the temporary table, or None for a stream without windows.
-    partials: pa.Table | None
-    #: Events that came late and are not counted: partition and offset.
-    late: Sequence[tuple[int, int]]
-    #: Events for the sink: key and JSON.
-    outputs: Sequence[tuple[str | None, bytes]]
-    started_at: datetime
-    took: dict[str, float]
-    #: Close every window that is open, whatever the time.
-    flush: bool = False
-    #: Sessions that have become others: key, new and old span.
-    moves: Sequence[dict[str, Any]] = ()
-
-
-@dataclass
-class Outcome:
-    """What a commit did."""
-
-    events_in: int = 0
-    events_out: int = 0
-    windows: int = 0
-    late: int = 0
-    dead: int = 0
-    failures: list[Failure] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Target:
-    """The query that cycles are committed for."""
-
-    query: int
-    name: str
-    fence: int
-    lease_seconds: float
-    #: Queue name, queue id, group name and id of what it reads.
-    groups: Sequence[tuple[str, int, str, int]]
-    tables: ResultTables | None
-    rules: TimeRules
-    closing: Closing
-    sink: str | None
-    keeps_late: str
-    history_seconds: float
-    #: What chooses the key of a closed window's event; None: the window's own.
-    window_key: Any = None
 
 
 class _Stopwatch:
@@ -125,8 +72,7 @@ class Committer:
         self._target = target
         self._conn: AsyncConnection[Any] | None = None
         self._since_tidied = 0
-        #: Whether there may be windows of events without a key, which all partitions close together.
-        self._has_keyless: bool | None = None
+        self._bounds = Bounds(log.catalog, target)
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -213,7 +159,10 @@ class Committer:
 
     async def _once(self, conn: AsyncConnection[Any], work: Work) -> tuple[Outcome, Request | None]:
         target, plan = self._target, work.plan
-        outcome = Outcome(events_in=sum(mark.events for report in work.reports for mark in report.marks))
+        outcome = Outcome(
+            events_in=sum(mark.events for report in work.reports for mark in report.marks),
+            dropped=sum(sum(report.dropped.values()) for report in work.reports),
+        )
         watch = _Stopwatch(work.took)
         async with conn.transaction():
             # Before anything is locked: a COPY that stands still is not ended by the server.
@@ -228,7 +177,7 @@ class Committer:
             if held is None or held[0] is not None:
                 raise Refused(f"cycle {plan.cycle} of query {target.name!r} is not there to be committed")
             await self._move(conn, plan, now)
-            bounds = await self._advance(conn, work, now, closed_us)
+            bounds = await self._bounds.after(conn, work, now, closed_us)
             watch.lap("advance")
             lines: list[tuple[str | None, bytes]] = list(work.outputs)
             if target.tables is not None and work.partials is not None:
@@ -265,123 +214,6 @@ class Committer:
                 f"query {self._target.name!r}: its group is no longer where cycle {plan.cycle} began, "
                 "so the cycle is planned anew"
             )
-
-    async def _advance(
-        self, conn: AsyncConnection[Any], work: Work, now: datetime, closed_us: int | None
-    ) -> dict[int, int]:
-        """How far time has come: for each partition (or for all, as 0) up to where windows close."""
-        target = self._target
-        marks = [mark for report in work.reports for mark in report.marks]
-        bounds: dict[int, int] = {}
-        if marks:
-            params = {
-                "query": target.query,
-                "partitions": numbers([mark.partition_id for mark in marks]),
-                "highs": [mark.high_us for mark in marks],
-                "lasts": numbers([mark.last_us for mark in marks]),
-            }
-            rows = await (await conn.execute(_sql["note_progress"], params)).fetchall()
-            for partition_id, high, floor in rows:
-                bound = _bound(high, floor, target.rules.lateness_us)
-                if bound is not None:
-                    bounds[partition_id] = bound
-        if target.tables is None:
-            return {}
-        if work.flush:
-            return await self._flush_bounds(conn)
-        if target.closing is Closing.TOGETHER:
-            return await self._joint_bound(conn, now, closed_us)
-        await self._close_idle(conn, now, bounds)
-        if await self._keyless(conn, target.tables, work.partials):
-            bounds |= await self._joint_bound(conn, now, closed_us)
-        return bounds
-
-    async def _keyless(self, conn: AsyncConnection[Any], tables: ResultTables, partials: pa.Table | None) -> bool:
-        if self._has_keyless is None:
-            # Also where there should be none: the queue may have been partitioned otherwise before.
-            row = await (await conn.execute(tables.statement("has_keyless"))).fetchone()
-            self._has_keyless = row is not None and bool(row[0])
-        if not self._has_keyless and partials is not None and partials.num_rows:
-            self._has_keyless = pa.compute.min(partials.column("p")).as_py() == 0
-        return self._has_keyless
-
-    async def _flush_bounds(self, conn: AsyncConnection[Any]) -> dict[int, int]:
-        """Every window that is open closes; what comes later for it is late."""
-        assert self._target.tables is not None  # noqa: S101 - the caller looked
-        rows = await (await conn.execute(self._target.tables.statement("last_ends"))).fetchall()
-        bounds = {partition: end + self._target.rules.grace_us for partition, end in rows}
-        if 0 in bounds:
-            await self._raise_closed(conn, bounds[0])
-        floors = {partition: bound for partition, bound in bounds.items() if partition}
-        if floors:
-            await self._raise_floors(conn, floors)
-        return bounds
-
-    async def _close_idle(self, conn: AsyncConnection[Any], now: datetime, bounds: dict[int, int]) -> None:
-        """Let the clock close the windows of partitions that are idle and have nothing unread."""
-        target = self._target
-        assert target.tables is not None  # noqa: S101 - the caller looked
-        rules = target.rules
-        params = {
-            "query": target.query,
-            "now": now,
-            "idle": timedelta(microseconds=rules.idle_flush_us),
-            "wait": timedelta(microseconds=rules.grace_us + rules.lateness_us),
-        }
-        rows = await (await conn.execute(target.tables.statement("idle_partitions"), params)).fetchall()
-        idle = {partition for (partition,) in rows if partition}
-        if not idle:
-            return
-        for queue_name, queue_id, _, group_id in target.groups:
-            queue = await self._queue(queue_name)
-            asked = {"group": group_id, "partitions": numbers(sorted(idle))}
-            statement = _sql.table("unread", queue_id, queue.segment)
-            idle -= {p for (p,) in await (await conn.execute(statement, asked)).fetchall()}
-        floor = micros(now) - rules.idle_flush_us - rules.lateness_us
-        if idle:
-            await self._raise_floors(conn, dict.fromkeys(idle, floor))
-        for partition in idle:
-            bounds[partition] = max(floor, bounds.get(partition, floor))
-
-    async def _joint_bound(self, conn: AsyncConnection[Any], now: datetime, closed_us: int | None) -> dict[int, int]:
-        """Up to where all partitions together have come; those that are idle do not count."""
-        rules = self._target.rules
-        clock = micros(now) - rules.idle_flush_us - rules.lateness_us
-        lowest: int | None = None
-        for queue_name, queue_id, _, group_id in self._target.groups:
-            queue = await self._queue(queue_name)
-            params = {
-                "query": self._target.query,
-                "group": group_id,
-                "now": now,
-                "idle": timedelta(microseconds=rules.idle_flush_us),
-            }
-            statement = _sql.table("all_partitions", queue_id, queue.segment)
-            for _, high, floor, is_quiet, has_unread in await (await conn.execute(statement, params)).fetchall():
-                own = _bound(high, floor, rules.lateness_us)
-                if not has_unread and is_quiet:
-                    own = clock if own is None else max(own, clock)
-                if own is None:
-                    return {} if closed_us is None else {0: closed_us}
-                lowest = own if lowest is None else min(lowest, own)
-        if closed_us is not None:
-            lowest = closed_us if lowest is None else max(lowest, closed_us)
-        if lowest is None:
-            return {}
-        if lowest != closed_us:
-            await self._raise_closed(conn, lowest)
-        return {0: lowest}
-
-    async def _raise_floors(self, conn: AsyncConnection[Any], floors: dict[int, int]) -> None:
-        params = {
-            "query": self._target.query,
-            "partitions": numbers(list(floors)),
-            "floors": numbers(list(floors.values())),
-        }
-        await conn.execute(_sql["raise_floors"], params)
-
-    async def _raise_closed(self, conn: AsyncConnection[Any], bound: int) -> None:
-        await conn.execute(_sql["raise_closed"], {"query": self._target.query, "closed": bound})
 
     async def _move_spans(self, conn: AsyncConnection[Any], moves: Sequence[dict[str, Any]], now: datetime) -> None:
         """Give sessions their new spans; those that have become one, one after the other."""
@@ -463,7 +295,6 @@ class Committer:
                 reason = "late: its window was closed before it came; redrive it to correct the window"
                 dead[partition, offset] = Failure(partition, offset, "window", reason)
         outcome.dead = len(dead)
-        outcome.failures = list(dead.values())
         names = {lane.partition_id: lane.queue_id for lane in work.plan.lanes}
         by_id = {queue_id: (queue, group) for queue, queue_id, group, _ in self._target.groups}
         by_lane: dict[int, list[tuple[Signal, int]]] = {}
@@ -501,6 +332,7 @@ class Committer:
             "windows": outcome.windows,
             "late": outcome.late,
             "dead": outcome.dead,
+            "dropped": outcome.dropped,
             "took": json.dumps({name: round(ms, 1) for name, ms in work.took.items()}),
             "oldest": None if oldest is None else _moment(oldest),
             "watermark": _moment(min(bounds.values())) if bounds else None,
@@ -548,12 +380,6 @@ def _rekeyed(line: bytes, key: Any) -> tuple[str | None, bytes]:
 def _moment(us: int) -> datetime:
     """A moment, or the first or last that there is."""
     return EPOCH + timedelta(microseconds=min(max(us, FIRST), LAST))
-
-
-def _bound(high: int | None, floor: int | None, lateness_us: int) -> int | None:
-    if high is None:
-        return floor
-    return high - lateness_us if floor is None else max(high - lateness_us, floor)
 
 
 def _events(rows: list[tuple[str, int, str]]) -> list[tuple[str | None, bytes]]:

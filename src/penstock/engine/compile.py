@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -164,14 +164,15 @@ def numeric_names(stream: Definition) -> set[str]:
     }
 
 
-class Tables:
+class Tables(Protocol):
     """What the steps need beside their events: the reference tables, and how the workers read and report."""
 
-    reading: Reading
+    @property
+    def reading(self) -> Reading:
+        """How the workers read."""
 
     def frame(self, spark: SparkSession, name: str, table: Any) -> DataFrame:
         """The table, as fresh as it asked to be."""
-        raise NotImplementedError
 
 
 def apply_steps(frame: DataFrame, steps: Sequence[Step | Stage], tables: Tables) -> DataFrame:

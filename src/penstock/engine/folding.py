@@ -13,7 +13,9 @@ from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.callables import Failure, failure
 from penstock.engine.columns import Kept, ResultColumn
-from penstock.engine.reading import DATA, META, Reading, asking, connection, report_failures
+from penstock.engine.reading import DATA, META, Reading
+from penstock.engine.reports import Report
+from penstock.engine.workers import asking, connection, report_stage
 from penstock.stream.definition import Reduce
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ class _Folder:
             rows = [row for group in groups for row in self._rows(group, before, failures)]
             columns = [pa.array([row[f.name] for row in rows], f.type) for f in _OUT]
             yield pa.RecordBatch.from_arrays(columns, schema=_OUT)
-        report_failures(self.reading, _STAGE, failures)
+        report_stage(self.reading, _STAGE, Report([], failures, {}))
 
     def _values(self, rows: list[dict[str, Any]]) -> dict[tuple[str, int, int], Any]:
         """What the windows have come to, open ones and, for events that are late, closed ones."""

@@ -26,6 +26,8 @@ class Cycle:
     windows: int | None
     late: int | None
     dead: int | None
+    #: What conditions in Python left out.
+    dropped: int | None
     #: Milliseconds of each part.
     took: dict[str, float] | None
     error: str | None

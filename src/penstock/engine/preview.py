@@ -14,7 +14,8 @@ from penstock.db.blocking import connect_plainly
 from penstock.db.pool import Database
 from penstock.engine.background import Background
 from penstock.engine.compile import Compiled, compile_events, compile_windows, split
-from penstock.engine.reading import Reading, columns_of
+from penstock.engine.reader import columns_of
+from penstock.engine.reading import Reading
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.session import session_beside, spark_session
@@ -100,7 +101,6 @@ def _computed(stream: Definition, sample: Sequence[Event], conninfo: str) -> tup
         conninfo,
         0,
         "preview",
-        0,
         fields,
         {0: stream.sources[0]},
         event_time,
@@ -110,7 +110,7 @@ def _computed(stream: Definition, sample: Sequence[Event], conninfo: str) -> tup
     )
     tables = ReferenceTables(conninfo, reading)
     frame = spark.createDataFrame(columns_of(reading, sample)[0])
-    cut = resolve_stages(cut, frame, tables, sample, {})
+    cut = resolve_stages(cut, frame, tables, sample)
     if stream.windows:
         compiled = compile_windows(cut, frame, tables)
         return compiled.transform(frame.coalesce(1), True), compiled

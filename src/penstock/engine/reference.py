@@ -9,7 +9,6 @@ import psycopg
 import pyarrow as pa
 
 from penstock.db.blocking import connect_plainly
-from penstock.engine.compile import Tables
 from penstock.engine.fields import NUMBER
 from penstock.engine.reading import Reading
 from penstock.stream.steps import Table
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class ReferenceTables(Tables):
+class ReferenceTables:
     """The reference tables of one query."""
 
     def __init__(self, conninfo: str, reading: Reading) -> None:

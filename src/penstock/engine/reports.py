@@ -9,7 +9,7 @@ import msgspec
 from penstock.engine.callables import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 class Mark(msgspec.Struct, array_like=True, frozen=True):
@@ -32,6 +32,11 @@ class Report(msgspec.Struct, array_like=True):
     failures: list[Failure]
     #: Events that a condition in Python left out, by stage.
     dropped: dict[str, int]
+
+    def add_dropped(self, counts: Mapping[str, int]) -> None:
+        """Count what conditions have left out of some more events."""
+        for stage, events in counts.items():
+            self.dropped[stage] = self.dropped.get(stage, 0) + events
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -17,7 +17,8 @@ from penstock.engine.callables import Batch, Item, encode_items, run_steps
 from penstock.engine.compile import Split, Tables, apply_steps, fields_read, numeric_names
 from penstock.engine.fields import NUMBER, infer
 from penstock.engine.gates.costs import COST
-from penstock.engine.reading import Reading, columns_of
+from penstock.engine.reader import columns_of
+from penstock.engine.reading import Reading
 from penstock.engine.stages import Stage
 from penstock.log.event import Event
 from penstock.stream.steps import Filter, FlatMap, Map, Retries, Step
@@ -65,9 +66,7 @@ def resolve_fields(
     return pa.schema(list(types.items())), {name: from_arrow_type(kind).simpleString() for name, kind in types.items()}
 
 
-def resolve_stages(
-    cut: Split, reader: DataFrame, tables: Tables, sample: Sequence[Event], known: Mapping[str, str]
-) -> Split:
+def resolve_stages(cut: Split, reader: DataFrame, tables: Tables, sample: Sequence[Event]) -> Split:
     """The stream with the types of what each Python stage gives, as the sample shows them."""
     rest = list(cut.rest)
     given = tables.reading.fields.names

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.db.statements import Statements
-from penstock.engine.reading import Reading, asking, connection
+from penstock.engine.reading import Reading
+from penstock.engine.workers import asking, connection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,7 +1,7 @@
 """The data source that drives a query's cycles.
 
 Spark asks ``latestOffset`` whether there is work; the answer is the number of a cycle, whose plan lies in the ledger.
-The source gives no rows: the job of the cycle reads the events itself (see :mod:`penstock.engine.reading`), so that
+The source gives no rows: the job of the cycle reads the events itself (see :mod:`penstock.engine.reader`), so that
 small cycles can run a plan that was made once, and Spark starts no Python process to plan the reading of each cycle.
 """
 

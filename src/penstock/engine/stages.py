@@ -12,8 +12,10 @@ import pyarrow as pa
 from penstock.core import json
 from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
 from penstock.engine.fields import Parser
-from penstock.engine.reading import DATA, META, Reading, report_failures
+from penstock.engine.reading import DATA, META, Reading
+from penstock.engine.reports import Report
 from penstock.engine.values import plain
+from penstock.engine.workers import report_stage
 from penstock.stream.steps import Step
 
 if TYPE_CHECKING:
@@ -66,8 +68,8 @@ class Stage:
             for event, row in zip(events, rows, strict=True)
         ]
 
-    def run(self, query_name: str, table: pa.Table | pa.RecordBatch) -> tuple[list[bytes], list[int], list[Failure]]:
-        """Lines of JSON with the rows that they come from, and what failed."""
+    def run(self, query_name: str, table: pa.Table | pa.RecordBatch) -> tuple[list[bytes], list[int], Batch]:
+        """Lines of JSON with the rows that they come from, and the batch, which knows what failed."""
         partitions = table.column("__partition").to_pylist()
         offsets = table.column("__offset").to_pylist()
         keys = table.column("__key")
@@ -83,7 +85,7 @@ class Stage:
         )
         run_steps(self.steps, batch)
         lines, places = encode_items(batch, self.steps[-1].name)
-        return lines, places, batch.failures
+        return lines, places, batch
 
 
 class _Runner:
@@ -95,21 +97,22 @@ class _Runner:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parser = Parser(self._stage.fields if self._stage.fields is not None else pa.schema([]))
-        failures: list[Failure] = []
+        report = Report([], [], {})
         for batch in batches:
-            yield self._batch(parser, batch, failures)
-        report_failures(self._reading, self._stage.number, failures)
+            yield self._batch(parser, batch, report)
+        report_stage(self._reading, self._stage.number, report)
 
-    def _batch(self, parser: Parser, batch: pa.RecordBatch, failures: list[Failure]) -> pa.RecordBatch:
-        lines, places, failed = self._stage.run(self._reading.query_name, batch)
-        failures += failed
+    def _batch(self, parser: Parser, batch: pa.RecordBatch, report: Report) -> pa.RecordBatch:
+        lines, places, done = self._stage.run(self._reading.query_name, batch)
+        report.failures += done.failures
+        report.add_dropped(done.dropped)
         table, problems = parser.parse(b"\n".join(lines), len(lines))
         last = self._stage.steps[-1].name
         if problems:
             bad = {places[row] for row in problems}
             for row, problem in problems.items():
                 partition, offset = (batch.column(name)[places[row]].as_py() for name in ("__partition", "__offset"))
-                failures.append(Failure(partition, offset, last, f"what it returned does not fit: {problem}"))
+                report.failures.append(Failure(partition, offset, last, f"what it returned does not fit: {problem}"))
             keep = [row for row, place in enumerate(places) if place not in bad]
             table, lines, places = table.take(keep), [lines[i] for i in keep], [places[i] for i in keep]
         rows = pa.array(np.array(places, dtype=np.int64))

@@ -34,6 +34,8 @@ class Status:
     windows: int = 0
     late: int = 0
     dead: int = 0
+    #: How many events conditions in Python have left out.
+    dropped: int = 0
     #: How many events it has yet to read, and how many windows are open; None as long as nobody has looked.
     lag: int | None = None
     open_windows: int | None = None

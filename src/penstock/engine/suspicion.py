@@ -6,12 +6,17 @@ no cycle survives is left; it becomes a dead letter, and what was held up by it 
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from penstock.engine.plan import CyclePlan
+from penstock.engine.saying import first_line
 
 #: How often an event that stands alone is tried before it is given up.
 TRIES = 3
+#: When so many events in a row were given up, for the same reason and with none in between that passed, it is not them.
+MOST_VERDICTS = 16
 
 
 class Suspicion(msgspec.Struct, array_like=True, frozen=True):
@@ -46,3 +51,30 @@ def after_success(before: Suspicion, plan: CyclePlan) -> Suspicion | None:
 def is_guilty(suspect: Suspicion | None, plan: CyclePlan) -> bool:
     """Whether a plan of one event has failed so often that the event is to blame."""
     return suspect is not None and plan.events == 1 and suspect.tries >= TRIES
+
+
+class Verdicts:
+    """Events that were given up one after the other. If all say the same, something else than they is broken."""
+
+    def __init__(self) -> None:
+        self._reason = ""
+        self._events = 0
+
+    def note(self, error: BaseException) -> None:
+        """One more was given up."""
+        reason = _kind(error)
+        self._events = self._events + 1 if reason == self._reason else 1
+        self._reason = reason
+
+    def clear(self) -> None:
+        """An event has passed."""
+        self._events = 0
+
+    def is_hopeless(self, error: BaseException) -> bool:
+        """Whether one more would be one too many."""
+        return self._events >= MOST_VERDICTS and _kind(error) == self._reason
+
+
+def _kind(error: BaseException) -> str:
+    """What an error says without its numbers: those of tasks and offsets differ each time."""
+    return re.sub(r"\d+", "#", first_line(error))

@@ -108,7 +108,7 @@ class _Clumsy:
     def _say_something_else(self) -> None:
         """As if the failed attempt had found one event less."""
         from penstock.engine import reports
-        from penstock.engine.reading import connection
+        from penstock.engine.workers import connection
 
         conn = connection(self._reader._reading.conninfo)
         newest = "SELECT ctid::text, report FROM penstock.reports ORDER BY fence DESC, cycle DESC LIMIT 1"

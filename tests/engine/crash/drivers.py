@@ -74,6 +74,10 @@ class Driver:
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
 
+    @property
+    def jvm(self) -> psutil.Process:
+        return next(child for child in self._family() if child.name() == "java")
+
     def terminate(self) -> None:
         """What a supervisor does: SIGTERM to the program that it has started."""
         os.kill(self.pid, signal.SIGTERM)

@@ -53,6 +53,26 @@ def test_a_paused_driver_is_followed_by_the_standby_and_becomes_the_standby(
             assert followed < TAKEOVER_SECONDS * slowness()
 
 
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+def test_a_driver_whose_jvm_stands_still_in_a_cycle_loses_the_query(database_url: str, tmp_path: Path) -> None:
+    url = database_url
+    with Orders(url) as orders, Driver(url, tmp_path / "first.log") as first:
+        orders.push(300)
+        eventually(lambda: committed(url) >= 1, what=first.text())
+        with Driver(url, tmp_path / "second.log") as second:
+            second.wait_until_said("state: standby")
+            its_fence = fence(url)
+            with orders.pushing():
+                eventually(lambda: ask(url, "SELECT count(*) FROM penstock.cycles WHERE committed_at IS NULL"))
+                first.jvm.suspend()
+                eventually(lambda: fence(url) != its_fence, timeout=30, what=second.text())
+                eventually(lambda: commits_by(url, fence(url)) > 0, what=second.text())
+                first.jvm.resume()
+                eventually(lambda: first.states()[-1] == "standby", what=first.text())
+            orders.check()
+
+
 def slowness() -> float:
     """How much longer than on a machine of its own things take now."""
     waiting, cores = psutil.getloadavg()[0], psutil.cpu_count() or 1

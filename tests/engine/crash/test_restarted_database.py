@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.core.settings import Settings
 from penstock.db import embedded
 from penstock.db.embedded import EmbeddedPostgres
-from penstock.engine.reading import connection
+from penstock.engine.workers import connection
 from tests.engine.crash.orders import QUERY, Orders, ask, committed, eventually, fence, stream
 from tests.servers import Server
 

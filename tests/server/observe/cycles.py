@@ -11,12 +11,13 @@ import pyarrow as pa
 from penstock.db.statements import Statements
 from penstock.engine import plan as plans
 from penstock.engine.columns import Kept, ResultColumn
-from penstock.engine.commit import Committer, Outcome, Target, Work
+from penstock.engine.commit import Committer
 from penstock.engine.plan import CyclePlan
 from penstock.engine.registry import Registry
 from penstock.engine.reports import Mark, Report
 from penstock.engine.staging import Closing
 from penstock.engine.tables import ResultTables
+from penstock.engine.work import Outcome, Target, Work
 from penstock.log.log import Log
 from penstock.stream.definition import TimeRules
 

@@ -18,11 +18,12 @@ from penstock.core.errors import InvalidRequest, Refused
 from penstock.db.patience import LOST
 from penstock.db.statements import Statements
 from penstock.engine import suspicion
-from penstock.engine.commit import LEDGER, Outcome, Target, Work
+from penstock.engine.commit import LEDGER
 from penstock.engine.gates.costs import without_costs
 from penstock.engine.gates.hand import Hand, LaneAtHand
 from penstock.engine.gates.limits import defined
 from penstock.engine.gates.release import Release, Releaser
+from penstock.engine.work import Outcome, Target, Work
 from penstock.stream.expression import is_python
 from penstock.stream.gates import Concurrency, Gate, amount_text
 
@@ -161,6 +162,7 @@ class Keeper:
                 "cycle": work.plan.cycle,
                 "started": work.started_at,
                 "took": json.dumps({name: round(ms, 1) for name, ms in work.took.items()}),
+                "dropped": sum(sum(report.dropped.values()) for report in work.reports),
                 "oldest": None,
                 "watermark": None,
             }

@@ -18,12 +18,13 @@ from penstock.core.errors import Refused
 from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.callables import Failure
-from penstock.engine.commit import Outcome, Target, pieces
+from penstock.engine.commit import pieces
 from penstock.engine.gates.decision import Decision, Verdict, Waiting, decide, spent
 from penstock.engine.gates.hand import LaneAtHand, Line
 from penstock.engine.gates.limits import LaneLimits, Overrides, meter, wanted
 from penstock.engine.gates.meters import FINE, Limit, Meter, State
 from penstock.engine.moments import micros
+from penstock.engine.work import Outcome, Target
 from penstock.log.flush import Request
 from penstock.log.position import Signal
 from penstock.stream.gates import NANO, Concurrency, Gate, cost_problem
@@ -311,7 +312,6 @@ class Releaser:
             dead = [lost[at] for at in lane.offsets[: each.verdict.passed] if at in lost]
             if not dead:
                 continue
-            outcome.failures += dead
             outcome.dead += len(dead)
             queue_name, group = names[lane.queue_id]
             signals = [

@@ -77,7 +77,7 @@ WHERE c.group_id = %(group)s AND c.partition_id = ANY(%(partitions)s::bigint[])
 WITH done AS (
     UPDATE penstock.cycles SET started_at = %(started)s, committed_at = clock_timestamp(), events_in = %(events_in)s,
         events_out = %(events_out)s, windows = %(windows)s, late = %(late)s, dead = %(dead)s, took = %(took)s,
-        oldest_at = %(oldest)s, watermark = %(watermark)s
+        dropped = %(dropped)s, oldest_at = %(oldest)s, watermark = %(watermark)s
     WHERE query_id = %(query)s AND cycle = %(cycle)s
     RETURNING extract(epoch FROM committed_at - planned_at)::float8 AS seconds,
               extract(epoch FROM committed_at - oldest_at)::float8 AS age

@@ -1,7 +1,7 @@
 -- name: cycles
 -- The newest cycles of a query, or of those the ones that failed.
 SELECT c.cycle, c.planned, c.planned_at, c.started_at, c.committed_at, c.events_in, c.events_out, c.windows, c.late,
-       c.dead, c.took, c.error, c.oldest_at, c.watermark
+       c.dead, c.dropped, c.took, c.error, c.oldest_at, c.watermark
 FROM penstock.cycles c
 WHERE c.query_id = %(query)s AND (NOT %(failed)s OR c.error IS NOT NULL)
   AND (%(before)s::bigint IS NULL OR c.cycle < %(before)s)

@@ -63,6 +63,9 @@ SELECT plan FROM penstock.cycles
 WHERE query_id = %(query)s AND fence = %(fence)s AND committed_at IS NULL AND error IS NULL
 ORDER BY cycle DESC LIMIT 1
 
+-- name: suspicion
+SELECT suspicion FROM penstock.queries WHERE id = %(query)s
+
 -- name: begin_flush
 WITH turned AS (
     UPDATE penstock.queries SET cycle = cycle + 1 WHERE id = %(query)s AND fence = %(fence)s RETURNING cycle

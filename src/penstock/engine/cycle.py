@@ -1,0 +1,215 @@
+"""One cycle: its plan out of the ledger, Spark's answer, the tasks' reports, the commit."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.core import json
+from penstock.core.errors import SparkFailure
+from penstock.db.statements import Statements
+from penstock.engine import plan as plans
+from penstock.engine import reports, suspicion
+from penstock.engine.callables import Failure
+from penstock.engine.commit import Committer
+from penstock.engine.gates.costs import COST
+from penstock.engine.plan import CyclePlan
+from penstock.engine.preparing import Assignment, Prepared
+from penstock.engine.reading import DATA
+from penstock.engine.reports import Report
+from penstock.engine.saying import first_line
+from penstock.engine.staging import staged
+from penstock.engine.suspicion import Suspicion
+from penstock.engine.values import plain
+from penstock.engine.work import Outcome, Target, Work
+from penstock.engine.workers import Job, label_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_sql = Statements("penstock.engine", "queries.sql")
+
+
+class Cycles:
+    """The cycles of a query under one fencing number."""
+
+    def __init__(self, assignment: Assignment, prepared: Prepared, fence: int) -> None:
+        self._assignment = assignment
+        self._prepared = prepared
+        self._fence = fence
+        self._run = assignment.run
+        stream, options = assignment.stream, assignment.options
+        self._tables = prepared.tables
+        self.target = Target(
+            assignment.id,
+            assignment.name,
+            fence,
+            options.lease_seconds,
+            prepared.groups,
+            prepared.tables,
+            stream.time,
+            prepared.closing,
+            stream.sink,
+            stream.time.late,
+            options.history_retention_seconds,
+            stream.sink_key if stream.windows else None,
+        )
+        self._committer = Committer(assignment.log, self.target)
+
+    def close(self) -> None:
+        """Let go of the connection that commits go over."""
+        self._run(self._committer.close())
+
+    def planned(self) -> CyclePlan | None:
+        """The cycle that was planned for this driver and is to be done."""
+        return self._run(self._planned())
+
+    def compute(self, plan: CyclePlan) -> tuple[Work, pa.Table | None]:
+        """What is to be committed of a cycle, and the rows that it was made of."""
+        started, clock = datetime.now(UTC), time.perf_counter()
+        took: dict[str, float] = {}
+        table: pa.Table | None = None
+        if plan.lanes:
+            table = _in_order(self._answer(plan))
+        took["spark"] = (time.perf_counter() - clock) * 1000
+        clock = time.perf_counter()
+        said = self._checked(plan) if plan.lanes else []
+        work = self._work(plan, said, table, started, took)
+        took["prepare"] = (time.perf_counter() - clock) * 1000
+        return work, table
+
+    def commit(self, work: Work) -> Outcome:
+        """Commit what a cycle came to, once."""
+        return self._run(self._committer.commit(work))
+
+    def flush(self) -> Outcome:
+        """Close every open window."""
+        number = self._run(self._begin_flush()) if self._tables is not None else None
+        if number is None:
+            return Outcome()
+        work = self._work(CyclePlan(number, True, [], []), [], None, datetime.now(UTC), {})
+        return self.commit(replace(work, flush=True))
+
+    # What went wrong
+
+    def suspicion(self) -> Suspicion | None:
+        """Where an event is looked for that no cycle survives."""
+        return self._run(self._suspicion())
+
+    def fail(self, plan: CyclePlan, error: BaseException, suspects: Suspicion) -> None:
+        """Take note of a cycle that came to nothing, and of where to look for what stopped it."""
+        self._run(self._committer.fail(plan, str(error), suspects))
+
+    def given_up(self, plan: CyclePlan, error: BaseException, tries: int) -> Work:
+        """What is to be committed of a cycle of one event that is given up: a dead letter."""
+        lane = plan.lanes[0]
+        reason = f"no cycle survives it: {first_line(error)}"
+        culprit = Failure(lane.partition_id, lane.start, "cycle", reason, str(error)[:8000], tries)
+        said = Report([reports.Mark(lane.partition_id, 1, 1, lane.high_us, 0)], [culprit], {})
+        return self._work(plan, [said], None, datetime.now(UTC), {})
+
+    # Parts
+
+    def _answer(self, plan: CyclePlan) -> pa.Table:
+        label_job(self._assignment.spark, Job(self._fence, plan.cycle))
+        try:
+            made = self._job(plan)
+        except Exception as error:
+            raise SparkFailure(f"the plan of a cycle cannot be made: {first_line(error)}") from error
+        return made.toArrow()
+
+    def _job(self, plan: CyclePlan) -> DataFrame:
+        """What computes a cycle. No event has been looked at when it is made."""
+        prepared = self._prepared
+        if not plan.is_small:
+            return prepared.transform(prepared.reader.frame(self._assignment.spark, len(plan.tasks)), False)
+        if prepared.small_plan is not None and not prepared.references.is_stale():
+            return prepared.small_plan
+        return small_plan(prepared)
+
+    def _checked(self, plan: CyclePlan) -> list[Report]:
+        """The tasks' reports, which must cover the plan, each offset once."""
+        rows = self._run(self._committer.reports(plan.cycle))
+        if not rows:
+            # Spark saw that nothing would come of the events, as with a join to an empty table, and did not read them.
+            frame = self._prepared.reader.frame(self._assignment.spark, max(1, len(plan.tasks)))
+            frame.select("__offset").count()
+            rows = self._run(self._committer.reports(plan.cycle))
+        said = reports.gather(rows)
+        read = {mark.partition_id: mark.offsets for report in said for mark in report.marks}
+        for lane in plan.lanes:
+            if read.get(lane.partition_id) != lane.stop - lane.start:
+                raise reports.Ambiguous(
+                    f"partition {lane.partition_id}: {read.get(lane.partition_id)} offsets were read "
+                    f"and {lane.stop - lane.start} were planned"
+                )
+        return said
+
+    def _work(
+        self, plan: CyclePlan, said: list[Report], table: pa.Table | None, started: datetime, took: dict[str, float]
+    ) -> Work:
+        if self._tables is None:
+            return Work(plan, said, None, [], [] if table is None else _outputs(table), started, took)
+        kept = [kept.name for kept in self._tables.kept]
+        if table is None:
+            table = pa.table({name: pa.array([], pa.int64()) for name in ("key", "ws", "we", "late", "p", *kept)})
+            return Work(plan, said, table, [], [], started, took)
+        partials = staged(table, kept, self._prepared.closing)
+        return Work(plan, said, partials.table, partials.late, [], started, took, moves=partials.moves)
+
+    async def _planned(self) -> CyclePlan | None:
+        params = {"query": self._assignment.id, "fence": self._fence}
+        async with self._assignment.log.database.connection() as conn:
+            row = await (await conn.execute(_sql["planned"], params, binary=True)).fetchone()
+        return None if row is None else plans.decode(row[0])
+
+    async def _begin_flush(self) -> int | None:
+        params = {"query": self._assignment.id, "fence": self._fence}
+        async with self._assignment.log.database.connection() as conn:
+            row = await (await conn.execute(_sql["begin_flush"], params)).fetchone()
+        return None if row is None else row[0]
+
+    async def _suspicion(self) -> Suspicion | None:
+        async with self._assignment.log.database.connection() as conn:
+            row = await (await conn.execute(_sql["suspicion"], {"query": self._assignment.id})).fetchone()
+        return None if row is None or row[0] is None else suspicion.decode(row[0])
+
+
+def small_plan(prepared: Prepared) -> DataFrame:
+    """What computes a small cycle. Made once: for a few events, making a plan takes longer than running it."""
+    made = prepared.transform(prepared.small, True)
+    # What was shuffled once is not shuffled again: such a plan can only be run once.
+    prepared.small_plan = None if _shuffles(made) else made
+    return made
+
+
+def _shuffles(frame: DataFrame) -> bool:
+    """Whether running the frame writes shuffle files, which Spark keeps with the plan."""
+    text = str(frame._jdf.queryExecution().executedPlan().toString())
+    return bool(re.search(r"(?<!Broadcast)Exchange\b", text))
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    if "__partition" not in table.column_names:
+        return table
+    return table.sort_by([("__partition", "ascending"), ("__offset", "ascending")])
+
+
+def _outputs(table: pa.Table) -> list[tuple[str | None, bytes]]:
+    """The events for the sink; a table's rows are in the order of their partitions."""
+    keys = table.column("__sink").to_pylist()
+    whole = table.column(DATA).to_pylist() if DATA in table.column_names else None
+    hidden = ("__partition", "__offset", "__sink", DATA)
+    fields = [name for name in table.column_names if name not in hidden and not name.startswith(COST)]
+    if whole is not None and not fields:
+        return list(zip(keys, (line.encode() for line in whole), strict=True))
+    rows = [plain(row) for row in table.select(fields).to_pylist()]
+    if whole is not None:
+        events = [json.decode(line) for line in whole]
+        rows = [{**event, **row} if isinstance(event, dict) else event for event, row in zip(events, rows, strict=True)]
+    return [(key, json.encode(row)) for key, row in zip(keys, rows, strict=True)]

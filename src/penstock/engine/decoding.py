@@ -1,0 +1,230 @@
+"""In a Spark worker: JSON into typed columns, and the Python callables that come first in a stream."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core import json
+from penstock.engine import moments
+from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
+from penstock.engine.fields import Parser
+from penstock.engine.moments import EPOCH, NEVER
+from penstock.engine.reading import DATA, Reading
+from penstock.engine.slices import Progress, Slice
+from penstock.log.queue import DEFAULT_KEY
+from penstock.stream.expression import takes_context
+
+
+class Columns:
+    """Makes columns of slices."""
+
+    def __init__(self, reading: Reading, progress: dict[int, Progress], failures: list[Failure]) -> None:
+        self._reading = reading
+        self._progress = progress
+        self._failures = failures
+        #: Events that a condition left out, by stage.
+        self.dropped: Counter[str] = Counter()
+        self._time_path = reading.event_time.split(".") if isinstance(reading.event_time, str) else None
+        if self._time_path is not None and not reading.steps and self._time_path[0] not in reading.fields.names:
+            raise ValueError(f"the type of {self._time_path[0]!r} is not known")
+        self._parser = Parser(reading.fields)
+
+    def batches(self, slices: list[Slice]) -> Iterator[pa.RecordBatch]:
+        """The slices' events, less those that failed."""
+        rows = sum(piece.columns.count for piece in slices)
+        data = b"\n".join(piece.columns.data for piece in slices)
+        meta = _Meta(slices, rows)
+        if self._reading.steps or callable(self._reading.event_time):
+            table, places, times = self._through_python(slices, meta, data.split(b"\n"))
+        else:
+            table, places, times = self._straight(meta, data, rows)
+        times = self._bounded(slices, times, meta)
+        table = self._assemble(meta, table, places)
+        yield from table.to_batches()
+
+    def _straight(self, meta: _Meta, data: bytes, rows: int) -> tuple[pa.Table, Any, Any]:
+        """Nothing but decoding."""
+        table, problems = self._parser.parse(data, rows)
+        for place, problem in problems.items():
+            self._fail(meta, place, "parse", problem)
+        times, missing = self._times(meta, table, rows)
+        for place, problem in missing.items():
+            if place not in problems:
+                self._fail(meta, place, "event time", problem)
+        if self._reading.with_data:
+            table = table.append_column(DATA, pa.array(data.decode().split("\n"), pa.string()))
+        bad = problems.keys() | missing.keys()
+        if bad:
+            places = np.array([i for i in range(rows) if i not in bad], dtype=np.int64)
+            return table.take(places), places, times
+        return table, None, times
+
+    def _through_python(self, slices: list[Slice], meta: _Meta, lines: list[bytes]) -> tuple[pa.Table, Any, Any]:
+        """Decode each event, run the callables, decode what comes out into columns."""
+        values = [json.decode(line) for line in lines]
+        times = meta.times(self._reading.event_time)
+        batch = Batch(
+            self._reading.query_name,
+            [],
+            lambda place: (int(meta.partition[place]), int(meta.offset[place])),
+            lambda place: meta.describe(place, self._reading.queues),
+        )
+        if times is None:
+            times = np.full(len(values), NEVER, dtype=np.int64)
+            read = self._time_reader(batch)
+            for place, value in enumerate(values):
+                try:
+                    times[place] = moments.of_value(read(place, value))
+                except Exception as error:
+                    batch.fail(place, "event time", error, 1)
+        failed = {(f.partition, f.offset) for f in batch.failures}
+        batch.items = [
+            Item(place, value) for place, value in enumerate(values) if not failed or batch.where(place) not in failed
+        ]
+        run_steps(self._reading.steps, batch)
+        last = self._reading.steps[-1].name if self._reading.steps else "event time"
+        out, sources = encode_items(batch, last)
+        self._failures += batch.failures
+        self.dropped.update(batch.dropped)
+        table, problems = self._parser.parse(b"\n".join(out), len(out))
+        if problems:
+            misfits = {sources[place] for place in problems}
+            for place, problem in problems.items():
+                self._fail(meta, sources[place], last, f"what it returned does not fit: {problem}")
+            keep = [i for i, source in enumerate(sources) if source not in misfits]
+            table, out, sources = table.take(keep), [out[i] for i in keep], [sources[i] for i in keep]
+        if self._reading.with_data:
+            table = table.append_column(DATA, pa.array([line.decode() for line in out], pa.string()))
+        return table, np.array(sources, dtype=np.int64), times
+
+    def _time_reader(self, batch: Batch) -> Callable[[int, Any], Any]:
+        event_time = self._reading.event_time
+        if self._time_path is not None:
+            path = self._time_path
+
+            def read(place: int, value: Any) -> Any:
+                for name in path:
+                    value = value.get(name) if isinstance(value, dict) else None
+                return value
+
+            return read
+        if takes_context(event_time):
+            return lambda place, value: event_time(value, batch.context("event time", place))
+        return lambda place, value: event_time(value)
+
+    def _times(self, meta: _Meta, table: pa.Table, rows: int) -> tuple[Any, dict[int, str]]:
+        times = meta.times(self._reading.event_time)
+        if times is not None:
+            return times, {}
+        path = self._time_path or []
+        column = table.column(path[0])
+        for name in path[1:]:
+            column = pa.compute.struct_field(column, name)
+        return moments.of_column(column)
+
+    def _bounded(self, slices: list[Slice], times: Any, meta: _Meta) -> Any:
+        """For each event, up to where windows were closed before it, by the rule that does not depend on batching."""
+        bounds = np.empty(len(times), dtype=np.int64)
+        place = 0
+        for piece in slices:
+            upto = place + piece.columns.count
+            seen = self._progress[piece.lane.partition_id]
+            running = np.maximum.accumulate(np.concatenate(([seen.high], times[place:upto])))
+            floor = NEVER if piece.lane.floor_us is None else piece.lane.floor_us
+            bounds[place:upto] = np.maximum(running[:-1] - self._reading.lateness_us, floor)
+            seen.high = int(running[-1])
+            place = upto
+        meta.time, meta.bound = times, bounds
+        return times
+
+    def _assemble(self, meta: _Meta, table: pa.Table, places: Any) -> pa.Table:
+        columns = {
+            "__partition": pa.array(meta.partition if places is None else meta.partition[places]),
+            "__offset": pa.array(meta.offset if places is None else meta.offset[places]),
+            "__key": meta.keys() if places is None else meta.keys().take(pa.array(places)),
+            "__time": pa.array(meta.time if places is None else meta.time[places]),
+            "__bound": pa.array(meta.bound if places is None else meta.bound[places]),
+            "__redriven": pa.array(meta.redriven() if places is None else meta.redriven()[places]),
+        }
+        schema = self._reading.schema
+        arrays = [columns[name] if name in columns else table.column(name) for name in schema.names]
+        return pa.Table.from_arrays(arrays, schema=schema).combine_chunks()
+
+    def _fail(self, meta: _Meta, place: int, stage: str, error: str) -> None:
+        self._failures.append(Failure(int(meta.partition[place]), int(meta.offset[place]), stage, error))
+
+
+class _Meta:
+    """Where each event of some slices stands."""
+
+    def __init__(self, slices: list[Slice], rows: int) -> None:
+        self._slices = slices
+        counts = [piece.columns.count for piece in slices]
+        self._counts = counts
+        self.partition = np.repeat(np.array([s.lane.partition_id for s in slices], dtype=np.int64), counts)
+        self.offset = np.concatenate([np.arange(s.first, s.first + s.columns.count, dtype=np.int64) for s in slices])
+        self.time = self.bound = np.empty(0, dtype=np.int64)
+        self._keys: pa.Array | None = None
+
+    def keys(self) -> pa.Array:
+        """Each event's key, or null."""
+        if self._keys is None:
+            self._keys = pa.concat_arrays([_keys(piece) for piece in self._slices])
+        return self._keys
+
+    def redriven(self) -> np.ndarray[Any, Any]:
+        """Whether each event is a dead letter that was sent back."""
+        return np.repeat(np.array([s.redriven for s in self._slices], dtype=bool), self._counts)
+
+    def times(self, event_time: Any) -> np.ndarray[Any, Any] | None:
+        """The times that need no look at the data: of appending, or what producers said beside it."""
+        if event_time is not None and event_time is not True:
+            return None
+        appended = np.repeat(np.array([s.appended_us for s in self._slices], dtype=np.int64), self._counts)
+        if event_time is True:
+            place = 0
+            for piece in self._slices:
+                if piece.columns.times is not None:
+                    for i, said in enumerate(piece.columns.times):
+                        if said is not None:
+                            appended[place + i] = said
+                place += piece.columns.count
+        return appended
+
+    def describe(self, place: int, queues: dict[int, str]) -> dict[str, Any]:
+        """All about one event, for a callable that asks."""
+        rest = place
+        for piece in self._slices:
+            if rest < piece.columns.count:
+                break
+            rest -= piece.columns.count
+        columns = piece.columns
+        given = None if columns.ids is None else columns.ids[rest]
+        said = None if columns.times is None else columns.times[rest]
+        appended = EPOCH + timedelta(microseconds=piece.appended_us)
+        return {
+            "queue": queues.get(piece.lane.queue_id),
+            "partition": piece.lane.name,
+            "partition_id": piece.lane.partition_id,
+            "offset": piece.first + rest,
+            "key": self.keys()[place].as_py(),
+            "id": given or f"{piece.lane.partition_id}-{piece.first + rest}",
+            "time": appended if said is None else EPOCH + timedelta(microseconds=said),
+            "appended_at": appended,
+            "headers": (columns.headers[rest] if columns.headers else None) or {},
+            "is_redriven": piece.redriven,
+        }
+
+
+def _keys(piece: Slice) -> pa.Array:
+    if piece.lane.is_lane and piece.lane.name != DEFAULT_KEY:
+        return pa.array([piece.lane.name] * piece.columns.count, pa.string())
+    if piece.columns.keys is None:
+        return pa.nulls(piece.columns.count, pa.string())
+    return pa.array(piece.columns.keys, pa.string())

@@ -1,0 +1,197 @@
+"""What is done before the first cycle: types, Spark's plan, tables. A standby has done it before it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.errors import AnalysisException, ParseException
+
+from penstock.core.errors import Conflict, InvalidRequest
+from penstock.engine.compile import Split, compile_events, compile_windows, fields_read
+from penstock.engine.options import RunOptions
+from penstock.engine.reader import Reader
+from penstock.engine.reading import Reading
+from penstock.engine.reference import ReferenceTables
+from penstock.engine.registry import Registry
+from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
+from penstock.engine.saying import first_line
+from penstock.engine.staging import Closing
+from penstock.engine.tables import ResultTables
+from penstock.log.log import Log
+from penstock.stream.windows import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.stream.definition import Definition
+
+_Answer = TypeVar("_Answer")
+
+#: Queue name, queue id, group name and id of what is read.
+Groups = list[tuple[str, int, str, int]]
+
+
+class NothingYet(Exception):
+    """There is no event that shows the types of what is read, and no more time to wait for one."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What is to run, and where: the same whoever drives it."""
+
+    id: int
+    name: str
+    stream: Definition
+    cut: Split
+    options: RunOptions
+    log: Log
+    registry: Registry
+    spark: SparkSession
+    #: The loop on which the log is open.
+    loop: Callable[[Coroutine[Any, Any, Any]], Any]
+
+    def run(self, coroutine: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """Run a coroutine on the log's loop, and wait for its answer."""
+        answer: _Answer = self.loop(coroutine)
+        return answer
+
+
+@dataclass
+class Prepared:
+    """A stream as Spark can run it, cycle by cycle, for any driver."""
+
+    #: The types of the fields, as the catalog knew them when this was made.
+    types: dict[str, str] | None
+    groups: Groups
+    reader: Reader
+    #: The events of a cycle that one task reads, and what the stream makes of events.
+    small: DataFrame
+    transform: Callable[[DataFrame, bool], DataFrame]
+    references: ReferenceTables
+    tables: ResultTables | None
+    closing: Closing
+    #: What computes a small cycle, if it can be run more than once.
+    small_plan: DataFrame | None = None
+
+    def close(self) -> None:
+        """Let go of what the reference tables hold."""
+        self.references.close()
+
+
+def prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None) -> Prepared:
+    """Find the types, compile the stream and make its tables.
+
+    ``wait`` is asked while there is no event that shows the types, and says whether to look again; None: who prepares
+    only stands by, and takes down no types.
+    """
+    try:
+        return _prepare(assignment, known, wait)
+    except (AnalysisException, ParseException) as error:
+        raise InvalidRequest(
+            f"Spark does not understand the stream: {first_line(error)}. If a field is meant that no event has "
+            "shown yet, declare it with Stream.from_(..., schema={...})"
+        ) from error
+
+
+def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None) -> Prepared:
+    stream, cut, spark = assignment.stream, assignment.cut, assignment.spark
+    groups = assignment.run(_subscribe(assignment))
+    sample = _sample(assignment, known, wait)
+    schema, types = resolve_fields(spark, cut, known or {}, sample)
+    if sample and wait is not None:
+        assignment.run(assignment.registry.set_fields(assignment.id, types))
+        known = types
+    conninfo = assignment.log.database.conninfo
+    reading = Reading(
+        conninfo,
+        assignment.id,
+        assignment.name,
+        schema,
+        {queue_id: queue for queue, queue_id, _, _ in groups},
+        stream.time.event_time if stream.windows else None,
+        stream.time.lateness_us,
+        cut.first,
+        cut.with_data,
+    )
+    reader = Reader(reading)
+    small = reader.frame(spark, 1)
+    references = ReferenceTables(conninfo, reading)
+    cut = resolve_stages(cut, small, references, sample)
+    tables: ResultTables | None = None
+    if stream.windows:
+        compiled = compile_windows(cut, small, references)
+        transform = compiled.transform
+        key_name = _key_name(stream, assignment.options.key_name)
+        by_key = isinstance(stream.windows[0], Session)
+        tables = ResultTables(assignment.id, assignment.name, compiled.columns, key_name, by_key)
+        assignment.run(assignment.registry.make_tables(tables))
+    else:
+        transform = compile_events(cut, small, references)
+    closing = assignment.run(_closing(assignment, groups))
+    return Prepared(known, groups, reader, small, transform, references, tables, closing)
+
+
+async def _subscribe(assignment: Assignment) -> Groups:
+    """A group of the query's own in each queue that it reads."""
+    found = []
+    for name in assignment.stream.sources:
+        queue = await assignment.log.catalog.refresh(name)
+        group = await assignment.log.group_book.subscribe(
+            queue,
+            assignment.name,
+            assignment.options.subscription_from,  # type: ignore[arg-type]  # checked there
+            query_id=assignment.name,
+        )
+        if group.query_id != assignment.name:
+            raise Conflict(
+                f"queue {name!r} has a group {assignment.name!r} already, of consumers; give the query another id"
+            )
+        found.append((name, queue.id, assignment.name, group.id))
+    return found
+
+
+async def _closing(assignment: Assignment, groups: Groups) -> Closing:
+    stream = assignment.stream
+    if not stream.windows:
+        return Closing.BY_PARTITION
+    if stream.key is not None or len(groups) > 1:
+        return Closing.TOGETHER
+    queue = await assignment.log.catalog.get(groups[0][0])
+    # In a queue by key, they have a partition of their own.
+    return Closing.BY_PARTITION if queue.partition_count is None else Closing.KEYLESS_TOGETHER
+
+
+def _sample(assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None) -> list[Any]:
+    """The newest events; waits for the first if it takes one to know the types."""
+    cut = assignment.cut
+    sample = assignment.run(_newest(assignment))
+    if not fields_read(cut) and not isinstance(cut.stream.time.event_time, str):
+        return sample
+    while not sample and not known:
+        if wait is None or not wait():
+            # Types that are guessed now would be the types of the tables, and wrong for what comes later.
+            raise NothingYet
+        sample = assignment.run(_newest(assignment))
+    return sample
+
+
+async def _newest(assignment: Assignment) -> list[Any]:
+    events: list[Any] = []
+    for queue in assignment.stream.sources:
+        events += await assignment.log.browse(queue, limit=SAMPLE)
+    return events
+
+
+def _key_name(stream: Definition, given: str | None) -> str | None:
+    """A second name of the key in the views: the one that was given, or that of the field that it is."""
+    taken = {"key", "window_start", "window_end", "updated_at", "is_open", "revision", "value", *stream.aggregates}
+    if given is not None and given in taken:
+        raise InvalidRequest(f"key_name={given!r} is a column of the views already; choose another")
+    if given is not None:
+        return given
+    key = stream.key
+    if not isinstance(key, str) or not key.isidentifier() or key.startswith("__") or key in taken:
+        return None
+    return key

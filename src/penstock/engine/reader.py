@@ -1,0 +1,103 @@
+"""In a Spark worker: from the offsets of a task to typed columns, and a report at the end.
+
+Chunks come from PostgreSQL as they are stored, their JSON is decoded straight into Arrow columns, and Python callables
+that come first in a stream run here, before Spark sees an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.engine import moments
+from penstock.engine.callables import Failure
+from penstock.engine.decoding import Columns
+from penstock.engine.moments import NEVER
+from penstock.engine.plan import CyclePlan, Lane
+from penstock.engine.reading import Reading
+from penstock.engine.reports import Mark, Report
+from penstock.engine.slices import Progress, Slice, slices_of
+from penstock.engine.workers import Job, asking, connection, current_task, load_plan, send_report
+from penstock.log import chunk
+from penstock.log.event import Event
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: A batch of columns is handed on when it has so many events, or was made of so many bytes.
+_BATCH_EVENTS = 1 << 16
+_BATCH_BYTES = 16 << 20
+
+
+def read_task(reading: Reading, job: Job, plan: CyclePlan, task: int, attempt: int) -> Iterator[pa.RecordBatch]:
+    """The events of one task, in the order of each partition, and a report at the end."""
+    lanes = {lane.partition_id: lane for lane in plan.lanes_of(task)}
+    progress = {lane.partition_id: Progress(lane) for lane in lanes.values()}
+    failures: list[Failure] = []
+    work = Columns(reading, progress, failures)
+    with asking():
+        conn = connection(reading.conninfo)
+    slices: list[Slice] = []
+    events = size = 0
+    for piece in slices_of(conn, lanes, progress):
+        slices.append(piece)
+        events += piece.columns.count
+        size += len(piece.columns.data)
+        if events >= _BATCH_EVENTS or size >= _BATCH_BYTES:
+            yield from work.batches(slices)
+            slices, events, size = [], 0, 0
+    if slices:
+        yield from work.batches(slices)
+    marks = [
+        Mark(p, seen.offsets, seen.events, None if seen.high == NEVER else seen.high, seen.last, seen.first)
+        for p, seen in progress.items()
+    ]
+    send_report(reading, job, 0, task, attempt, Report(marks, failures, dict(work.dropped)))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What Spark calls in a worker: gets numbers of tasks, and gives their events of the cycle that the job is for."""
+
+    reading: Reading
+
+    def frame(self, spark: SparkSession, tasks: int) -> DataFrame:
+        """The events of whichever cycle a job of this frame is for, read by so many tasks."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return spark.range(0, tasks, 1, tasks).mapInArrow(self, from_arrow_schema(self.reading.schema))
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The events of the tasks that are numbered."""
+        current = current_task()
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                if current is not None:
+                    context, job = current
+                    plan = load_plan(self.reading, job)
+                    if task < len(plan.tasks):
+                        yield from read_task(self.reading, job, plan, task, context.taskAttemptId())
+
+
+def columns_of(reading: Reading, events: Sequence[Event]) -> tuple[pa.Table, list[Failure]]:
+    """The columns of events that are at hand, as a task would give them, and what failed."""
+    lanes: dict[int, list[Event]] = {}
+    for event in events:
+        lanes.setdefault(event.partition_id, []).append(event)
+    slices = []
+    for partition_id, some in lanes.items():
+        delivery = some[0].delivery
+        lane = Lane(partition_id, 0, 0, delivery.partition, delivery.is_lane, [])
+        for event in sorted(some, key=lambda e: e.offset):
+            times = None if event.event_time is None else [moments.micros(event.event_time)]
+            columns = chunk.Columns(event.raw, 1, [event.key], [event.given_id], times, [event.headers])
+            appended = moments.micros(event.appended_at)
+            slices.append(Slice(lane, event.offset, appended, event.is_redriven, columns))
+    failures: list[Failure] = []
+    progress = {piece.lane.partition_id: Progress(piece.lane) for piece in slices}
+    work = Columns(reading, progress, failures)
+    batches = list(work.batches(slices)) if slices else []
+    return pa.Table.from_batches(batches, schema=reading.schema), failures
