@@ -74,7 +74,7 @@ def test_the_command_pushes_into_a_queue_that_it_makes(sinks_url: str) -> None:
 def test_the_command_pushes_to_a_server(sinks_url: str) -> None:
     cli = CommandLine(sinks_url)
     with serving(sinks_url) as server:
-        asked = ["simulate", "clicks", "--duration", "1", "--fast", "--queue", "over-http", "--url", server.url]
+        asked = ["simulate", "clicks", "--duration", "1", "--fast", "--queue", "over-http", "--server", server.url]
         assert cli.json(*asked)["pushed"] == 50
     assert events_in(cli, "over-http") == 50
 

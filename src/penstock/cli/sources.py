@@ -18,7 +18,7 @@ from penstock.cli.times import show_time
 from penstock.core.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from penstock.client.penstock import Penstock
+    from penstock.client.transport import Transport
     from penstock.sources.contract import Source
     from penstock.sources.simulate import Traffic
 
@@ -183,7 +183,7 @@ def register(root: typer.Typer) -> None:
     examples = [
         "penstock simulate sensors",
         "penstock simulate clicks --rate 500 --keys 20 --duration 60 --spikes 0.1",
-        "penstock simulate orders --queue orders --bad 0.01 --late 0.05 --duplicates 0.02 --url https://host:6632",
+        "penstock simulate orders --queue orders --bad 0.01 --late 0.05 --duplicates 0.02 --server https://host:6632",
     ]
     command(root, "simulate", examples=examples)(simulate)
 
@@ -214,13 +214,8 @@ async def simulate(
     begin: Annotated[
         datetime | None, typer.Option(help="When the first event happened, in UTC.", show_default="now")
     ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A Penstock server to push to, with the key in PENSTOCK_API_KEY."),
-    ] = None,
 ) -> None:
     """Push made-up traffic into a queue, which is made if it is not there, until Ctrl-C."""
-    from penstock.client.penstock import Penstock
     from penstock.sources.simulate import Traffic
 
     if fast and duration is None:
@@ -228,24 +223,16 @@ async def simulate(
     traffic = Traffic(kind, rate, keys, seed, spikes, bad, late, duplicates)
     started = datetime.now(UTC) if begin is None else begin.replace(tzinfo=begin.tzinfo or UTC)
     name, pushed = queue or kind, 0
-    async with Penstock(**_place(session, url)) as client:
+    async with session.transport() as transport:
         try:
             async for some in _paced(traffic, started, duration, fast):
-                await _push(client, name, some)
+                await _push(transport, name, some)
                 pushed += len(some)
         finally:
             if session.out.json:
                 session.out.line({"queue": name, "pushed": pushed})
             else:
                 session.out.note(f"{number(pushed)} events pushed to {name}")
-
-
-def _place(session: Session, url: str | None) -> dict[str, Any]:
-    """Where the client is to push: to the server that is named, else to the database of the options."""
-    if url is not None:
-        return {"url": url}
-    settings = session.settings()
-    return {"data_dir": settings.data_dir} if settings.database_url is None else {"url": settings.database_url}
 
 
 async def _paced(
@@ -275,16 +262,17 @@ async def _paced(
         yield due
 
 
-async def _push(client: Penstock, queue: str, events: list[dict[str, Any]]) -> None:
+async def _push(transport: Transport, queue: str, events: list[dict[str, Any]]) -> None:
     import asyncio
 
     from penstock.core.errors import QueueFull
+    from penstock.log.log import Batch
 
     while True:
         try:
-            await client.queue(queue).push(events)
+            await transport.push([Batch(queue, events)])
             return
         except NotFound:
-            await client.queue(queue).create("hash")
+            await transport.configure(queue, partitioning="hash")
         except QueueFull as error:
             await asyncio.sleep(error.retry_after)
