@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.core.errors import InvalidEvent, InvalidRequest, QueueFull
+from penstock.core.errors import IdempotencyConflict, InvalidEvent, InvalidRequest, QueueFull
 from penstock.log import wire
 from penstock.log.batch import Batch
 from penstock.log.envelopes import read_envelopes
@@ -127,6 +127,12 @@ def taking(call: Call, queues: Sequence[str]) -> Iterator[list[PushResult]]:
     except QueueFull as full:
         problem = problem_of(full)
         raise Problem(problem.kind, problem.detail, problem.facts, full_headers(full)) from None
+    except IdempotencyConflict:
+        # As the caller wrote it, and not as it is stored.
+        given = call.request.headers.get("idempotency-key", "")
+        raise IdempotencyConflict(
+            f"the idempotency key {given!r} was used before for other events; use a new key for new events"
+        ) from None
     except InvalidEvent:
         for queue in queues[:1]:
             services.metrics.pushed(queue, accepted=0, rejected=1)
