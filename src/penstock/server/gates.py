@@ -67,7 +67,7 @@ ENDPOINTS = (
         roles=_READ,
         query=GatesQuery,
         answer=Gates,
-        problems=("not-found",),
+        problems=("not-found", "invalid-name", "invalid-option"),
     ),
     Endpoint(
         "PATCH",
@@ -77,7 +77,7 @@ ENDPOINTS = (
         _TAG,
         roles=_ADMIN,
         body=GateChange,
-        problems=("not-found",),
+        problems=("not-found", "invalid-name", "invalid-option"),
     ),
     Endpoint(
         "POST",
@@ -87,6 +87,6 @@ ENDPOINTS = (
         _TAG,
         roles=_CONSUME,
         body=Hold,
-        problems=("not-found",),
+        problems=("not-found", "invalid-name", "invalid-option"),
     ),
 )
