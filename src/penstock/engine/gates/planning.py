@@ -16,6 +16,8 @@ _plan = Statements("penstock.engine", "plan.sql")
 
 #: No more than so many events are at hand, of all lanes together.
 MOST_AT_HAND = 100_000
+#: However much is at hand, so much is read for lanes of which there is nothing.
+_LEAST_ROOM = 1_000
 #: What is at hand is looked after so often.
 _LOOK_SECONDS = 0.25
 
@@ -39,6 +41,7 @@ class GatedPlanner(Planner):
         self._read: dict[int, int] = {}
         self._before: dict[int, int] = {}
         self._positions: dict[int, int] = {}
+        self._fair = MOST_AT_HAND
         self._cycle: int | None = None
 
     def _lanes(self, seen: Seen) -> list[Lane]:
@@ -54,7 +57,7 @@ class GatedPlanner(Planner):
         if not found:
             return []
         found, limit = self._narrowed(found, seen.suspects)
-        room = min(limit, MOST_AT_HAND - sum(self._at_hand(head[0]) for head in heads))
+        room = min(limit, max(_LEAST_ROOM, MOST_AT_HAND - sum(self._at_hand(head[0]) for head in heads)))
         chosen = []
         # Those with the least at hand first, so that a lane which is left out now has its turn next.
         for _, _, head in sorted(found, key=lambda each: self._at_hand(each[2][0])):
@@ -94,6 +97,7 @@ class GatedPlanner(Planner):
             if position < self._positions.get(partition, 0):
                 self._read.pop(partition, None)
         self._positions = now
+        self._fair = max(1, MOST_AT_HAND // max(1, len(now)))
         if len(self._read) > 2 * len(now) + 1000:
             self._read = {partition: upto for partition, upto in self._read.items() if partition in now}
 
@@ -101,7 +105,8 @@ class GatedPlanner(Planner):
         return max(0, self._read.get(partition, 0) - self._positions[partition])
 
     def _wanted(self, head: Any) -> int:
-        return int(head[8] or self._wants)
+        """No more than its share: lanes that wait for long must not keep others from being read at all."""
+        return min(int(head[8] or self._wants), self._fair)
 
     def _unread(self, heads: list[Any]) -> list[Any]:
         """The lanes of which too little is at hand; each from where it has not been read."""
