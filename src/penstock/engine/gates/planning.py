@@ -59,9 +59,10 @@ class GatedPlanner(Planner):
         found, limit = self._narrowed(found, seen.suspects)
         room = min(limit, max(_LEAST_ROOM, MOST_AT_HAND - sum(self._at_hand(head[0]) for head in heads)))
         chosen = []
-        # Those with the least at hand first, so that a lane which is left out now has its turn next.
-        for _, _, head in sorted(found, key=lambda each: self._at_hand(each[2][0])):
-            share = min(head[5] - head[4], self._wanted(head) - self._at_hand(head[0]), room)
+        # Those with the least at hand first, each as much as the others, so that all lanes begin to pass together.
+        for place, (_, _, head) in enumerate(sorted(found, key=lambda each: self._at_hand(each[2][0]))):
+            fair = -(-room // (len(found) - place))
+            share = min(head[5] - head[4], self._wanted(head) - self._at_hand(head[0]), fair)
             if share > 0:
                 chosen.append((head, share))
                 room -= share
