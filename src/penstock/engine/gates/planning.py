@@ -18,6 +18,8 @@ _plan = Statements("penstock.engine", "plan.sql")
 MOST_AT_HAND = 100_000
 #: However much is at hand, so much is read for lanes of which there is nothing.
 _LEAST_ROOM = 1_000
+#: After so many full cycles in a row they may grow.
+_FULL_CYCLES = 8
 #: What is at hand is looked after so often.
 _LOOK_SECONDS = 0.25
 
@@ -42,6 +44,7 @@ class GatedPlanner(Planner):
         self._before: dict[int, int] = {}
         self._positions: dict[int, int] = {}
         self._fair = MOST_AT_HAND
+        self._full = 0
         self._cycle: int | None = None
 
     def _lanes(self, seen: Seen) -> list[Lane]:
@@ -75,6 +78,15 @@ class GatedPlanner(Planner):
                 stretches = [*stretches, Stretch(row[1], max(start, sealed_end), start + share)]
             lanes.append(Lane(partition_id, queue_id, group_id, name, is_lane, stretches))
         return lanes
+
+    def _adapt(self, now: float) -> None:
+        """Grow cycles only for a backlog that lasts: the first large one takes seconds, and buckets run over then."""
+        full = self._previous is not None and self._previous[1] >= self._limit * 0.9
+        self._full = self._full + 1 if full else 0
+        if self._full >= _FULL_CYCLES:
+            super()._adapt(now)
+        else:
+            self._previous = None
 
     def _begin(self, lanes: list[Lane]) -> int:
         cycle = super()._begin(lanes)
