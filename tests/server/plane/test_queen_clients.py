@@ -73,18 +73,22 @@ def test_the_rate_limiter_lets_everything_through_in_order(plane_server: Serving
 def test_a_producer_and_consumers_in_javascript_work_with_fetch_alone(plane_server: Serving) -> None:
     environment = {**os.environ, "PENSTOCK_URL": plane_server.url, "IDLE_MS": "500"}
 
-    def node(script: str, *arguments: str) -> subprocess.Popen[str]:
+    def node(script: str, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
         command = ["node", str(EXAMPLES / "javascript" / script), *arguments]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, env=environment, stdout=stdout, text=True)
 
     for stored, known in ((10, 0), (0, 10)):
         producer = node("producer.js", "90")
         said, _ = producer.communicate(timeout=60)
         assert producer.returncode == 0
         assert said.splitlines() == [f"customer-{n % 3}: {stored} stored, {known} known already" for n in range(9)]
-    consumers = [node("consumer.js") for _ in range(2)]
-    lines = [line for consumer in consumers for line in consumer.communicate(timeout=60)[0].splitlines()]
-    assert [consumer.returncode for consumer in consumers] == [0, 0]
+    # One pipe for both: a customer's orders may go from one consumer to the other, and their order is that of time.
+    reading, writing = os.pipe()
+    consumers = [node("consumer.js", stdout=writing) for _ in range(2)]
+    os.close(writing)
+    with os.fdopen(reading) as said_by_both:
+        lines = said_by_both.read().splitlines()
+    assert [consumer.wait(60) for consumer in consumers] == [0, 0]
     for customer in range(3):
         orders = [int(line.split()[-1]) for line in lines if line.startswith(f"customer-{customer} ")]
         assert orders == [n for n in range(90) if n // 10 % 3 == customer]
