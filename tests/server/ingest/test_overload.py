@@ -75,8 +75,9 @@ async def overload(url: str, server: Serving, seconds: float) -> tuple[list[int]
     async with Penstock(url) as q, httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await q.queue(QUEUE).config(max_depth_events=LIMIT).create(partitions=4)
         await q.queue(QUEUE).group("workers").pop()
-        # Warm, so that what it needs anyhow is there.
-        await Producer(next=10**9).run(http, time.monotonic() + 0.5)
+        # Warm, so that what it needs anyhow is there; nobody reads yet, so it must not fill the queue.
+        for first in range(10**9, 10**9 + LIMIT // 2, BATCH):
+            assert await Producer()._push(http, range(first, first + BATCH))
         before = process.memory_info().rss
         until = time.monotonic() + seconds
 
