@@ -113,6 +113,7 @@ async def test_requests_are_counted_by_route_and_never_by_what_is_in_their_path(
 
 
 async def test_labels_hold_no_keys(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("orders")
     await log.push([Batch("orders", [{"data": 1, "key": "very-secret-lane"}])])
     await log.pop(PopRequest("orders", "other"))
     await until(http, lambda d: "other" in [group["group"] for group in d["groups"]])
