@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from benchmarks.engines.process import EngineError, EngineProcess
 from benchmarks.engines.results import live_rows, sums
 from benchmarks.freshness.latency import latencies_ms, percentile
 from benchmarks.freshness.poller import Poller
+from benchmarks.ingest.bench import http_server
 from benchmarks.log.checks import Checks
 from benchmarks.log.server import Server
 from penstock import Penstock
@@ -59,7 +59,7 @@ async def measure(plan: Plan, server: Server, directory: Path, checks: Checks) -
     async with AsyncExitStack() as stack:
         engine = await EngineProcess.start("penstock", directory)
         stack.push_async_callback(engine.stop)
-        web = await stack.enter_async_context(_Web(server.url, directory))
+        web_url, web = stack.enter_context(http_server(server.url, 1))
         await engine.follow(Follow(name, server.url, name, totals=True))
         poller = stack.enter_context(Poller(server.url, live_rows("penstock", name)))
 
@@ -67,13 +67,13 @@ async def measure(plan: Plan, server: Server, directory: Path, checks: Checks) -
             poller.check()
             if not engine.runs:
                 return "the engine ended: see its log"
-            return None if web.runs else "the server ended: see its log"
+            return "the server ended" if web.status() == psutil.STATUS_ZOMBIE else None
 
         # A JVM that starts would only let a backlog grow.
-        first = await _start_pusher(Order(web.url, name, plan.batch, 1, end=plan.batch))
+        first = await _start_pusher(Order(web_url, name, plan.batch, 1, end=plan.batch))
         await first.communicate()
         await _until(lambda: bool(poller.seen), "the first row", problem)
-        order = Order(web.url, name, plan.batch, plan.connections, plan.rate, plan.batch, plan.events)
+        order = Order(web_url, name, plan.batch, plan.connections, plan.rate, plan.batch, plan.events)
         pusher = await _start_pusher(order)
         stack.callback(_kill, pusher)
         began = time.monotonic()
@@ -126,51 +126,13 @@ def _check(name: str, url: str, pushed: Pushed, counted: int, checks: Checks) ->
     checks.expect(f"{name}: count and total of every key are DuckDB's", found == expected(pushed.end))
 
 
-class _Web:
-    """``penstock serve``, as an operator starts it."""
-
-    def __init__(self, database_url: str, directory: Path) -> None:
-        self._database_url = database_url
-        self._log = directory / "serve.log"
-        self.url = ""
-
-    async def __aenter__(self) -> _Web:
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "penstock", "serve", "--port", "0"),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                cwd=_ROOT,
-                env=os.environ | {"PENSTOCK_DATABASE_URL": self._database_url, "PYTHONPATH": str(_ROOT / "src")},
-            )
-        if self._process.stdout is None:
-            raise EngineError("the server has no pipes")
-        while b"Listening on " not in (line := await self._process.stdout.readline()):
-            if not line:
-                raise EngineError("the server ended: see its log")
-        self.url = line.decode().split("Listening on ")[1].strip()
-        self._tree = psutil.Process(self._process.pid)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self.runs:
-            self._process.terminate()
-            await self._process.wait()
-
-    @property
-    def runs(self) -> bool:
-        return self._process.returncode is None
-
-    def cpu_seconds(self) -> float:
-        """CPU time of all its processes so far."""
-        return cpu_seconds(self._tree)
-
-
-def _spent(engine: EngineProcess, server: Server, web: _Web, pusher: asyncio.subprocess.Process) -> dict[str, float]:
+def _spent(
+    engine: EngineProcess, server: Server, web: psutil.Process, pusher: asyncio.subprocess.Process
+) -> dict[str, float]:
     return {
         "engine": engine.cpu_seconds(),
         "postgresql": server.cpu_seconds(),
-        "server": web.cpu_seconds(),
+        "server": cpu_seconds(web),
         "pusher": cpu_seconds(psutil.Process(pusher.pid)) if pusher.returncode is None else 0.0,
     }
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,22 +14,14 @@ from benchmarks.e2e.bench import Plan, measure
 from benchmarks.engines.process import keep_logs
 from benchmarks.log import machine, server
 from benchmarks.log.checks import Checks
+from benchmarks.measuring import measured
 
 _DAY_EVENTS = 50_000_000
 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    options = _parse(arguments)
-    try:
-        result = asyncio.run(_measure(options))
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    text = json.dumps(result)
-    if options.json is not None:
-        options.json.write_text(text + "\n")
-    print(text)
-    return 0 if result["ok"] else 1
+    return measured(_measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -57,8 +46,6 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    if (this := asyncio.current_task()) is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     began, checks, plan = time.monotonic(), Checks(), _plan(options)
     directory = Path(tempfile.mkdtemp(prefix="penstock-e2e-"))
     result: dict[str, Any] = {"quick": options.quick, "environment": machine.describe(), "offered_per_s": plan.rate}

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,20 +13,12 @@ from benchmarks.ingest.events import body
 from benchmarks.ingest.plan import BATCHES, CONNECTIONS, FULL, PARTITIONS, QUICK, Plan
 from benchmarks.log import machine, server
 from benchmarks.log.checks import Checks
+from benchmarks.measuring import measured
 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    options = _parse(arguments)
-    try:
-        result = asyncio.run(_measure(options))
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    text = json.dumps(result)
-    if options.json is not None:
-        options.json.write_text(text + "\n")
-    print(text)
-    return 0 if result["ok"] else 1
+    return measured(_measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -42,8 +31,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    if (this := asyncio.current_task()) is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     began = time.monotonic()
     plan, checks = QUICK if options.quick else FULL, Checks()
     keys = ("events_per_s", "p50_ms", "p99_ms", "cpu_s_per_million", "rounds")
