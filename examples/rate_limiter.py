@@ -2,6 +2,7 @@
 
     python examples/rate_limiter.py
     python examples/rate_limiter.py --only quickstart cost
+    python examples/rate_limiter.py --busy    # how soon is said and not judged: others use the machine as well
 
 quickstart  a bucket of 10, refilled by 5 a second: 30 messages within 4.0 to 4.5 seconds, in order
 cost        requests of different weight: 300 weights through a bucket of 100, 50 a second, in no more than 4.5 seconds
@@ -22,6 +23,8 @@ from penstock import Event, Penstock, Stream, sliding_window_gate, token_bucket_
 #: What was released: after how many seconds, and what.
 Released = list[tuple[float, dict[str, Any]]]
 Checks = dict[str, bool]
+#: Begins a check on how soon, which a machine that is busy with other things may not pass.
+SOON = "soon: "
 
 
 async def released(q: Penstock, name: str, streams: list[Stream], messages: list[dict[str, Any]]) -> Released:
@@ -53,7 +56,8 @@ async def quickstart(q: Penstock) -> Checks:
     events = await released(q, "rl-quickstart", streams, [{"seq": i} for i in range(30)])
     took = events[-1][0]
     return {
-        f"30 messages passed in {took:.3f} s, between 4.0 and 4.5": 4.0 <= took <= 4.5,
+        f"30 messages passed in {took:.3f} s, no sooner than 4.0": took >= 4.0,
+        f"{SOON}and within 4.5": took <= 4.5,
         "the first 10 at once": events[9][0] == 0,
         "in order": in_order(events, 30),
     }
@@ -65,7 +69,8 @@ async def cost(q: Penstock) -> Checks:
     events = await released(q, "rl-cost", streams, [{"seq": i, "weight": i % 5 + 1} for i in range(100)])
     took = events[-1][0]
     return {
-        f"300 weights passed in {took:.3f} s, between 4.0 and 4.5": 4.0 <= took <= 4.5,
+        f"300 weights passed in {took:.3f} s, no sooner than 4.0": took >= 4.0,
+        f"{SOON}and within 4.5": took <= 4.5,
         "in order": in_order(events, 100),
     }
 
@@ -83,8 +88,9 @@ async def cascade(q: Penstock) -> Checks:
     after = [(at, 5 * place) for place, (at, _) in enumerate(events) if at > 0]
     rate = linear_regression(*zip(*after, strict=True)).slope
     return {
-        f"after the burst, {rate:.2f} messages a second (30, to a percent)": abs(rate - 30) <= 0.3,
-        f"300 messages passed in {events[-1][0]:.3f} s, at most half a second after the least, 8": events[-1][0] <= 8.5,
+        f"{SOON}after the burst, {rate:.2f} messages a second (30, to a percent)": abs(rate - 30) <= 0.3,
+        f"{SOON}300 messages passed in {events[-1][0]:.3f} s, at most half a second after the least, 8": events[-1][0]
+        <= 8.5,
         "no stretch saw more than 60 and what 30 a second refill": all(
             5 * (j - i + 1) <= 60 + 30 * (events[j][0] - events[i][0]) + 1e-6 for i in range(60) for j in range(i, 60)
         ),
@@ -100,7 +106,7 @@ async def sliding(q: Penstock) -> Checks:
     most = max(sum(1 for other in times if at - 5 <= other <= at) for at in times)
     return {
         f"never more than {most} in any 5 s (the limit is 20)": most <= 20,
-        f"60 messages passed in {times[-1]:.3f} s, at most half a second after the least, 10": times[-1] <= 10.5,
+        f"{SOON}60 messages passed in {times[-1]:.3f} s, at most half a second after the least, 10": times[-1] <= 10.5,
         "in order": in_order(events, 60),
     }
 
@@ -116,14 +122,15 @@ SCENARIOS: dict[str, Callable[[Penstock], Any]] = {
 async def main() -> None:
     parser = argparse.ArgumentParser(description="Rate limits, four ways.")
     parser.add_argument("--only", choices=list(SCENARIOS), nargs="+", default=list(SCENARIOS))
-    wanted = parser.parse_args().only
+    parser.add_argument("--busy", action="store_true", help="say how soon, and do not judge it")
+    arguments = parser.parse_args()
     failed = 0
     async with Penstock() as q:
-        for name in wanted:
+        for name in arguments.only:
             print(f"{name}:", flush=True)
             for check, holds in (await SCENARIOS[name](q)).items():
                 print(f"  {'yes' if holds else 'NO '}  {check}", flush=True)
-                failed += not holds
+                failed += not holds and not (arguments.busy and check.startswith(SOON))
     if failed:
         raise SystemExit(f"{failed} checks failed")
 

@@ -13,7 +13,9 @@ from tests.cli.command_line import FOREIGN
 
 EXAMPLES = sorted(Path(__file__).parents[2].joinpath("examples").glob("*.py"))
 #: They start Spark, and watch the clock.
-ON_SPARK = ("aggregations", "pipeline", "sensors")
+ON_SPARK = ("aggregations", "pipeline", "rate_limiter", "rate_limiter_quickstart", "sensors")
+#: How soon is for a machine that does nothing else.
+OPTIONS = {"rate_limiter": ["--busy"]}
 
 
 def examples() -> Iterator[Any]:
@@ -28,7 +30,7 @@ def examples() -> Iterator[Any]:
 def test_an_example_runs_and_checks_itself(example: Path, database_url: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     environment["PENSTOCK_DATABASE_URL"] = database_url
-    command = [sys.executable, "-W", "error", str(example)]
+    command = [sys.executable, "-W", "error", str(example), *OPTIONS.get(example.stem, [])]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=380, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     # Spark has its say there when the machine is too busy for its liking.
