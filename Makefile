@@ -69,7 +69,7 @@ docs: $(DEV) ## Build the documentation into site/
 	@echo "Open site/index.html"
 
 lock: $(DEV) ## Pin requirements/*.txt again (ARGS=--upgrade for newer releases)
-	@$(call compile,base,--extra spark --extra tracing pyproject.toml)
+	@$(call compile,base,--extra spark --extra tracing --extra console pyproject.toml)
 	@$(call compile,dev)
 	@$(call compile,docs)
 	@$(foreach version,$(QUEEN),$(call compile,queen-$(version)) &&) true
