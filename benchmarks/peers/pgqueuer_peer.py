@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import asyncpg  # type: ignore[import-not-found]  # in this peer's own environment
-import orjson  # type: ignore[import-not-found]  # same
+import orjson
 from pgqueuer.ports.repository import EntrypointExecutionParameter  # type: ignore[import-not-found]  # same
 from pgqueuer.queries import Queries  # type: ignore[import-not-found]  # same
 
