@@ -52,6 +52,7 @@ def test_every_setting_has_its_variable(tmp_path: Path) -> None:
     settings = Settings.from_env(
         {
             "PENSTOCK_DATABASE_URL": "postgresql://db/events",
+            "PENSTOCK_READER_URL": "postgresql://reader@db/events",
             "PENSTOCK_DATA_DIR": str(tmp_path),
             "PENSTOCK_POOL_SIZE": "3",
             "PENSTOCK_MAX_EVENT_BYTES": "2048",
@@ -61,6 +62,7 @@ def test_every_setting_has_its_variable(tmp_path: Path) -> None:
     )
     assert settings == Settings(
         database_url="postgresql://db/events",
+        reader_url="postgresql://reader@db/events",
         data_dir=tmp_path,
         pool_size=3,
         max_event_bytes=2048,

@@ -65,6 +65,7 @@ class Overrides(TypedDict, total=False):
     """What a caller may set in place of the environment, e.g. from the command line."""
 
     database_url: str | None
+    reader_url: str | None
     data_dir: Path
     pool_size: int
     max_event_bytes: int
@@ -99,6 +100,8 @@ class Settings:
     api_key: str | None = field(default=None, repr=False)
     tls_ca_file: Path | None = None
     retry_seconds: float = 30.0
+    #: A login to the same database that may look and nothing else, for statements that people type.
+    reader_url: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.database_url is not None:
@@ -108,6 +111,8 @@ class Settings:
                 f"PENSTOCK_DATA_DIR has to name an absolute path, and {str(self.data_dir)!r} is none: set it to one, "
                 "say /var/lib/penstock, or set PENSTOCK_DATABASE_URL to a PostgreSQL that you run"
             )
+        if self.reader_url is not None:
+            _check_url("PENSTOCK_READER_URL", self.reader_url)
         _check_range("PENSTOCK_POOL_SIZE", self.pool_size, _MOST_CONNECTIONS)
         _check_range("PENSTOCK_MAX_EVENT_BYTES", self.max_event_bytes, _LARGEST_EVENT)
         if self.url is not None:
@@ -128,6 +133,8 @@ class Settings:
         found: Overrides = {}
         if "database_url" not in overrides:
             found["database_url"] = _find_url(env)
+        if "reader_url" not in overrides and "PENSTOCK_READER_URL" in env:
+            found["reader_url"] = env["PENSTOCK_READER_URL"]
         if "data_dir" not in overrides and "PENSTOCK_DATA_DIR" in env:
             found["data_dir"] = _directory("PENSTOCK_DATA_DIR", env["PENSTOCK_DATA_DIR"])
         if "pool_size" not in overrides and "PENSTOCK_POOL_SIZE" in env:

@@ -18,8 +18,8 @@ class Statements:
     their names are made of numbers alone, never of what a user typed.
     """
 
-    def __init__(self, package: str, file: str) -> None:
-        text = resources.files(package).joinpath("sql", file).read_text(encoding="utf-8")
+    def __init__(self, package: str, file: str, folder: str = "sql") -> None:
+        text = resources.files(package).joinpath(folder, file).read_text(encoding="utf-8")
         parts = _NAME.split(text)
         self._statements = {
             name: _MARGIN.sub("", body).strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)

@@ -1,0 +1,48 @@
+-- Who may look: at results, at how queues, groups, gates and queries stand, and at the ledger. Not at events, nor at what
+-- dead letters hold, nor at keys of the API; and nothing can be changed. {reader} is the login, {owner} the role that
+-- Penstock's schemas belong to, {database} the database. All of it may be run again.
+
+-- name: create
+CREATE ROLE {reader} LOGIN NOINHERIT CONNECTION LIMIT 20;
+
+-- name: limits
+-- What a session of it begins with.
+ALTER ROLE {reader} SET default_transaction_read_only = on;
+ALTER ROLE {reader} SET statement_timeout = '15s';
+ALTER ROLE {reader} SET lock_timeout = '2s';
+ALTER ROLE {reader} SET idle_in_transaction_session_timeout = '30s';
+ALTER ROLE {reader} SET max_parallel_workers_per_gather = 0;
+ALTER ROLE {reader} SET search_path = penstock_live, penstock;
+ALTER ROLE {reader} SET timezone = 'UTC';
+
+-- name: superuser
+-- What takes a superuser: how much of the disk a sort may take, and that nobody fills the write-ahead log by a SELECT.
+ALTER ROLE {reader} SET temp_file_limit = '256MB';
+DO $$
+DECLARE
+    _function regprocedure;
+BEGIN
+    FOR _function IN
+        SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
+        WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = 'pg_logical_emit_message'
+    LOOP
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', _function);
+    END LOOP;
+END
+$$;
+
+-- name: grants
+GRANT CONNECT ON DATABASE {database} TO {reader};
+GRANT USAGE ON SCHEMA penstock, penstock_live, penstock_history TO {reader};
+-- Results of all queries, also of those that are started later.
+GRANT SELECT ON ALL TABLES IN SCHEMA penstock_live, penstock_history TO {reader};
+ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock_live GRANT SELECT ON TABLES TO {reader};
+ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock_history GRANT SELECT ON TABLES TO {reader};
+GRANT SELECT ON penstock.state, penstock.lag, penstock.partition_lag, penstock.depth, penstock.gates,
+                penstock.query_totals, penstock.queues, penstock.groups TO {reader};
+GRANT SELECT (id, name, result, sink_queue, cycle, driver, lease_until, history_seconds, created_at, is_paused, stopped_at)
+    ON penstock.queries TO {reader};
+GRANT SELECT (query_id, cycle, fence, planned, planned_at, started_at, committed_at, events_in, events_out, windows, late,
+              dead, took, error, oldest_at, watermark, dropped) ON penstock.cycles TO {reader};
+GRANT SELECT (id, queue_id, group_name, stage, attempts, failed_at, first_failed_at, redrives, redriven_at)
+    ON penstock.dead_letters TO {reader};
