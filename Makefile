@@ -31,6 +31,7 @@ demo: $(RUN) ## Start a PostgreSQL, push and pop events, show what happens
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
+	@$(BIN)/python scripts/install_chromium.py
 	@$(BIN)/pytest -m "not chaos" --numprocesses $(WORKERS) --dist loadgroup $(ARGS)
 
 chaos: $(DEV) ## Run the long tests: drivers killed thirty times, clusters, restored backups

@@ -46,6 +46,7 @@ def test_these_are_the_commands() -> None:
         "push",
         "run",
         "serve",
+        "console",
         "simulate",
         "demo",
         "version",

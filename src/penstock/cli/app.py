@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli import (
+    consoles,
     databases,
     dead_letters,
     gates,
@@ -107,6 +108,7 @@ for sub_app, name in (
     app.add_typer(sub_app, name=name)
 streams.register(app)
 serve.register(app)
+consoles.register(app)
 sources.register(app)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from penstock.cli.command import command
+from penstock.cli.consoles import console_beside
 from penstock.cli.session import Session
 
 _ACCESS = "Access"
@@ -18,6 +20,7 @@ def register(app: typer.Typer) -> None:
     examples = [
         "penstock serve",
         "penstock serve --port 8080 --workers 2",
+        "penstock serve --console",
         "penstock serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key",
     ]
     command(app, "serve", examples=examples)(serve)
@@ -48,6 +51,12 @@ def serve(
     request_log: Annotated[
         str | None,
         typer.Option(metavar="WHICH", help="Requests with a line in the log: all, errors or none.", show_default="all"),
+    ] = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="Show the console beside it, in a process of its own.")
+    ] = False,
+    console_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The console's port.", show_default="6633")
     ] = None,
     require_access: Annotated[
         bool, typer.Option("--require-access", help="Ask for keys on loopback too.", rich_help_panel=_ACCESS)
@@ -108,4 +117,5 @@ def serve(
         max_held_bytes=max_held_bytes,
         producer_events_per_second=producer_events_per_second,
     )
-    run(settings)
+    with console_beside(settings, console_port) if console else nullcontext():
+        run(settings)

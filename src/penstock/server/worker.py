@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Protocol
 
 import uvicorn
 import uvloop
@@ -19,6 +20,7 @@ import uvloop
 from penstock.core.errors import ConfigurationError
 from penstock.server.app import create_app
 from penstock.server.connection import Connection, LimitedConfig, Limits, look_at
+from penstock.server.frame import Frame
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 
@@ -28,25 +30,42 @@ _FEWEST_DATABASE_CONNECTIONS = 3
 _LONGEST_WORD = 64 << 10
 
 
+class Create(Protocol):
+    """Makes the application of a process, which says when it has started what the process is to stop."""
+
+    def __call__(self, settings: ServerSettings, /, *, started: Callable[[Services], None] | None) -> Frame:
+        """Make it."""
+        ...
+
+
 class Worker:
     """Answers requests that arrive at a port.
 
     ``parent`` is the end of a pipe that a supervisor holds: when that is gone, so is this process. With a supervisor,
     signals for all processes at once are the supervisor's to read: only SIGTERM ends a worker, and only he ends one
-    hard.
+    hard. ``create`` makes the application, and ``longest_word`` is what may come over a WebSocket in one message.
     """
 
     def __init__(
-        self, settings: ServerSettings, listening: socket.socket, ready: Callable[[], None], parent: int | None = None
+        self,
+        settings: ServerSettings,
+        listening: socket.socket,
+        ready: Callable[[], None],
+        parent: int | None = None,
+        *,
+        create: Create = create_app,
+        longest_word: int = _LONGEST_WORD,
     ) -> None:
         self._settings = _share(settings)
+        self._create = create
+        self._longest_word = longest_word
         self._listening = listening
         self._ready = ready
         self._parent = parent
 
     def run(self) -> None:
         """Answer until told to stop."""
-        app = create_app(self._settings, started=self._started)
+        app = self._create(self._settings, started=self._started)
         self._server = _Server(self._config(app), self._ready, is_alone=self._parent is None)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._run(app.running()))
@@ -75,7 +94,7 @@ class Worker:
             app,
             http=Connection,
             ws="websockets-sansio",
-            ws_max_size=_LONGEST_WORD,
+            ws_max_size=self._longest_word,
             lifespan="off",
             access_log=False,
             log_config=None,

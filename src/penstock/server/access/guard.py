@@ -90,7 +90,7 @@ class Guard:
             if credential.startswith(PREFIX):
                 raise InvalidToken("the key is malformed")
             return self._tokens.identify(credential)
-        found = await self._find(key.id)
+        found = await self.find(key.id)
         if found is None or not found.matches(key):
             # It may have been rotated since it was remembered.
             found = await self._ask_once(key.id)
@@ -105,7 +105,8 @@ class Guard:
             return None
         return found.identity
 
-    async def _find(self, key_id: str) -> Found | None:
+    async def find(self, key_id: str) -> Found | None:
+        """The key of this id as it was a moment ago, for whoever has seen its secret before; None if there is none."""
         until, found = self._found.get(key_id, (0.0, None))
         return found if time.monotonic() < until else await self._ask_once(key_id)
 

@@ -1,0 +1,55 @@
+"""What the console's process has at hand: one of each, made when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.console.feeds import Feeds
+from penstock.console.sessions import COOKIE, Session, Sessions
+from penstock.console.settings import ConsoleSettings
+from penstock.db.pool import Database
+from penstock.log.log import Log
+from penstock.server.access.guard import Guard
+from penstock.server.access.identity import ANYBODY, Identity
+from penstock.server.metrics.standing import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks: what he may do, and his session where he had to sign in."""
+
+    identity: Identity
+    session: Session | None = None
+
+
+class Console:
+    """Shared by all pages of all browsers."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self.settings = settings
+        self.database = Database(settings.server.core)
+        self.log = Log(self.database)
+        #: What the database knows of queues, groups and queries, read once for all who ask.
+        self.standing = Standing(self.database)
+        #: What is looked up again and again while somebody looks.
+        self.feeds = Feeds()
+        #: Knows keys; None where access is off.
+        self.guard = Guard(settings.server, self.database) if settings.server.is_guarded else None
+        self.sessions = Sessions(settings.secret)
+
+    async def viewer(self, cookies: Mapping[str, str]) -> Viewer | None:
+        """Who sends these cookies; None if he has to sign in first."""
+        if self.guard is None:
+            return Viewer(ANYBODY)
+        session = self.sessions.read(cookies.get(COOKIE, ""))
+        return None if session is None else await self.still(session)
+
+    async def still(self, session: Session) -> Viewer | None:
+        """Who has this session, if his key is still good."""
+        if self.guard is None or self.sessions.is_over(session):
+            return None
+        found = await self.guard.find(session.key_id)
+        if found is None or not self.sessions.holds(session, found.hashes):
+            return None
+        return Viewer(found.identity, session)

@@ -1,0 +1,1 @@
+"""A module a page; ``penstock.console.registry`` lists them."""

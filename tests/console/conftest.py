@@ -1,0 +1,109 @@
+"""A console on a fresh database for the tests of a file, and a page in a real Chromium for each test.
+
+``console``      the process, with access off; one for a file, so that tests share what is in its database
+``page``         a page at desktop size; the test fails if the browser reports an error
+``any_page``     the same, and the test runs at desktop and phone size, light and dark
+``arranged``     the log of the console's database, to arrange what pages are to show: ``arranged(coroutine_function)``
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from penstock.core.settings import Settings
+from penstock.db.pool import Database
+from penstock.log.log import Log
+from scripts.install_chromium import MISSING, find_chromium
+from tests.console.browsing import VARIANTS, Variant, open_page
+from tests.console.running import Running, console_on
+from tests.servers import TEMPLATE, Server
+
+T = TypeVar("T")
+Arrange = Callable[[Callable[[Log], Awaitable[T]]], T]
+
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = find_chromium()
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def console(pg18: Server) -> Iterator[Running]:
+    with pg18.fresh_database(TEMPLATE) as url, console_on(url) as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser, console: Running) -> Iterator[Page]:
+    with open_page(browser, console.url) as opened:
+        yield opened
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda variant: variant.name)
+def any_page(request: pytest.FixtureRequest, browser: Browser, console: Running) -> Iterator[Page]:
+    variant: Variant = request.param
+    with open_page(browser, console.url, variant) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def arranged(console: Running) -> Arrange[object]:
+    return lambda what: arrange(console.database_url, what)
+
+
+def arrange(database_url: str, what: Callable[[Log], Awaitable[T]]) -> T:
+    """Do something to the log of a database."""
+
+    async def run() -> T:
+        log = Log(Database(Settings(database_url=database_url)))
+        await log.open()
+        try:
+            return await what(log)
+        finally:
+            await log.close()
+
+    # Where playwright is, a loop of its own runs already.
+    return asyncio.Runner().run(run()) if _is_idle() else _elsewhere(run)
+
+
+def _is_idle() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _elsewhere(run: Callable[[], Awaitable[T]]) -> T:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(lambda: asyncio.run(_awaited(run))).result()
+
+
+async def _awaited(run: Callable[[], Awaitable[T]]) -> T:
+    return await run()

@@ -1,0 +1,43 @@
+"""A real console in a process of its own, for tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class Running:
+    """A console that runs."""
+
+    url: str
+    database_url: str
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def console_on(
+    database_url: str, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """Start ``penstock console`` on a free port, and stop it at the end as an operator would."""
+    environment = {**os.environ, "PENSTOCK_DATABASE_URL": database_url, **(environ or {})}
+    command = [sys.executable, "-m", "penstock", "console", "--port", "0", *options]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        said = process.stdout.readline()
+        assert said.startswith("Console on "), f"the console ended with {process.wait()}"
+        yield Running(said.removeprefix("Console on ").strip(), database_url, process)
+    finally:
+        process.terminate()
+        try:
+            assert process.wait(20) == 0
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            process.stdout.close()
