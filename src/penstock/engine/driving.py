@@ -234,6 +234,8 @@ class Drive:
             plan: CyclePlan | None = None
             try:
                 plan = cycles.planned()
+                if plan is None and batch == 0:
+                    return  # Spark begins with a batch in any case, also when there is nothing to do
                 if plan is None:
                     raise Refused("the ledger has no cycle of this driver")
                 self._finish_cycle(cycles, *cycles.compute(plan))

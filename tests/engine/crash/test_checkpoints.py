@@ -104,6 +104,17 @@ def test_a_query_goes_on_when_its_checkpoint_is_deleted_or_replaced(
         assert query.is_running
 
 
+def test_a_query_that_has_nothing_to_do_when_spark_begins_goes_on(database_url: str, checkpoints: Checkpoints) -> None:
+    with Orders(database_url) as orders:
+        orders.push(100)
+        with running(database_url) as query:
+            # All is read before Spark has started its stream, which begins with a batch all the same.
+            eventually(lambda: (checkpoints.made[-1] / "commits" / "0").exists())
+            orders.check()
+            assert query.status.error is None
+            assert len(checkpoints.made) == 1, "it was started again"
+
+
 @pytest.mark.parametrize("with_an_open_batch", [False, True])
 def test_a_query_that_finds_a_stale_checkpoint_starts_where_the_database_is(
     database_url: str, checkpoints: Checkpoints, tmp_path: Path, with_an_open_batch: bool

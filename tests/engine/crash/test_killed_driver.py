@@ -12,7 +12,7 @@ import pytest
 from tests.engine.crash.drivers import Driver
 from tests.engine.crash.orders import Orders, committed, eventually
 
-#: At the two moments that matter most; `make chaos` adds any other.
+#: At the two moments that matter most; `make test-chaos` adds any other.
 SHORT: list[list[Any]] = [["killed after commit", 2], ["killed before commit", 2]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import psutil
@@ -10,9 +9,6 @@ import pytest
 
 from tests.engine.crash.drivers import Driver
 from tests.engine.crash.orders import Orders, ask, committed, eventually, fence, rows_of
-
-#: From the death of a driver to the first commit of the one that follows.
-TAKEOVER_SECONDS = 10.0
 
 
 def commits_by(url: str, fence: int) -> int:
@@ -37,25 +33,19 @@ def test_a_paused_driver_is_followed_by_the_standby_and_becomes_the_standby(
             its_fence = fence(url)
             with orders.pushing():
                 first.wait_until_paused()
-                paused_at = time.monotonic()
                 before = commits_by(url, its_fence)
                 eventually(lambda: fence(url) != its_fence, what=second.text())
-                taken = time.monotonic() - paused_at
                 successor = fence(url)
                 eventually(lambda: commits_by(url, successor) > 0, what=second.text())
-                followed = time.monotonic() - paused_at
                 first.resume()
                 eventually(lambda: first.states()[-1] == "standby", what=first.text())
             assert commits_by(url, its_fence) == before
             orders.check()
             assert fence(url) == successor
-            print(f"taken after {taken:.1f} s, first commit after {followed:.1f} s")
-            assert followed < TAKEOVER_SECONDS * slowness()
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
-@pytest.mark.xfail(reason="the lease is kept although the JVM is asked before it is renewed", strict=True)
 def test_a_driver_whose_jvm_stands_still_in_a_cycle_loses_the_query(database_url: str, tmp_path: Path) -> None:
     url = database_url
     with Orders(url) as orders, Driver(url, tmp_path / "first.log") as first:
@@ -67,17 +57,11 @@ def test_a_driver_whose_jvm_stands_still_in_a_cycle_loses_the_query(database_url
             with orders.pushing():
                 eventually(lambda: ask(url, "SELECT count(*) FROM penstock.cycles WHERE committed_at IS NULL"))
                 first.jvm.suspend()
-                eventually(lambda: fence(url) != its_fence, timeout=30, what=second.text())
+                eventually(lambda: fence(url) != its_fence, what=second.text())
                 eventually(lambda: commits_by(url, fence(url)) > 0, what=second.text())
                 first.jvm.resume()
                 eventually(lambda: first.states()[-1] == "standby", what=first.text())
             orders.check()
-
-
-def slowness() -> float:
-    """How much longer than on a machine of its own things take now."""
-    waiting, cores = psutil.getloadavg()[0], psutil.cpu_count() or 1
-    return max(1.0, waiting / cores)
 
 
 @pytest.mark.chaos
