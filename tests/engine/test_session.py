@@ -139,6 +139,15 @@ def test_spark_says_nothing_on_the_terminal_but_errors(without_java: subprocess.
     assert [line.partition(" ")[2] for line in without_java.stderr.splitlines()] == ["ERROR penstock: an error is seen"]
 
 
+def test_java_options_that_spark_was_started_with_may_be_said_again(spark: SparkSession) -> None:
+    # `penstock run --conf` says them when it starts Spark, and again with each stream.
+    key = "spark.driver.extraJavaOptions"
+    *_, last = spark.sparkContext.getConf().get(key, "").split()
+    assert spark_session(conf={key: last}).sparkContext is spark.sparkContext
+    with pytest.raises(ConfigurationError, match=key):
+        spark_session(conf={key: f"-Xlog:gc {last}"})
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(240)
 def test_a_spark_that_runs_already_is_used_and_its_settings_stay(tmp_path: Path) -> None:

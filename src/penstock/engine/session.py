@@ -158,11 +158,16 @@ def _set_while_running(session: SparkSession, conf: Mapping[str, str]) -> None:
     for key, value in conf.items():
         if session.conf.isModifiable(key):
             session.conf.set(key, value)
-        elif session.sparkContext.getConf().get(key) != value:
+        elif not _is_set(session.sparkContext.getConf().get(key), key, value):
             raise ConfigurationError(
                 f"{key} cannot be changed while Spark runs, and Spark runs in this process already: set it where that "
                 "is started, or stop that one first"
             )
+
+
+def _is_set(running: str | None, key: str, value: str) -> bool:
+    # Ours come before those that were asked for.
+    return running == value or (key == _JAVA_OPTIONS and f" {running}".endswith(f" {value}"))
 
 
 def _check_master(context: SparkContext, master: str | None) -> None:
