@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
 from penstock.core.errors import NotFound
 from penstock.core.names import check_text
 from penstock.db.statements import Statements
-from penstock.log.event import Delivery, Event
+from penstock.log.event import Delivery, Event, StoredChunk
 from penstock.log.options import MAX_COUNT, check_moment, check_whole
 from penstock.log.reader import read_events, stored_chunk
 
 if TYPE_CHECKING:
+    from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
 
     from penstock.log.queue import Queue
@@ -22,6 +25,8 @@ _sql = Statements("penstock.log", "browse.sql")
 
 #: Chunks that are read at a time while browsing.
 _PAGE = 64
+#: Pages of the table that are read at a time from its end.
+_PAGES = 8
 
 
 class Browser:
@@ -82,6 +87,43 @@ class Browser:
                 if len(found) >= limit:
                     break
         return found
+
+    async def latest(self, queue: Queue, limit: int) -> list[Event]:
+        """The newest events of all partitions, newest first.
+
+        Chunks are only ever added, so the newest lie at the end of the table, whatever partitions they are of.
+        """
+        check_whole("limit", limit, 1, 10_000)
+        events: list[Event] = []
+        async with self._pool.connection() as conn:
+            span = {"queue": queue.id, "since": None, "until": None}
+            for (segment,) in await (await conn.execute(_sql["segments_between"], span)).fetchall():
+                try:
+                    async for name, is_lane, lane, stored in self._from_the_end(conn, queue, segment):
+                        delivery = Delivery(queue.name, name, lane, is_lane)
+                        first = max(stored.first, stored.end - limit + len(events))
+                        events += [Event(delivery, stored, offset) for offset in range(stored.end - 1, first - 1, -1)]
+                        if len(events) >= limit:
+                            return events
+                except psycopg.errors.UndefinedTable:
+                    break  # retention was quicker, and what is older is gone too
+        return events
+
+    async def _from_the_end(
+        self, conn: AsyncConnection[Any], queue: Queue, segment: int
+    ) -> AsyncIterator[tuple[str, bool, int, StoredChunk]]:
+        row = await (await conn.execute(_sql.table("pages", queue.id, segment))).fetchone()
+        last = int(row[0]) if row is not None else 0
+        while last > 0:
+            first = max(last - _PAGES, 0)
+            ends = {"first": f"({first},0)", "last": f"({last},0)"}
+            found = await (await conn.execute(_sql.table("at_the_end", queue.id, segment), ends)).fetchall()
+            for lane, name, is_lane, end in found:
+                body = _sql.table("chunk", queue.id, segment)
+                chunk = await (await conn.execute(body, {"partition": lane, "end": end}, binary=True)).fetchone()
+                if chunk is not None:
+                    yield name, is_lane, lane, stored_chunk(queue, segment, lane, tuple(chunk))
+            last = first
 
     async def find(
         self, queue: Queue, event_id: str, *, since: datetime | None = None, until: datetime | None = None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +33,15 @@ if TYPE_CHECKING:
     from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log", "dead.sql")
+_MATCHING = _sql["matching"].replace("{kind}", _sql["kind"])
 
 #: The header by which a redriven event is known for the dead letter it was.
 HEADER = "penstock-dead-letter"
 #: How many a redrive takes when it is not told.
 REDRIVE_LIMIT = 100
+#: Of each queue so many are looked at to tell what kinds of error there are.
+KINDS_OF = 10_000
+_MOST_KINDS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,9 @@ class Filter:
     since: datetime | None = None
     until: datetime | None = None
     partition: str | None = None
+    #: What the errors have in common, with the stage that they came from: as :class:`DeadLetterKind` has them.
+    kind: str | None = None
+    stage: str | None = None
 
     def __post_init__(self) -> None:
         if self.ids is not None:
@@ -106,11 +113,32 @@ class Filter:
             check_name(self.queue, "queue")
         if self.group is not None:
             check_name(self.group, "group")
-        for name in ("key", "error", "partition"):
+        for name in ("key", "error", "partition", "kind", "stage"):
             if getattr(self, name) is not None:
                 check_text(getattr(self, name), name)
         check_moment("since", self.since)
         check_moment("until", self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterKind:
+    """Dead letters of one group that failed alike; ``is_whole`` is false where there are more than were looked at."""
+
+    queue: str
+    group: str
+    stage: str
+    kind: str
+    count: int
+    first_failed_at: datetime
+    failed_at: datetime
+    newest: int
+    is_whole: bool = True
+
+    @property
+    def filter(self) -> Filter:
+        """These and no others."""
+        # What was never an event belongs to no group, which is no name that could be asked for.
+        return Filter(queue=self.queue, group=self.group or None, kind=self.kind, stage=self.stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +210,7 @@ class DeadLetters:
         """How many there are."""
         params = await self._params(which)
         async with self._pool.connection() as conn:
-            row = await (await conn.execute(_sql["count"], params)).fetchone()
+            row = await (await conn.execute(_matching("count"), params)).fetchone()
         return int(row[0]) if row is not None else 0
 
     async def get(self, id: int) -> DeadLetter:
@@ -196,8 +224,27 @@ class DeadLetters:
         """Delete for good; answers how many."""
         params = await self._params(which)
         async with self._pool.connection() as conn:
-            cursor = await conn.execute(_sql["purge"], params)
+            cursor = await conn.execute(_matching("purge"), params)
         return int(cursor.rowcount)
+
+    async def ids(self, which: Filter, limit: int) -> list[int]:
+        """The numbers of those that match, the oldest first."""
+        params = {**await self._params(which), "limit": limit}
+        async with self._pool.connection() as conn:
+            rows = await (await conn.execute(_matching("ids"), params)).fetchall()
+        return [id for (id,) in rows]
+
+    async def kinds(self, queue: str | None = None) -> list[DeadLetterKind]:
+        """What went wrong, by queue, group and kind of error; what failed last first."""
+        params = {
+            "queue": None if queue is None else (await self._catalog.get(queue)).id,
+            "most": KINDS_OF,
+            "limit": _MOST_KINDS,
+        }
+        async with self._pool.connection() as conn:
+            statement = _sql["kinds"].replace("{kind}", _sql["kind"])
+            rows = await (await conn.execute(statement, params)).fetchall()
+        return [DeadLetterKind(*row) for row in rows]
 
     async def oldest(self, which: Filter, limit: int | None) -> list[DeadLetter]:
         """The ones that have waited longest."""
@@ -207,7 +254,7 @@ class DeadLetters:
         params = await self._params(which)
         params.update(limit=limit, offset=offset, oldest_first=oldest_first)
         async with self._pool.connection() as conn:
-            rows = await (await conn.execute(_sql["list"], params)).fetchall()
+            rows = await (await conn.execute(_matching("list"), params)).fetchall()
         return [_letter(row) for row in rows]
 
     async def _params(self, which: Filter) -> dict[str, Any]:
@@ -221,6 +268,8 @@ class DeadLetters:
             "since": which.since,
             "until": which.until,
             "partition": which.partition,
+            "kind": which.kind,
+            "stage": which.stage,
         }
 
 
@@ -243,8 +292,10 @@ class Redriver:
         self._appender = appender
         self._clock = clock
 
-    async def redrive(self, which: Filter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
-        """Send back the oldest that match, at most ``limit`` (None: all)."""
+    async def redrive(
+        self, which: Filter, *, limit: int | None = REDRIVE_LIMIT, edited: Mapping[int, bytes] | None = None
+    ) -> Redrive:
+        """Send back the oldest that match, at most ``limit`` (None: all); some with other data than they had."""
         replayed = 0
         problems: dict[int, str] = {}
         by_queue: dict[str, list[DeadLetter]] = {}
@@ -252,12 +303,12 @@ class Redriver:
             by_queue.setdefault(letter.queue, []).append(letter)
         for name, letters in by_queue.items():
             for start in range(0, len(letters), REDRIVE_LIMIT):
-                refused = await self._some(name, letters[start : start + REDRIVE_LIMIT])
+                refused = await self._some(name, letters[start : start + REDRIVE_LIMIT], edited or {})
                 problems.update(refused)
                 replayed += len(letters[start : start + REDRIVE_LIMIT]) - len(refused)
         return Redrive(replayed, len(problems), problems)
 
-    async def _some(self, name: str, letters: Sequence[DeadLetter]) -> dict[int, str]:
+    async def _some(self, name: str, letters: Sequence[DeadLetter], edited: Mapping[int, bytes]) -> dict[int, str]:
         """Send some of one queue back in one transaction; answers which could not be, and why."""
         while True:
             queue = await self._catalog.refresh(name)
@@ -268,7 +319,8 @@ class Redriver:
                 if group is None:
                     problems[letter.id] = _gone(letter)
                 else:
-                    pieces[letter.id] = _piece(queue, letter, group.id)
+                    changed = replace(letter, raw=edited[letter.id]) if letter.id in edited else letter
+                    pieces[letter.id] = _piece(queue, changed, group.id)
             lanes = await self._appender.lanes([Request([list(pieces.values())])])
             try:
                 async with self._pool.connection() as conn, conn.transaction():
@@ -285,6 +337,9 @@ class Redriver:
                     request = Request([[pieces[id] for id in claimed]])
                     await self._appender.append_on(conn, [request], lanes)
                     await conn.execute(_sql["mark_redriven"], {"ids": claimed, "skew": self._clock.skew})
+                    for id in edited.keys() & set(claimed):
+                        change = {"id": id, "data": edited[id].decode(), "skew": self._clock.skew}
+                        await conn.execute(_sql["edit"], change)
             except psycopg.ProgrammingError as error:
                 if not moved_on(error):
                     raise
@@ -297,6 +352,10 @@ class Redriver:
                         "or somebody else is at it; raise max_redrives, or purge it"
                     )
             return problems
+
+
+def _matching(name: str) -> str:
+    return _sql[name].replace("{matching}", _MATCHING)
 
 
 def _gone(letter: DeadLetter) -> str:

@@ -32,12 +32,14 @@ from penstock.log.by_id import Answer, ById, SaidById
 from penstock.log.catalog import Catalog
 from penstock.log.coalesce import Coalescer
 from penstock.log.consume import Consumer
-from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetters, Filter, Redrive, Redriver
+from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetterKind, DeadLetters, Filter, Redrive, Redriver
 from penstock.log.depth import Depths, GroupLag, QueueSize, Room
 from penstock.log.event import Event
 from penstock.log.flush import Request
 from penstock.log.groups import Group, GroupLane, Groups, Place
+from penstock.log.lanes import Lane, lanes_behind, page_of_lanes
 from penstock.log.lease import Leases, PopRequest
+from penstock.log.ndjson import Lines
 from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole
 from penstock.log.partitions import Partition, partitions_of
 from penstock.log.position import Signal, Verdict
@@ -620,6 +622,21 @@ class Log:
             check_whole("limit", limit, 1, MAX_COUNT)
         return await partitions_of(self._database.pool, self.catalog, await self.catalog.refresh(queue), limit)
 
+    @_reachable
+    async def lanes(self, queue: str, *, search: str | None = None, limit: int = 50, offset: int = 0) -> list[Lane]:
+        """A page of a queue's partitions, by name, with how their groups stand."""
+        known = await self.catalog.refresh(queue)
+        return await page_of_lanes(self._database.pool, self.clock, known, search, limit, offset)
+
+    @_reachable
+    async def lanes_behind(self, queue: str, group: str, limit: int = 50) -> list[GroupLane]:
+        """Where a group has most to read, most first."""
+        known = await self.catalog.refresh(queue)
+        found = await self._groups.get(known, check_name(group, "group"))
+        if found is None:
+            raise NotFound(f"queue {queue!r} has no group {group!r}")
+        return await lanes_behind(self._database.pool, self.clock, known, found, limit)
+
     # Dead letters
 
     @_reachable
@@ -640,6 +657,17 @@ class Log:
         return await self._dead.count(which)
 
     @_reachable
+    async def dead_letter_kinds(self, queue: str | None = None) -> list[DeadLetterKind]:
+        """What went wrong, by queue, group and kind of error; what failed last first."""
+        return await self._dead.kinds(queue)
+
+    @_reachable
+    async def dead_letter_ids(self, which: Filter, limit: int = 100_000) -> list[int]:
+        """The numbers of dead letters that match, the oldest first."""
+        check_whole("limit", limit, 1, MAX_COUNT)
+        return await self._dead.ids(which, limit)
+
+    @_reachable
     async def redrive(self, which: Filter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
         """Send the oldest dead letters that match back to the group that failed on them."""
         if limit is not None:
@@ -647,11 +675,23 @@ class Log:
         return await self._redriver.redrive(which, limit=limit)
 
     @_reachable
+    async def redrive_edited(self, id: int, data: bytes) -> Redrive:
+        """Send a dead letter back with other data, JSON as text; what it had is kept in its history."""
+        letter = await self._dead.get(id)
+        (piece,) = await self.prepare(Batch(letter.queue, Lines([data], [letter.key])))
+        return await self._redriver.redrive(Filter(ids=[id]), limit=1, edited={id: piece.columns.data})
+
+    @_reachable
     async def purge(self, which: Filter) -> int:
         """Delete dead letters for good; answers how many."""
         return await self._dead.purge(which)
 
     # Looking
+
+    @_reachable
+    async def latest(self, queue: str, limit: int = 100) -> list[Event]:
+        """The newest events of a queue, newest first, at the same cost however many partitions it has."""
+        return await self._browser.latest(await self.catalog.refresh(queue), limit)
 
     @_reachable
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:

@@ -80,13 +80,20 @@ class GateBook:
         self._database = database
 
     async def list(
-        self, query: str | None = None, key: str | None = None, *, limit: int = MOST_GATES
+        self,
+        query: str | None = None,
+        key: str | None = None,
+        *,
+        search: str | None = None,
+        waiting: bool = False,
+        limit: int = MOST_GATES,
     ) -> Sequence[GateInfo]:
-        """Gates, those that hold back most first."""
+        """Gates, those that hold back most first; with ``waiting`` only those, with ``search`` of keys that hold it."""
         async with self._database.connection() as conn:
             if query is not None:
                 await self._rules(conn, query)
-            rows = await (await conn.execute(_sql["list"], {"query": query, "key": key, "limit": limit})).fetchall()
+            params = {"query": query, "key": key, "search": search, "waiting": waiting, "limit": limit}
+            rows = await (await conn.execute(_sql["list"], params)).fetchall()
         return [GateInfo(*row) for row in rows]
 
     async def change(self, query: str, change: GateChange) -> None:

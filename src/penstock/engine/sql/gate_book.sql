@@ -3,6 +3,8 @@ SELECT query, key, gate, kind, tokens::float8, used::float8, "limit"::float8, ra
        allowed_total, cost_total::float8, denied_since, next_at, backlog, paused, hold_until, updated_at
 FROM penstock.gates
 WHERE (%(query)s::text IS NULL OR query = %(query)s) AND (%(key)s::text IS NULL OR key = %(key)s OR key IS NULL)
+  AND (%(search)s::text IS NULL OR strpos(lower(key), lower(%(search)s::text)) > 0)
+  AND (NOT %(waiting)s OR denied_since IS NOT NULL OR paused OR hold_until IS NOT NULL)
 ORDER BY query, denied_since IS NULL, backlog DESC, key, gate
 LIMIT %(limit)s
 

@@ -32,3 +32,17 @@ WHERE queue_id = %(queue)s
   AND (%(since)s::timestamptz IS NULL OR sealed_at IS NULL OR sealed_at >= %(since)s)
   AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)
 ORDER BY segment DESC
+
+-- name: pages
+SELECT pg_relation_size('{chunks}') / current_setting('block_size')::bigint
+
+-- name: at_the_end
+-- Which chunks lie in some pages of the table, the newest first. Those of uploads under way are of no partition yet.
+SELECT p.id, p.name, p.is_lane, c.end_offset
+FROM {chunks} c JOIN penstock.partitions p ON p.id = c.partition_id
+WHERE c.ctid >= %(first)s::tid AND c.ctid < %(last)s::tid
+ORDER BY c.appended_at DESC, c.partition_id, c.end_offset DESC
+
+-- name: chunk
+SELECT end_offset, event_count, appended_at, target_group, body FROM {chunks}
+WHERE partition_id = %(partition)s AND end_offset = %(end)s

@@ -31,22 +31,24 @@ SELECT d.id, q.name, p.name, d.partition_id, d.event_offset, d.group_name, d.key
 FROM penstock.dead_letters d
 JOIN penstock.queues q ON q.id = d.queue_id
 LEFT JOIN penstock.partitions p ON p.id = d.partition_id
-WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
-  AND (%(queue)s::integer IS NULL OR d.queue_id = %(queue)s)
-  AND (%(group)s::text IS NULL OR d.group_name = %(group)s)
-  AND (%(key)s::text IS NULL OR d.key = %(key)s)
-  AND (%(error)s::text IS NULL OR strpos(d.error, %(error)s) > 0)
-  AND (%(since)s::timestamptz IS NULL OR d.failed_at >= %(since)s)
-  AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
-  AND (%(partition)s::text IS NULL OR EXISTS (
-      SELECT FROM penstock.partitions t WHERE t.id = d.partition_id AND t.name = %(partition)s))
-  AND d.redriven_at IS NULL
+WHERE {matching}
 ORDER BY CASE WHEN %(oldest_first)s THEN d.id END, d.failed_at DESC, d.id DESC
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: count
 SELECT count(*) FROM penstock.dead_letters d
-WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
+WHERE {matching}
+
+-- name: ids
+-- Which ones match, the oldest first.
+SELECT d.id FROM penstock.dead_letters d WHERE {matching} ORDER BY d.id LIMIT %(limit)s
+
+-- name: kind
+-- What errors of one kind have in common: the first line, with # for every word of four or more letters that has a digit.
+left(regexp_replace(split_part(d.error, chr(10), 1), '\m(?=[[:alnum:]_-]{4})[[:alnum:]_-]*[0-9][[:alnum:]_-]*\M', '#', 'g'), 200)
+
+-- name: matching
+(%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
   AND (%(queue)s::integer IS NULL OR d.queue_id = %(queue)s)
   AND (%(group)s::text IS NULL OR d.group_name = %(group)s)
   AND (%(key)s::text IS NULL OR d.key = %(key)s)
@@ -55,7 +57,24 @@ WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
   AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
   AND (%(partition)s::text IS NULL OR EXISTS (
       SELECT FROM penstock.partitions t WHERE t.id = d.partition_id AND t.name = %(partition)s))
+  AND (%(kind)s::text IS NULL OR ({kind} = %(kind)s AND d.stage = %(stage)s))
   AND d.redriven_at IS NULL
+
+-- name: kinds
+-- The newest of each queue that wait, by group, stage and kind of error; not further back than so many.
+SELECT q.name, n.group_name, n.stage, n.kind, count(*), min(n.first_failed_at), max(n.failed_at), max(n.id),
+       NOT bool_or(bool_or(n.seen = %(most)s)) OVER (PARTITION BY q.name)
+FROM penstock.queues q
+CROSS JOIN LATERAL (
+    SELECT d.id, d.group_name, d.stage, d.first_failed_at, d.failed_at, {kind} AS kind,
+           row_number() OVER (ORDER BY d.id DESC) AS seen
+    FROM penstock.dead_letters d
+    WHERE d.queue_id = q.id AND d.redriven_at IS NULL ORDER BY d.id DESC LIMIT %(most)s
+) n
+WHERE %(queue)s::integer IS NULL OR q.id = %(queue)s
+GROUP BY q.name, n.group_name, n.stage, n.kind
+ORDER BY max(n.failed_at) DESC
+LIMIT %(limit)s
 
 -- name: claim
 -- For a redrive: the ones that are still there and within the cap, locked against another redrive.
@@ -72,18 +91,17 @@ SELECT id FROM penstock.groups WHERE id = ANY(%(groups)s) ORDER BY id FOR KEY SH
 UPDATE penstock.dead_letters SET redriven_at = clock_timestamp() + %(skew)s, redrives = redrives + 1
 WHERE id = ANY(%(ids)s)
 
+-- name: edit
+-- What was sent back in place of what was there, which is kept.
+UPDATE penstock.dead_letters d SET
+    data = %(data)s,
+    history = d.history || jsonb_build_array(jsonb_build_object(
+        'edited_at', clock_timestamp() + %(skew)s::interval, 'data', d.data))
+WHERE d.id = %(id)s
+
 -- name: purge
 DELETE FROM penstock.dead_letters d
-WHERE (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
-  AND (%(queue)s::integer IS NULL OR d.queue_id = %(queue)s)
-  AND (%(group)s::text IS NULL OR d.group_name = %(group)s)
-  AND (%(key)s::text IS NULL OR d.key = %(key)s)
-  AND (%(error)s::text IS NULL OR strpos(d.error, %(error)s) > 0)
-  AND (%(since)s::timestamptz IS NULL OR d.failed_at >= %(since)s)
-  AND (%(until)s::timestamptz IS NULL OR d.failed_at < %(until)s)
-  AND (%(partition)s::text IS NULL OR EXISTS (
-      SELECT FROM penstock.partitions t WHERE t.id = d.partition_id AND t.name = %(partition)s))
-  AND d.redriven_at IS NULL
+WHERE {matching}
 
 -- name: forget_redriven
 DELETE FROM penstock.dead_letters WHERE redriven_at < clock_timestamp() - interval '7 days'
