@@ -346,3 +346,23 @@ class TestLibpqVariables:
     def test_without_any_the_database_is_embedded(self, no_libpq_variables: pytest.MonkeyPatch) -> None:
         assert not set(LIBPQ_VARIABLES) & set(os.environ)
         assert Settings.from_env().database_url is None
+
+
+async def test_who_is_called_off_as_a_connection_comes_is_called_off(database_url: str) -> None:
+    async with Database(Settings(database_url=database_url, pool_size=1)) as database:
+
+        async def use() -> None:
+            async with database.connection():
+                await asyncio.Event().wait()
+
+        for steps in range(12):
+            async with database.connection():
+                waiting = asyncio.create_task(use())
+                while not database.pool.get_stats().get("requests_waiting"):  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting], timeout=20)
+            assert waiting.cancelled(), f"after {steps} steps"
+        assert await ask(database, "SELECT 1") == 1

@@ -38,6 +38,24 @@ NEWEST_TESTED_SERVER = 18
 Connection: TypeAlias = AsyncConnection[TupleRow]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 
+
+class _Pool(AsyncConnectionPool[Connection]):
+    """A pool in which who is called off while waiting is called off also if a connection comes at that moment.
+
+    Before Python 3.12, ``asyncio.wait_for``, by which the pool waits, forgets a cancellation then: a pop would
+    wait on after its client was closed.
+    """
+
+    async def getconn(self, timeout: float | None = None) -> Connection:
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
+        conn = await super().getconn(timeout)
+        if task is not None and task.cancelling() > before:
+            await self.putconn(conn)
+            raise asyncio.CancelledError
+        return conn
+
+
 # What a connection string, or a variable of libpq, may say otherwise. A dead peer is noticed in about a minute,
 # not in two hours.
 _DEFAULTS: dict[str, Any] = {
@@ -69,7 +87,7 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
     kwargs = connect_options(first)
     # Before the pool, which would try again and again and in the end not say why.
     await _check_server(settings, first, kwargs)
-    pool: Pool = AsyncConnectionPool(
+    pool: Pool = _Pool(
         conninfo,
         kwargs=kwargs,
         min_size=1,

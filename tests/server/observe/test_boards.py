@@ -31,6 +31,13 @@ def test_every_worker_shows_what_all_of_them_counted(tmp_path: Path) -> None:
         assert process.workers() == 2
 
 
+def test_a_board_that_another_worker_is_just_making_is_passed_over(tmp_path: Path) -> None:
+    tmp_path.joinpath("board-7").touch()
+    one = Instruments(tmp_path)
+    one.pushed("orders", accepted=3)
+    assert value(one, instruments.ACCEPTED, "orders") == 3
+
+
 _DIES = """
 import os, signal, sys
 from pathlib import Path

@@ -90,7 +90,9 @@ class Board:
         for path in sorted(self._directory.glob("board-*")):
             file = os.open(path, os.O_RDWR)
             try:
-                if os.fstat(file).st_ino != own:
+                found = os.fstat(file)
+                # A file that is not yet as large as a board is one that its worker is making just now.
+                if found.st_ino != own and found.st_size == BOARD_BYTES:
                     yield memoryview(mmap.mmap(file, BOARD_BYTES, prot=mmap.PROT_READ)), not _lock(file, fcntl.LOCK_SH)
             finally:
                 os.close(file)
