@@ -40,6 +40,8 @@ _STANDBY_SECONDS = 0.25
 _WATCH_SECONDS = 0.5
 #: A query that fails so often in a row, without one cycle in between, gives up.
 _MOST_FAILURES = 20
+#: Between two starts: every start costs processes, and a machine that is too busy for them must not get more of them.
+_LONGEST_PAUSE = 30.0
 
 
 class Query:
@@ -196,7 +198,7 @@ class Query:
                 if failures > _MOST_FAILURES:
                     raise
                 drive.close()
-                self._wheel.stopping.wait(min(0.5 * 2**failures, 5.0))
+                self._wheel.stopping.wait(min(0.5 * 2**failures, _LONGEST_PAUSE))
             finally:
                 drive.close()
 
