@@ -22,7 +22,7 @@ from psycopg.pq import ExecStatus, Format, TransactionStatus
 # A queue has some of its own in each segment; those that were not used for longest make room.
 _MOST_PREPARED = 500
 
-_PLACEHOLDER = re.compile(r"%\((\w+)\)[sb]")
+_PLACEHOLDER = re.compile(r"%\((\w+)\)([sb])")
 _MICROSECOND = timedelta(microseconds=1)
 
 _numbers = count()
@@ -32,15 +32,15 @@ _prepared: WeakKeyDictionary[AsyncConnection[Any], dict[str, bytes]] = WeakKeyDi
 async def fetch(conn: AsyncConnection[Any], statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """Run a statement and return its rows.
 
-    It says the type of each parameter where PostgreSQL cannot know (``%(n)s::bigint``). Parameters are texts, bytes,
-    numbers, UUIDs, spans of time or None. On a connection that is not the pool's, or is in a transaction, the driver
-    does it: after a ROLLBACK or a DROP it forgets all that was prepared, and the first to notice fails.
+    It says the type of each parameter where PostgreSQL cannot know (``%(n)s::bigint``). Parameters are texts, numbers,
+    UUIDs, spans of time, None, or bytes, which are written ``%(n)b``. On a connection that is not the pool's, or is in
+    a transaction, the driver does it: after a ROLLBACK or a DROP it forgets all that was prepared, and the first to
+    notice fails.
     """
     if getattr(conn, "pgconn", None) is None or conn.pgconn.transaction_status != TransactionStatus.IDLE:
         return await (await conn.execute(statement, params, binary=True)).fetchall()
-    text, names = _positional(statement)
+    text, names, formats = _positional(statement)
     values = [_written(params[name]) for name in names]
-    formats = [Format.BINARY if type(params[name]) is bytes else Format.TEXT for name in names]
     async with conn.lock:
         known = _prepared.setdefault(conn, {})
         try:
@@ -88,10 +88,11 @@ async def _result(conn: AsyncConnection[Any]) -> Any:
 
 
 @lru_cache(maxsize=10_000)
-def _positional(statement: str) -> tuple[bytes, list[str]]:
-    names = list(dict.fromkeys(_PLACEHOLDER.findall(statement)))
+def _positional(statement: str) -> tuple[bytes, list[str], list[Format]]:
+    kinds = dict(_PLACEHOLDER.findall(statement))
+    names = list(kinds)
     text = _PLACEHOLDER.sub(lambda found: f"${names.index(found[1]) + 1}", statement).replace("%%", "%")
-    return text.encode(), names
+    return text.encode(), names, [Format.BINARY if kind == "b" else Format.TEXT for kind in kinds.values()]
 
 
 def _written(value: Any) -> bytes | None:

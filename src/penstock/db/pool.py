@@ -26,6 +26,7 @@ from penstock.core.errors import (
 from penstock.core.settings import Settings
 from penstock.db import migrate
 from penstock.db.orphans import Backend, note_backend
+from penstock.db.watched import WatchedConnection
 
 if TYPE_CHECKING:
     from penstock.db.embedded import EmbeddedPostgres
@@ -89,6 +90,7 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
     await _check_server(settings, first, kwargs)
     pool: Pool = _Pool(
         conninfo,
+        connection_class=WatchedConnection,
         kwargs=kwargs,
         min_size=1,
         max_size=settings.pool_size,

@@ -1,0 +1,146 @@
+"""A connection whose socket stays watched between statements.
+
+The driver has the event loop watch the socket anew for each statement, under a timer, and forget it afterwards. For a
+short statement that takes longer than all else that happens in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, TypeVar
+from weakref import finalize
+
+from psycopg import AsyncConnection, errors
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
+from psycopg.rows import Row
+from psycopg.waiting import Ready, Wait
+
+_Answer = TypeVar("_Answer")
+
+_READABLE = Wait.R
+
+# How long a statement may take to end that was told to.
+_CANCEL_SECONDS = 5.0
+
+
+class WatchedConnection(AsyncConnection[Row]):
+    """A connection of the driver that waits for the server's answers in its own way, and for all else in the driver's.
+
+    What is watched is another name of the socket: libpq closes its own when the server is gone, and the number may be
+    another socket's before anybody hears of it.
+    """
+
+    _name: int | None = None
+    _forget: finalize[..., Any]
+    _loop: asyncio.AbstractEventLoop
+    _is_watched = False
+    # What is under way and what it waits for, who waits for it, and what came of it.
+    _under_way: PQGen[Any] | None = None
+    _wanted = Wait.R
+    _waiter: asyncio.Future[bool]
+    _answer: Any = None
+    _error: BaseException | None = None
+
+    async def wait(self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None) -> _Answer:
+        """Wait for what the generator waits for, to its end."""
+        if timeout is not None or os.name != "posix":
+            return await super().wait(gen, interval, timeout)
+        try:
+            self._wanted = next(gen)
+        except StopIteration as end:
+            answer: _Answer = end.value
+            return answer
+        if self._wanted == _READABLE:
+            if not self._is_watched:
+                self._watch()
+            self._waiter = self._loop.create_future()
+            self._under_way = gen
+            try:
+                is_ended = await self._waiter
+            except asyncio.CancelledError:
+                self._under_way = self._answer = self._error = None
+                await self._end(gen)
+                raise
+            if is_ended:
+                answer, error = self._answer, self._error
+                self._answer = self._error = None
+                if error is not None:
+                    raise error
+                return answer
+        # There is more to say than the socket takes at once.
+        self._unwatch()
+        return await super().wait(_resumed(gen, self._wanted), interval)
+
+    def _heard(self) -> None:
+        # Read here, and not when the waiter gets to run: the event loop would tell of the same once more.
+        gen = self._under_way
+        if gen is None:
+            # The server ends the connection. Whoever uses it next will see.
+            self._unwatch()
+            return
+        is_ended = True
+        try:
+            self._wanted = gen.send(Ready.R)
+            if self._wanted == _READABLE:
+                return
+            is_ended = False
+        except StopIteration as end:
+            self._answer = end.value
+        except BaseException as error:
+            self._error = error
+            if self.closed:
+                self._let_go()
+        self._under_way = None
+        if not self._waiter.done():
+            self._waiter.set_result(is_ended)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await super().close()
+        if self.closed:
+            if self._under_way is not None:
+                self._heard()  # who waits is told that nothing will come
+            self._let_go()
+
+    def _watch(self) -> None:
+        if self._name is None:
+            self._loop = asyncio.get_running_loop()
+            self._name = os.dup(self.pgconn.socket)
+            self._forget = finalize(self, os.close, self._name)
+        self._loop.add_reader(self._name, self._heard)
+        self._is_watched = True
+
+    def _unwatch(self) -> None:
+        if self._is_watched and self._name is not None:
+            self._loop.remove_reader(self._name)
+            self._is_watched = False
+
+    def _let_go(self) -> None:
+        if self._name is not None:
+            self._unwatch()
+            self._forget()
+            self._name = None
+
+    async def _end(self, gen: PQGen[Any]) -> None:
+        """End a statement whose caller was cancelled, so that the connection can be used again."""
+        if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
+            return
+        self._unwatch()
+        try:
+            await self.cancel_safe(timeout=_CANCEL_SECONDS)
+            await super().wait(_resumed(gen, self._wanted), timeout=_CANCEL_SECONDS)
+        except (errors.Error, OSError):
+            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                self.pgconn.finish()
+
+
+def _resumed(gen: PQGen[_Answer], wanted: Wait) -> PQGen[_Answer]:
+    """A generator that has begun, from where it waits."""
+    try:
+        while True:
+            wanted = gen.send((yield wanted))
+    except StopIteration as end:
+        answer: _Answer = end.value
+        return answer
