@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from penstock.console.feeds import Feeds
 from penstock.console.sessions import COOKIE, Session, Sessions
 from penstock.console.settings import ConsoleSettings
+from penstock.console.vitals import Vitals
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.server.access.guard import Guard
@@ -31,7 +32,8 @@ class Console:
         self.database = Database(settings.server.core)
         self.log = Log(self.database)
         #: What the database knows of queues, groups and queries, read once for all who ask.
-        self.standing = Standing(self.database)
+        self.standing = Standing(self.database, fresh_seconds=0.5)
+        self.vitals = Vitals(self.database, self.standing)
         #: What is looked up again and again while somebody looks.
         self.feeds = Feeds()
         #: Knows keys; None where access is off.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from starlette.requests import HTTPConnection
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.console.assets import address_of_asset
 from penstock.console.console import Console
 
 SIGN_IN = "/sign-in"
@@ -24,6 +25,12 @@ _HEADERS = [
     (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 ]
+
+
+#: Asks for the reader's zone, in which all times are written, before the first page.
+_WHERE_ARE_YOU = f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Penstock</title>
+<script src="{address_of_asset("reader.js")}" data-then="come-again"></script></head>
+<body><noscript>The console needs JavaScript.</noscript></body></html>"""
 
 
 class Door:
@@ -48,9 +55,25 @@ class Door:
             if viewer is None:
                 await _refuse(connection)(scope, receive, send_guarded)
                 return
+            if _is_first(connection):
+                await HTMLResponse(_WHERE_ARE_YOU)(scope, receive, send_guarded)
+                return
             scope["state"]["viewer"] = viewer
             scope["state"]["caller"] = viewer.identity.id
-        await self._app(scope, receive, send_guarded)
+        try:
+            await self._app(scope, receive, send_guarded)
+        except RuntimeError as error:
+            # What Starlette says of a browser that has gone on before the answer came.
+            if str(error) != "No response returned.":
+                raise
+
+
+def _is_first(connection: HTTPConnection) -> bool:
+    """Whether it is a page that is asked for, by a browser whose zone is not known."""
+    scope = connection.scope
+    if scope["type"] != "http" or scope["method"] != "GET" or scope["path"].startswith("/_"):
+        return False
+    return "penstock_zone" not in connection.cookies and "zone" not in connection.query_params
 
 
 def _refuse(connection: HTTPConnection) -> Response:

@@ -123,6 +123,8 @@ class Column:
     title: str
     is_number: bool = False
     classes: str = ""
+    #: What the table is sorted by when somebody presses the title.
+    sort: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,23 +148,40 @@ class Table:
     html: ui.html
     columns: Sequence[Column]
     label: str
+    #: What it is sorted by, if somebody may choose, and whether the largest is first.
+    sorted_by: str = ""
+    is_descending: bool = True
     _last: str = field(default="", repr=False)
+
+    def on_sort(self, press: Callable[[str], Any]) -> None:
+        """Call this with what somebody wants it sorted by."""
+        self.html.on(
+            "click",
+            lambda event: press(str(event.args)),
+            js_handler="(event) => { const by = event.target.closest('[data-sort]'); if (by) emit(by.dataset.sort); }",
+        )
 
     def set(self, rows: Iterable[Sequence[Cell | str]]) -> None:
         """Show these rows."""
         body = "".join(f"<tr>{''.join(map(self._cell, row, self.columns))}</tr>" for row in rows)
-        if body != self._last:
-            self._last = body
-            self.html.set_content(
-                f'<table class="ps-table"><caption>{escape(self.label)}</caption>{self._head()}{body}</tbody></table>'
-            )
+        caption = f"<caption>{escape(self.label)}</caption>"
+        content = f'<table class="ps-table">{caption}{self._head()}<tbody>{body}</tbody></table>'
+        if content != self._last:
+            self._last = content
+            self.html.set_content(content)
 
     def _head(self) -> str:
-        head = "".join(
-            f'<th scope="col" class="{"ps-number " if each.is_number else ""}{each.classes}">{escape(each.title)}</th>'
-            for each in self.columns
-        )
-        return f"<thead><tr>{head}</tr></thead><tbody>"
+        return f"<thead><tr>{''.join(map(self._title, self.columns))}</tr></thead>"
+
+    def _title(self, column: Column) -> str:
+        title, sorting = escape(column.title), ""
+        if column.sort:
+            is_it = column.sort == self.sorted_by
+            arrow = ("↓" if self.is_descending else "↑") if is_it else ""
+            sorting = f' aria-sort="{"descending" if self.is_descending else "ascending"}"' if is_it else ""
+            title = f'<button type="button" data-sort="{escape(column.sort)}">{title} <span>{arrow}</span></button>'
+        classes = f"{'ps-number ' if column.is_number else ''}{column.classes}".strip()
+        return f'<th scope="col" class="{classes}"{sorting}>{title}</th>'
 
     @staticmethod
     def _cell(cell: Cell | str, column: Column) -> str:

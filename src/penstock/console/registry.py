@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from penstock.console.page import Page
-from penstock.console.pages import overview
+from penstock.console.pages import alerts, live, overview, queries
 
-PAGES: tuple[Page, ...] = (overview.PAGE,)
+PAGES: tuple[Page, ...] = (
+    overview.PAGE,
+    live.PAGE,
+    queries.PAGE,
+    alerts.PAGE,
+)

@@ -3,10 +3,11 @@
   const read = (name) => document.cookie.split("; ").find((each) => each.startsWith(`${name}=`))?.slice(name.length + 1);
   const keep = (name, value) => (document.cookie = `${name}=${value}; path=/; max-age=31536000; samesite=lax`);
   const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
-  if (read("penstock_zone") !== zone) {
-    keep("penstock_zone", zone);
-    // Times are written on the server: once more, now that it knows. Where cookies are refused, it stays UTC.
-    if (read("penstock_zone") === zone && location.pathname !== "/sign-in") location.reload();
+  keep("penstock_zone", zone);
+  if (document.currentScript.dataset.then === "come-again") {
+    // The server writes the times, so it asks before the first page. Where cookies are refused, they are in UTC.
+    if (read("penstock_zone") === zone) location.reload();
+    else location.search += `${location.search ? "&" : "?"}zone=unknown`;
   }
 
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -21,7 +22,23 @@
   document.addEventListener("DOMContentLoaded", () => setTimeout(apply));
   apply();
 
+  const digits = (value, count = 3) => +value.toPrecision(count);
+  const seconds = (value) => {
+    if (!value) return value === 0 ? "0" : "–";
+    if (value < 1) return `${Math.round(value * 1000)} ms`;
+    return value < 120 ? `${digits(value)} s` : `${digits(value / 60)} min`;
+  };
+  const number = (value) => {
+    if (value == null) return "–";
+    if (value >= 1e6) return `${digits(value / 1e6)} M`;
+    return value >= 1e4 ? `${digits(value / 1e3)} k` : digits(value, 4).toLocaleString("en-US");
+  };
+
   globalThis.penstock = {
+    number,
+    seconds,
+    clock: (moment) => new Date(moment).toTimeString().slice(0, 8),
+    milliseconds: (value) => seconds(value == null ? null : value / 1000),
     apply,
     nextTheme() {
       const order = system.matches ? ["system", "light", "dark"] : ["system", "dark", "light"];

@@ -2,13 +2,150 @@
 
 from __future__ import annotations
 
-from penstock.console import parts
+from collections import deque
+from collections.abc import Sequence
+
+from penstock.console import parts, words
+from penstock.console.attention import Finding, findings
+from penstock.console.charts import Course, Line
 from penstock.console.page import Page, View
+from penstock.console.vitals import KEPT, Point, Sight, point
+from penstock.server.metrics import standing
+
+#: Charts show so many milliseconds.
+_SPAN = KEPT * 1000
+#: Or fewer, at the beginning, but not so few that a second is a step.
+_SHORTEST_SPAN = 60_000
+_MOST_FINDINGS = 8
 
 
 async def build(view: View) -> None:
     """Make the page."""
-    parts.nothing("Nothing flows yet", "Push an event.", "penstock push orders '{\"amount\": 12.5}'")
+    board = _Board(view)
+    await view.follow("vitals", view.console.vitals.look, board.show)
+
+
+class _Board:
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._points: deque[Point] = deque(maxlen=KEPT)
+        self._last: Sight | None = None
+        self._shown: list[Finding] | None = None
+        with parts.element("div", "ps-stack") as self._empty:
+            parts.nothing(
+                "Nothing flows yet",
+                "Push an event, and this page begins to move. Or start the demo, which brings its own traffic.",
+                "penstock push orders '{\"amount\": 12.5}'",
+            )
+        self._empty.set_visibility(False)
+        with parts.element("div", "ps-stack ps-wide-gap") as self._whole:
+            self._tiles()
+            with parts.card("Needs attention", classes="ps-attention"):
+                self._attention = parts.element("ul", "ps-findings")
+            with parts.element("div", "ps-two"):
+                self._charts()
+
+    def _tiles(self) -> None:
+        with parts.tiles():
+            self._pushed = parts.tile("Events in", "/s", href="/queues")
+            self._results = parts.tile("Results out", "/s", href="/queries")
+            self._freshness = parts.tile("Freshness", href="/queries")
+            self._backlog = parts.tile("Lag", href="/queues")
+            self._dead = parts.tile("Dead letters", href="/dead-letters")
+            self._alerts = parts.tile("Alerts", href="/alerts")
+
+    def _charts(self) -> None:
+        with parts.card("Events per second", hint="pushed, read by groups, written by queries"):
+            self._rates = Course(
+                "Events per second over the last five minutes",
+                [Line("In", 1, filled=True), Line("Read", 2), Line("Results", 3)],
+            )
+        with parts.card("Freshness", hint="from a push to the result that counts it"):
+            self._fresh = Course(
+                "Freshness over the last five minutes", [Line("Freshness", 2, filled=True)], unit="seconds"
+            )
+        with parts.card("Lag", hint="events that groups have yet to read"):
+            self._lag = Course("Lag over the last five minutes", [Line("Lag", 4, filled=True)], whole=True)
+        with parts.card("Dead letters and alerts"):
+            self._troubles = Course(
+                "Dead letters and alerts over the last five minutes",
+                [Line("Dead letters", 5), Line("Alerts", 4)],
+                whole=True,
+            )
+
+    def show(self, seen: Sequence[Sight]) -> None:
+        """Show what was seen, with all that led to it."""
+        for sight in seen:
+            if self._last is None or sight.at > self._last.at:
+                self._points.append(point(self._last, sight, self._view.sees, self._view.sees_all))
+                self._last = sight
+        if self._last is None:
+            return
+        has_queues = any(self._view.sees(queue) for queue in self._last.limits)
+        self._empty.set_visibility(not has_queues)
+        self._whole.set_visibility(has_queues)
+        if has_queues:
+            self._show_tiles(self._last)
+            self._show_charts()
+            self._show_findings(findings(self._last, self._view.sees, self._view.sees_all))
+
+    def _show_tiles(self, sight: Sight) -> None:
+        now = self._points[-1]
+        queues = sum(1 for queue in sight.limits if self._view.sees(queue))
+        self._pushed.set(
+            words.rate(_lately(self._points, "pushed")), f"{words.number(queues)} {_plural('queue', queues)}"
+        )
+        running = sum(map(bool, sight.values(standing.QUERY_RUNNING).values()))
+        self._results.set(
+            words.rate(_lately(self._points, "results")),
+            f"{words.number(running)} {_plural('query', running)} running" if self._view.sees_all else "",
+        )
+        fresh = _lately(self._points, "freshness")
+        self._freshness.set(words.duration(fresh), "push to result" if fresh is not None else "no cycle of late")
+        oldest = max(sight.values(standing.GROUP_OLDEST).values(), default=0.0)
+        self._backlog.set(words.short(now.backlog), f"oldest {words.duration(oldest)}" if now.backlog else "all read")
+        self._dead.set(words.short(now.dead), "wait for somebody" if now.dead else "none", "bad" if now.dead else None)
+        self._alerts.set(words.short(now.firing), "fire now" if now.firing else "quiet", "bad" if now.firing else None)
+
+    def _show_charts(self) -> None:
+        points = self._points
+        span = (max(points[-1].at - _SPAN, min(points[0].at, points[-1].at - _SHORTEST_SPAN)), points[-1].at)
+        self._rates.set([_series(points, name) for name in ("pushed", "read", "results")], span)
+        self._fresh.set([_series(points, "freshness")], span)
+        self._lag.set([_series(points, "backlog")], span)
+        self._troubles.set([_series(points, name) for name in ("dead", "firing")], span)
+
+    def _show_findings(self, found: list[Finding]) -> None:
+        if found == self._shown:
+            return
+        self._shown = found
+        self._attention.clear()
+        with self._attention:
+            for each in found[:_MOST_FINDINGS]:
+                with parts.element("li"):
+                    parts.badge({"bad": "Now", "warn": "Soon", "info": "Note"}[each.tone], each.tone)
+                    with parts.element("a", "ps-break", href=each.href):
+                        parts.text(each.what)
+            if len(found) > _MOST_FINDINGS:
+                parts.text(f"and {words.number(len(found) - _MOST_FINDINGS)} more", "ps-muted", tag="li")
+            if not found:
+                with parts.element("li"):
+                    parts.badge("All well", "good")
+                    parts.text("Nothing needs you.", "ps-muted")
+
+
+def _series(points: Sequence[Point], name: str) -> list[tuple[int, float | None]]:
+    return [(each.at, getattr(each, name)) for each in points]
+
+
+def _lately(points: Sequence[Point], name: str) -> float | None:
+    """The mean of the last few seconds: a cycle commits once or twice in one, so that a second alone says little."""
+    values = [value for each in list(points)[-5:] if (value := getattr(each, name)) is not None]
+    return sum(values) / len(values) if values else None
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else {"query": "queries"}.get(word, f"{word}s")
 
 
 PAGE = Page("/", "Overview", "speed", build)

@@ -154,15 +154,16 @@ class Read:
 class Standing:
     """Reads what the database knows, once for all who ask at the same time."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, fresh_seconds: float = _FRESH_SECONDS) -> None:
         self._database = database
+        self._fresh_seconds = fresh_seconds
         self._last = Read()
         self._reading: asyncio.Task[Read] | None = None
 
     async def read(self) -> Read:
         """What the database knows now, or knew a moment ago."""
         last = self._last
-        if last.at and time.monotonic() - last.at < max(_FRESH_SECONDS, 10 * last.seconds):
+        if last.at and time.monotonic() - last.at < max(self._fresh_seconds, 10 * last.seconds):
             return last
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())

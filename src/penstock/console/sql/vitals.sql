@@ -1,0 +1,21 @@
+-- What the overview wants to know beside the metrics. A lookup per queue, query and rule, never per event.
+
+-- name: queues
+-- Every queue, how much it may hold, and whether it is written by a query or a rule.
+SELECT q.name, q.max_depth_events,
+       EXISTS (SELECT FROM penstock.queries r WHERE r.sink_queue = q.name)
+       OR EXISTS (SELECT FROM penstock.rules r WHERE r.alerts = q.name)
+FROM penstock.queues q ORDER BY q.id LIMIT 2000
+
+-- name: firing
+SELECT s.rule, s.key, s.since, count(*) OVER () FROM penstock.rule_states s WHERE s.is_firing
+ORDER BY s.since DESC, s.rule, s.key LIMIT 20
+
+-- name: failed
+-- Queries whose last cycle came to nothing, and why.
+SELECT q.name, c.error FROM penstock.queries q
+CROSS JOIN LATERAL (
+    SELECT c.error FROM penstock.cycles c
+    WHERE c.query_id = q.id AND (c.error IS NOT NULL OR c.committed_at IS NOT NULL) ORDER BY c.cycle DESC LIMIT 1
+) c
+WHERE c.error IS NOT NULL ORDER BY q.id LIMIT 100

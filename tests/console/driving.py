@@ -1,0 +1,150 @@
+"""Queries that run without Spark: what the engine would have computed is given, and written as the engine writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from penstock.core import json
+from penstock.db.statements import Statements
+from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.registry import Registry
+from penstock.engine.tables import ResultTables
+from penstock.log.log import Batch, Log
+from penstock.stream.definition import Definition
+from penstock.stream.fingerprint import describe, fingerprint
+
+_plan = Statements("penstock.engine", "plan.sql")
+_commit = Statements("penstock.engine", "commit.sql")
+_LEASE = timedelta(seconds=60)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: What a window of every query here holds: how many events, and their total.
+COLUMNS = (
+    ResultColumn("events", "bigint", (Kept("a0", "bigint", None, "{s} + {p}"),), "{a0}"),  # type: ignore[arg-type]
+    ResultColumn("total", "numeric", (Kept("a1", "numeric", None, "{s} + {p}"),), "trim_scale({a1})"),  # type: ignore[arg-type]
+)
+
+
+@dataclass
+class Driven:
+    """A query that somebody drives."""
+
+    log: Log
+    name: str
+    id: int
+    fence: int
+    groups: list[tuple[str, int]]
+    sink: str | None
+    tables: ResultTables
+
+    @classmethod
+    async def start(cls, log: Log, name: str, stream: Definition) -> Driven:
+        """Register a query and begin to drive it."""
+        registry = Registry(log)
+        lines = describe(stream)
+        query = await registry.register(name, lines, fingerprint(lines), sink=stream.sink, history_seconds=86_400)
+        fence = await registry.take(name, "tests", _LEASE.total_seconds(), query.at)
+        assert fence is not None
+        groups = []
+        for source in stream.sources:
+            group = await log.group_book.subscribe(await log.catalog.refresh(source), name, query_id=name)
+            groups.append((source, group.id))
+        tables = ResultTables(query.id, name, COLUMNS)
+        if stream.windows:
+            await registry.make_tables(tables)
+        return cls(log, name, query.id, fence, groups, stream.sink, tables)
+
+    async def cycle(
+        self,
+        found: Mapping[str, tuple[int, float]],
+        window: tuple[datetime, datetime],
+        *,
+        took: Mapping[str, float] | None = None,
+        closes: datetime | None = None,
+        late: int = 0,
+        dead: int = 0,
+    ) -> None:
+        """Read everything that is unread, add these events and totals of each key to a window, close what is due."""
+        lanes = [
+            (group_id, lane.partition_id, lane.next_offset, lane.end_offset)
+            for queue, group_id in self.groups
+            for lane in await self.log.group_lanes(queue, self.name)
+            if lane.end_offset > lane.next_offset
+        ]
+        cycle, begun = await self._begin(sum(stop - start for *_, start, stop in lanes)), datetime.now(UTC)
+        async with self.log.database.connection() as conn, conn.transaction():
+            now = datetime.now(UTC)
+            columns: list[Any] = [list(column) for column in zip(*lanes, strict=True)] or [[], [], [], []]
+            moves = dict(zip(("groups", "partitions", "starts", "stops"), columns, strict=True))
+            await conn.execute(_commit["move"], {**moves, "now": now})
+            closed = await self._merge(conn, found, window, closes, now)
+            finished = {
+                "query": self.id,
+                "cycle": cycle,
+                "started": begun,
+                "events_in": sum(stop - start for *_, start, stop in lanes),
+                "events_out": closed,
+                "windows": closed,
+                "late": late,
+                "dead": dead,
+                "dropped": 0,
+                "took": json.encode(
+                    took or {"spark": 120.0, "prepare": 4.0, "copy": 6.0, "merge": 22.0, "append": 9.0}
+                ).decode(),
+                "oldest": now - timedelta(seconds=0.4),
+                "watermark": window[0],
+            }
+            await conn.execute(_commit["finish_cycle"], finished)
+
+    async def fail(self, error: str) -> None:
+        """A cycle that comes to nothing."""
+        cycle = await self._begin(1)
+        async with self.log.database.connection() as conn:
+            await conn.execute(_commit["fail_cycle"], {"query": self.id, "cycle": cycle, "error": error})
+
+    async def stop(self) -> None:
+        """Drive it no longer."""
+        await Registry(self.log).release(self.id, self.fence)
+
+    async def _begin(self, planned: int) -> int:
+        params = {"query": self.id, "fence": self.fence, "lease": _LEASE}
+        async with self.log.database.connection() as conn, conn.transaction():
+            row = await (await conn.execute(_plan["begin_cycle"], params)).fetchone()
+            assert row is not None
+            await conn.execute(_plan["store_plan"], {**params, "cycle": row[0], "plan": b"", "planned": planned})
+        return int(row[0])
+
+    async def _merge(
+        self,
+        conn: Any,
+        found: Mapping[str, tuple[int, float]],
+        window: tuple[datetime, datetime],
+        closes: datetime | None,
+        now: datetime,
+    ) -> int:
+        if not found and closes is None:
+            return 0
+        start, end = (int((each - _EPOCH).total_seconds() * 1_000_000) for each in window)
+        await conn.execute(self.tables.statement("stage"))
+        async with conn.cursor().copy(self.tables.statement("copy")) as copy:
+            for key, (events, total) in found.items():
+                await copy.write(f'"{key}",{start},{end},false,0,{events},{total}\n')
+        ends = [] if closes is None else [closes]
+        bounds = {
+            "partitions": [0] * len(ends),
+            "bounds": [int((each - _EPOCH).total_seconds() * 1_000_000) for each in ends],
+            "closed": ends,
+            "latest": closes or _EPOCH,
+            "now": now,
+            "late": False,
+        }
+        await conn.execute(self.tables.statement("keep_open"), bounds)
+        if closes is None:
+            return 0
+        rows = await (await conn.execute(self.tables.statement("close", corrects=False), bounds)).fetchall()
+        if rows and self.sink is not None:
+            await self.log.push([Batch(self.sink, [{"key": key, "data": json.decode(line)} for key, _, line in rows])])
+        return len(rows)
