@@ -42,7 +42,7 @@ def test_these_are_the_commands() -> None:
         *(f"query {name}" for name in ("list", "show", "cycles", "pause", "resume", "stop", "delete")),
         *(f"gate {name}" for name in ("list", "show", "set", "pause", "resume", "hold")),
         *(f"key {name}" for name in ("create", "list", "rotate", "revoke", "audit")),
-        *(f"db {name}" for name in ("upgrade", "status", "sql", "compat", "start", "stop")),
+        *(f"db {name}" for name in ("upgrade", "status", "sql", "compat", "roles", "start", "stop")),
         "push",
         "run",
         "serve",

@@ -63,6 +63,29 @@ def test_what_does_not_fit_its_type_is_a_dead_letter_and_its_neighbours_count(be
     assert bench.by_key("n") == {"k": 40}
 
 
+def test_a_damaged_chunk_is_dead_letters_and_its_neighbours_count(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    for _ in range(3):
+        bench.push(good(10))
+    flip = "set_byte(body, length(body) / 2, get_byte(body, length(body) / 2) # 255)"
+    flipped = f"UPDATE penstock.chunks_1_1 SET body = {flip} WHERE end_offset = 20 RETURNING 1"  # noqa: S608
+    assert bench.ask(flipped) == 1
+    query = bench.run(counted(stream()).to("totals"))
+    assert bench.by_key("n") == {"k": 20}
+    letters = bench.letters()
+    assert [(letter.offset, letter.stage, letter.data) for letter in letters] == [
+        (offset, "damaged chunk", None) for offset in range(10, 20)
+    ]
+    assert "queue 'orders', partition 1: offsets 10 to 19 (table penstock.chunks_1_1)" in letters[0].error
+    assert (query.status.events_in, query.status.dead) == (30, 10)
+
+    # Restored and sent back, they count.
+    assert bench.ask(flipped) == 1
+    assert bench.redrive() == 10
+    bench.run(counted(stream()).to("totals"))
+    assert bench.by_key("n") == {"k": 30}
+
+
 def _as_float(data: Any) -> Any:
     if isinstance(data, dict):
         return {name: float(v) if isinstance(v, Decimal) else v for name, v in data.items()}

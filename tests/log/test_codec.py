@@ -1,22 +1,22 @@
-"""A chunk comes back as it went in, or not at all; and a damaged one is named and stops nobody else."""
+"""A chunk comes back as it went in, or not at all."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+import tracemalloc
+import zlib
+from collections.abc import Callable
 from typing import Any
 
-import psycopg
+import msgspec
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from psycopg import sql
 
 from penstock.core.errors import CorruptChunk
 from penstock.log import chunk
 from penstock.log.chunk import Columns
-from penstock.log.log import Log
-from tests.log.logs import GROUP, QUEUE, ask, by_key, data, drain, lag, pop, push
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 lines = st.lists(st.binary().map(lambda line: line.replace(b"\n", b" ")), min_size=1, max_size=30)
@@ -93,70 +93,84 @@ def test_an_unknown_codec_is_named(codec: int) -> None:
         chunk.decode(bytes([codec]) + chunk.encode(SMALL)[1:])
 
 
-# In the table
+def raw(payload: bytes) -> bytes:
+    """A chunk whose checksum is right, whatever it holds."""
+    return b"\0" + zlib.crc32(payload).to_bytes(4, "little") + payload
 
 
-def damage(url: str, queue_id: int, key: str, end_offset: int) -> None:
-    """Flip a byte in the middle of a stored chunk."""
-    statement = sql.SQL(
-        "UPDATE {} SET body = set_byte(body, length(body) / 2, get_byte(body, length(body) / 2) # 255) "
-        "WHERE partition_id = (SELECT id FROM penstock.partitions WHERE name = %s) AND end_offset = %s"
-    ).format(sql.Identifier("penstock", f"chunks_{queue_id}_1"))
-    with psycopg.connect(url, autocommit=True) as conn:
-        assert conn.execute(statement, (key, end_offset)).rowcount == 1
+def framed(payload: bytes, *, level: int = 1) -> bytes:
+    return b"\1" + zstandard.ZstdCompressor(level=level, write_checksum=True).compress(payload)
 
 
-async def test_a_damaged_chunk_is_named_and_stops_nobody_else(log: Log, other_log: Log, database_url: str) -> None:
-    queue = await log.configure(QUEUE)
-    for key in ("ada", "bob", "cyd"):
-        for part in range(3):
-            await push(log, [(part, i) for i in range(3)], key=key)
-    damage(database_url, queue.id, "bob", 6)
-    lane = ask(database_url, "SELECT id FROM penstock.partitions WHERE name = 'bob'")
-    # What lies before the damage comes, and the others come whole.
-    everything = [[part, i] for part in range(3) for i in range(3)]
-    found: dict[str | None, list[Any]] = {}
-
-    async def drain_into_found() -> None:
-        while True:
-            events = await pop(log)
-            assert all(await log.ack(events))
-            for key, some in by_key(events).items():
-                found.setdefault(key, []).extend(some)
-
-    with pytest.raises(CorruptChunk) as named:
-        await drain_into_found()
-    assert found == {"ada": everything, "bob": everything[:3], "cyd": everything}
-    for word in (QUEUE, f"partition {lane}", "offsets 3 to 5", f"chunks_{queue.id}_1"):
-        assert word in str(named.value)
-    await push(log, ["more"], key="ada")
-    assert data(await pop(log)) == ["more"]
-    # It says how to go on.
-    assert "offset 6" in str(named.value)
-    await other_log.seek(QUEUE, GROUP, 6, partition="bob")
-    assert data(await drain(other_log, partition="bob")) == everything[6:]
-    assert await lag(log) == 1
+def with_meta(meta: bytes, data: bytes = b"1") -> bytes:
+    return len(meta).to_bytes(4, "little") + meta + data
 
 
-async def test_a_damaged_chunk_is_named_to_those_who_only_look(log: Log, database_url: str) -> None:
-    queue = await log.configure(QUEUE)
-    for i in range(3):
-        await push(log, [i], key="ada")
-    damage(database_url, queue.id, "ada", 2)
-    assert data(await log.fetch(QUEUE, "ada", 0, 1)) == [0]
-    looks: list[Callable[[], Awaitable[object]]] = [lambda: log.fetch(QUEUE, "ada"), lambda: log.browse(QUEUE)]
-    for look in looks:
-        with pytest.raises(CorruptChunk) as named:
-            await look()
-        for word in (QUEUE, "partition", "1", f"chunks_{queue.id}_1"):
-            assert word in str(named.value)
+msgpack = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+).map(msgspec.msgpack.encode)
 
 
-async def test_a_damaged_chunk_can_be_appended_to(log: Log, database_url: str) -> None:
-    queue = await log.configure(QUEUE)
-    await push(log, [1], key="ada", ids=["one"])
-    damage(database_url, queue.id, "ada", 1)
-    (again,) = await push(log, [1], key="ada", ids=["one"])
-    assert again.duplicate
-    (pushed,) = await push(log, [2], key="ada", ids=["two"])
-    assert pushed.offset == 1
+@settings(max_examples=50)
+@given(st.one_of(msgpack, st.binary(max_size=100)), st.binary(max_size=100), st.sampled_from([raw, framed]))
+def test_what_is_no_chunk_though_its_checksum_is_right_is_refused_or_whole(
+    meta: bytes, data: bytes, form: Callable[[bytes], bytes]
+) -> None:
+    with contextlib.suppress(CorruptChunk):
+        found = chunk.decode(form(with_meta(meta, data)))
+        assert isinstance(found.count, int)
+        assert all(some is None or len(some) == found.count for some in found.beside())
+
+
+@settings(max_examples=40)
+@given(columns(), st.data())
+def test_bytes_that_were_lost_added_or_changed_are_detected_or_do_no_harm(some: Columns, data: st.DataObject) -> None:
+    body = chunk.encode(some)
+    start = data.draw(st.integers(0, len(body)))
+    stop = data.draw(st.integers(start, len(body)))
+    damaged = body[:start] + data.draw(st.binary(max_size=20)) + body[stop:]
+    with contextlib.suppress(CorruptChunk):
+        assert chunk.decode(damaged, some.count) == some
+
+
+HOSTILE = {
+    "a list of four thousand million": raw(with_meta(b"\x95\x01\xdd\xff\xff\xff\xff")),
+    "a mapping of four thousand million": raw(with_meta(b"\x95\x01\xc0\xc0\xc0\x91\xdf\xff\xff\xff\xff")),
+    "a text of four gigabytes": raw(with_meta(b"\x95\x01\x91\xdb\xff\xff\xff\xff")),
+    "lists in lists in lists": raw(with_meta(b"\x91" * 100_000)),
+    "a size beyond its end": raw(b"\xff\xff\xff\xff"),
+    "fewer keys than events": raw(with_meta(msgspec.msgpack.encode((2, ["a"], None, None, None)), b"1\n2")),
+    "a number that is a text": raw(with_meta(msgspec.msgpack.encode(("2", None, None, None, None)))),
+    # Frames that say they are of 2 and of 2**62 bytes, and one that does not say.
+    "a frame of more than it says": b"\1\x28\xb5\x2f\xfd\x20\x02" + b"\x01\x00\x00" + b"a" * 20,
+    "a frame of exabytes": b"\1\x28\xb5\x2f\xfd\xe0" + (2**62).to_bytes(8, "little") + b"\x01\x00\x00",
+    "a frame of unknown size": b"\1" + zstandard.ZstdCompressor(write_content_size=False).compress(bytes(5000)),
+    "a bomb": framed(bytes(300 << 20)),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_sizes_are_refused_without_taking_memory(name: str) -> None:
+    body = HOSTILE[name]
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptChunk):
+            chunk.decode(body)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_chunk_in_the_row_of_another_is_detected() -> None:
+    with pytest.raises(CorruptChunk, match="100 events where 99"):
+        chunk.decode(chunk.encode(LARGE), 99)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+@settings(max_examples=20_000, deadline=None)
+@given(columns(), st.data())
+def test_damage_is_detected_or_does_no_harm_for_long(some: Columns, data: st.DataObject) -> None:
+    test_bytes_that_were_lost_added_or_changed_are_detected_or_do_no_harm.hypothesis.inner_test(some, data)  # type: ignore[attr-defined]

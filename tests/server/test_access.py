@@ -366,3 +366,31 @@ def test_a_token_opens_what_its_roles_say(guarded: Guarded) -> None:
     assert guarded.get("/v1/queues", **bearer(token(SECRET, "HS256"))).status_code == 403
     write = httpx.put(f"{guarded.running.url}/v1/queues/t", headers=bearer(token(SECRET, "HS256", role="read-only")))
     assert write.status_code == 403
+
+
+@pytest.mark.parametrize("role", [Role.PRODUCE, Role.CONSUME])
+def test_who_pushes_or_pops_may_make_a_queue_on_the_plane_but_not_change_one(guarded: Guarded, role: Role) -> None:
+    queue = f"made-by-{role.value}"
+    key, admin = guarded.key(role, queues=("made-*",)), guarded.key(Role.ADMIN)
+
+    def configure(key: str, **told: Any) -> int:
+        url = f"{guarded.running.url}/api/v1/configure"
+        return httpx.post(url, json={"queue": queue, **told}, headers=bearer(key), timeout=30).status_code
+
+    as_told = {"leaseTime": 60, "retryLimit": 3}
+    assert configure(key, options=as_told) == 200
+    # As a client does whenever it starts.
+    assert configure(key, options=as_told) == 200
+    assert configure(key) == 200
+    for change in (
+        {"options": {"leaseTime": 61}},
+        {"options": {"retentionEnabled": True, "retentionSeconds": 1}},
+        {"options": as_told, "namespace": "elsewhere"},
+        {"options": as_told, "task": "other"},
+        {"options": {"priority": 5}},
+        {"mode": "replace"},
+    ):
+        assert configure(key, **change) == 403, change
+    assert configure(admin, options={"leaseTime": 61}) == 200
+    assert configure(key, options=as_told) == 403
+    assert configure(key, options={"leaseTime": 61}) == 200

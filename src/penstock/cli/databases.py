@@ -100,6 +100,49 @@ def sql(
         session.out.text(text.rstrip("\n"))
 
 
+@command(
+    app,
+    "roles",
+    examples=[
+        "penstock db roles | psql -v ON_ERROR_STOP=1 mydb",
+        "penstock db roles --apply --server-role web --engine-role jobs",
+    ],
+)
+async def roles(
+    session: Session,
+    apply: Annotated[bool, typer.Option("--apply", help="Run it, as a superuser, and do not print it.")] = False,
+    server_role: Annotated[
+        str, typer.Option("--server-role", metavar="ROLE", help="Who takes events in and hands them out.")
+    ] = "penstock_server",
+    engine_role: Annotated[
+        str, typer.Option("--engine-role", metavar="ROLE", help="Who runs queries, and owns their results.")
+    ] = "penstock_engine",
+    reader_role: Annotated[
+        str, typer.Option("--reader-role", metavar="ROLE", help="Who may look at results, and nothing else.")
+    ] = "penstock_reader",
+) -> None:
+    """Print the SQL for roles with no more rights than they need: the server's, the engine's and the reader's.
+
+    The role that owns the schema stays the one that upgrades it, and need not be used for anything else. Run it again
+    after an upgrade.
+    """
+    from penstock.db import grants
+
+    wanted = grants.Roles(server_role, engine_role, reader_role)
+    async with _connection(session) as conn:
+        if apply:
+            await grants.apply(conn, wanted)
+        text = await grants.statements(conn, wanted)
+    if session.out.json:
+        session.out.document({"applied": apply, "roles": [wanted.server, wanted.engine, wanted.reader], "sql": text})
+    elif apply:
+        session.out.note(
+            f"{wanted.server}, {wanted.engine} and {wanted.reader} have their rights; give them passwords."
+        )
+    else:
+        session.out.text(text.rstrip("\n"))
+
+
 @command(app, "start", examples=["penstock db start", "penstock db start --data-dir ./data &"])
 async def start(session: Session) -> None:
     """Start the embedded PostgreSQL and keep it up until Ctrl-C.

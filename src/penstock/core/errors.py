@@ -42,6 +42,7 @@ Each carries the facts as attributes, and its message says what to do next.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 
@@ -235,4 +236,28 @@ class PushFailed(PenstockError):
 
 
 class CorruptChunk(PenstockError):
-    """Stored bytes do not match their checksum."""
+    """Stored bytes do not match their checksum.
+
+    Where it is known which they are: ``partition_id``, offsets ``start`` to ``end`` (not included), when they were
+    appended, and the only group that they are for. ``is_newer``: they may be whole, and of a form that only a newer
+    version knows.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        partition_id: int = 0,
+        start: int = 0,
+        end: int = 0,
+        appended_at: datetime | None = None,
+        target_group: int | None = None,
+        is_newer: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.partition_id = partition_id
+        self.start = start
+        self.end = end
+        self.appended_at = appended_at
+        self.target_group = target_group
+        self.is_newer = is_newer

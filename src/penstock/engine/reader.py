@@ -42,7 +42,7 @@ def read_task(reading: Reading, job: Job, plan: CyclePlan, task: int, attempt: i
         conn = connection(reading.conninfo)
     slices: list[Slice] = []
     events = size = 0
-    for piece in slices_of(conn, lanes, progress):
+    for piece in slices_of(conn, reading.queues, lanes, progress, failures):
         slices.append(piece)
         events += piece.columns.count
         size += len(piece.columns.data)

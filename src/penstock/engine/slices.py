@@ -9,12 +9,16 @@ from typing import Any
 
 import psycopg
 
+from penstock.core.errors import CorruptChunk
 from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
+from penstock.engine.callables import Failure
 from penstock.engine.moments import EPOCH, NEVER
 from penstock.engine.plan import Lane
 from penstock.engine.workers import asking
 from penstock.log import chunk
+from penstock.log.dead import DAMAGED
+from penstock.log.reader import named
 
 _read = Statements("penstock.log", "read.sql")
 
@@ -42,8 +46,17 @@ class Progress:
         self.events = 0
 
 
-def slices_of(conn: psycopg.Connection[Any], lanes: dict[int, Lane], progress: dict[int, Progress]) -> Iterator[Slice]:
-    """The events of some ranges of partitions, chunk by chunk; what was gone through is noted in the progress."""
+def slices_of(
+    conn: psycopg.Connection[Any],
+    queues: dict[int, str],
+    lanes: dict[int, Lane],
+    progress: dict[int, Progress],
+    failures: list[Failure],
+) -> Iterator[Slice]:
+    """The events of some ranges of partitions, chunk by chunk; what was gone through is noted in the progress.
+
+    What a damaged chunk holds has failed, each event by itself.
+    """
     wanted: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for lane in lanes.values():
         for stretch in lane.stretches:
@@ -71,7 +84,15 @@ def slices_of(conn: psycopg.Connection[Any], lanes: dict[int, Lane], progress: d
             if target is not None and target != lane.group_id:
                 continue  # sent back to another group alone
             seen.events += last - first
-            columns = chunk.decode(body)
+            try:
+                columns = chunk.decode(body, count)
+            except CorruptChunk as error:
+                row = (end, count, appended_at, target)
+                problem = named(error, queues.get(queue_id, ""), queue_id, segment, partition_id, row)
+                if problem.is_newer:
+                    raise problem from error
+                failures += [Failure(partition_id, offset, DAMAGED, str(problem)) for offset in range(first, last)]
+                continue
             if last - first < count:
                 columns = _cut(columns, first - (end - count), last - (end - count))
             yield Slice(lane, first, micros, target is not None, columns)

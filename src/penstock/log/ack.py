@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 import psycopg
 
-from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.errors import CorruptChunk, InvalidRequest, NotFound
 from penstock.db.arrays import numbers, uuids
 from penstock.db.direct import fetch
 from penstock.db.patience import LOST, Patience
@@ -290,32 +290,42 @@ class Acks:
 
     async def pass_over(self, delivery: Delivery, end: int) -> None:
         """Move on over events that are not for this group."""
+        await self._rewrite(delivery, lambda before: _passed(before, end))
 
-        def moved(before: Position) -> Position:
-            skipped = tuple(offset for offset in before.skipped if offset >= end)
-            return replace(
-                before,
-                next_offset=end,
-                lease_id=None,
-                available_at=rules.AT_ONCE,
-                attempts=0,
-                skipped=skipped,
-                expiries=0,
-            )
+    async def set_aside(self, delivery: Delivery, problem: CorruptChunk) -> None:
+        """Make dead letters of what a damaged chunk holds and move on over it, if the lease still holds."""
+        await self._patiently(partial(self._set_aside_once, delivery), problem)
 
-        await self._rewrite(delivery, moved)
+    async def _set_aside_once(self, delivery: Delivery, problem: CorruptChunk) -> None:
+        queue = await self._catalog.get(delivery.queue)
+        async with self._pool.connection() as conn, conn.transaction():
+            await conn.execute(_sql["share_queues"], {"queues": [queue.id]})
+
+            async def bury(before: Position) -> Position:
+                await self._dead_letters.bury_damaged(conn, delivery, problem, before)
+                return _passed(before, problem.end)
+
+            await self._rewrite_on(conn, delivery, bury)
 
     async def _rewrite(self, delivery: Delivery, change: Callable[[Position], Position]) -> None:
         """Change the position under a lease, if it still holds."""
         await self._patiently(partial(self._rewrite_once, delivery), change)
 
     async def _rewrite_once(self, delivery: Delivery, change: Callable[[Position], Position]) -> None:
-        params = {"groups": [delivery.group_id], "partitions": [delivery.partition_id], "skew": self._clock.skew}
+        async def changed(before: Position) -> Position:
+            return change(before)
+
         async with self._pool.connection() as conn, conn.transaction():
-            await conn.execute(_sql["lock_cursors"], params)
-            row = await (await conn.execute(_sql["standing"], params)).fetchone()
-            if row is not None and row[4] == delivery.lease_id:
-                await self._write(conn, [change(_position(row[:-1]))])
+            await self._rewrite_on(conn, delivery, changed)
+
+    async def _rewrite_on(
+        self, conn: AsyncConnection[Any], delivery: Delivery, change: Callable[[Position], Awaitable[Position]]
+    ) -> None:
+        params = {"groups": [delivery.group_id], "partitions": [delivery.partition_id], "skew": self._clock.skew}
+        await conn.execute(_sql["lock_cursors"], params)
+        row = await (await conn.execute(_sql["standing"], params)).fetchone()
+        if row is not None and row[4] == delivery.lease_id:
+            await self._write(conn, [await change(_position(row[:-1]))])
 
     async def _write(self, conn: AsyncConnection[Any], positions: Iterable[Position]) -> None:
         rows = list(positions)
@@ -423,6 +433,14 @@ def lane_ack(delivery: Delivery, signals: tuple[Signal, ...]) -> LaneAck:
 
 def _completed(signal: Signal, before: int, released: bool) -> Verdict:
     return Verdict(signal.offset, noop=signal.offset < before, released=released)
+
+
+def _passed(before: Position, end: int) -> Position:
+    """Where a group stands that has moved on over what it will not get, and given its lease back."""
+    skipped = tuple(offset for offset in before.skipped if offset >= end)
+    return replace(
+        before, next_offset=end, lease_id=None, available_at=rules.AT_ONCE, attempts=0, skipped=skipped, expiries=0
+    )
 
 
 def _position(row: Sequence[Any]) -> Position:

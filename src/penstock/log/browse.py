@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from penstock.core.errors import NotFound
+from penstock.core.errors import CorruptChunk, NotFound
 from penstock.core.names import check_text
 from penstock.db.statements import Statements
 from penstock.log.event import Delivery, Event, StoredChunk
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log", "browse.sql")
+_logger = logging.getLogger("penstock.log")
 
 #: Chunks that are read at a time while browsing.
 _PAGE = 64
@@ -36,7 +38,10 @@ class Browser:
         self._pool = pool
 
     async def fetch(self, queue: Queue, partition: str, offset: int, limit: int) -> list[Event]:
-        """Events of a partition from an offset on; a negative offset counts from the end."""
+        """Events of a partition from an offset on; a negative offset counts from the end.
+
+        They end before a damaged chunk; who asks for what is in it is told so, and where it ends.
+        """
         check_text(partition, "the partition")
         check_whole("offset", offset, -MAX_COUNT, MAX_COUNT)
         check_whole("limit", limit, 1, 100_000)
@@ -47,7 +52,7 @@ class Browser:
                 raise NotFound(f"queue {queue.name!r} has no partition {partition!r}")
             lane, start, end = row
             first = max(start, end + offset if offset < 0 else offset)
-            return await read_events(conn, queue, lane, first, limit)
+            return await _undamaged(conn, queue, lane, first, limit)
 
     async def read(self, queue: Queue, partition_id: int, offset: int, limit: int) -> list[Event]:
         """The same by the partition's number; none if it is another queue's."""
@@ -57,7 +62,7 @@ class Browser:
             where = {"queue": queue.id, "partition": partition_id}
             if await (await conn.execute(_sql["is_of_queue"], where)).fetchone() is None:
                 raise NotFound(f"queue {queue.name!r} has no partition with the number {partition_id}")
-            return await read_events(conn, queue, partition_id, offset, limit)
+            return await _undamaged(conn, queue, partition_id, offset, limit)
 
     async def browse(
         self,
@@ -70,7 +75,7 @@ class Browser:
         matching: Callable[[Event], bool] | None = None,
         limit: int = 100,
     ) -> list[Event]:
-        """The newest events that match, newest first."""
+        """The newest events that match, newest first; a damaged chunk is passed over, and named in the log."""
         if partition is not None:
             check_text(partition, "the partition")
         if key is not None:
@@ -121,8 +126,9 @@ class Browser:
             for lane, name, is_lane, end in found:
                 body = _sql.table("chunk", queue.id, segment)
                 chunk = await (await conn.execute(body, {"partition": lane, "end": end}, binary=True)).fetchone()
-                if chunk is not None:
-                    yield name, is_lane, lane, stored_chunk(queue, segment, lane, tuple(chunk))
+                stored = None if chunk is None else _whole(queue, segment, lane, chunk)
+                if stored is not None:
+                    yield name, is_lane, lane, stored
             last = first
 
     async def find(
@@ -156,10 +162,36 @@ class Browser:
                         if row[0] >= lowest.get(lane, row[0] + 1):
                             continue  # what is appended meanwhile pushes chunks from one page into the next
                         lowest[lane] = row[0]
-                        stored = stored_chunk(queue, segment, lane, tuple(row))
+                        stored = _whole(queue, segment, lane, row)
+                        if stored is None:
+                            continue
                         delivery = Delivery(queue.name, name, lane, is_lane)
                         for offset in range(stored.end - 1, stored.first - 1, -1):
                             yield Event(delivery, stored, offset)
                     if len(rows) < _PAGE:
                         break
                     page += 1
+
+
+def _whole(queue: Queue, segment: int, partition_id: int, row: Sequence[Any]) -> StoredChunk | None:
+    """A chunk from its row; None if it is damaged, which the log says."""
+    try:
+        end_offset, count, appended_at, target_group, body = row
+        return stored_chunk(queue, segment, partition_id, (end_offset, count, appended_at, target_group, body))
+    except CorruptChunk as error:
+        _logger.error("%s", error)
+        return None
+
+
+async def _undamaged(
+    conn: AsyncConnection[Any], queue: Queue, partition_id: int, start: int, limit: int
+) -> list[Event]:
+    """Events up to the first damaged chunk; if that is what they would begin with, it is raised."""
+    damaged: list[CorruptChunk] = []
+    events = await read_events(conn, queue, partition_id, start, limit, damaged)
+    if not damaged:
+        return events
+    before = [event for event in events if event.offset < damaged[0].start]
+    if not before:
+        raise damaged[0]
+    return before

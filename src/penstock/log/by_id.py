@@ -295,7 +295,8 @@ class ById:
         found: dict[str, list[int]] = {}
         if end > start:
             async with self._pool.connection() as conn:
-                events = await read_events(conn, queue, lane.partition_id, start, end - start)
+                # What is damaged has no ids, and was delivered to nobody.
+                events = await read_events(conn, queue, lane.partition_id, start, end - start, [])
             for event in events:
                 if event.id in wanted and event.target_group in (None, group_id):
                     found.setdefault(event.id, []).append(event.offset)

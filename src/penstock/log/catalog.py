@@ -173,15 +173,9 @@ class Catalog:
 
     async def create_segment(self, conn: AsyncConnection[Any], queue_id: int, segment: int) -> None:
         """Make the tables of a segment."""
-        await conn.execute(_sql["create_segment"], {"queue": queue_id, "segment": segment, "skew": self._clock.skew})
-        for statement in (
-            "create_chunks_table",
-            "store_compressed",
-            "create_ids_table",
-            "create_ids_index",
-            "create_append",
-        ):
-            await conn.execute(_sql.table(statement, queue_id, segment), prepare=False)
+        params = {"queue": queue_id, "segment": segment, "skew": self._clock.skew}
+        await conn.execute(_sql["create_segment"], params)
+        await conn.execute(_sql["make_segment"], params)
 
     async def mend(self) -> None:
         """Make the functions anew that a migration has dropped because they changed."""
@@ -191,7 +185,7 @@ class Catalog:
                     queue = await self.find_on(conn, name)
                     queue = None if queue is None else await self.lock_on(conn, queue)
                     if queue is not None:
-                        await conn.execute(_sql.table("create_append", queue.id, queue.segment), prepare=False)
+                        await conn.execute(_sql["make_append"], {"queue": queue.id, "segment": queue.segment})
 
     async def delete(self, name: str) -> bool:
         """Delete the queue and all that belongs to it; False if there was none."""

@@ -26,7 +26,7 @@ _ZSTD = 1
 _SMALL = 256
 _LEVEL = 1
 # What no chunk comes near to: a frame that claims more has lost its head, and is not worth the memory.
-_LARGEST = 1 << 30
+_LARGEST = 1 << 28
 
 
 def _plain(value: object) -> str:
@@ -37,7 +37,15 @@ def _plain(value: object) -> str:
 
 
 _pack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
-_unpack = msgspec.msgpack.Decoder().decode
+_unpack = msgspec.msgpack.Decoder(
+    tuple[
+        int,
+        list[str | None] | None,
+        list[str | None] | None,
+        list[int | None] | None,
+        list[dict[str, str] | None] | None,
+    ]
+).decode
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -49,6 +57,10 @@ class Columns(msgspec.Struct, frozen=True):
     ids: Sequence[str | None] | None = None
     times: Sequence[int | None] | None = None
     headers: Sequence[dict[str, str] | None] | None = None
+
+    def beside(self) -> tuple[Sequence[object] | None, ...]:
+        """What there is beside the data."""
+        return self.keys, self.ids, self.times, self.headers
 
     def lines(self) -> list[bytes]:
         """The JSON text of each event's data."""
@@ -64,15 +76,23 @@ def encode(columns: Columns) -> bytes:
     return bytes((_ZSTD,)) + _codecs.compressor.compress(payload)
 
 
-def decode(body: bytes) -> Columns:
-    """Unpack a chunk, or raise CorruptChunk."""
+def decode(body: bytes, expected: int | None = None) -> Columns:
+    """Unpack a chunk of so many events, or raise CorruptChunk."""
     try:
         payload = _payload(body)
         size = int.from_bytes(payload[:4], "little")
-        count, keys, ids, times, headers = _unpack(payload[4 : 4 + size])
-        return Columns(payload[4 + size :], count, keys, ids, times, headers)
-    except (ValueError, TypeError, IndexError, MemoryError, zstandard.ZstdError, msgspec.MsgspecError) as error:
-        raise CorruptChunk(f"a chunk of {len(body)} bytes cannot be decoded: {error}") from error
+        columns = Columns(payload[4 + size :], *_unpack(payload[4 : 4 + size]))
+        if columns.count != (columns.count if expected is None else expected):
+            raise ValueError(f"it holds {columns.count} events where {expected} were stored")
+        if any(some is not None and len(some) != columns.count for some in columns.beside()):
+            raise ValueError("its columns are not of one length")
+        return columns
+    except _DAMAGE as error:
+        is_newer = bool(body) and body[0] not in (_RAW, _ZSTD)
+        raise CorruptChunk(f"a chunk of {len(body)} bytes cannot be decoded: {error}", is_newer=is_newer) from error
+
+
+_DAMAGE = (ValueError, IndexError, MemoryError, RecursionError, zstandard.ZstdError, msgspec.MsgspecError)
 
 
 def _payload(body: bytes) -> bytes:
@@ -87,7 +107,7 @@ def _payload(body: bytes) -> bytes:
         if zlib.crc32(payload) != int.from_bytes(body[1:5], "little"):
             raise ValueError("its checksum does not match")
         return payload
-    raise ValueError(f"codec {codec} is not one that this version knows")
+    raise ValueError(f"codec {codec} is not one that this version knows; is it older than the one that wrote it?")
 
 
 class _Codecs(threading.local):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -103,16 +103,22 @@ class Consumer:
 
     async def _read(self, queue: Queue, group: Group, ask: Ask) -> list[Event]:
         """The events under the leases. What is not to be delivered now is passed over or given back."""
-        damaged: dict[int, CorruptChunk] = {}
+        damaged: list[CorruptChunk] = []
         chunks = await self._chunks(queue, group, ask.leases, damaged)
+        broken = {problem.partition_id: problem for problem in reversed(damaged)}
+        newer = next((problem for problem in damaged if problem.is_newer), None)
         visible_until = await self._visible_until(queue)
         events: list[Event] = []
         for lease in ask.leases:
             stored = chunks.get(lease.partition_id, [])
+            problem = broken.get(lease.partition_id)
+            if problem is not None:
+                # What lies before it comes first.
+                stored = [c for c in stored if c.end <= problem.start]
             mine = [c for c in stored if c.target_group is None or c.target_group == group.id]
             cut = _cut(lease, stored, visible_until)
-            if lease.partition_id in damaged:
-                cut = _Cut(min(cut.end, stored[-1].end if stored else lease.start))
+            if problem is not None:
+                cut = _Cut(min(cut.end, max(problem.start, lease.start)), cut.due_at)
             offsets = _offsets(lease, mine, cut.end)
             # Events at the end that are not for this group are none of the lease's, or it would outlive its acks.
             end = offsets[-1][1] + 1 if offsets else cut.end
@@ -136,15 +142,27 @@ class Consumer:
                 await self._acks.shorten(delivery, offsets[0][1], end)
             elif not offsets and stored and cut.end > lease.start:
                 await self._acks.pass_over(delivery, cut.end)
-            elif not offsets and lease.partition_id in damaged:
-                await self._acks.postpone(delivery, lease.until)
-                _logger.error("%s", damaged[lease.partition_id])
+            elif not offsets and problem is not None and cut.due_at is None:
+                await self._pass_damage(delivery, lease, problem)
             elif not offsets and cut.due_at is not None:
                 await self._acks.postpone(delivery, cut.due_at + timedelta(seconds=queue.delay_seconds))
             self._open_chunks.put(group.id, lease.partition_id, stored[-1] if stored and end < stored[-1].end else None)
-        if damaged and not events:
-            raise next(iter(damaged.values()))
+        if newer is not None and not events:
+            raise newer
         return events
+
+    async def _pass_damage(self, delivery: Delivery, lease: Lease, problem: CorruptChunk) -> None:
+        """Make dead letters of what a damaged chunk held, and go on behind it.
+
+        What only a newer version can read is left where it is.
+        """
+        if problem.is_newer:
+            await self._acks.postpone(delivery, lease.until)
+        elif problem.target_group is not None and problem.target_group != delivery.group_id:
+            await self._acks.pass_over(delivery, problem.end)
+        else:
+            await self._acks.set_aside(delivery, problem)
+        _logger.error("%s", problem)
 
     async def _set_aside(self, delivery: Delivery, lease: Lease) -> None:
         """Make a dead letter of an event that nobody who got it has answered for."""
@@ -163,7 +181,7 @@ class Consumer:
         )
 
     async def _chunks(
-        self, queue: Queue, group: Group, leases: Sequence[Lease], damaged: dict[int, CorruptChunk]
+        self, queue: Queue, group: Group, leases: Sequence[Lease], damaged: list[CorruptChunk]
     ) -> dict[int, list[StoredChunk]]:
         chunks: dict[int, list[StoredChunk]] = {}
         missing: list[Range] = []
@@ -181,9 +199,13 @@ class Consumer:
         return chunks
 
     async def _fetch(
-        self, queue: Queue, missing: Sequence[Range], damaged: dict[int, CorruptChunk]
+        self, queue: Queue, missing: Sequence[Range], damaged: list[CorruptChunk]
     ) -> dict[int, list[StoredChunk]]:
-        return await patiently(self._pool, self._retry_seconds, lambda conn: read_chunks(conn, queue, missing, damaged))
+        def read(conn: AsyncConnection[Any]) -> Awaitable[dict[int, list[StoredChunk]]]:
+            damaged.clear()  # it may be the second try
+            return read_chunks(conn, queue, missing, damaged)
+
+        return await patiently(self._pool, self._retry_seconds, read)
 
     async def _visible_until(self, queue: Queue) -> datetime | None:
         if queue.delay_seconds <= 0:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from penstock.core import json
-from penstock.core.errors import InvalidRequest, NotFound, shown
+from penstock.core.errors import CorruptChunk, InvalidRequest, NotFound, shown
 from penstock.core.names import check_name, check_text
 from penstock.db.statements import Statements
 from penstock.log import chunk
@@ -19,6 +19,7 @@ from penstock.log.event import Event
 from penstock.log.flush import Request
 from penstock.log.options import MAX_ID, check_moment, check_whole
 from penstock.log.prepare import Piece, micros_of
+from penstock.log.queue import DEFAULT_KEY
 from penstock.log.reader import read_events
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from penstock.core.clock import Clock
     from penstock.log.append import Appender
     from penstock.log.catalog import Catalog
+    from penstock.log.event import Delivery
     from penstock.log.groups import Groups
-    from penstock.log.position import Signal
+    from penstock.log.position import Position, Signal
     from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log", "dead.sql")
@@ -37,6 +39,8 @@ _MATCHING = _sql["matching"].replace("{kind}", _sql["kind"])
 
 #: The header by which a redriven event is known for the dead letter it was.
 HEADER = "penstock-dead-letter"
+#: The stage of dead letters whose events could not be read: their data is null, and a redrive reads them again.
+DAMAGED = "damaged chunk"
 #: How many a redrive takes when it is not told.
 REDRIVE_LIMIT = 100
 #: Of each queue so many are looked at to tell what kinds of error there are.
@@ -150,6 +154,14 @@ class Redrive:
     problems: dict[int, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A damaged chunk, and what was said of events in it."""
+
+    problem: CorruptChunk
+    signals: list[Signal] = field(default_factory=list)
+
+
 class DeadLetters:
     """The dead letters of all queues."""
 
@@ -169,13 +181,20 @@ class DeadLetters:
         """Store events as dead letters, in the transaction that moves the group past them."""
         new: list[dict[str, Any]] = []
         event: Event | None = None
+        lost: list[_Lost] = []
         for signal, attempts in dead:
             event = None if event is None else event.sibling(signal.offset)
             if event is None:
-                found = await read_events(conn, queue, partition_id, signal.offset, 1)
-                if not found:
+                if not (lost and lost[-1].problem.start <= signal.offset < lost[-1].problem.end):
+                    damaged: list[CorruptChunk] = []
+                    found = await read_events(conn, queue, partition_id, signal.offset, 1, damaged)
+                    lost += [_Lost(problem) for problem in damaged]
+                    event = found[0] if found else None
+                if lost and lost[-1].problem.start <= signal.offset < lost[-1].problem.end:
+                    lost[-1].signals.append(signal)
+                    continue
+                if event is None:
                     raise NotFound(f"queue {queue.name!r}: the event {partition_id}/{signal.offset} is no longer there")
-                event = found[0]
             params = {
                 "queue": queue.id,
                 "partition": partition_id,
@@ -201,6 +220,34 @@ class DeadLetters:
             new.append(params)
         for params in new:
             await conn.execute(_sql["bury"], params)
+        for each in lost:
+            # A consumer may have failed on what was whole then.
+            told = {signal.error for signal in each.signals if signal.stage != DAMAGED}
+            error = "; ".join([*sorted(told), str(each.problem)])
+            offsets = [signal.offset for signal in each.signals]
+            await self._bury_unread(conn, group, each.problem, offsets, error)
+
+    async def bury_damaged(
+        self, conn: AsyncConnection[Any], delivery: Delivery, problem: CorruptChunk, before: Position
+    ) -> None:
+        """Store as dead letters what a damaged chunk holds from a position on."""
+        offsets = [o for o in range(max(before.next_offset, problem.start), problem.end) if o not in before.skipped]
+        await self._bury_unread(conn, delivery.group or "", problem, offsets, str(problem))
+
+    async def _bury_unread(
+        self, conn: AsyncConnection[Any], group: str, problem: CorruptChunk, offsets: Sequence[int], error: str
+    ) -> None:
+        params = {
+            "partition": problem.partition_id,
+            "offsets": list(offsets),
+            "group": group,
+            "no_key": DEFAULT_KEY,
+            "appended_at": problem.appended_at,
+            "stage": DAMAGED,
+            "error": _clean(error),
+            "skew": self._clock.skew,
+        }
+        await conn.execute(_sql["bury_damaged"], params)
 
     async def page(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
         """Newest failure first, a page at a time."""
@@ -318,9 +365,16 @@ class Redriver:
                 group = await self._groups.get(queue, letter.group)
                 if group is None:
                     problems[letter.id] = _gone(letter)
-                else:
-                    changed = replace(letter, raw=edited[letter.id]) if letter.id in edited else letter
-                    pieces[letter.id] = _piece(queue, changed, group.id)
+                    continue
+                try:
+                    whole = letter
+                    if letter.id in edited:
+                        whole = replace(letter, raw=edited[letter.id])
+                    elif letter.stage == DAMAGED:
+                        whole = await self._read_again(queue, letter)
+                    pieces[letter.id] = _piece(queue, whole, group.id)
+                except (CorruptChunk, NotFound) as error:
+                    problems[letter.id] = str(error)
             lanes = await self._appender.lanes([Request([list(pieces.values())])])
             try:
                 async with self._pool.connection() as conn, conn.transaction():
@@ -352,6 +406,22 @@ class Redriver:
                         "or somebody else is at it; raise max_redrives, or purge it"
                     )
             return problems
+
+    async def _read_again(self, queue: Queue, letter: DeadLetter) -> DeadLetter:
+        """A dead letter of a damaged chunk with what it held, if that has been restored."""
+        async with self._pool.connection() as conn:
+            found = await read_events(conn, queue, letter.partition_id, letter.offset, 1)
+        if not found:
+            raise NotFound(f"the event {letter.partition_id}/{letter.offset} is no longer there: purge its dead letter")
+        (event,) = found
+        return replace(
+            letter,
+            key=event.key,
+            event_id=event.given_id,
+            event_time=event.event_time,
+            headers=event.headers,
+            raw=event.raw,
+        )
 
 
 def _matching(name: str) -> str:

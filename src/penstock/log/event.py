@@ -21,8 +21,10 @@ class StoredChunk:
 
     __slots__ = ("appended_at", "columns", "end", "first", "lines", "target_group")
 
-    def __init__(self, end_offset: int, appended_at: datetime, target_group: int | None, body: bytes) -> None:
-        self.columns = chunk.decode(body)
+    def __init__(
+        self, end_offset: int, count: int, appended_at: datetime, target_group: int | None, body: bytes
+    ) -> None:
+        self.columns = chunk.decode(body, count)
         self.lines = self.columns.lines()
         self.end = end_offset
         self.first = end_offset - self.columns.count

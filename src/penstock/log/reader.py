@@ -37,17 +37,16 @@ async def read_chunks(
     conn: AsyncConnection[Any],
     queue: Queue,
     ranges: Sequence[Range],
-    damaged: dict[int, CorruptChunk] | None = None,
+    damaged: list[CorruptChunk] | None = None,
 ) -> dict[int, list[StoredChunk]]:
     """The chunks that hold the ranges, per partition and in order.
 
-    A damaged chunk ends its own partition's list and no other's: it is named in ``damaged``, or raised without it.
+    Damaged chunks are left out and named in ``damaged``; without it the first is raised.
     """
     by_segment: dict[int, list[Range]] = {}
     for wanted in ranges:
         by_segment.setdefault(wanted.segment, []).append(wanted)
     found: dict[int, list[StoredChunk]] = {}
-    broken: dict[int, CorruptChunk] = {} if damaged is None else damaged
     for segment, some in by_segment.items():
         params = {
             "partitions": numbers([r.partition_id for r in some]),
@@ -61,24 +60,26 @@ async def read_chunks(
         except psycopg.errors.UndefinedTable:
             continue  # retention was told to drop what is unread, and did
         for partition_id, *row in rows:
-            if partition_id in broken:
-                continue
             try:
                 stored = stored_chunk(queue, segment, partition_id, tuple(row))
             except CorruptChunk as error:
-                broken[partition_id] = error
+                if damaged is None:
+                    raise
+                damaged.append(error)
                 continue
             found.setdefault(partition_id, []).append(stored)
-    if damaged is None:
-        for problem in broken.values():
-            raise problem
     return found
 
 
 async def read_events(
-    conn: AsyncConnection[Any], queue: Queue, partition_id: int, start: int, limit: int
+    conn: AsyncConnection[Any],
+    queue: Queue,
+    partition_id: int,
+    start: int,
+    limit: int,
+    damaged: list[CorruptChunk] | None = None,
 ) -> list[Event]:
-    """Up to ``limit`` events of a partition from an offset on, across segments."""
+    """Up to ``limit`` events of a partition from an offset on, across segments; of damaged chunks, see above."""
     row = await (await conn.execute(_sql["partition"], {"partition": partition_id})).fetchone()
     if row is None:
         return []
@@ -90,12 +91,17 @@ async def read_events(
         stop = start + limit - len(events)
         if segment_end is not None:
             stop = min(stop, segment_end)
-        found = await read_chunks(conn, queue, [Range(partition_id, segment, start, stop)])
+        broken: list[CorruptChunk] = []
+        found = await read_chunks(conn, queue, [Range(partition_id, segment, start, stop)], broken)
+        if broken and damaged is None:
+            raise broken[0]
+        if damaged is not None:
+            damaged += broken
         stored = found.get(partition_id, [])
         for piece in stored:
             for offset in range(max(piece.first, start), min(piece.end, stop)):
                 events.append(Event(delivery, piece, offset))
-        if segment_end is None or not stored:
+        if segment_end is None or not (stored or broken):
             break
         start = stop
     return events
@@ -107,10 +113,24 @@ def stored_chunk(
     """A chunk from its row (end offset, count, time, target, body); if it is damaged, the error names it."""
     end_offset, count, appended_at, target_group, body = row
     try:
-        return StoredChunk(end_offset, appended_at, target_group, body)
+        return StoredChunk(end_offset, count, appended_at, target_group, body)
     except CorruptChunk as error:
-        raise CorruptChunk(
-            f"queue {queue.name!r}, partition {partition_id}: offsets {end_offset - count} to {end_offset - 1} "
-            f"(table penstock.chunks_{queue.id}_{segment}) are damaged: {error}; restore the table's row, or "
-            f"seek the group to offset {end_offset} to go on without them"
-        ) from error
+        raise named(error, queue.name, queue.id, segment, partition_id, row) from error
+
+
+def named(
+    error: CorruptChunk, queue: str, queue_id: int, segment: int, partition_id: int, row: Sequence[Any]
+) -> CorruptChunk:
+    """The error with what is damaged, and what to do."""
+    end_offset, count, appended_at, target_group, *_ = row
+    return CorruptChunk(
+        f"queue {queue!r}, partition {partition_id}: offsets {end_offset - count} to {end_offset - 1} "
+        f"(table penstock.chunks_{queue_id}_{segment}) are damaged: {error}; restore the table's row from a backup "
+        f"and redrive their dead letters, or read on from offset {end_offset}",
+        partition_id=partition_id,
+        start=end_offset - count,
+        end=end_offset,
+        appended_at=appended_at,
+        target_group=target_group,
+        is_newer=error.is_newer,
+    )

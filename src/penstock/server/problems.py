@@ -63,6 +63,7 @@ KINDS: dict[str, Kind] = {
         Kind("overloaded", 503, "The server has more to do than it can"),
         Kind("stopping", 503, "The server is stopping"),
         Kind("database-unavailable", 503, "The database cannot be reached"),
+        Kind("corrupt-chunk", 500, "What is stored is damaged"),
         Kind("internal", 500, "Something is wrong here"),
     )
 }
@@ -129,6 +130,12 @@ def problem_of(error: Exception) -> Problem:
             return Problem("transaction-refused", str(error))
         case errors.Conflict():
             return Problem("conflict", str(error))
+        case errors.CorruptChunk():
+            facts = {"partition_id": error.partition_id, "start": error.start, "end": error.end}
+            return Problem("corrupt-chunk", str(error), facts)
+        case psycopg.errors.InsufficientPrivilege():
+            said = "the role that the server connects to the database as may not do this: do it with the command line"
+            return Problem("forbidden", f"{said}, as a role that may (`penstock db roles`)")
         case errors.DatabaseError() | psycopg.OperationalError() | psycopg.InterfaceError():
             # Where the database is, and what it said, is for the log and not for whoever asks.
             return Problem("database-unavailable", "the database cannot be reached; ask again", {}, retry_after(1))

@@ -13,6 +13,17 @@ INSERT INTO penstock.dead_letters (queue_id, partition_id, event_offset, group_n
 SELECT q.id, 0, 0, '', c.now, %(data)s, 'ingest', %(error)s, 1, c.now, c.now
 FROM penstock.queues q, (SELECT clock_timestamp() + %(skew)s AS now) c WHERE q.id = %(queue)s
 
+-- name: bury_damaged
+-- Of what a damaged chunk holds nothing is known but its place and, in a lane, its key.
+INSERT INTO penstock.dead_letters (queue_id, partition_id, event_offset, group_name, key, appended_at, data, stage,
+    error, attempts, failed_at, first_failed_at)
+SELECT p.queue_id, p.id, w.event_offset, %(group)s, CASE WHEN p.is_lane AND p.name <> %(no_key)s THEN p.name END,
+    %(appended_at)s, 'null', %(stage)s, %(error)s, 1, c.now, c.now
+FROM penstock.partitions p, unnest(%(offsets)s::bigint[]) AS w (event_offset),
+    (SELECT clock_timestamp() + %(skew)s AS now) c
+WHERE p.id = %(partition)s
+ORDER BY w.event_offset
+
 -- name: bury_again
 -- A redriven event that failed again: the same dead letter, with what happened before in its history.
 UPDATE penstock.dead_letters d SET

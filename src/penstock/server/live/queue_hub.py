@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 import psycopg
 
-from penstock.core.errors import NotFound
+from penstock.core.errors import CorruptChunk, NotFound
 from penstock.db.pool import Connection
 from penstock.db.statements import Statements
 from penstock.log.event import Delivery, Event
@@ -22,6 +23,7 @@ from penstock.server.live.subscriber import Frame, Subscriber
 from penstock.server.metrics.instruments import Instruments
 
 _sql = Statements("penstock.server", "tail.sql")
+logger = logging.getLogger("penstock.server")
 
 #: A message has so many events at the most; those before are skipped, and it says how many.
 MOST_EVENTS = 1_000
@@ -168,6 +170,7 @@ class QueueHub(Hub):
         skipped = 0
         ranges: list[Range] = []
         events: list[Event] = []
+        damaged: list[CorruptChunk] = []
         for place, (id, lane) in enumerate(grown.items()):
             start = max(starts.get(id, 0), lane.end - each)
             skipped += start - starts.get(id, 0)
@@ -176,8 +179,11 @@ class QueueHub(Hub):
             elif start >= lane.sealed_end:
                 ranges.append(Range(id, self._queue.segment, start, lane.end))
             else:
-                events += await read_events(conn, self._queue, id, start, lane.end - start)
-        chunks = await read_chunks(conn, self._queue, ranges, {}) if ranges else {}
+                events += await read_events(conn, self._queue, id, start, lane.end - start, damaged)
+        chunks = await read_chunks(conn, self._queue, ranges, damaged) if ranges else {}
+        for problem in damaged:
+            skipped += problem.end - max(problem.start, starts.get(problem.partition_id, 0))
+            logger.error("%s", problem)
         for wanted in ranges:
             lane = grown[wanted.partition_id]
             delivery = Delivery(self._queue.name, lane.name, wanted.partition_id, lane.is_lane)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from psycopg.types.json import Jsonb
 
-from penstock.core.errors import NotFound
+from penstock.core.errors import Conflict, NotFound
 from penstock.db.statements import Statements
 from penstock.log.log import Log
 from penstock.log.queue import DEFAULT_KEY, Queue
@@ -81,9 +81,22 @@ async def find(log: Log, namespace: str | None = None, task: str | None = None) 
 
 
 async def configure(call: Call) -> Configured:
-    """Make a queue, or change what is told of it."""
+    """Make a queue, or change what is told of it.
+
+    Clients call it by themselves before they push or pop, so it is for all who may do that: a queue that is there
+    already as it is told is answered. To change one takes an administrator.
+    """
+    call.permit(call.body.queue)
+    while True:
+        try:
+            return await _configure(call)
+        except Conflict:
+            # Somebody else has made it meanwhile.
+            continue
+
+
+async def _configure(call: Call) -> Configured:
     body: Configure = call.body
-    call.permit(body.queue)
     log = call.services.log
     before = await log.catalog.find(body.queue)
     about = (None, None, None) if before is None else await _about(log, before.id)
@@ -96,7 +109,11 @@ async def configure(call: Call) -> Configured:
     if before is not None and body.mode != "replace":
         was = queue_options.ours(known)
         changes = {name: value for name, value in changes.items() if name not in was or was[name] != value}
-    queue = await log.configure(body.queue, changes)
+    if before is not None:
+        differs = any(getattr(before, name, value) != value for name, value in changes.items())
+        if differs or options != known or (namespace, task) != about[:2]:
+            call.permit(body.queue, Role.ADMIN)
+    queue = await log.configure(body.queue, changes, only_new=before is None)
     async with log.database.connection() as conn:
         params = {"queue": queue.id, "namespace": namespace, "task": task, "options": Jsonb(options)}
         await conn.execute(_sql["keep"], params)

@@ -1,0 +1,54 @@
+"""A database with the roles that `penstock db roles` makes, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from penstock.core.settings import Settings
+from penstock.db import embedded, grants
+from penstock.db.grants import Roles
+from penstock.db.pool import open_pool
+from tests.servers import TEMPLATE, Server
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """One database, and how each role gets to it."""
+
+    roles: Roles
+    owner: str
+    server: str
+    engine: str
+    reader: str
+    superuser: str
+
+
+@contextmanager
+def guarded(pg: Server) -> Iterator[Guarded]:
+    """A fresh database with roles of its own: they are the cluster's, and tests run side by side."""
+    mark = uuid.uuid4().hex[:8]
+    roles = Roles(f"server_{mark}", f"engine_{mark}", f"reader_{mark}")
+    with pg.fresh_database(TEMPLATE) as url:
+        name = str(conninfo_to_dict(url)["dbname"])
+        superuser = pg.url(name, embedded.USER)
+        asyncio.run(apply(superuser, roles))
+        yield Guarded(
+            roles, url, pg.url(name, roles.server), pg.url(name, roles.engine), pg.url(name, roles.reader), superuser
+        )
+    with pg.superuser() as connection:
+        for role in (roles.server, roles.engine, roles.reader):
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+async def apply(url: str, roles: Roles) -> None:
+    """What `penstock db roles --apply` does."""
+    pool = await open_pool(Settings(database_url=url))
+    async with pool, pool.connection() as conn:
+        await grants.apply(conn, roles)
