@@ -7,13 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
-from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -25,6 +24,9 @@ from penstock.core.errors import (
 )
 from penstock.core.settings import Settings
 from penstock.db import migrate
+from penstock.db.lending import Connection as Connection
+from penstock.db.lending import LendingPool
+from penstock.db.lending import Pool as Pool
 from penstock.db.orphans import Backend, note_backend
 from penstock.db.watched import WatchedConnection
 
@@ -35,27 +37,6 @@ logger = logging.getLogger(__name__)
 
 OLDEST_SERVER = 15
 NEWEST_TESTED_SERVER = 18
-
-Connection: TypeAlias = AsyncConnection[TupleRow]
-Pool: TypeAlias = AsyncConnectionPool[Connection]
-
-
-class _Pool(AsyncConnectionPool[Connection]):
-    """A pool in which who is called off while waiting is called off also if a connection comes at that moment.
-
-    Before Python 3.12, ``asyncio.wait_for``, by which the pool waits, forgets a cancellation then: a pop would
-    wait on after its client was closed.
-    """
-
-    async def getconn(self, timeout: float | None = None) -> Connection:
-        task = asyncio.current_task()
-        before = task.cancelling() if task is not None else 0
-        conn = await super().getconn(timeout)
-        if task is not None and task.cancelling() > before:
-            await self.putconn(conn)
-            raise asyncio.CancelledError
-        return conn
-
 
 # What a connection string, or a variable of libpq, may say otherwise. A dead peer is noticed in about a minute,
 # not in two hours.
@@ -88,7 +69,7 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
     kwargs = connect_options(first)
     # Before the pool, which would try again and again and in the end not say why.
     await _check_server(settings, first, kwargs)
-    pool: Pool = _Pool(
+    pool: Pool = LendingPool(
         conninfo,
         connection_class=WatchedConnection,
         kwargs=kwargs,

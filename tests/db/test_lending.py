@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from penstock.core.settings import Settings
+from penstock.db import lending
+from penstock.db.pool import Pool, open_pool
+
+
+async def pid_of(conn: AsyncConnection[Any]) -> int:
+    row = await (await conn.execute("SELECT pg_backend_pid()")).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    pool = await open_pool(Settings(database_url=database_url, pool_size=4))
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+async def test_what_was_used_last_is_lent_first(pool: Pool) -> None:
+    async with pool.connection() as one, pool.connection() as two:
+        first, second = await pid_of(one), await pid_of(two)
+    for _ in range(5):
+        async with pool.connection() as again:
+            assert await pid_of(again) == first
+            async with pool.connection() as other:
+                assert await pid_of(other) == second
+
+
+async def test_there_are_never_more_than_the_pool_may_have_and_nobody_is_forgotten(database_url: str) -> None:
+    pool = await open_pool(Settings(database_url=database_url, pool_size=2))
+    pids: set[int] = set()
+    out = most = 0
+
+    async def use(n: int) -> None:
+        nonlocal out, most
+        async with pool.connection(timeout=20) as conn:
+            out += 1
+            most = max(most, out)
+            if n % 3:
+                pids.add(await pid_of(conn))
+            if n % 5 == 0:
+                await asyncio.sleep(0)
+            out -= 1
+
+    try:
+        for _ in range(5):
+            async with asyncio.timeout(20):
+                await asyncio.gather(*[use(n) for n in range(60)])
+    finally:
+        await pool.close()
+    assert most == 2
+    assert len(pids) == 2
+
+
+async def test_who_waits_gets_what_comes_back(database_url: str) -> None:
+    pool = await open_pool(Settings(database_url=database_url, pool_size=1))
+    try:
+        for _ in range(20):
+            conn = await pool.getconn()
+            waiting = asyncio.create_task(pool.getconn(timeout=20))
+            await asyncio.sleep(0)
+            await pool.putconn(conn)
+            await pool.putconn(await waiting)
+        conn = await pool.getconn()
+        with pytest.raises(PoolTimeout):
+            await pool.getconn(timeout=0.05)
+        await pool.putconn(conn)
+    finally:
+        await pool.close()
+
+
+async def test_a_transaction_ends_with_the_loan(pool: Pool) -> None:
+    await execute(pool, "CREATE TABLE kept (n int)")
+    async with pool.connection() as conn:
+        await conn.execute("BEGIN")
+        await conn.execute("INSERT INTO kept VALUES (1)")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await _fail(pool)
+    assert await execute(pool, "SELECT n FROM kept") == [(1,)]
+
+
+async def _fail(pool: Pool) -> None:
+    async with pool.connection() as conn:
+        await conn.execute("BEGIN")
+        await conn.execute("INSERT INTO kept VALUES (2)")
+        await conn.execute("SELECT 1 / 0")
+
+
+async def execute(pool: Pool, statement: str) -> list[Any]:
+    async with pool.connection() as conn:
+        assert conn.pgconn.transaction_status == TransactionStatus.IDLE
+        cursor = await conn.execute(statement.encode())
+        return await cursor.fetchall() if cursor.description else []
+
+
+async def test_one_that_broke_is_not_lent_again(pool: Pool) -> None:
+    async with pool.connection() as other, pool.connection() as conn:
+        pid = await pid_of(conn)
+        await other.execute("SELECT pg_terminate_backend(%s::int, 5000)", (pid,))
+        with pytest.raises(psycopg.OperationalError):
+            await conn.execute("SELECT 1")
+    for _ in range(4):
+        async with pool.connection() as again:
+            assert await pid_of(again) != pid
+
+
+async def test_one_that_was_lent_for_long_goes_back_to_the_drivers_pool(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lending, "_LONGEST_SECONDS", 0.0)
+    for _ in range(3):
+        async with pool.connection() as conn:
+            await pid_of(conn)
+    assert pool.get_stats()["requests_num"] == 3
+
+
+async def test_a_closed_pool_leaves_no_connection_and_lends_none(database_url: str) -> None:
+    pool = await open_pool(Settings(database_url=database_url, pool_size=4))
+    async with pool.connection() as one, pool.connection() as two:
+        conns = [one, two]
+    late = await pool.getconn()
+    await pool.close()
+    with pytest.raises(PoolClosed):
+        await pool.getconn()
+    await pool.putconn(late)
+    assert all(conn.closed for conn in [*conns, late])
