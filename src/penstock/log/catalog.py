@@ -47,17 +47,18 @@ class Catalog:
 
     async def get(self, name: str) -> Queue:
         """The queue of that name, as it was at most a second ago."""
-        cached = self._queues.get(name)
-        if cached is not None and time.monotonic() - cached[0] < FRESH_SECONDS:
-            return cached[1]
-        return await self.refresh(name)
+        return self.at_hand(name) or await self.refresh(name)
 
     async def get_on(self, conn: AsyncConnection[Any], name: str) -> Queue:
         """The same, with a connection at hand: who holds one must not wait for another."""
+        return self.at_hand(name) or self._must(name, await self.find_on(conn, name))
+
+    def at_hand(self, name: str) -> Queue | None:
+        """The same, if it need not be asked for."""
         cached = self._queues.get(name)
         if cached is not None and time.monotonic() - cached[0] < FRESH_SECONDS:
             return cached[1]
-        return self._must(name, await self.find_on(conn, name))
+        return None
 
     async def refresh(self, name: str) -> Queue:
         """The queue of that name, as it is."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
-from hashlib import blake2b
-from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -26,11 +23,9 @@ from penstock.log import wire
 from penstock.log.ack import AckResult, Acks, LaneAck, check_status, lane_ack
 from penstock.log.append import Appender
 from penstock.log.batch import Batch as Batch
-from penstock.log.batch import prepare_batch, prepare_partly
 from penstock.log.browse import Browser
 from penstock.log.by_id import Answer, ById, SaidById
 from penstock.log.catalog import Catalog
-from penstock.log.coalesce import Coalescer
 from penstock.log.consume import Consumer
 from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetterKind, DeadLetters, Filter, Redrive, Redriver
 from penstock.log.depth import Depths, GroupLag, QueueSize, Room
@@ -43,22 +38,18 @@ from penstock.log.ndjson import Lines
 from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole
 from penstock.log.partitions import Partition, partitions_of
 from penstock.log.position import Signal, Verdict
-from penstock.log.prepare import Piece, Placer
+from penstock.log.prepare import Piece
 from penstock.log.pushed import PushResult, Rejected
+from penstock.log.pushing import Pusher, fingerprint
 from penstock.log.queue import Queue
 from penstock.log.segments import Segments, Upkeep
 from penstock.log.signals import Signals
-from penstock.log.stamp import stamped
 from penstock.log.transaction import Also, TransactionResult, Transactions
 from penstock.log.upload import Upload, Uploads
 
 if TYPE_CHECKING:
     from penstock.db.pool import Database
 
-#: A flush takes this many events at the most.
-_FLUSH_WEIGHT = 16_000
-#: From this many waiting events on, a second flush runs beside the first.
-_LARGE_FLUSH = 1_000
 _UPKEEP_SECONDS = 5.0
 
 
@@ -130,9 +121,7 @@ class Log:
         self._database = database
         self.clock = clock or Clock()
         self._retry_seconds = retry_seconds
-        # Told of each push how many seconds its commit took.
         self._committed = committed
-        # Asked for each push what its events are to carry beside their own headers.
         self._stamp = stamp
         self._upkeep: asyncio.Task[None] | None = None
 
@@ -158,11 +147,15 @@ class Log:
         self._browser = Browser(pool)
         self._depths = Depths(pool, clock)
         self.segments = Segments(pool, self.catalog, clock)
-        self._pushes: Coalescer[Request] = Coalescer(
-            self._appender.append, weigh=attrgetter("weight"), most=_FLUSH_WEIGHT, large=_LARGE_FLUSH
+        self._pusher = Pusher(
+            self.catalog,
+            self._appender,
+            self._depths,
+            max_event_bytes=self._database.settings.max_event_bytes,
+            committed=self._committed,
+            stamp=self._stamp,
         )
         self._uploads = Uploads(pool, self.catalog, self._appender, self._signals, clock, patience)
-        self._sheds: Coalescer[Sequence[tuple[int, int]]] = Coalescer(self._write_shed)
         try:
             await self.catalog.mend()
         except BaseException:
@@ -178,7 +171,7 @@ class Log:
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await self._upkeep
             self._upkeep = None
-            await self._pushes.drain()
+            await self._pusher.drain()
             await self._acks.drain()
             await self._leases.close()
             await self._signals.close()
@@ -282,64 +275,11 @@ class Log:
         With ``partial``, what cannot be an event becomes a dead letter in the same transaction, and the others are
         stored; ``rejected`` are some of the first batch that were found to be such before.
         """
-        parts: list[list[Piece]] = []
-        bad: list[list[Rejected]] = []
-        for batch in batches:
-            pieces, refused = await self.prepare_partly(batch) if partial else (await self.prepare(batch), [])
-            parts.append(pieces)
-            bad.append(refused)
-        if rejected:
-            bad[0] = sorted([*rejected, *bad[0]], key=attrgetter("index"))
-        ids = [
-            (await self.catalog.get(batch.queue)).id if some else 0 for batch, some in zip(batches, bad, strict=True)
-        ]
-        request = Request(parts)
-        letters = [(queue_id, each) for queue_id, some in zip(ids, bad, strict=True) for each in some]
-        fingerprint = b""
-        if idempotency_key is not None:
-            check_name(idempotency_key, "request")
-            fingerprint = _fingerprint(parts, letters)
-        if self._stamp is not None and (stamp := self._stamp()):
-            parts = stamped(parts, stamp)
-            request = Request(parts)
-        shed: dict[int, int] = {}
-        if any([part and part[0].queue.max_depth_events is not None for part in parts]):
-            shed = await self._admit(parts)
-            if shed:
-                request = Request([[] if i in shed else part for i, part in enumerate(parts)])
-        request.rejected = letters
-        if request.weight or letters or (idempotency_key is not None and not shed):
-            request.idempotency_key, request.fingerprint = idempotency_key, fingerprint
-            begun = time.perf_counter()
-            await self._pushes.submit(request)
-            if self._committed is not None:
-                self._committed(time.perf_counter() - begun)
-            results = request.results
-        else:
-            results = [PushResult([]) for _ in parts]
-        if not shed and not letters:
-            return results
-        return [
-            PushResult(result.placed(), replayed=result.replayed, shed=shed.get(i, 0), rejected=some)
-            for i, (result, some) in enumerate(zip(results, bad, strict=True))
-        ]
-
-    async def _admit(self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int] | None = None) -> dict[int, int]:
-        """Let a push through, or raise QueueFull; what a transaction takes out of a queue it may put into it.
-
-        Answers which parts are dropped, because their queue is full and sheds, and how many events each of them is.
-        """
-        shed: dict[int, int] = {}
-        for i, part in enumerate(parts):
-            if part and part[0].queue.max_depth_events is not None:
-                queue = part[0].queue
-                more = sum([piece.columns.count for piece in part])
-                less = (acked or {}).get(queue.name, 0)
-                if more > less and not await self._depths.admit(queue, more - less):
-                    shed[i] = more
-        if shed:
-            await self._sheds.submit([(parts[i][0].queue.id, events) for i, events in shed.items()])
-        return shed
+        if idempotency_key is None and not partial and not rejected:
+            return await self._pusher.push(batches)
+        return await self._pusher.push_with(
+            batches, idempotency_key=idempotency_key, partial=partial, rejected=rejected
+        )
 
     def room(self, queue: Queue) -> Room | None:
         """How much more the queue takes, as it was last measured; None if it has no limit."""
@@ -359,32 +299,15 @@ class Log:
     @_reachable
     async def admit(self, queue: Queue, events: int) -> bool:
         """Whether so many more events are let in, and if so counted as there; QueueFull if not, False if shed."""
-        if await self._depths.admit(queue, events):
-            return True
-        await self._sheds.submit([(queue.id, events)])
-        return False
-
-    async def prepare_partly(self, batch: Batch) -> tuple[list[Piece], list[Rejected]]:
-        """Check and encode what is good of a batch, and say what is wrong with the rest."""
-        return prepare_partly(*await self._place_for(batch), batch)
-
-    async def _write_shed(self, asked: Sequence[Sequence[tuple[int, int]]]) -> None:
-        """Count what several pushes lost in one statement."""
-        counts: Counter[int] = Counter()
-        for some in asked:
-            for queue_id, events in some:
-                counts[queue_id] += events
-        await self._depths.shed(counts)
+        return await self._pusher.admit(queue, events)
 
     async def prepare(self, batch: Batch) -> list[Piece]:
         """Check and encode a batch."""
-        return prepare_batch(*await self._place_for(batch), batch)
+        return await self._pusher.prepare(batch)
 
-    async def _place_for(self, batch: Batch) -> tuple[Placer, int]:
-        """What places the events of a batch, and how large one may be."""
-        check_name(batch.queue, "queue")
-        queue = await self.catalog.get(batch.queue)
-        return self.catalog.placer(queue), queue.max_event_bytes or self._database.settings.max_event_bytes
+    async def prepare_partly(self, batch: Batch) -> tuple[list[Piece], list[Rejected]]:
+        """Check and encode what is good of a batch, and say what is wrong with the rest."""
+        return await self._pusher.prepare_partly(batch)
 
     # Consuming
 
@@ -478,7 +401,7 @@ class Log:
             lanes.setdefault(key, []).append((event, signal))
         lane_acks = [lane_ack(said[0][0].delivery, tuple(s for _, s in said)) for said in lanes.values()]
         parts = [await self.prepare(batch) for batch in batches]
-        shed = await self._admit(parts, Counter(event.queue for event, *_ in acks))
+        shed = await self._pusher.admit_parts(parts, Counter(event.queue for event, *_ in acks))
         parts = [[] if i in shed else part for i, part in enumerate(parts)]
         if connection is not None:
             return await self._transactions.run_on(await borrow(connection), lane_acks, parts)
@@ -506,8 +429,8 @@ class Log:
         if idempotency_key is not None:
             claim = Request(parts)
             claim.idempotency_key = check_name(idempotency_key, "request")
-            claim.fingerprint = _fingerprint(parts, acks=lane_acks)
-        shed = await self._admit(parts, Counter(ack.queue for ack in acks))
+            claim.fingerprint = fingerprint(parts, acks=lane_acks)
+        shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks))
         parts = [[] if i in shed else part for i, part in enumerate(parts)]
         return await self._transactions.run(lane_acks, parts, claim)
 
@@ -539,7 +462,7 @@ class Log:
         acks, ordered = await self.by_id.resolve_all(said, leases)
         parts = [await self.prepare(batch) for batch in batches]
         if also is None:
-            shed = await self._admit(parts, Counter(ack.queue for ack in acks for _ in ack.signals))
+            shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks for _ in ack.signals))
             parts = [[] if i in shed else part for i, part in enumerate(parts)]
         return await self._transactions.run(acks, parts, also=also), ordered
 
@@ -770,18 +693,3 @@ def _lane_acks(queue: str, group: Group, acks: Sequence[wire.Ack]) -> list[LaneA
         signal = Signal(ack.offset, ack.status, ack.error, ack.stage, ack.traceback)
         lanes.setdefault((ack.partition_id, ack.lease_id), []).append(signal)
     return [LaneAck(queue, group.name, group.id, lane, lease, tuple(said)) for (lane, lease), said in lanes.items()]
-
-
-def _fingerprint(
-    parts: Sequence[Sequence[Piece]], rejected: Sequence[tuple[int, Rejected]] = (), acks: Sequence[LaneAck] = ()
-) -> bytes:
-    """What a request says, wherever its events land."""
-    digest = blake2b(digest_size=16)
-    if acks:
-        digest.update(repr(acks).encode())
-    for _, each in rejected:
-        digest.update(b"%d %d " % (each.index, len(each.raw)) + each.raw)
-    for part in parts:
-        said = sorted((event for piece in part for event in piece.events()), key=itemgetter(0))
-        digest.update(repr([(piece.queue.name) for piece in part[:1]] + said).encode())
-    return digest.digest()

@@ -64,8 +64,12 @@ class PushResult(Sequence[Pushed]):
     ) -> None:
         self._placed = placed
         self._each: list[Pushed] | None = None
-        self.duplicates = sum([len(p.duplicates) for p in placed])
-        self.accepted = sum([len(p.indices) for p in placed]) - self.duplicates
+        events = duplicates = 0
+        for part in placed:
+            events += len(part.indices)
+            duplicates += len(part.duplicates)
+        self.duplicates = duplicates
+        self.accepted = events - duplicates
         #: True when an idempotency key was seen before and this is the answer of that time.
         self.replayed = replayed
         #: Events that were dropped, and counted, because the queue was full and sheds (``overflow``).
