@@ -105,14 +105,14 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.database_url is not None:
-            _check_url("PENSTOCK_DATABASE_URL", self.database_url)
+            check_database_url("PENSTOCK_DATABASE_URL", self.database_url)
         elif not self.data_dir.is_absolute():
             raise ConfigurationError(
                 f"PENSTOCK_DATA_DIR has to name an absolute path, and {str(self.data_dir)!r} is none: set it to one, "
                 "say /var/lib/penstock, or set PENSTOCK_DATABASE_URL to a PostgreSQL that you run"
             )
         if self.reader_url is not None:
-            _check_url("PENSTOCK_READER_URL", self.reader_url)
+            check_database_url("PENSTOCK_READER_URL", self.reader_url)
         _check_range("PENSTOCK_POOL_SIZE", self.pool_size, _MOST_CONNECTIONS)
         _check_range("PENSTOCK_MAX_EVENT_BYTES", self.max_event_bytes, _LARGEST_EVENT)
         if self.url is not None:
@@ -191,12 +191,13 @@ def check_server_url(name: str, url: str) -> str:
 def _find_url(env: Mapping[str, str]) -> str | None:
     for name in ("PENSTOCK_DATABASE_URL", "DATABASE_URL"):
         if name in env:
-            _check_url(name, env[name])
+            check_database_url(name, env[name])
             return env[name]
     return "" if any(name in env for name in LIBPQ_VARIABLES) else None
 
 
-def _check_url(name: str, value: str) -> None:
+def check_database_url(name: str, value: str) -> None:
+    """Refuse what is no connection string, without quoting it."""
     try:
         conninfo_to_dict(value)
     except psycopg.ProgrammingError:

@@ -463,7 +463,24 @@ CREATE INDEX shed_queue ON penstock.shed (queue_id);
 CREATE TABLE penstock.uploads (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     queue_id integer NOT NULL REFERENCES penstock.queues ON DELETE CASCADE,
-    seen_at  timestamptz NOT NULL
+    seen_at  timestamptz NOT NULL,
+    -- Of which write of whom it is a part, if it is part of one.
+    writer   text,
+    version  bigint
+);
+
+-- The last write of each writer who numbers them, such as a streaming query of Spark's: one that comes again is known.
+CREATE TABLE penstock.writes (
+    queue_id   integer NOT NULL REFERENCES penstock.queues ON DELETE CASCADE,
+    writer     text NOT NULL,
+    version    bigint NOT NULL,
+    -- Who counted: the same writer may begin to count anew.
+    run        text NOT NULL,
+    -- Whether it may come again after days.
+    is_kept    boolean NOT NULL,
+    events     bigint NOT NULL,
+    written_at timestamptz NOT NULL,
+    PRIMARY KEY (queue_id, writer)
 );
 
 -- How far each group is behind. A subtraction for each partition that is in use, whatever the history.

@@ -39,7 +39,7 @@ class Columns:
         """The slices' events, less those that failed."""
         rows = sum(piece.columns.count for piece in slices)
         data = b"\n".join(piece.columns.data for piece in slices)
-        meta = _Meta(slices, rows)
+        meta = Meta(slices, rows)
         if self._reading.steps or callable(self._reading.event_time):
             table, places, times = self._through_python(slices, meta, data.split(b"\n"))
         else:
@@ -48,7 +48,7 @@ class Columns:
         table = self._assemble(meta, table, places)
         yield from table.to_batches()
 
-    def _straight(self, meta: _Meta, data: bytes, rows: int) -> tuple[pa.Table, Any, Any]:
+    def _straight(self, meta: Meta, data: bytes, rows: int) -> tuple[pa.Table, Any, Any]:
         """Nothing but decoding."""
         table, problems = self._parser.parse(data, rows)
         for place, problem in problems.items():
@@ -65,7 +65,7 @@ class Columns:
             return table.take(places), places, times
         return table, None, times
 
-    def _through_python(self, slices: list[Slice], meta: _Meta, lines: list[bytes]) -> tuple[pa.Table, Any, Any]:
+    def _through_python(self, slices: list[Slice], meta: Meta, lines: list[bytes]) -> tuple[pa.Table, Any, Any]:
         """Decode each event, run the callables, decode what comes out into columns."""
         values = [json.decode(line) for line in lines]
         times = meta.times(self._reading.event_time)
@@ -118,7 +118,7 @@ class Columns:
             return lambda place, value: event_time(value, batch.context("event time", place))
         return lambda place, value: event_time(value)
 
-    def _times(self, meta: _Meta, table: pa.Table, rows: int) -> tuple[Any, dict[int, str]]:
+    def _times(self, meta: Meta, table: pa.Table, rows: int) -> tuple[Any, dict[int, str]]:
         times = meta.times(self._reading.event_time)
         if times is not None:
             return times, {}
@@ -128,7 +128,7 @@ class Columns:
             column = pa.compute.struct_field(column, name)
         return moments.of_column(column)
 
-    def _bounded(self, slices: list[Slice], times: Any, meta: _Meta) -> Any:
+    def _bounded(self, slices: list[Slice], times: Any, meta: Meta) -> Any:
         """For each event, up to where windows were closed before it, by the rule that does not depend on batching."""
         bounds = np.empty(len(times), dtype=np.int64)
         place = 0
@@ -143,7 +143,7 @@ class Columns:
         meta.time, meta.bound = times, bounds
         return times
 
-    def _assemble(self, meta: _Meta, table: pa.Table, places: Any) -> pa.Table:
+    def _assemble(self, meta: Meta, table: pa.Table, places: Any) -> pa.Table:
         columns = {
             "__partition": pa.array(meta.partition if places is None else meta.partition[places]),
             "__offset": pa.array(meta.offset if places is None else meta.offset[places]),
@@ -156,11 +156,11 @@ class Columns:
         arrays = [columns[name] if name in columns else table.column(name) for name in schema.names]
         return pa.Table.from_arrays(arrays, schema=schema).combine_chunks()
 
-    def _fail(self, meta: _Meta, place: int, stage: str, error: str) -> None:
+    def _fail(self, meta: Meta, place: int, stage: str, error: str) -> None:
         self._failures.append(Failure(int(meta.partition[place]), int(meta.offset[place]), stage, error))
 
 
-class _Meta:
+class Meta:
     """Where each event of some slices stands."""
 
     def __init__(self, slices: list[Slice], rows: int) -> None:

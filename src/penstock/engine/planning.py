@@ -146,8 +146,8 @@ class Planner:
         if not found:
             return []
         found, limit = self._narrowed(found, seen.suspects)
-        shares = _shares([head[5] - head[4] for _, _, head in found], limit)
-        chosen = [(q, g, head, share) for (q, g, head), share in zip(found, shares, strict=True) if share]
+        parts = shares([head[5] - head[4] for _, _, head in found], limit)
+        chosen = [(q, g, head, share) for (q, g, head), share in zip(found, parts, strict=True) if share]
         sealed = self._stretches([(head, share) for _, _, head, share in chosen if head[4] < head[3]])
         lanes = []
         for queue_id, group_id, head, share in chosen:
@@ -271,12 +271,12 @@ _CYCLE_SECONDS = 2.0
 _QUICK_SECONDS = 0.7
 
 
-def _shares(unread: list[int], limit: int) -> list[int]:
+def shares(unread: list[int], limit: int) -> list[int]:
     """The limit over the partitions, each as much as the others where it has that much."""
-    shares = [0] * len(unread)
+    parts = [0] * len(unread)
     left = limit
     order = sorted(range(len(unread)), key=lambda i: unread[i])
     for rank, place in enumerate(order):
-        shares[place] = min(unread[place], -(-left // (len(order) - rank)))
-        left -= shares[place]
-    return shares
+        parts[place] = min(unread[place], -(-left // (len(order) - rank)))
+        left -= parts[place]
+    return parts

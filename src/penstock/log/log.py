@@ -46,6 +46,7 @@ from penstock.log.segments import Segments, Upkeep
 from penstock.log.signals import Signals
 from penstock.log.transaction import Also, TransactionResult, Transactions
 from penstock.log.upload import Upload, Uploads
+from penstock.log.writes import Writes
 
 if TYPE_CHECKING:
     from penstock.db.pool import Database
@@ -156,6 +157,7 @@ class Log:
             stamp=self._stamp,
         )
         self._uploads = Uploads(pool, self.catalog, self._appender, self._signals, clock, patience)
+        self.writes = Writes(self._uploads)
         try:
             await self.catalog.mend()
         except BaseException:

@@ -11,6 +11,11 @@ from datetime import datetime
 DEFAULT_KEY = "Default"
 
 
+def place_key(key: str, partition_count: int) -> str:
+    """The name of the one of so many hash partitions that a key belongs to."""
+    return str(zlib.crc32(key.encode()) % partition_count)
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     """A queue: how it is partitioned and what it was told."""
@@ -51,7 +56,7 @@ class Queue:
         """The name of the partition that a key belongs to."""
         if self.partition_count is None:
             return key
-        return str(zlib.crc32(key.encode()) % self.partition_count)
+        return place_key(key, self.partition_count)
 
     def place_event(self, key: str | None, event_id: str | None) -> str:
         """The name of the partition that an event belongs to; one with neither key nor id may go anywhere."""

@@ -34,6 +34,7 @@ _sql = Statements("penstock.log", "segments.sql")
 _drop = Statements("penstock.log", "catalog.sql")
 _dead = Statements("penstock.log", "dead.sql")
 _depth = Statements("penstock.log", "depth.sql")
+_upload = Statements("penstock.log", "upload.sql")
 _logger = logging.getLogger("penstock.log")
 
 _LONGEST = timedelta(days=1)
@@ -95,6 +96,7 @@ class Segments:
                         _logger.exception("upkeep of queue %r failed", name)
                 await conn.execute(_sql["forget_requests"])
                 await conn.execute(_sql["forget_traces"])
+                await conn.execute(_upload["forget_writes"])
                 await conn.execute(_dead["forget_redriven"])
                 await conn.execute(_depth["add_up_shed"])
             finally:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import time
 import uuid
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,13 +56,27 @@ class Uploaded(msgspec.Struct, array_like=True):
     replayed: bool = False
 
 
+class Staged(msgspec.Struct, array_like=True):
+    """What an upload has staged: all that another process needs to make it visible."""
+
+    upload: int
+    epoch: int
+    #: The segment whose table holds it.
+    segment: int
+    events: int
+    #: Of each row, its partition and the events of the upload in that up to and with it.
+    targets: Sequence[int]
+    afters: Sequence[int]
+
+
 class Upload:
     """Events that are on their way into one queue."""
 
-    def __init__(self, parts: _Parts, queue: Queue, number: int) -> None:
+    def __init__(self, parts: Uploads, queue: Queue, number: int, keep: timedelta) -> None:
         self._parts = parts
         self.queue = queue
         self._id = number
+        self._keep = keep
         self._flush = uuid.uuid4()
         self._waiting: list[Piece] = []
         self._bytes = 0
@@ -100,11 +115,18 @@ class Upload:
                         done = await self._publish_on(conn, request)
                 self._parts.signals.pushed(self.queue.id)
                 return done
-            except _MovedOnError:
+            except MovedOnError:
                 await self._follow()
             except LOST as error:
                 unsure = True
                 await patience.pause(error)
+
+    async def set_aside(self) -> Staged:
+        """Store what is left, for somebody else to make it visible."""
+        await self._stage()
+        return Staged(
+            self._id, self.queue.epoch, self.queue.segment, self.events, list(self._targets), list(self._after)
+        )
 
     async def abandon(self) -> None:
         """Remove what was stored; upkeep does it later if the database cannot be reached."""
@@ -146,9 +168,12 @@ class Upload:
             async with conn.transaction():
                 # Durable with the commit that publishes, which comes after it in the same log.
                 await conn.execute("SET LOCAL synchronous_commit = off")
-                await conn.execute(self._statement("stage"), params)
+                staged = await conn.execute(self._statement("stage"), params)
+                if staged.rowcount == 0:
+                    raise _gone(self.queue)
                 if time.monotonic() - self._seen > _SEEN_SECONDS:
-                    await conn.execute(_sql["see"], {"upload": self._id, "skew": self._parts.clock.skew})
+                    ahead = self._parts.clock.skew + self._keep
+                    await conn.execute(_sql["see"], {"upload": self._id, "skew": ahead})
                     self._seen = time.monotonic()
         except psycopg.errors.UniqueViolation:
             return  # the connection was lost after it was done
@@ -171,42 +196,15 @@ class Upload:
         return Uploaded(self.events)
 
     async def _place(self, conn: AsyncConnection[Any]) -> None:
-        params: dict[str, Any] = {
-            "upload": self._id,
-            "partitions": numbers(sorted(self._ends)),
-            "numbers": numbers(range(len(self._targets))),
-            "targets": numbers(self._targets),
-            "afters": numbers(self._after),
-            "skew": self._parts.clock.skew,
-        }
-        await conn.execute(_append["lock_partitions"], params)
-        row = await (await conn.execute(self._statement("is_current"), {"epoch": self.queue.epoch})).fetchone()
-        if row is None or not row[0]:
-            raise _MovedOnError
-        await conn.execute(_sql["wake_cursors"], params)
-        placed = (await conn.execute(self._statement("publish"), params)).rowcount
-        if placed != len(self._targets):
-            raise _gone(self.queue)
+        await lock_for(conn, self.queue, self._ends)
+        await place(conn, self.queue, self._id, self._targets, self._after, self._parts.clock)
 
     async def _follow(self) -> None:
         """The queue has opened another segment: bring what was staged there."""
         now = await self._parts.catalog.refresh(self.queue.name)
-        if now.id != self.queue.id or now.epoch != self.queue.epoch:
-            raise UploadLost(
-                f"queue {self.queue.name!r} was partitioned differently during the upload; nothing of it was stored, "
-                "send it again"
-            )
-        if now.segment == self.queue.segment:
-            return
-        statement = _sql.table("move", now.id, now.segment).replace("%(from_segment)s", str(self.queue.segment))
-
-        async def act(conn: AsyncConnection[Any]) -> None:
-            await conn.execute(statement, {"upload": self._id})
-
-        try:
-            await patiently(self._parts.pool, self._parts.retry_seconds, act)
-        except psycopg.errors.UndefinedTable:
-            raise _gone(self.queue) from None
+        if now.id != self.queue.id:
+            raise _gone(self.queue)
+        await self._parts.bring(now, self.queue.epoch, self.queue.segment, self._id)
         self.queue = now
 
     async def _was_published(self, conn: AsyncConnection[Any]) -> bool:
@@ -219,8 +217,36 @@ class UploadLost(Conflict):
     """What was staged can no longer be made visible; nothing of it is stored, and it is worth to send it again."""
 
 
-class _MovedOnError(Exception):
+class MovedOnError(Exception):
     """The queue has another segment or other partitions than when the upload began."""
+
+
+async def lock_for(conn: AsyncConnection[Any], queue: Queue, partitions: Iterable[int]) -> None:
+    """Lock partitions to place what was staged, if the queue is still as it was when that was done."""
+    params = {"partitions": numbers(sorted(partitions))}
+    await conn.execute(_append["lock_partitions"], params)
+    statement = _sql.table("is_current", queue.id, queue.segment)
+    row = await (await conn.execute(statement, {"epoch": queue.epoch})).fetchone()
+    if row is None or not row[0]:
+        raise MovedOnError
+    await conn.execute(_sql["wake_cursors"], params)
+
+
+async def place(
+    conn: AsyncConnection[Any], queue: Queue, upload: int, targets: Sequence[int], afters: Sequence[int], clock: Clock
+) -> None:
+    """Give what an upload has staged its place, behind all that is in the partitions; they are locked."""
+    params = {
+        "upload": upload,
+        "partitions": numbers(sorted(set(targets))),
+        "numbers": numbers(range(len(targets))),
+        "targets": numbers(targets),
+        "afters": numbers(afters),
+        "skew": clock.skew,
+    }
+    placed = (await conn.execute(_sql.table("publish", queue.id, queue.segment), params)).rowcount
+    if placed != len(targets):
+        raise _gone(queue)
 
 
 def _gone(queue: Queue) -> UploadLost:
@@ -229,8 +255,8 @@ def _gone(queue: Queue) -> UploadLost:
     )
 
 
-class _Parts:
-    """What uploads need of the log."""
+class Uploads:
+    """Begins uploads, with what they need of the log."""
 
     def __init__(
         self,
@@ -248,31 +274,52 @@ class _Parts:
         self.clock = clock
         self.retry_seconds = retry_seconds
 
-
-class Uploads(_Parts):
-    """Begins uploads."""
-
-    async def begin(self, queue: Queue) -> Upload:
-        """A new one, with nothing in it."""
-        params = {"queue": queue.id, "skew": self.clock.skew}
+    async def begin(
+        self, queue: Queue, *, writer: str | None = None, version: int | None = None, keep: timedelta = timedelta()
+    ) -> Upload:
+        """A new one, with nothing in it; ``keep`` says how long it may wait for somebody to make it visible."""
+        params = {"queue": queue.id, "skew": self.clock.skew + keep, "writer": writer, "version": version}
 
         async def act(conn: AsyncConnection[Any]) -> int:
             row = await (await conn.execute(_sql["begin"], params)).fetchone()
             return int(row[0]) if row is not None else 0
 
-        return Upload(self, queue, await patiently(self.pool, self.retry_seconds, act))
+        return Upload(self, queue, await patiently(self.pool, self.retry_seconds, act), keep)
+
+    async def bring(self, queue: Queue, epoch: int, segment: int, upload: int) -> None:
+        """Bring what was staged to the segment that the queue has open now."""
+        if queue.epoch != epoch:
+            raise UploadLost(
+                f"queue {queue.name!r} was partitioned differently during the upload; nothing of it was stored, "
+                "send it again"
+            )
+        if queue.segment == segment:
+            return
+        statement = _sql.table("move", queue.id, queue.segment).replace("%(from_segment)s", str(int(segment)))
+
+        async def act(conn: AsyncConnection[Any]) -> None:
+            await conn.execute(statement, {"upload": upload})
+
+        try:
+            await patiently(self.pool, self.retry_seconds, act)
+        except psycopg.errors.UndefinedTable:
+            raise _gone(queue) from None
+
+
+async def discard(conn: AsyncConnection[Any], queue: Queue, uploads: Sequence[int]) -> None:
+    """Remove what uploads have staged, whichever segment it is in; their rows are locked."""
+    segments = await (await conn.execute(_sql["segments"], {"queue": queue.id})).fetchall()
+    for number in uploads:
+        for (segment,) in segments:
+            await conn.execute(_sql.table("discard", queue.id, segment), {"upload": number})
+    await conn.execute(_sql["take_all"], {"uploads": numbers(uploads)})
 
 
 async def sweep(conn: AsyncConnection[Any], queue: Queue, clock: Clock) -> int:
     """Remove what uploads left behind that nobody goes on with; answers how many."""
     params = {"queue": queue.id, "skew": clock.skew, "seconds": FORGOTTEN_SECONDS}
     async with conn.transaction():
-        forgotten = await (await conn.execute(_sql["forgotten"], params)).fetchall()
-        if not forgotten:
-            return 0
-        segments = await (await conn.execute(_sql["segments"], params)).fetchall()
-        for (number,) in forgotten:
-            for (segment,) in segments:
-                await conn.execute(_sql.table("discard", queue.id, segment), {"upload": number})
-            await conn.execute(_sql["take"], {"upload": number})
+        forgotten = [number for (number,) in await (await conn.execute(_sql["forgotten"], params)).fetchall()]
+        if forgotten:
+            await discard(conn, queue, forgotten)
     return len(forgotten)

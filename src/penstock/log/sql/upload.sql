@@ -1,19 +1,47 @@
 -- name: begin
-INSERT INTO penstock.uploads (queue_id, seen_at) VALUES (%(queue)s, clock_timestamp() + %(skew)s) RETURNING id
+INSERT INTO penstock.uploads (queue_id, seen_at, writer, version)
+VALUES (%(queue)s, clock_timestamp() + %(skew)s, %(writer)s, %(version)s) RETURNING id
 
 -- name: see
 UPDATE penstock.uploads SET seen_at = clock_timestamp() + %(skew)s WHERE id = %(upload)s
 
 -- name: stage
--- Under a partition that is none: nobody finds them there.
+-- Under a partition that is none: nobody finds them there. Not when somebody has tidied up: nobody would again.
 INSERT INTO {chunks} (partition_id, end_offset, event_count, appended_at, flush_id, body)
-SELECT -%(upload)s::bigint, i.number, i.event_count, 'epoch', %(flush)s::uuid, substr(%(bodies)b, i.start, i.size)
-FROM unnest(%(numbers)s::bigint[], %(counts)s::integer[], %(starts)s::integer[], %(sizes)s::integer[])
+SELECT -u.id, i.number, i.event_count, 'epoch', %(flush)s::uuid, substr(%(bodies)b, i.start, i.size)
+FROM (SELECT id FROM penstock.uploads WHERE id = %(upload)s::bigint FOR KEY SHARE) u
+CROSS JOIN unnest(%(numbers)s::bigint[], %(counts)s::integer[], %(starts)s::integer[], %(sizes)s::integer[])
     AS i (number, event_count, start, size)
 
 -- name: take
 -- Ours alone from now on: who tidies up leaves it, or has been here before us.
 DELETE FROM penstock.uploads WHERE id = %(upload)s RETURNING id
+
+-- name: take_all
+-- The same for several.
+DELETE FROM penstock.uploads WHERE id = ANY(%(uploads)s::bigint[]) RETURNING id
+
+-- name: left_by
+-- What tasks of a write have staged that are not part of it: tried twice, or given up.
+SELECT id FROM penstock.uploads
+WHERE queue_id = %(queue)s AND writer = %(writer)s AND version <= %(version)s
+ORDER BY id FOR UPDATE
+
+-- name: claim_write
+INSERT INTO penstock.writes (queue_id, writer, version, run, is_kept, events, written_at)
+VALUES (%(queue)s, %(writer)s, -1, %(run)s, %(is_kept)s, 0, clock_timestamp() + %(skew)s)
+ON CONFLICT DO NOTHING
+
+-- name: last_write
+SELECT version, run FROM penstock.writes WHERE queue_id = %(queue)s AND writer = %(writer)s FOR NO KEY UPDATE
+
+-- name: note_write
+UPDATE penstock.writes
+SET version = %(version)s, run = %(run)s, events = %(events)s, written_at = clock_timestamp() + %(skew)s
+WHERE queue_id = %(queue)s AND writer = %(writer)s
+
+-- name: forget_writes
+DELETE FROM penstock.writes WHERE NOT is_kept AND written_at < clock_timestamp() - interval '24 hours'
 
 -- name: is_current
 SELECT EXISTS (SELECT FROM penstock.queues WHERE id = {queue} AND segment = {segment} AND epoch = %(epoch)s)

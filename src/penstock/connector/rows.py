@@ -1,0 +1,133 @@
+"""What the columns of a DataFrame mean for the events that are made of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import MapType, StringType, StructType
+
+from penstock.core import json
+from penstock.core.errors import InvalidEvent, InvalidOption, InvalidRequest
+from penstock.log.ndjson import Lines
+
+#: What a queue gives an event itself: ignored, so that what was read from one queue can be written to another.
+_GIVEN = frozenset(("queue", "partition", "offset", "timestamp"))
+_TAKEN = ("key", "value", "headers", "id", "eventTime")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """With a column ``value``, that is the event as JSON, and others say what goes with it; else a row is an object."""
+
+    has_value: bool
+    key: str | None
+    has_headers: bool
+    has_ids: bool
+    has_times: bool
+
+    @classmethod
+    def of(cls, schema: StructType, key_column: str | None) -> Rows:
+        """How rows of a schema are written."""
+        names = schema.fieldNames()
+        if key_column is not None and key_column not in names:
+            raise InvalidOption(
+                f"option 'keyColumn' names {key_column!r}, and the rows have {', '.join(names)}", option="keyColumn"
+            )
+        key = key_column or ("key" if "key" in names else None)
+        if "value" not in names:
+            return cls(False, key, False, False, False)
+        stray = [name for name in names if name not in _GIVEN and name not in _TAKEN and name != key]
+        if stray:
+            raise InvalidRequest(
+                f"column {stray[0]!r} would be lost: with a column 'value', which holds the event as JSON, there may "
+                f"be {', '.join(_TAKEN)}; drop it, or leave out 'value', and the whole row becomes the event"
+            )
+        for name in ("value", "id"):
+            kind = schema[name].dataType.simpleString() if name in names else "string"
+            if kind not in ("string", "binary"):
+                raise InvalidRequest(f"column {name!r} has to be text, and it is {kind}: use to_json(...) or a cast")
+        if "eventTime" in names and schema["eventTime"].dataType.simpleString() != "timestamp":
+            raise InvalidRequest("column 'eventTime' has to be a timestamp: cast it")
+        if "headers" in names:
+            given = schema["headers"].dataType
+            if not isinstance(given, MapType) or {type(given.keyType), type(given.valueType)} != {StringType}:
+                raise InvalidRequest(f"column 'headers' has to be map<string,string>, not {given.simpleString()}")
+        return cls(True, key, "headers" in names, "id" in names, "eventTime" in names)
+
+    def lines(self, batch: pa.RecordBatch, key_field: str | None) -> Lines:
+        """The events of a batch; ``key_field`` is the field that the queue takes for the key."""
+        key = self.key
+        if key is None and not self.has_value and key_field in batch.schema.names:
+            key = key_field
+        keys = None if key is None else _texts(batch.column(key))
+        if not self.has_value:
+            return Lines(_objects(batch), keys)
+        return Lines(
+            _values(batch.column("value")),
+            keys,
+            _texts(batch.column("id")) if self.has_ids else None,
+            batch.column("eventTime").to_pylist() if self.has_times else None,
+            _headers(batch.column("headers")) if self.has_headers else None,
+        )
+
+
+def _texts(column: pa.Array) -> list[str | None] | None:
+    """Keys or ids as text; None if no row has one."""
+    if column.null_count == len(column):
+        return None
+    texts: list[str | None] = column.cast(pa.string()).to_pylist()
+    return texts
+
+
+def _values(column: pa.Array) -> list[bytes]:
+    values: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+    return [b"null" if value is None else value for value in values]
+
+
+def _headers(column: pa.Array) -> list[dict[str, str] | None] | None:
+    if column.null_count == len(column):
+        return None
+    return [None if pairs is None else dict(pairs) for pairs in column.to_pylist()]
+
+
+def _objects(batch: pa.RecordBatch) -> list[bytes]:
+    """Each row as a JSON object."""
+    mapped = {name: _has_maps(kind) for name, kind in zip(batch.schema.names, batch.schema.types, strict=True)}
+    rows: list[Any] = batch.to_pylist()
+    for name, has_maps in mapped.items():
+        if has_maps:
+            kind = batch.schema.field(name).type
+            for row in rows:
+                row[name] = _plain(row[name], kind)
+    try:
+        return json.encode_lines([rows])[0].split(b"\n")
+    except json.JSONProblem:
+        for place, row in enumerate(rows):
+            try:
+                json.encode(row)
+            except json.JSONProblem as problem:
+                raise InvalidEvent(str(problem), index=place, field="data") from None
+        raise
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_maps(inner.type) for inner in kind)
+    if pa.types.is_list(kind):
+        return _has_maps(kind.value_type)
+    return bool(pa.types.is_map(kind))
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """A value with its maps, which Arrow gives as pairs, as objects."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {str(name): _plain(inner, kind.item_type) for name, inner in value}
+    if pa.types.is_list(kind):
+        return [_plain(inner, kind.value_type) for inner in value]
+    if pa.types.is_struct(kind):
+        return {inner.name: _plain(value[inner.name], inner.type) for inner in kind}
+    return value

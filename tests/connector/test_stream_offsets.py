@@ -1,0 +1,162 @@
+"""A queue as a stream: offsets that can be kept, limits, new lanes, lost events, a group that follows."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from penstock.connector.ranges import EventsLost
+from penstock.core.errors import GroupBusy
+from tests.connector.direct import Direct
+from tests.connector.test_ranges import fill, numbers
+from tests.connector.upkeep import forget, roll
+from tests.engine.pipelines import Bench
+
+
+def test_batches_follow_each_other_and_can_be_read_again(bench: Bench, direct: Direct) -> None:
+    bench.queue()
+    fill(bench, 100)
+    reader = direct.stream(queue="orders", startingOffsets="earliest", maxRecordsPerTrigger=30)
+    start = reader.initialOffset()
+    seen, planned = [], []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        rows = direct.batch(reader, start, end)
+        assert len(rows) <= 30
+        planned.append((start, end, rows))
+        seen += rows
+        start = end
+        if len(planned) == 2:
+            roll(bench.url)
+            fill(bench, 20, first=100)
+    assert numbers(seen) == list(range(120))
+    # Another process, with nothing but what Spark has kept.
+    again = direct.stream(queue="orders")
+    for start, end, rows in planned:
+        assert direct.batch(again, start, end) == rows
+    assert reader.reportLatestOffset() == planned[-1][1]
+    assert reader.latestOffset({}, ReadAllAvailable()) == planned[-1][1]
+
+
+def test_a_stream_begins_at_the_end_unless_it_is_told_otherwise(bench: Bench, direct: Direct) -> None:
+    bench.queue("orders", "key")
+    fill(bench, 10)
+    reader = direct.stream(queue="orders")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    # A lane that comes later is read from its beginning.
+    fill(bench, 10, first=10, keys=10)
+    end, rows = direct.next(reader, start)
+    assert numbers(rows) == list(range(10, 20))
+    assert direct.next(reader, end) == (end, [])
+
+
+def test_what_comes_later_is_not_for_a_run_that_reads_what_is_there(bench: Bench, direct: Direct) -> None:
+    bench.queue()
+    fill(bench, 10)
+    reader = direct.stream(queue="orders", startingOffsets="earliest")
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    fill(bench, 10, first=10)
+    fill(bench, 10, first=20, keys=50)
+    some, rows = direct.next(reader, start)
+    assert numbers(rows) == list(range(10))
+    assert reader.latestOffset(some, ReadMaxRows(5)) == some
+
+
+def test_older_epochs_are_read_first(bench: Bench, direct: Direct) -> None:
+    bench.queue()
+    fill(bench, 20)
+    bench.penstock.queue("orders").repartition("hash", 5)
+    fill(bench, 20, first=20)
+    reader = direct.stream(queue="orders", startingOffsets="earliest", maxRecordsPerTrigger=25)
+    end, rows = direct.next(reader, reader.initialOffset())
+    assert set(range(20)) <= set(numbers(rows))
+    assert numbers(rows + direct.next(reader, end)[1]) == list(range(40))
+
+
+def test_a_stream_that_has_lost_events_says_so_or_goes_on(bench: Bench, direct: Direct) -> None:
+    bench.queue(partitions=1)
+    fill(bench, 100)
+    reader = direct.stream(queue="orders", startingOffsets="earliest", maxRecordsPerTrigger=30)
+    start, _ = direct.next(reader, reader.initialOffset())
+    roll(bench.url)
+    fill(bench, 10, first=100)
+    forget(bench.url)
+    with pytest.raises(EventsLost, match=r"70 events of queue 'orders' are gone .* failOnDataLoss"):
+        direct.next(reader, start)
+    careless = direct.stream(queue="orders", failOnDataLoss=False, maxRecordsPerTrigger=30)
+    assert numbers(direct.next(careless, start)[1]) == list(range(100, 110))
+
+
+def test_a_checkpoint_of_another_queue_of_that_name_is_noticed(bench: Bench, direct: Direct) -> None:
+    bench.queue()
+    fill(bench, 10)
+    reader = direct.stream(queue="orders", startingOffsets="earliest")
+    start, _ = direct.next(reader, reader.initialOffset())
+    bench.penstock.queue("orders").delete()
+    bench.queue()
+    fill(bench, 3)
+    with pytest.raises(EventsLost, match="10 events of queue 'orders' are gone"):
+        reader.latestOffset(start, ReadAllAvailable())
+    careless = direct.stream(queue="orders", failOnDataLoss=False)
+    assert numbers(direct.next(careless, start)[1]) == [0, 1, 2]
+
+
+def test_a_group_stands_where_the_stream_does(bench: Bench, direct: Direct) -> None:
+    def lag() -> int:
+        return int(bench.ask("SELECT lag FROM penstock.lag WHERE group_name = 'spark'"))
+
+    bench.queue()
+    fill(bench, 100)
+    reader = direct.stream(queue="orders", startingOffsets="earliest", group="spark", maxRecordsPerTrigger=30)
+    first, rows = direct.next(reader, reader.initialOffset())
+    assert lag() == 100
+    reader.commit(first)
+    assert lag() == 70
+    second, _ = direct.next(reader, first)
+    reader.commit(second)
+    reader.commit(first)
+    assert lag() == 40
+    # What retention would drop otherwise waits for it.
+    assert rows
+    again = direct.stream(queue="orders", startingOffsets="latest", group="spark")
+    again.latestOffset(again.initialOffset(), ReadAllAvailable())
+    assert lag() == 0
+
+
+def test_a_group_reads_the_dead_letters_that_are_sent_back_to_it(bench: Bench, direct: Direct) -> None:
+    bench.queue("orders", "key")
+    fill(bench, 3)
+    readers = {group: direct.stream(queue="orders", group=group) for group in ("spark", "other")}
+    starts = {group: reader.initialOffset() for group, reader in readers.items()}
+    for group, reader in readers.items():
+        reader.latestOffset(starts[group], ReadAllAvailable())
+    bench.push([("k9", {"n": 9})])
+    events = bench.penstock.queue("orders").group("spark").batch(10).pop()
+    bench.penstock.ack(events, "dead_letter", error="no")
+    assert bench.redrive() == 1
+    assert numbers(direct.next(readers["spark"], starts["spark"])[1]) == [9, 9]
+    assert numbers(direct.next(readers["other"], starts["other"])[1]) == [9]
+
+
+def test_the_group_of_a_query_is_not_taken(bench: Bench, direct: Direct) -> None:
+    bench.queue()
+    with psycopg.connect(bench.url) as conn:
+        bench.penstock.queue("orders").group("mine").pop()
+        conn.execute("UPDATE penstock.groups SET query_id = 'q'")
+    reader = direct.stream(queue="orders", group="mine")
+    with pytest.raises(GroupBusy, match="belongs to the query 'q': choose another name"):
+        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+
+def test_a_lost_connection_is_made_again(bench: Bench, direct: Direct) -> None:
+    bench.queue()
+    fill(bench, 10)
+    reader = direct.stream(queue="orders", startingOffsets="earliest")
+    start = reader.initialOffset()
+    with psycopg.connect(bench.url, autocommit=True) as conn:
+        conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'penstock connector'"
+        )
+    assert numbers(direct.next(reader, start)[1]) == list(range(10))

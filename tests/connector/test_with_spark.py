@@ -1,0 +1,224 @@
+"""Plain PySpark, which knows nothing of Penstock but the name of the format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.conftest import ROOT
+from tests.connector.test_ranges import fill
+from tests.connector.test_staging import left_over
+from tests.connector.upkeep import forget, roll
+from tests.engine.pipelines import PATIENCE, Bench, counted, stream
+from tests.servers import Server
+
+
+class Session:
+    """A session of Spark's, and where the database is."""
+
+    def __init__(self, spark: SparkSession, url_file: str) -> None:
+        self.spark = spark
+        self.url_file = url_file
+
+    def read(self, **options: object) -> DataFrame:
+        return self.spark.read.format("penstock").options(**self._given(options)).load()
+
+    def follow(self, **options: object) -> DataFrame:
+        return self.spark.readStream.format("penstock").options(**self._given(options)).load()
+
+    def write(self, frame: DataFrame, **options: object) -> None:
+        frame.write.format("penstock").mode("append").options(**self._given(options)).save()
+
+    def copy(self, frame: DataFrame, checkpoint: Path, **options: object) -> StreamingQuery:
+        """Write a stream to a queue until all that is there is written."""
+        writer = frame.writeStream.format("penstock").options(**self._given(options))
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(int(PATIENCE)), "the stream did not end"
+        finally:
+            query.stop()
+        return query
+
+    def _given(self, options: dict[str, object]) -> dict[str, str]:
+        return {"databaseUrlFile": self.url_file, **{name: str(value) for name, value in options.items()}}
+
+
+@pytest.fixture
+def session(spark: SparkSession, url_file: str) -> Session:
+    return Session(spark, url_file)
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(json.loads(row["value"])["n"] for row in frame.select("value").collect())
+
+
+def copied(bench: Bench) -> list[int]:
+    return sorted(event.data["n"] for event in bench.events("copies"))
+
+
+@contextmanager
+def pushing_filters(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_a_queue_is_a_table(bench: Bench, session: Session) -> None:
+    bench.queue()
+    fill(bench, 1000)
+    frame = session.read(queue="orders", columns="key,offset", fields="n bigint", minPartitions=3)
+    assert frame.columns == ["key", "offset", "n"]
+    found = frame.groupBy("key").agg(F.sum("n").alias("total")).collect()
+    assert {row["key"]: row["total"] for row in found} == {f"k{i}": sum(range(i, 1000, 5)) for i in range(5)}
+
+
+def test_filters_leave_the_plan_and_narrow_what_postgresql_is_asked(
+    bench: Bench, session: Session, pg18: Server, pytestconfig: pytest.Config, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.queue("orders", "key")
+    fill(bench, 50)
+    database = str(conninfo_to_dict(bench.url)["dbname"])
+    with pg18.superuser() as conn:
+        conn.execute(sql.SQL("ALTER DATABASE {} SET log_statement = 'all'").format(sql.Identifier(database)))
+    (partition,) = [event.partition_id for event in bench.events("orders") if event.data == {"n": 3}]
+    frame = session.read(queue="orders").where("key = 'k3' and offset >= 4 and value like '%8%'")
+    with pushing_filters(session.spark):
+        assert numbers(frame) == [28, 38, 48]
+        frame.explain()
+    plan = capfd.readouterr().out
+    assert "k3" not in plan
+    assert "offset#" not in plan.split("Filter")[1].split("\n")[0]
+    assert "Contains(value" in plan
+    (log,) = (pytestconfig.stash[ROOT] / "pg18" / "log").glob("*.log")
+    assert f"$1 = '{{{partition}}}', $2 = '{{4}}', $3 = '{{10}}'" in log.read_text()
+    # Without the setting, Spark filters itself, and the answer is the same.
+    assert numbers(frame) == [28, 38, 48]
+
+
+def test_the_results_of_a_query_are_a_table(bench: Bench, session: Session) -> None:
+    bench.queue()
+    bench.push([(key, {"ts": 1_700_000_000 + n, "amount": n + 0.5}) for n, key in enumerate("aabbb")])
+    bench.run(counted(stream()), "hourly")
+    rows = session.read(query="hourly").collect()
+    assert {row["key"]: (row["n"], float(row["total"]), row["is_open"]) for row in rows} == {
+        "a": (2, 2.0, False),
+        "b": (3, 10.5, False),
+    }
+    assert {row["window_start"] for row in rows} == {row["window_start"] for row in rows if row["window_end"]}
+    assert session.read(query="hourly", rows="live").count() == 0
+    with pytest.raises(PySparkException, match=r"there is no query 'dayly' .* there are hourly"):
+        session.read(query="dayly")
+
+
+def test_a_stream_goes_on_from_its_checkpoint_in_batches_of_a_size(
+    bench: Bench, session: Session, tmp_path: Path
+) -> None:
+    bench.queue()
+    bench.queue("copies", "key")
+    fill(bench, 100)
+    frame = session.follow(queue="orders", startingOffsets="earliest", maxRecordsPerTrigger=40, group="copier")
+    first = session.copy(frame.select("key", "value"), tmp_path / "checkpoint", queue="copies")
+    assert copied(bench) == list(range(100))
+    steps = [step for step in first.recentProgress if step["numInputRows"]]
+    assert [step["numInputRows"] for step in steps] == [40, 40, 20]
+    # What is behind shows in Spark's own progress.
+    (source,) = steps[0]["sources"]
+    ends = [
+        json.loads(place) if isinstance(place, str) else place
+        for place in (source["endOffset"], source["latestOffset"])
+    ]
+    assert [sum(place.values()) for place in ends] == [40, 100]
+
+    fill(bench, 30, first=100)
+    session.copy(frame.select("key", "value"), tmp_path / "checkpoint", queue="copies")
+    assert copied(bench) == list(range(130))
+    assert left_over(bench) == 0
+
+
+def test_a_batch_that_is_done_again_is_written_once_and_a_new_stream_is_not_taken_for_the_old_one(
+    bench: Bench, session: Session, tmp_path: Path
+) -> None:
+    bench.queue()
+    bench.queue("copies")
+    fill(bench, 30)
+    frame = session.follow(queue="orders", startingOffsets="earliest", maxRecordsPerTrigger=10).select("key", "value")
+    session.copy(frame, tmp_path / "checkpoint", queue="copies")
+    # As if the driver had been killed after the queue's commit and before its own note of it.
+    notes = sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda note: int(note.name))
+    for note in (notes[-1], notes[-1].with_name(f".{notes[-1].name}.crc")):
+        note.unlink(missing_ok=True)
+    session.copy(frame, tmp_path / "checkpoint", queue="copies")
+    assert copied(bench) == list(range(30))
+
+    session.copy(frame, tmp_path / "another", queue="copies")
+    assert copied(bench) == sorted([*range(30), *range(30)])
+    assert left_over(bench) == 0
+
+
+def test_rows_are_written_whole_or_not_at_all(bench: Bench, session: Session) -> None:
+    bench.queue()
+    rows = session.spark.range(0, 1000, 1, 4).select(F.col("id").alias("n"), F.expr("'c' || id % 7").alias("customer"))
+    session.write(rows, queue="orders", keyColumn="customer")
+    events = bench.events("orders")
+    assert sorted(event.data["n"] for event in events) == list(range(1000))
+    assert all(event.key == event.data["customer"] for event in events)
+
+    bad = session.spark.range(0, 100, 1, 4).select(F.expr("IF(id = 77, '{', '1')").alias("value"))
+    with pytest.raises(PySparkException, match="data: "):
+        session.write(bad, queue="orders")
+    assert len(bench.events("orders")) == 1000
+    assert left_over(bench) == 0
+
+
+def test_what_is_wrong_is_said_where_the_user_looks(bench: Bench, session: Session, tmp_path: Path) -> None:
+    bench.queue(partitions=1)
+    bench.queue("copies")
+    with pytest.raises(PySparkException, match="option 'startingofsets' is not known; did you mean 'startingOffsets'"):
+        session.read(queue="orders", startingOfsets="latest")
+    with pytest.raises(PySparkException, match="there is no queue 'odrers'"):
+        session.read(queue="odrers").count()
+
+    fill(bench, 20)
+    frame = session.follow(queue="orders", startingOffsets="earliest").select("key", "value")
+    session.copy(frame, tmp_path / "checkpoint", queue="copies")
+    fill(bench, 20, first=20)
+    roll(bench.url)
+    forget(bench.url)
+    with pytest.raises(StreamingQueryException, match=r"20 events of queue 'orders' are gone .* failOnDataLoss"):
+        session.copy(frame, tmp_path / "checkpoint", queue="copies")
+
+
+def test_nobody_sees_the_connection_string(
+    bench: Bench, session: Session, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.queue()
+    bench.queue("copies")
+    fill(bench, 10)
+    file = tmp_path / "with-password"
+    file.write_text(make_conninfo(bench.url, password="hidden-from-view"))  # noqa: S106 - the server asks for none
+    session.url_file = str(file)
+    frame = session.read(queue="orders")
+    frame.explain("formatted")
+    frame.explain(True)
+    query = session.copy(session.follow(queue="orders", startingOffsets="earliest"), tmp_path / "c", queue="copies")
+    shown: list[Any] = [frame, frame.schema.json(), query.recentProgress, query.lastProgress, query.status]
+    file.write_text("postgresql://nobody:hidden-from-view@127.0.0.1:1/nothing?connect_timeout=1")
+    with pytest.raises(PySparkException) as refused:
+        session.read(queue="orders", columns="nothing").count()
+    shown += [refused.value, *capfd.readouterr()]
+    kept = [path.read_text(errors="replace") for path in (tmp_path / "c").rglob("*") if path.is_file()]
+    assert copied(bench) == list(range(10))
+    assert not [each for each in (*shown, *kept) if "hidden-from-view" in str(each)]
