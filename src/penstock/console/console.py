@@ -10,6 +10,8 @@ from penstock.console.sessions import COOKIE, Session, Sessions
 from penstock.console.settings import ConsoleSettings
 from penstock.console.vitals import Vitals
 from penstock.db.pool import Database
+from penstock.db.questions import Questions
+from penstock.db.reader import ReaderLogin
 from penstock.log.log import Log
 from penstock.server.access.guard import Guard
 from penstock.server.access.identity import ANYBODY, Identity
@@ -39,6 +41,8 @@ class Console:
         #: Knows keys; None where access is off.
         self.guard = Guard(settings.server, self.database) if settings.server.is_guarded else None
         self.sessions = Sessions(settings.secret)
+        #: Answers statements that people type, over a login that may only look.
+        self.questions = Questions(ReaderLogin(self.database))
 
     async def viewer(self, cookies: Mapping[str, str]) -> Viewer | None:
         """Who sends these cookies; None if he has to sign in first."""

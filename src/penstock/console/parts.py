@@ -249,6 +249,7 @@ def button(
 async def confirm(question: str, detail: str, yes: str, *, danger: bool = True) -> bool:
     """Ask before something that cannot be taken back."""
     with ui.dialog() as dialog, ui.card().classes("ps-dialog"):
+        dialog.props["aria-label"] = question
         text(question, tag="h2")
         text(detail, "ps-muted", tag="p")
         with element("div", "ps-row ps-end"):

@@ -1,0 +1,14 @@
+// Gives an editor its name, for those who cannot see it, and the theme of the page, now and when that changes.
+export async function prepare(id, label) {
+  let made;
+  // In a dialog, it is there only when that has opened.
+  for (let tries = 0; tries < 200 && !(made = getElement(id))?.editorPromise; tries++) {
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  if (!made?.editorPromise) return;
+  const view = await made.editorPromise;
+  view.contentDOM.setAttribute("aria-label", label);
+  const dress = () => made.setTheme(document.documentElement.dataset.theme === "dark" ? "githubDark" : "githubLight");
+  dress();
+  new MutationObserver(dress).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+}

@@ -1,0 +1,239 @@
+"""One queue: its groups, partitions, events and options, a part at a time."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from penstock.console import forms, parts, words
+from penstock.console.page import View, link
+from penstock.console.pages import queue_events, queue_group, test_event
+from penstock.console.parts import Cell, Column
+from penstock.console.queue_sights import QueueSight, QueueSights
+from penstock.core.errors import NotFound
+from penstock.log.log import QueueInfo
+from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS
+from penstock.log.queue import Queue
+
+PATH = "/queues"
+_LANES = 50
+
+_GROUPS = (
+    "Group",
+    Column("Behind", is_number=True),
+    Column("Done per second", is_number=True),
+    Column("Partitions behind", is_number=True, classes="ps-desk"),
+    Column("Leases", is_number=True, classes="ps-desk"),
+    Column("Oldest waits", is_number=True),
+    Column("Read by", classes="ps-desk"),
+    "State",
+)
+_PARTITIONS = (
+    "Partition",
+    Column("Events kept", is_number=True),
+    Column("Offsets", is_number=True, classes="ps-desk"),
+    Column("Furthest behind", is_number=True),
+    Column("Leases", is_number=True, classes="ps-desk"),
+    Column("Last event", is_number=True),
+)
+
+
+async def build(view: View, name: str) -> None:
+    """Make the page of a queue."""
+    try:
+        info = await view.log.describe(name) if view.sees(name) else None
+    except NotFound:
+        info = None
+    forms.trail(("Queues", PATH), here=name)
+    if info is None:
+        parts.nothing("There is no such queue", "It was deleted, or its name is another one.")
+        return
+    tab = view.params.get("tab", "groups")
+    if "group" in view.params:
+        await queue_group.build(view, info.queue.name, view.params["group"])
+        return
+    with parts.element("div", "ps-row ps-between"):
+        with parts.element("div", "ps-row"):
+            parts.badge(_partitioning(info.queue), "info")
+            if info.queue.overflow == "shed":
+                parts.badge("sheds when full", "warn")
+        test_event.button(view, name)
+    forms.tabs(
+        "Parts of the queue",
+        tab,
+        {
+            each: (title, link(PATH, queue=name, tab=each if each != "groups" else None))
+            for each, title in (
+                ("groups", "Groups"),
+                ("partitions", "Partitions"),
+                ("events", "Events"),
+                ("options", "Options"),
+            )
+        },
+    )
+    match tab:
+        case "partitions":
+            await _partitions(view, name)
+        case "events":
+            await queue_events.build(view, info.queue)
+        case "options":
+            _options(info.queue)
+        case _:
+            await _groups(view, info)
+
+
+async def _groups(view: View, info: QueueInfo) -> None:
+    name = info.queue.name
+    with parts.tiles():
+        kept = parts.tile("Events kept", href=link(PATH, queue=name, tab="events"))
+        rate = parts.tile("In per second")
+        partitions = parts.tile("Partitions", href=link(PATH, queue=name, tab="partitions"))
+        size = parts.tile("On disk")
+        dead = parts.tile("Dead letters", href=link("/dead-letters", queue=name))
+    size.set(words.size(info.size.bytes), f"{words.short(info.size.appended)} ever appended")
+    readers = {group.group: group.query_id for group in await view.log.groups(name)}
+    with parts.card("Groups", hint="Each reads the queue at its own pace") as card:
+        table = parts.table("Groups", _GROUPS)
+    none = parts.nothing(
+        "Nobody reads this queue yet",
+        "A group comes into being when a consumer first asks for events, or a query starts.",
+        f"penstock pop {name} --group billing" if " " not in name else "",
+        icon="group",
+    )
+
+    def show(queues: list[QueueSight]) -> None:
+        found = next((queue for queue in queues if queue.name == name), None)
+        if found is None:
+            return
+        kept.set(words.short(found.events))
+        rate.set(words.rate(found.rate), f"{words.number(found.shed)} shed" if found.shed else "")
+        partitions.set(words.number(found.partitions))
+        dead.set(words.short(found.dead), tone="bad" if found.dead else None)
+        card.set_visibility(bool(found.groups))
+        none.set_visibility(not found.groups)
+        table.set(_group_rows(found, readers))
+
+    await view.follow("queues", QueueSights(view.console.standing).look, show)
+
+
+def _group_rows(queue: QueueSight, readers: dict[str, str | None]) -> list[list[Cell | str]]:
+    most = max((group.lag for group in queue.groups), default=0)
+    rows: list[list[Cell | str]] = []
+    for group in queue.groups:
+        query = readers.get(group.name)
+        state = ("reading", "good") if group.leases or query else ("caught up", "idle")
+        if group.lag and not group.leases and query is None:
+            state = ("waiting", "warn")
+        rows.append(
+            [
+                Cell(group.name, href=link(PATH, queue=queue.name, group=group.name), classes="ps-strong ps-break"),
+                Cell(words.short(group.lag), bar=group.lag / most if most else None),
+                words.rate(group.rate),
+                words.number(group.behind),
+                words.number(group.leases),
+                words.duration(group.oldest_seconds) if group.lag else "–",
+                Cell(query, href=link("/queries", query=query)) if query else "consumers",
+                Cell(state[0], tone=state[1]) if group.counts else Cell("does not count", tone="idle"),  # type: ignore[arg-type]  # the words are tones
+            ]
+        )
+    return rows
+
+
+async def _partitions(view: View, name: str) -> None:
+    search = view.params.get("search", "")
+    page = forms.whole(view.params, "page")
+    found = await view.log.lanes(name, search=search or None, limit=_LANES + 1, offset=page * _LANES)
+    with forms.filters(PATH, "Find partitions", {"queue": name, "tab": "partitions"}):
+        forms.field("search", "Name", search, hint="Part of a key", width="260px")
+        forms.submit("Find")
+    if not found:
+        parts.nothing(
+            "No partition has that in its name" if search else "No partitions yet",
+            "" if search else "Each key gets one when it is first pushed.",
+            icon="view_column",
+        )
+        return
+    with parts.card("Partitions", hint="By name; behind is whoever is furthest behind"):
+        table = parts.table("Partitions", _PARTITIONS)
+    most = max(lane.lag for lane in found)
+    table.set(
+        [
+            Cell(lane.name, href=link(PATH, queue=name, tab="events", partition=lane.name), classes="ps-break"),
+            words.number(lane.end - lane.first),
+            f"{words.number(lane.first)} – {words.number(lane.end)}",
+            Cell(words.number(lane.lag), bar=lane.lag / most if most else None),
+            words.number(lane.leases),
+            view.times.ago(lane.last_at) if lane.last_at is not None else "–",
+        ]
+        for lane in found[:_LANES]
+    )
+    forms.pager(
+        PATH,
+        {"queue": name, "tab": "partitions", "search": search or None},
+        page,
+        len(found) > _LANES,
+        "the partitions",
+    )
+
+
+#: What an option is for, in a line; the reference says more.
+_MEANINGS = {
+    "lease_seconds": "How long a consumer may take before others get the event",
+    "retry_limit": "Failures of an event before it becomes a dead letter",
+    "retry_delay_ms": "How long a failed event waits before it is tried again",
+    "expiry_limit": "Leases that may end unanswered on an event before it becomes a dead letter",
+    "delay_seconds": "How old an event has to be before it is delivered",
+    "quiet_seconds": "How long nothing may have come to a partition before it is read",
+    "retention_seconds": "How long events are kept",
+    "retention_drops_unread": "Whether events that nobody has read yet go too",
+    "dedup_window_seconds": "How long an id is remembered, so that a second event with it is left out",
+    "max_depth_events": "How far the slowest group may be behind before pushes are refused",
+    "max_event_bytes": "The largest event",
+    "max_redrives": "How often a dead letter may be sent back",
+    "overflow": "What becomes of pushes when the queue is full",
+    "away_seconds": "After how long a group that nobody asks for no longer counts",
+    "key_field": "The field of NDJSON events that holds the key",
+    "id_field": "The field of NDJSON events that holds the id",
+    "time_field": "The field of NDJSON events that holds the time",
+}
+
+
+def _options(queue: Queue) -> None:
+    with parts.card("Options", hint="Changed with penstock queue configure, or over HTTP"):
+        table = parts.table("Options", ("Option", "Value", Column("Meaning", classes="ps-desk"), "From"))
+        defaults = {**DEFAULTS, "dedup_window_seconds": DEFAULT_DEDUP_SECONDS[queue.partitioning]}
+        table.set(
+            [
+                Cell(each.name, classes="ps-mono"),
+                _value(each.name, getattr(queue, each.name)),
+                _MEANINGS.get(each.name, ""),
+                Cell("default", tone="idle")
+                if getattr(queue, each.name) == defaults[each.name]
+                else Cell("set", tone="info"),
+            ]
+            for each in fields(queue)
+            if each.name in defaults
+        )
+    with parts.element("div", "ps-row"):
+        parts.copyable(f"penstock queue configure {queue.name} --help")
+
+
+def _value(name: str, value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if value == 0:
+            return "0"
+        if name.endswith("_seconds"):
+            return words.duration(float(value))
+        if name.endswith("_ms"):
+            return words.duration(value / 1000)
+        return words.size(value) if name.endswith("_bytes") else words.number(value)
+    return str(value)
+
+
+def _partitioning(queue: Queue) -> str:
+    if queue.partition_count is None:
+        return "a lane for each key"
+    return f"{queue.partition_count} partitions by hash"
