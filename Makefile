@@ -4,6 +4,10 @@ PYTHON ?= python3
 ARGS ?=
 # Processes that run the tests; 0 runs them in one, in order.
 WORKERS ?= 2
+# What the faults of a chaos run follow from (any, if not given), how long it takes, and a soak.
+SEED ?=
+MINUTES ?= 3
+HOURS ?= 1
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,16 +17,16 @@ RUN := $(VENV)/.ready-to-run
 DEV := $(VENV)/.ready-to-develop
 # Clients of the message plane that the tests speak through, each with what it needs in a directory of its own.
 QUEEN := 0.15 2.6
-CODE := $(wildcard src tests benchmarks examples scripts)
+CODE := $(wildcard src tests benchmarks chaos examples scripts)
 
 # Keeps the theme's announcement out of every documentation build.
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test chaos check format types bench coverage docs lock dist clean distclean
+.PHONY: help venv demo test test-chaos chaos soak check format types bench coverage docs lock dist clean distclean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(DEV) ## Set up .venv; the other targets do so by themselves
 	@echo "$(VENV) is ready"
@@ -34,8 +38,14 @@ test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
 	@$(BIN)/python scripts/install_chromium.py
 	@$(BIN)/pytest -m "not chaos" --numprocesses $(WORKERS) --dist loadgroup $(ARGS)
 
-chaos: $(DEV) ## Run the long tests: drivers killed thirty times, clusters, restored backups
+test-chaos: $(DEV) ## Run the long tests: drivers killed thirty times, clusters, restored backups
 	@$(BIN)/pytest -m chaos $(ARGS)
+
+chaos: $(DEV) ## Run the whole system under faults (SEED=7 MINUTES=3, ARGS=--cluster)
+	@$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES) $(ARGS)
+
+soak: $(DEV) ## Run the whole system under steady load for HOURS=1, and look whether its curves are flat
+	@$(BIN)/python -m chaos.soak --hours $(HOURS) $(ARGS)
 
 check: $(DEV) ## Formatting, lint, types, layers, generated code, documentation
 	@echo "ruff format"; $(BIN)/ruff format --quiet --diff $(CODE)

@@ -1,0 +1,57 @@
+"""``python -m chaos``: a run with a seed. The exit code says whether everything held."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from chaos.plan import KINDS, draw
+from chaos.run import run, text_of
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the arguments ask for; 0 if everything held."""
+    options = _parse(arguments)
+    failed = []
+    seeds = options.seed or [random.SystemRandom().randrange(1, 1_000_000)]
+    for seed in seeds:
+        plan = draw(
+            seed,
+            options.minutes,
+            cluster=options.cluster,
+            kinds=options.only or (),
+            healthy_seconds=options.healthy,
+            drain_seconds=max(240.0, options.healthy),
+        )
+        if options.plan:
+            print(f"seed {seed}\n" + "\n".join(map(str, plan.faults)))
+            continue
+        where = options.directory or Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
+        report = run(plan, where / f"seed-{seed}", lambda line: print(line, flush=True))
+        print(text_of(report), flush=True)
+        if not report["ok"]:
+            failed.append(seed)
+            print(f"again with: make chaos SEED={seed} MINUTES={options.minutes:g}", flush=True)
+    if failed:
+        print(f"seeds that were not survived: {', '.join(map(str, failed))}")
+    return 1 if failed else 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m chaos", description="The whole system, under load and faults.")
+    parser.add_argument("--seed", type=int, nargs="*", help="what the faults follow from; any, if not given")
+    parser.add_argument("--minutes", type=float, default=3.0, help="how long the faults go on, with time to get well")
+    parser.add_argument("--cluster", action="store_true", help="on a standalone Spark cluster of two workers")
+    parser.add_argument("--only", nargs="*", metavar="FAULT", help=f"faults to draw from: {', '.join(KINDS)}")
+    parser.add_argument("--healthy", type=float, default=90.0, help="how many seconds it may take to get well again")
+    parser.add_argument("--directory", type=Path, help="where journals, logs and reports go; a new one, if not given")
+    parser.add_argument("--plan", action="store_true", help="show the faults of the seed, and do nothing")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""The judge: from journals and the database alone, with not one line of the product.
+
+Everything that was acknowledged is there, once, in order, within the limits; and what was computed of it is what the
+oracle says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from chaos.journal import read
+from chaos.oracle import Produced, Windows, cents, produced
+
+#: The limit of the gate, as its users were told.
+CAPACITY, RATE = 12, 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SHOWN = 5
+
+
+@dataclass
+class Verdict:
+    """What was checked, and what was found wrong."""
+
+    checks: dict[str, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def check(self, name: str, problems: Iterable[object]) -> None:
+        """It holds if there is no problem."""
+        found = list(problems)
+        self.checks[name] = "held" if not found else "BROKEN"
+        if found:
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            self.failures.append(f"{name}: {'; '.join(map(str, found[:_SHOWN]))}{more}")
+
+
+def judge(directory: Path, url: str, sink_file: Path) -> Verdict:
+    """Judge a run whose journals are in a directory."""
+    verdict = Verdict()
+    pushed = produced(sorted(directory.glob("producer-*.journal")))
+    verdict.check("every request was answered in the end", pushed.problems)
+    with psycopg.connect(url) as conn:
+        _stored(verdict, conn, pushed)
+        _counted(verdict, conn, pushed.windows)
+    _delivered(verdict, directory, "clicks", "clicks", pushed)
+    passed = _delivered(verdict, directory, "approved", "calls", pushed)
+    verdict.check("the gate's limit was never exceeded", _over_the_limit(passed))
+    _received(verdict, directory, pushed.closed())
+    _written(verdict, sink_file, pushed.closed())
+    verdict.facts |= {
+        "requests": pushed.requests,
+        "requests_sent_again": pushed.repeated,
+        "repetitions_that_were_known": pushed.known,
+        "events": {queue: pushed.count(queue) for queue in pushed.events},
+        "windows": len(pushed.windows),
+    }
+    return verdict
+
+
+# The queues
+
+
+def _stored(verdict: Verdict, conn: psycopg.Connection, pushed: Produced) -> None:
+    stored: dict[str, int] = dict(conn.execute("SELECT queue, appended FROM penstock.depth").fetchall())
+    wanted = {queue: pushed.count(queue) for queue in ("orders", "clicks", "calls")}
+    wanted |= {"approved": pushed.count("calls"), "totals": len(pushed.closed())}
+    verdict.check(
+        "queues hold as many events as were acknowledged",
+        (
+            f"{queue}: {stored.get(queue)} instead of {count}"
+            for queue, count in wanted.items()
+            if stored.get(queue) != count
+        ),
+    )
+    dead = conn.execute(
+        "SELECT q.name, d.group_name, d.error FROM penstock.dead_letters d JOIN penstock.queues q ON q.id = d.queue_id"
+    )
+    verdict.check("there are no dead letters", dead.fetchall())
+    behind = conn.execute("SELECT queue, group_name, lag FROM penstock.lag WHERE lag > 0")
+    verdict.check("every group has read everything", behind.fetchall())
+
+
+def _delivered(verdict: Verdict, directory: Path, queue: str, source: str, pushed: Produced) -> dict[str, list[int]]:
+    """Check what consumers got of a queue; by key, when each event was appended."""
+    got, acked = _consumed(directory, queue)
+    places: dict[tuple[str, int], set[tuple[int, int]]] = {}
+    times: dict[tuple[str, int], int] = {}
+    for _, key, seq, partition, offset, appended in got:
+        places.setdefault((key, seq), set()).add((partition, offset))
+        times[key, seq] = _micros(appended)
+    wanted = {(key, seq) for key, seqs in pushed.events.get(source, {}).items() for seq in seqs}
+    verdict.check(f"{queue}: nothing acknowledged is lost", sorted(wanted - set(places)))
+    verdict.check(f"{queue}: nothing comes that was not pushed", sorted(set(places) - wanted))
+    verdict.check(
+        f"{queue}: each event is stored once",
+        (f"{place} at {sorted(at)}" for place, at in places.items() if len(at) > 1),
+    )
+    verdict.check(f"{queue}: offsets are in the order of pushes", _out_of_order(places))
+    verdict.check(f"{queue}: no event is delivered before the one before it", _overtaken(got))
+    twice = [
+        place
+        for place, count in Counter(place for _, *place_ in acked for place in [tuple(place_)]).items()
+        if count > 1
+    ]
+    verdict.check(f"{queue}: no event is completed twice", twice)
+    verdict.facts[f"{queue}_delivered_again"] = len(got) - len(places)
+    by_key: dict[str, list[int]] = {}
+    for (key, _), at in sorted(times.items(), key=lambda item: item[0]):
+        by_key.setdefault(key, []).append(at)
+    return by_key
+
+
+def _consumed(directory: Path, queue: str) -> tuple[list[Any], list[Any]]:
+    """Deliveries (when, key, number, partition, offset, appended at) and acks (when, key, number), in order of time."""
+    got, acked = [], []
+    for path in directory.glob("consumer-*.journal"):
+        for line in read(path):
+            if line["queue"] == queue:
+                got += [(line["t"], *event) for event in line.get("got", [])]
+                acked += [(line["t"], *event) for event in line.get("acked", [])]
+    # Of a batch, the order is that of the journal: sorting keeps it.
+    return sorted(got, key=lambda each: each[0]), sorted(acked, key=lambda each: each[0])
+
+
+def _out_of_order(places: dict[tuple[str, int], set[tuple[int, int]]]) -> Iterable[str]:
+    offsets: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for (key, seq), at in places.items():
+        for partition, offset in at:
+            offsets.setdefault((key, partition), []).append((offset, seq))
+    for (key, partition), some in offsets.items():
+        seqs = [seq for _, seq in sorted(some)]
+        if seqs != sorted(seqs):
+            yield f"{key} in partition {partition}"
+
+
+def _overtaken(got: list[Any]) -> Iterable[str]:
+    reached: dict[str, int] = {}
+    for _, key, seq, *_ in got:
+        if seq > reached.get(key, -1) + 1:
+            yield f"{key}: {seq} came when {reached.get(key, -1)} was the last"
+        reached[key] = max(reached.get(key, -1), seq)
+
+
+def _over_the_limit(passed: dict[str, list[int]]) -> Iterable[str]:
+    """Pour each lane through an exact bucket, by the times that its events bear."""
+    for key, times in passed.items():
+        level, last = Fraction(CAPACITY), None
+        for number, at in enumerate(times):
+            if last is not None:
+                level = min(Fraction(CAPACITY), level + Fraction(RATE * (at - last), 1_000_000))
+            level, last = level - 1, at
+            if level < 0:
+                yield f"{key}: event {number} passed when the bucket was short of {float(-level):.3f}"
+                break
+
+
+# The windows
+
+
+def _counted(verdict: Verdict, conn: psycopg.Connection, wanted: Windows) -> None:
+    rows = conn.execute("SELECT key, window_start, events, total FROM penstock_history.totals").fetchall()
+    found = {(key, _micros(start)): (events, cents(total)) for key, start, events, total in rows}
+    verdict.check(
+        "windows are there once", [] if len(found) == len(rows) else [f"{len(rows)} rows, {len(found)} windows"]
+    )
+    verdict.check("aggregates are the oracle's", _differences(found, wanted))
+    late = conn.execute("SELECT coalesce(sum(late), 0), coalesce(sum(dead), 0) FROM penstock.query_totals").fetchone()
+    verdict.check("no event was late or given up", [] if late == (0, 0) else [late])
+
+
+def _received(verdict: Verdict, directory: Path, wanted: Windows) -> None:
+    """A webhook delivers at least once, and an event has the same id each time."""
+    said: dict[str, tuple[tuple[str, int], tuple[int, int]]] = {}
+    times, problems = 0, []
+    for line in read(directory / "receiver.journal"):
+        for id, _, data in line["got"]:
+            times += 1
+            window = _window(data)
+            if said.setdefault(id, window) != window:
+                problems.append(f"{id} was {said[id]} and {window}")
+    found = dict(said.values())
+    problems += [] if len(found) == len(said) else [f"{len(said) - len(found)} windows came under two ids"]
+    verdict.check("webhook: an id is one window", problems)
+    verdict.check("webhook: every closed window came", _differences(found, wanted))
+    verdict.facts["webhook_delivered_again"] = times - len(said)
+
+
+def _written(verdict: Verdict, file: Path, wanted: Windows) -> None:
+    """A file is written exactly once."""
+    try:
+        lines = file.read_bytes().splitlines()
+        windows = [_window(json.loads(line)) for line in lines]
+    except (OSError, ValueError, KeyError) as error:
+        verdict.check("file: it can be read", [error])
+        return
+    twice = [place for place, count in Counter(place for place, _ in windows).items() if count > 1]
+    verdict.check("file: no window is there twice", twice)
+    verdict.check("file: every closed window is there", _differences(dict(windows), wanted))
+
+
+def _window(data: dict[str, Any]) -> tuple[tuple[str, int], tuple[int, int]]:
+    return (data["key"], _micros(data["window_start"])), (data["events"], cents(data["total"]))
+
+
+def _differences(found: Windows, wanted: Windows) -> Iterable[str]:
+    for place in sorted(set(found) | set(wanted)):
+        if found.get(place) != wanted.get(place):
+            yield f"{place}: {found.get(place)} instead of {wanted.get(place)}"
+
+
+def _micros(moment: str | datetime) -> int:
+    at = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    since = at - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

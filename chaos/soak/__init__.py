@@ -1,0 +1,1 @@
+"""Steady load for hours, and whether anything grows that should not."""

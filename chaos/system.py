@@ -1,0 +1,231 @@
+"""The whole system: PostgreSQL, server, drivers, sinks, producers and consumers, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from chaos import consumer, producer
+from chaos.clock import DatabaseClock
+from chaos.disk import Disk
+from chaos.plan import Plan
+from chaos.postgres import Postgres
+from chaos.process import ROOT, Process
+from chaos.proxy import Proxy
+from chaos.talk import Server, Unanswered
+
+QUEUES = {"orders": "key", "clicks": "hash", "calls": "key", "approved": "key", "totals": "hash"}
+#: Who reads the queues as a consumer.
+GROUPS = {"clicks": "readers", "approved": "callers"}
+_DISK_MEGABYTES = 512
+_SINK_MEGABYTES = 8
+_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class System:
+    """All of it, and the threads that start again what has ended."""
+
+    def __init__(self, plan: Plan, directory: Path) -> None:
+        self.plan = plan
+        #: Journals and logs, which stay.
+        self.directory = directory
+        #: Files of the system itself, which go. Its path is short, for sockets.
+        self.home = Path(tempfile.mkdtemp(prefix="chaos-"))
+        self.home.chmod(0o755)
+        self.stop_file = directory / "stop"
+        self.mood = directory / "receiver.mood"
+        self.sink_file = self.home / "sink" / "totals.jsonl"
+        self.clock = DatabaseClock(self.home)
+        self.disk = Disk(self.home / "pg", _DISK_MEGABYTES)
+        self.sink_disk = Disk(self.home / "sink", _SINK_MEGABYTES)
+        self.postgres = Postgres(self.home / "pg", directory / "postgres.log", self.clock.environment)
+        self.database = Proxy("database", self.postgres.socket)
+        self._server_port = _free_port()
+        self.web = Proxy("server", self._server_port)
+        self.processes: dict[str, Process] = {}
+        self._master = "local[1]"
+        self._minding = threading.Event()
+        self._minder = threading.Thread(target=self._mind, daemon=True)
+
+    # Its life
+
+    @contextmanager
+    def running(self) -> Iterator[System]:
+        """Start all of it, and leave nothing of it behind."""
+        with ExitStack() as stack:
+            stack.callback(self._remove)
+            self.postgres.make()
+            stack.callback(self.postgres.kill)
+            self.database.start()
+            stack.callback(self.database.stop)
+            self.web.start()
+            stack.callback(self.web.stop)
+            stack.callback(self._kill_all)
+            self._start_server()
+            if self.plan.cluster:
+                self._start_cluster(stack)
+            self._start_others()
+            self._minder.start()
+            yield self
+
+    def stop(self) -> dict[str, bool]:
+        """Stop everything but PostgreSQL with SIGTERM; whether each ended by itself in time."""
+        self._minding.set()
+        self._minder.join()
+        order = ["consumer", "driver", "standby", "webhook", "file", "server", "receiver"]
+        clean = {}
+        for process in sorted(self.processes.values(), key=lambda each: _place(each.name, order)):
+            in_time = process.stop(30 if process.name in ("driver", "standby", "server", "webhook", "file") else 2)
+            if process.name in ("driver", "standby", "server", "webhook", "file"):
+                clean[process.name] = in_time
+        return clean
+
+    def missing(self) -> list[str]:
+        """What does not run now, of what should."""
+        return [name for name, process in self.processes.items() if not process.runs and not self._is_done(name)]
+
+    def producers_are_done(self) -> bool:
+        """Whether all have pushed their last events."""
+        return all(not process.runs for name, process in self.processes.items() if self._is_done(name)) and all(
+            self._is_done(name) for name in self.processes if name.startswith("producer")
+        )
+
+    def start_driver(self, name: str) -> Process:
+        """One more driver of the same queries."""
+        conf = {"spark.driver.memory": "700m", "spark.driver.extraJavaOptions": _QUICK_JVM}
+        if self.plan.cluster:
+            conf |= {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "1"}
+        settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+        pipeline = str(ROOT / "chaos" / "pipeline.py")
+        return self._start(name, *_penstock("run", pipeline, "--report", "0", "--master", self._master, *settings))
+
+    def drop(self, name: str) -> None:
+        """Kill a process for good."""
+        self.processes.pop(name).kill(after_seconds=1e9)
+
+    # Parts
+
+    def _start_server(self) -> None:
+        serve = ("serve", "--port", str(self._server_port), "--workers", "2", "--request-log", "errors")
+        self._start("server", *_penstock(*serve))
+        server = Server(self._server_port)
+        deadline = time.monotonic() + 120
+        for queue, partitioning in QUEUES.items():
+            asked: dict[str, Any] = {"partitioning": partitioning, "options": self._options()}
+            if partitioning == "hash":
+                asked["partitions"] = 4
+            while True:
+                try:
+                    status, answer = server.ask("PUT", f"/v1/queues/{queue}", asked)
+                    if status in (200, 201):
+                        break
+                    problem = f"{status} {answer}"
+                except Unanswered as error:
+                    problem = str(error)
+                if time.monotonic() > deadline:
+                    raise RuntimeError(
+                        f"the server does not answer: {problem}\n{self.processes['server'].last_words()}"
+                    )
+                time.sleep(0.1)
+        server.close()
+
+    def _options(self) -> dict[str, float]:
+        kept = self.plan.retention_seconds
+        return {} if kept is None else {"retention_seconds": kept, "dedup_window_seconds": kept}
+
+    def _start_cluster(self, stack: ExitStack) -> None:
+        from tests.engine.spark_cluster import SparkCluster
+
+        self.cluster = stack.enter_context(SparkCluster(self.home / "cluster", workers=2))
+        self._master = self.cluster.url
+
+    def _start_others(self) -> None:
+        plan = self.plan
+        self.start_driver("driver")
+        self._start(
+            "receiver", *_python("chaos.receiver", str(port := _free_port()), self._journal("receiver"), str(self.mood))
+        )
+        hook = ("sink", "webhook", "totals", f"http://127.0.0.1:{port}/", "--allow", "127.0.0.0/8", "--attempts", "0")
+        self._start("webhook", *_penstock(*hook, "--group", "webhook", "--timeout", "3"))
+        self._start(
+            "file", *_penstock("sink", "file", "totals", str(self.sink_file), "--group", "file", "--attempts", "0")
+        )
+        for name in plan.producers:
+            order = producer.Order(
+                name,
+                self.web.port,
+                self._journal(f"producer-{name}"),
+                str(self.stop_file),
+                plan.seed,
+                plan.pause_seconds,
+            )
+            self._start(f"producer-{name}", *_python("chaos.producer", order.text()))
+        for name in plan.consumers:
+            wanted = consumer.Order(self.web.port, self._journal(f"consumer-{name}"), GROUPS)
+            self._start(f"consumer-{name}", *_python("chaos.consumer", wanted.text()))
+        if plan.standby:
+            self.start_driver("standby")
+
+    def _start(self, name: str, *command: str) -> Process:
+        url = f"postgresql://penstock@127.0.0.1:{self.database.port}/penstock"
+        source = str(ROOT / "src")
+        path = os.pathsep.join([str(ROOT), source, *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {"PENSTOCK_DATABASE_URL": url, "PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(self.home / "spark")}
+        process = self.processes[name] = Process(name, command, self.directory, environment)
+        process.start()
+        return process
+
+    def _journal(self, name: str) -> str:
+        return str(self.directory / f"{name}.journal")
+
+    def _is_done(self, name: str) -> bool:
+        """Whether it is a producer that has said so in its journal."""
+        journal = self.directory / f"{name}.journal"
+        return name.startswith("producer") and journal.exists() and journal.read_bytes().endswith(b'{"end":true}\n')
+
+    def _mind(self) -> None:
+        while not self._minding.wait(0.2):
+            self.postgres.mind()
+            for name, process in list(self.processes.items()):
+                if not process.runs and not self._is_done(name):
+                    process.mind()
+
+    def _kill_all(self) -> None:
+        self._minding.set()
+        if self._minder.is_alive():
+            self._minder.join()
+        for process in self.processes.values():
+            process.kill(after_seconds=1e9)
+
+    def _remove(self) -> None:
+        for disk in (self.disk, self.sink_disk):
+            disk.remove()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def _penstock(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "penstock", *arguments)
+
+
+def _python(module: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", module, *arguments)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _place(name: str, order: list[str]) -> int:
+    return next((i for i, start in enumerate(order) if name.startswith(start)), len(order))
