@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kinds=options.only or (),
             healthy_seconds=options.healthy,
             drain_seconds=max(240.0, options.healthy),
+            pause_seconds=options.pause,
         )
         if options.plan:
             print(f"seed {seed}\n" + "\n".join(map(str, plan.faults)))
@@ -48,6 +49,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cluster", action="store_true", help="on a standalone Spark cluster of two workers")
     parser.add_argument("--only", nargs="*", metavar="FAULT", help=f"faults to draw from: {', '.join(KINDS)}")
     parser.add_argument("--healthy", type=float, default=90.0, help="how many seconds it may take to get well again")
+    parser.add_argument("--pause", type=float, default=0.12, help="seconds between two batches of a producer")
     parser.add_argument("--directory", type=Path, help="where journals, logs and reports go; a new one, if not given")
     parser.add_argument("--plan", action="store_true", help="show the faults of the seed, and do nothing")
     return parser.parse_args(arguments)

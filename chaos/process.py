@@ -90,15 +90,16 @@ class Process:
 
     def kill(self, after_seconds: float = _RESTART_SECONDS) -> None:
         """``kill -9`` it and all of its own; it is started again after so long."""
-        family = self.family()
+        family, first = self.family(), self._process
         self._was_killed = True
-        self._start_at = time.monotonic() + after_seconds
+        self._start_at = None
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(family, timeout=10)
-        if self._process is not None:
-            self._process.wait(10)
+        if first is not None:
+            first.wait(10)
+        self._start_at = time.monotonic() + after_seconds
 
     def stop(self, seconds: float) -> bool:
         """SIGTERM, as a supervisor does; whether it ended by itself, in time and with 0 or the code of that signal."""

@@ -48,7 +48,7 @@ def parse(arguments: list[str]) -> None:
 
 
 def make_targets() -> set[str]:
-    return set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 @pytest.mark.parametrize("wrong", ["queues list", "queue push --no-such-option", "queue create", "group seek orders"])

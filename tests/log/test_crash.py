@@ -213,7 +213,8 @@ async def test_a_killed_client_leaves_whole_requests_or_nothing(log: Log, databa
 
 # An answer that is lost
 
-#: More answers than any call takes.
+#: More answers than any call takes. A request with a key that looks everything up takes 20 to 25: how many reads an
+#: answer comes in differs from time to time.
 ANSWERS = 40
 
 

@@ -79,6 +79,8 @@ class Drive:
         self._stops: dict[int, int] | None = None
         self._cycle = threading.Lock()
         self._busy_since: float | None = None
+        #: Whether Spark has come as far as to run a cycle.
+        self.has_run = False
 
     def until_it_ends(self, warm: Prepared | None) -> None:
         """Prepare, unless a standby has, and run cycles until the query is stopped, fails or is taken over."""
@@ -231,6 +233,7 @@ class Drive:
             if wheel.stopping.is_set() or self._over.is_set() or cycles is None:
                 return
             self._busy_since = time.monotonic()
+            self.has_run = self.has_run or frame is not None
             plan: CyclePlan | None = None
             try:
                 plan = cycles.planned()

@@ -11,6 +11,7 @@ import time
 from concurrent.futures import Future
 
 import psycopg
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, PenstockError, Refused, SparkFailure
 from penstock.core.settings import Settings
@@ -38,10 +39,11 @@ _logger = logging.getLogger("penstock.engine")
 _STANDBY_SECONDS = 0.25
 #: How often a driver looks what is wanted of it.
 _WATCH_SECONDS = 0.5
-#: A query that fails so often in a row, without one cycle in between, gives up.
+#: A query that fails so often in a row, without one cycle of Spark's in between, gives up.
 _MOST_FAILURES = 20
 #: Between two starts: every start costs processes, and a machine that is too busy for them must not get more of them.
-_LONGEST_PAUSE = 30.0
+#: When the database was lost, nothing is too busy: it may be back any moment.
+_LONGEST_PAUSE, _PAUSE_WITHOUT_DATABASE = 30.0, 5.0
 
 
 class Query:
@@ -120,8 +122,8 @@ class Query:
             self._background.run(self._log.open())
             self._live()
         except BaseException as error:
-            self._problem = error
-            self.status.error = str(error)
+            self._problem = _explained(error)
+            self.status.error = str(self._problem)
         finally:
             self.status.state = "stopped"
             self.status.stopped_at = time.monotonic()
@@ -182,7 +184,6 @@ class Query:
             fence, warm = self._take(assignment, query)
             if fence is None:
                 return
-            done = self.status.cycles
             drive = Drive(assignment, self._wheel, fence)
             try:
                 drive.until_it_ends(warm)
@@ -191,14 +192,15 @@ class Query:
                     return
             except (*LOST, Refused, SparkFailure, DatabaseUnavailable) as error:
                 # Nothing is lost: whoever takes the query next goes on where the last commit was.
-                failures = 1 if self.status.cycles > done else failures + 1
+                failures = 1 if drive.has_run else failures + 1
                 self.status.error = first_line(error)
                 _logger.warning("query %r is started again: %s", self.name, self.status.error)
                 _logger.debug("the whole of it", exc_info=True)
                 if failures > _MOST_FAILURES:
                     raise
                 drive.close()
-                self._wheel.stopping.wait(min(0.5 * 2**failures, _LONGEST_PAUSE))
+                longest = _LONGEST_PAUSE if isinstance(error, SparkFailure) else _PAUSE_WITHOUT_DATABASE
+                self._wheel.stopping.wait(min(0.5 * 2**failures, longest))
             finally:
                 drive.close()
 
@@ -244,6 +246,18 @@ class Query:
         if warm is not None:
             warm.close()
         return None, None
+
+
+def _explained(problem: BaseException) -> BaseException:
+    """What ended the query, in words of ours where it was the JVM that is gone."""
+    if isinstance(problem, Py4JJavaError) or not isinstance(problem, Py4JError | ConnectionError):
+        return problem
+    explained = SparkFailure(
+        "the JVM that Spark runs in has ended, and so does its driver. Nothing is lost: start it again, or let a "
+        "standby go on from the last commit"
+    )
+    explained.__cause__ = problem
+    return explained
 
 
 def _warmed_up(assignment: Assignment) -> Prepared | None:

@@ -66,6 +66,22 @@ def test_a_driver_whose_jvm_stands_still_in_a_cycle_loses_the_query(database_url
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
+def test_a_driver_whose_jvm_is_killed_ends_and_says_so(database_url: str, tmp_path: Path) -> None:
+    url = database_url
+    with Orders(url) as orders:
+        orders.push(300)
+        with Driver(url, tmp_path / "first.log") as first:
+            eventually(lambda: committed(url) >= 1, what=first.text())
+            first.wait_until_said("state: running")
+            first.jvm.kill()
+            assert first.process.wait(120) == 1, first.text()
+            assert "SparkFailure: the JVM that Spark runs in has ended" in first.text()
+        with Driver(url, tmp_path / "second.log"):
+            orders.check()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
 def test_sigterm_ends_the_cycle_and_hands_the_query_over_at_once(database_url: str, tmp_path: Path) -> None:
     url = database_url
     lease = 120  # longer than the test waits for the second driver
