@@ -29,7 +29,7 @@ def wait_until_well(system: System, seconds: float) -> float:
     """Wait until all that is there now was read by everybody, and nothing is missing; how long it took."""
     began = time.monotonic()
     deadline = began + seconds
-    marks = _until(lambda: _ends(system), deadline, "the database answers")
+    marks = _until(lambda: _ends(system), deadline, "everybody has begun to read")
     _until(lambda: _ready(system), deadline, "the server is ready")
     _until(lambda: _have_come_to(system, marks), deadline, lambda: f"groups have read on: {_behind(system, marks)}")
     _until(lambda: not system.missing(), deadline, lambda: f"everything runs: {', '.join(system.missing())} does not")

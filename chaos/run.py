@@ -15,7 +15,7 @@ from chaos.health import Unwell, wait_until_drained, wait_until_well
 from chaos.plan import Plan
 from chaos.system import System
 
-_START_SECONDS = 300.0
+_START_SECONDS = 900.0
 
 
 def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -137,6 +139,17 @@ def test_a_streaming_query_runs_where_there_is_no_java(without_java: subprocess.
 @pytest.mark.timeout(240)
 def test_spark_says_nothing_on_the_terminal_but_errors(without_java: subprocess.CompletedProcess[str]) -> None:
     assert [line.partition(" ")[2] for line in without_java.stderr.splitlines()] == ["ERROR penstock: an error is seen"]
+
+
+def test_python_processes_of_spark_use_the_modules_as_they_are_installed(spark: SparkSession) -> None:
+    def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyspark
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pylist([{"where": str(pyspark.__file__)}])
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(where, "where string").collect()
+    assert row[0] == pyspark.__file__, "an archive is compiled anew by each process"
 
 
 def test_java_options_that_spark_was_started_with_may_be_said_again(spark: SparkSession) -> None:

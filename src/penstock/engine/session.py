@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from penstock.core.errors import ConfigurationError
 from penstock.engine.java import find_java, put_beside
+from penstock.engine.spark_home import use_modules_as_installed
 
 _LOGGING = """\
 # What Spark says on the terminal: warnings and errors, without the ones that say nothing to a user of Penstock.
@@ -115,6 +116,7 @@ def _started(app_name: str, master: str | None, conf: Mapping[str, str]) -> Spar
     else:
         java = find_java()
         os.environ["JAVA_HOME"] = str(java.home)
+        use_modules_as_installed(java)
         settings = SparkConf()
         # Ours first, since of two that contradict each other the JVM takes the last.
         logging = put_beside(java, "log4j2.properties", _LOGGING).as_uri()
