@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seed,
             options.minutes,
             cluster=options.cluster,
+            spark=not options.without_spark,
             kinds=options.only or (),
             healthy_seconds=options.healthy,
             drain_seconds=max(240.0, options.healthy),
@@ -47,6 +48,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, nargs="*", help="what the faults follow from; any, if not given")
     parser.add_argument("--minutes", type=float, default=3.0, help="how long the faults go on, with time to get well")
     parser.add_argument("--cluster", action="store_true", help="on a standalone Spark cluster of two workers")
+    parser.add_argument("--without-spark", action="store_true", help="queues, server, sinks and consumers only")
     parser.add_argument("--only", nargs="*", metavar="FAULT", help=f"faults to draw from: {', '.join(KINDS)}")
     parser.add_argument("--healthy", type=float, default=90.0, help="how many seconds it may take to get well again")
     parser.add_argument("--pause", type=float, default=0.12, help="seconds between two batches of a producer")

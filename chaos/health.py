@@ -14,8 +14,6 @@ from chaos.talk import Server, Unanswered
 
 #: Its events wait at a gate, by design: it is well if they pass.
 GATED = "limiter"
-_READERS = {("orders", "totals"), ("calls", "limiter"), ("clicks", "readers"), ("approved", "callers")}
-_READERS |= {("totals", "webhook"), ("totals", "file")}
 
 Place = tuple[str, str, int]
 _Answer = TypeVar("_Answer")
@@ -65,7 +63,7 @@ def _positions(system: System) -> dict[Place, tuple[int, int]]:
 
 def _ends(system: System) -> dict[Place, tuple[int, int]]:
     found = _positions(system)
-    return found if {(queue, group) for queue, group, _ in found} >= _READERS else {}
+    return found if {(queue, group) for queue, group, _ in found} >= system.readers else {}
 
 
 def _behind(system: System, marks: dict[Place, tuple[int, int]]) -> dict[Place, tuple[int, int]]:
@@ -104,6 +102,6 @@ def _lags(system: System) -> list[tuple[str, str, int]] | None:
 
 def _is_drained(system: System) -> bool:
     lags = _lags(system)
-    if lags is None or {(queue, group) for queue, group, _ in lags} < _READERS:
+    if lags is None or {(queue, group) for queue, group, _ in lags} != system.readers:
         return False
     return all(lag == 0 for _, _, lag in lags)

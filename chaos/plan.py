@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -55,6 +56,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
 }
 #: Drawn on a standalone cluster only.
 _OF_A_CLUSTER = {"executor killed": 3, "Spark worker killed": 2}
+_OF_SPARK = re.compile("driver|standby|Spark|checkpoint|executor")
 #: The last part of a run is for getting well.
 _FAULTY_PART = 0.8
 
@@ -83,6 +85,8 @@ class Plan:
     faults: tuple[Fault, ...]
     cluster: bool = False
     standby: bool = True
+    #: Without, there are no drivers: sinks and consumers read what was pushed.
+    spark: bool = True
     producers: tuple[str, ...] = ("a", "b")
     consumers: tuple[str, ...] = ("a", "b")
     #: Between two batches of a producer, on average.
@@ -100,10 +104,14 @@ class Plan:
         return {**asdict(self), "faults": [str(fault) for fault in self.faults]}
 
 
-def draw(seed: int, minutes: float, *, cluster: bool = False, kinds: Sequence[str] = (), **more: Any) -> Plan:
+def draw(
+    seed: int, minutes: float, *, cluster: bool = False, spark: bool = True, kinds: Sequence[str] = (), **more: Any
+) -> Plan:
     """The plan of a seed. ``kinds`` leaves out all other faults."""
     chance = random.Random(seed)
     weights = {kind: weight for kind, (weight, _, _) in KINDS.items()} | (_OF_A_CLUSTER if cluster else {})
+    if not spark:
+        weights = {kind: weight for kind, weight in weights.items() if not _OF_SPARK.search(kind)}
     if kinds:
         unknown = sorted(set(kinds) - set(KINDS))
         if unknown:
@@ -118,4 +126,4 @@ def draw(seed: int, minutes: float, *, cluster: bool = False, kinds: Sequence[st
         kind = chance.choices(list(weights), list(weights.values()))[0]
         _, least, most = KINDS[kind]
         faults.append(Fault(round(at, 1), kind, round(chance.uniform(least, most), 1), chance.random()))
-    return Plan(seed, seconds, tuple(faults), cluster=cluster, kinds=tuple(kinds), **more)
+    return Plan(seed, seconds, tuple(faults), cluster=cluster, spark=spark, kinds=tuple(kinds), **more)

@@ -32,7 +32,7 @@ def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> dict
             _live_through(plan, system, report, say)
             report["stopped_cleanly"] = clean = system.stop()
             report["failures"] += [f"{name} did not end cleanly on SIGTERM" for name, was in clean.items() if not was]
-            verdict = judge(directory, system.postgres.url, system.sink_file)
+            verdict = judge(directory, system.postgres.url, system.sink_file, computed=plan.spark)
             report |= {"checks": verdict.checks, "facts": verdict.facts}
             report["failures"] += verdict.failures
         except Unwell as error:

@@ -24,10 +24,8 @@ from chaos.proxy import Proxy
 from chaos.talk import Server, Unanswered
 
 QUEUES = {"orders": "key", "clicks": "hash", "calls": "key", "approved": "key", "totals": "hash"}
-#: Who reads the queues as a consumer.
-GROUPS = {"clicks": "readers", "approved": "callers"}
 _DISK_MEGABYTES = 512
-_SINK_MEGABYTES = 8
+_SINK_MEGABYTES = 64
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -55,6 +53,22 @@ class System:
         self._master = "local[1]"
         self._minding = threading.Event()
         self._minder = threading.Thread(target=self._mind, daemon=True)
+
+    @property
+    def consumed(self) -> dict[str, str]:
+        """Which queues consumers read, and as which groups."""
+        return {"clicks": "readers", ("approved" if self.plan.spark else "calls"): "callers"}
+
+    @property
+    def sunk(self) -> str:
+        """Which queue the sinks read."""
+        return "totals" if self.plan.spark else "orders"
+
+    @property
+    def readers(self) -> set[tuple[str, str]]:
+        """All groups that there are when everything runs."""
+        computed = {("orders", "totals"), ("calls", "limiter")} if self.plan.spark else set()
+        return {*self.consumed.items(), (self.sunk, "webhook"), (self.sunk, "file")} | computed
 
     # Its life
 
@@ -150,14 +164,17 @@ class System:
 
     def _start_others(self) -> None:
         plan = self.plan
-        self.start_driver("driver")
+        if plan.spark:
+            self.start_driver("driver")
         self._start(
             "receiver", *_python("chaos.receiver", str(port := _free_port()), self._journal("receiver"), str(self.mood))
         )
-        hook = ("sink", "webhook", "totals", f"http://127.0.0.1:{port}/", "--allow", "127.0.0.0/8", "--attempts", "0")
+        envelope = () if plan.spark else ("--envelope",)
+        hook = ("sink", "webhook", self.sunk, f"http://127.0.0.1:{port}/", "--allow", "127.0.0.0/8", "--attempts", "0")
         self._start("webhook", *_penstock(*hook, "--group", "webhook", "--timeout", "3"))
         self._start(
-            "file", *_penstock("sink", "file", "totals", str(self.sink_file), "--group", "file", "--attempts", "0")
+            "file",
+            *_penstock("sink", "file", self.sunk, str(self.sink_file), *envelope, "--group", "file", "--attempts", "0"),
         )
         for name in plan.producers:
             order = producer.Order(
@@ -170,9 +187,9 @@ class System:
             )
             self._start(f"producer-{name}", *_python("chaos.producer", order.text()))
         for name in plan.consumers:
-            wanted = consumer.Order(self.web.port, self._journal(f"consumer-{name}"), GROUPS)
+            wanted = consumer.Order(self.web.port, self._journal(f"consumer-{name}"), self.consumed)
             self._start(f"consumer-{name}", *_python("chaos.consumer", wanted.text()))
-        if plan.standby:
+        if plan.spark and plan.standby:
             self.start_driver("standby")
 
     def _start(self, name: str, *command: str) -> Process:
