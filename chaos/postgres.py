@@ -7,6 +7,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from importlib.util import find_spec
@@ -44,6 +45,8 @@ class Postgres:
         self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._is_wanted = False
+        #: Who restarts it and who minds it may both find that it has ended.
+        self._launching = threading.Lock()
 
     @property
     def socket(self) -> Path:
@@ -71,8 +74,7 @@ class Postgres:
         self._is_wanted = True
         deadline = time.monotonic() + _START_SECONDS
         while not self.answers():
-            if self._process is None or self._process.poll() is not None:
-                self._launch()
+            self.mind()
             if time.monotonic() > deadline:
                 said = self.log.read_text(errors="replace")[-2000:]
                 raise RuntimeError(f"PostgreSQL did not start in {_START_SECONDS:g} s: {said}")
@@ -80,12 +82,14 @@ class Postgres:
 
     def mind(self) -> None:
         """Start it again if it has ended by itself, as after its disk was full."""
-        if self._is_wanted and self._process is not None and self._process.poll() is not None:
-            self._launch()
+        with self._launching:
+            if self._is_wanted and (self._process is None or self._process.poll() is not None):
+                self._launch()
 
     def stop(self, mode: Stop = "fast") -> None:
         """As an administrator does; ``immediate`` is a crash with a good-bye."""
-        self._is_wanted = False
+        with self._launching:
+            self._is_wanted = False
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGINT if mode == "fast" else signal.SIGQUIT)
@@ -96,7 +100,8 @@ class Postgres:
 
     def kill(self) -> None:
         """``kill -9`` all of its processes."""
-        self._is_wanted = False
+        with self._launching:
+            self._is_wanted = False
         family = self.family()
         for process in family:
             with suppress(psutil.NoSuchProcess):
