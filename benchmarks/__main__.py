@@ -11,6 +11,7 @@ _WHAT = {
     "ingest": "the server: events over HTTP into the log, by batch size, and what that costs",
     "e2e": "everything: HTTP in, Spark, live rows out, at a rate that is held",
     "gate": "the gates: drained in how much more than the least time, how exactly, how fast when no limit binds",
+    "nexmark": "Nexmark's queries as streaming SQL over generated persons, auctions and bids, held against DuckDB",
     "freshness": "the engine: how long from a push to the row in SQL, and what that costs",
 }
 

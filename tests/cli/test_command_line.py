@@ -48,6 +48,7 @@ def test_these_are_the_commands() -> None:
         "serve",
         "console",
         "simulate",
+        "sql",
         "demo",
         "version",
     }

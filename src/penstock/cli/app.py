@@ -23,6 +23,7 @@ from penstock.cli import (
     serve,
     sinks,
     sources,
+    statements,
     streams,
 )
 from penstock.cli.command import (
@@ -107,6 +108,7 @@ for sub_app, name in (
     sub_app.callback(invoke_without_command=True)(_help_if_alone)
     app.add_typer(sub_app, name=name)
 streams.register(app)
+statements.register(app)
 serve.register(app)
 consoles.register(app)
 sources.register(app)

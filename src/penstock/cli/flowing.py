@@ -7,11 +7,13 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
     from penstock.log.log import Log
+    from penstock.sinks.contract import Sink
     from penstock.sinks.runner import Sinks
     from penstock.stream.definition import Definition
 
@@ -23,11 +25,22 @@ _LOOK_SECONDS = 0.2
 _REST_SECONDS = 0.5
 
 
+@dataclass(frozen=True)
+class Flow:
+    """A sink on a queue that no stream names as its own."""
+
+    queue: str
+    sink: Sink
+    group: str
+    pace: dict[str, Any] = field(default_factory=dict)
+
+
 class _Flow:
     """Sinks on a thread."""
 
-    def __init__(self, streams: Sequence[Definition], settings: Settings) -> None:
+    def __init__(self, streams: Sequence[Definition], settings: Settings, flows: Sequence[Flow]) -> None:
         self._streams = streams
+        self._flows = flows
         self._settings = settings
         self._ending = threading.Event()
         self._drain = True
@@ -52,9 +65,9 @@ class _Flow:
             await log.open()
             if not await self._queues(log):
                 return
-            await self._until_the_end(_followed(Sinks(log=log), self._streams))
+            await self._until_the_end(self._followed(Sinks(log=log)))
             if self._drain:
-                await _followed(Sinks(log=log), self._streams).run(idle_seconds=_REST_SECONDS)
+                await self._followed(Sinks(log=log)).run(idle_seconds=_REST_SECONDS)
         except Exception as error:
             # The queries go on: what they have put into their queues is not lost.
             _logger.error("the sinks have ended: %s", error)
@@ -63,7 +76,9 @@ class _Flow:
 
     async def _queues(self, log: Log) -> bool:
         """Wait for the queues to be made; False if it ends before."""
-        for queue in {stream.sink for stream in self._streams if stream.sink is not None}:
+        for queue in {stream.sink for stream in self._streams} | {flow.queue for flow in self._flows}:
+            if queue is None:
+                continue
             while await log.catalog.find(queue) is None:
                 if self._ending.is_set():
                     return False
@@ -77,21 +92,22 @@ class _Flow:
         sinks.stop()
         await running
 
-
-def _followed(sinks: Sinks, streams: Iterable[Definition]) -> Sinks:
-    for stream in streams:
-        sinks.follow(stream)
-    return sinks
+    def _followed(self, sinks: Sinks) -> Sinks:
+        for stream in self._streams:
+            sinks.follow(stream)
+        for flow in self._flows:
+            sinks.add(flow.queue, flow.sink, group=flow.group, **flow.pace)
+        return sinks
 
 
 @contextmanager
-def flowing(streams: Iterable[Definition], settings: Settings) -> Iterator[None]:
+def flowing(streams: Iterable[Definition], settings: Settings, flows: Sequence[Flow] = ()) -> Iterator[None]:
     """Run the sinks of these streams meanwhile; in the end they write what is there, unless it was an error."""
     with_sinks = [stream for stream in streams if stream.outlets]
-    if not with_sinks:
+    if not with_sinks and not flows:
         yield
         return
-    flow = _Flow(with_sinks, settings)
+    flow = _Flow(with_sinks, settings, flows)
     flow.start()
     try:
         yield

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from penstock.cli.program import Program
     from penstock.engine.stream import Stream
 
-_SPARK = "Spark"
+SPARK_PANEL = "Spark"
 _MODULE_STREAMS = "For streams that the file defines and does not run itself"
-_REPORT_SECONDS = 60.0
+REPORT_SECONDS = 60.0
 
 
 def run_options(
@@ -109,7 +109,10 @@ def run(
     master: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Where Spark runs.", rich_help_panel=_SPARK, show_default="local[*]: in this process"
+            metavar="URL",
+            help="Where Spark runs.",
+            rich_help_panel=SPARK_PANEL,
+            show_default="local[*]: in this process",
         ),
     ] = None,
     conf: Annotated[
@@ -118,7 +121,7 @@ def run(
             "--conf",
             metavar="KEY=VALUE",
             help="A setting of Spark; may be given again.",
-            rich_help_panel=_SPARK,
+            rich_help_panel=SPARK_PANEL,
             show_default=False,
         ),
     ] = None,
@@ -129,7 +132,7 @@ def run(
             metavar="SECONDS",
             help="Say every so often what each query has done; 0: never.",
         ),
-    ] = _REPORT_SECONDS,
+    ] = REPORT_SECONDS,
     **options: Any,
 ) -> None:
     """Run the streams of a Python file until Ctrl-C.
@@ -145,8 +148,8 @@ def run(
     if not file.is_file():
         raise typer.BadParameter(f"{str(file)!r} {'is no file' if file.exists() else 'does not exist'}")
     chosen = run_options(**options)
-    ids, spark_conf = _pairs("--query", query), _pairs("--conf", conf)
-    _need_spark()
+    ids, spark_conf = pairs("--query", query), pairs("--conf", conf)
+    need_spark()
     _settle_database(session)
     try:
         with main_program(file, arguments or []) as program:
@@ -200,21 +203,23 @@ def _named(streams: Mapping[str, Stream], ids: Mapping[str, str], file: Path) ->
     return named
 
 
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    pairs: dict[str, str] = {}
+def pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """What was given as NAME=VALUE."""
+    found: dict[str, str] = {}
     for text in given or []:
         name, equals, value = text.partition("=")
         if not name or not equals or not value:
             raise typer.BadParameter(f"{option} {text!r} is no pair: write {option} name=value")
-        pairs[name] = value
-    return pairs
+        found[name] = value
+    return found
 
 
 def _place(text: str) -> str | datetime:
     return text if text in ("beginning", "now") else parse_time(text)
 
 
-def _need_spark() -> None:
+def need_spark() -> None:
+    """Refuse, in time and in words, where Spark is not installed."""
     from importlib.util import find_spec
 
     from penstock.core.errors import ConfigurationError

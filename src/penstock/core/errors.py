@@ -15,6 +15,7 @@
     ├── InvalidRequest            what was asked cannot be right
     │   ├── InvalidName           a queue, group or key name
     │   ├── InvalidOption         an option: unknown, wrong type, out of range
+    │   ├── InvalidSql            a statement of streaming SQL (``line`` and ``column`` say where)
     │   └── InvalidEvent          one event of a push (``index`` and ``field`` say which)
     ├── NotFound                  a queue, group or dead letter that does not exist
     ├── Conflict                  the request contradicts what is stored
@@ -117,6 +118,15 @@ class InvalidOption(InvalidRequest):
     def __init__(self, message: str, *, option: str) -> None:
         super().__init__(message)
         self.option = option
+
+
+class InvalidSql(InvalidRequest):
+    """A statement that cannot be read, or cannot be made a stream; ``line`` and ``column`` count from 1."""
+
+    def __init__(self, message: str, *, line: int, column: int) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
 
 
 class InvalidEvent(InvalidRequest):

@@ -50,6 +50,8 @@ class Bounds:
                 bound = _bound(high, floor, target.rules.lateness_us)
                 if bound is not None:
                     bounds[partition_id] = bound
+        if target.waiting is not None:
+            return await (self._wait_is_over(conn) if work.flush else self._joint_bound(conn, now, closed_us))
         if target.tables is None:
             return {}
         if work.flush:
@@ -81,6 +83,16 @@ class Bounds:
         if floors:
             await self._raise_floors(conn, floors)
         return bounds
+
+    async def _wait_is_over(self, conn: AsyncConnection[Any]) -> dict[int, int]:
+        """Nothing waits any longer in a join; what comes later for it is late."""
+        waiting = self._target.waiting
+        assert waiting is not None  # noqa: S101 - the caller looked
+        row = await (await conn.execute(waiting.statement("last_end"), waiting.params())).fetchone()
+        if row is None or row[0] is None:
+            return {}
+        await self._raise_closed(conn, row[0])
+        return {0: row[0]}
 
     async def _close_idle(self, conn: AsyncConnection[Any], now: datetime, bounds: dict[int, int]) -> None:
         """Let the clock close the windows of partitions that are idle and have nothing unread."""

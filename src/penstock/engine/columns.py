@@ -6,19 +6,26 @@ PostgreSQL merges it into the row of the window, and the final value is an SQL e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidRequest
 from penstock.stream.aggregates import Aggregate
+from penstock.stream.checks import TAKEN
+from penstock.stream.sql.finals import final_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+    from penstock.stream.definition import Definition
+
 #: Where an event stands among all: by time, then by partition and offset.
 ORDER = ("__time", "__partition", "__offset")
 _LOWEST = 1024
+#: What is said of a window's span, which the views show anyway.
+_SPAN = re.compile(r"\bwindow_(start|end)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,34 @@ def result_columns(
         value, kind = arguments.get(name, (None, ""))
         made.append(_MAKERS[aggregate.kind](name, f"a{place}", value, kind, aggregate))
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a closed window is sent on as, and whether it is: SQL over the kept columns, each written ``{column}``."""
+
+    fields: tuple[tuple[str, str], ...] = ()
+    condition: str | None = None
+
+
+def shape_of(stream: Definition, columns: list[ResultColumn]) -> Shape:
+    """The fields that a stream selects of its windows. Those that are computed become columns of their own."""
+    made = {column.name: column for column in columns}
+
+    def final(text: str) -> tuple[str, bool]:
+        found = final_of(text, stream.aggregates)
+        kinds = {made[name].pg_type for name in found.names if name in made}
+        filled = re.sub(r"\{(\w+)\}", lambda m: f"({made[m[1]].final})" if m[1] in made else m[0], found.text)
+        return filled, found.is_number and "double precision" not in kinds
+
+    fields = []
+    for name, text in stream.outputs.items():
+        filled, is_exact = final(text)
+        filled = f"trim_scale({filled})" if is_exact else filled
+        fields.append((name, filled))
+        if name not in made and name not in TAKEN and not _SPAN.search(text):
+            columns.append(ResultColumn(name, "jsonb", (), filled))
+    return Shape(tuple(fields), None if stream.condition is None else final(stream.condition)[0])
 
 
 def _count(name: str, slot: str, value: Any, kind: str, aggregate: Aggregate) -> ResultColumn:
@@ -188,7 +223,7 @@ def _count_distinct(name: str, slot: str, value: Any, kind: str, aggregate: Aggr
     kept = Kept(
         slot,
         "text[]",
-        F.to_json(F.collect_set(_as_text(value, kind))),
+        F.to_json(F.collect_set(as_text(value, kind))),
         "penstock.set_union({s}, {p})",
         read="ARRAY(SELECT jsonb_array_elements_text({}::jsonb))",
         copied_as="text",
@@ -199,7 +234,7 @@ def _count_distinct(name: str, slot: str, value: Any, kind: str, aggregate: Aggr
 def _approx_distinct(name: str, slot: str, value: Any, kind: str, aggregate: Aggregate) -> ResultColumn:
     from pyspark.sql import functions as F
 
-    hashed = F.when(value.isNotNull(), F.xxhash64(_as_text(value, kind)))
+    hashed = F.when(value.isNotNull(), F.xxhash64(as_text(value, kind)))
     hashes = F.slice(F.array_sort(F.collect_set(hashed)), 1, _LOWEST)
     kept = Kept(
         slot,
@@ -249,7 +284,7 @@ def _top_k(name: str, slot: str, value: Any, kind: str, aggregate: Aggregate) ->
     kept = Kept(
         slot,
         "jsonb",
-        _listed(_as_text(value, kind)),
+        _listed(as_text(value, kind)),
         "penstock.add_counts({s}, {p})",
         read=_COUNTED,
         copied_as="text",
@@ -257,12 +292,23 @@ def _top_k(name: str, slot: str, value: Any, kind: str, aggregate: Aggregate) ->
     return ResultColumn(name, "jsonb", (kept,), f"penstock.top_counts({{{slot}}}, {int(aggregate.number or 10)})")
 
 
-def _as_text(value: Column, kind: str) -> Column:
+def as_text(value: Column, kind: str) -> Column:
+    """A value of a Spark type as text: the same for values that are the same."""
     from pyspark.sql import functions as F
 
     if kind.startswith("decimal"):
         return _plain_decimal(value)
     return F.to_json(value) if pg_type(kind) == "jsonb" else value.cast("string")
+
+
+def as_key(values: list[tuple[Column, str]]) -> Column:
+    """One value as text, several as a list in JSON; null if one of them is null and there are several."""
+    from pyspark.sql import functions as F
+
+    texts = [as_text(value, kind) for value, kind in values]
+    if len(texts) == 1:
+        return texts[0]
+    return F.to_json(F.array(*texts))
 
 
 def _plain_decimal(value: Column) -> Column:

@@ -147,8 +147,9 @@ class Committer:
                 "set_config('idle_in_transaction_session_timeout', %s, false)",
                 (f"{self._target.lease_seconds * 1000:.0f}ms",),
             )
-            if self._target.tables is not None:
-                await conn.execute(self._target.tables.statement("stage"))
+            for tables in (self._target.tables, self._target.waiting):
+                if tables is not None:
+                    await conn.execute(tables.statement("stage"))
             self._conn = conn
         return self._conn
 
@@ -167,6 +168,8 @@ class Committer:
         async with conn.transaction():
             # Before anything is locked: a COPY that stands still is not ended by the server.
             await self._stage(conn, work.partials)
+            if target.waiting is not None:
+                await target.waiting.stage(conn, work.kept)
             watch.lap("copy")
             row = await (await conn.execute(_sql["lock_query"], {"query": target.query})).fetchone()
             if row is None or row[0] != target.fence:
@@ -189,6 +192,8 @@ class Committer:
                 lines += (
                     closed if target.window_key is None else [_rekeyed(line, target.window_key) for _, line in closed]
                 )
+            if target.waiting is not None:
+                await target.waiting.apply(conn, work.kept, closed_us, bounds.get(0) if work.flush else None)
             watch.lap("merge")
             await self._bury(conn, work, outcome)
             watch.lap("dead letters")
@@ -273,7 +278,7 @@ class Committer:
 
     async def _close(
         self, conn: AsyncConnection[Any], tables: ResultTables, params: dict[str, Any]
-    ) -> list[tuple[str, int, str]]:
+    ) -> list[tuple[str, int, str | None]]:
         """Close windows. That one was closed before is rare, and minding it costs a fifth: so it is tried without."""
         try:
             async with conn.transaction():
@@ -292,8 +297,7 @@ class Committer:
         outcome.late = len(late)
         if self._target.keeps_late == "dead_letter":
             for partition, offset in late:
-                reason = "late: its window was closed before it came; redrive it to correct the window"
-                dead[partition, offset] = Failure(partition, offset, "window", reason)
+                dead[partition, offset] = Failure(partition, offset, *_late_reason(self._target))
         outcome.dead = len(dead)
         names = {lane.partition_id: lane.queue_id for lane in work.plan.lanes}
         by_id = {queue_id: (queue, group) for queue, queue_id, group, _ in self._target.groups}
@@ -364,6 +368,13 @@ class Committer:
         return await self._log.catalog.get(name)
 
 
+def _late_reason(target: Target) -> tuple[str, str]:
+    """The stage that an event came too late for, and what can be done."""
+    if target.waiting is not None:
+        return "join", "late: what it belongs to waits no longer; redrive it to join it with what still waits"
+    return "window", "late: its window was closed before it came; redrive it to correct the window"
+
+
 def _rekeyed(line: bytes, key: Any) -> tuple[str | None, bytes]:
     """A closed window with the key that a function of it, or one of its fields, gives."""
     window = decode(line)
@@ -382,11 +393,12 @@ def _moment(us: int) -> datetime:
     return EPOCH + timedelta(microseconds=min(max(us, FIRST), LAST))
 
 
-def _events(rows: list[tuple[str, int, str]]) -> list[tuple[str | None, bytes]]:
-    """Closed windows as events; one that was corrected says how often."""
+def _events(rows: list[tuple[str, int, str | None]]) -> list[tuple[str | None, bytes]]:
+    """Closed windows as events; one that was corrected says how often. Those without a line are not sent on."""
     return [
         (key or None, (line if not revision else f'{line[:-1]}, "revision" : {revision}}}').encode())
         for key, revision, line in rows
+        if line is not None
     ]
 
 

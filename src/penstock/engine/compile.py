@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from penstock.core.errors import InvalidRequest
-from penstock.engine.columns import ResultColumn, result_columns
+from penstock.engine.columns import ResultColumn, Shape, as_key, result_columns, shape_of
 from penstock.engine.folding import GROUPS, fold_column, folded
 from penstock.engine.gates.costs import COST
 from penstock.engine.reading import DATA, META, Reading
@@ -67,7 +67,7 @@ def split(stream: Definition) -> Split:
     """Cut the stream, with every callable that stands for a value made a step of its own."""
     stream = _with_values(stream)
     if stream.windows and not (stream.sink_key is None or is_python(stream.sink_key)):
-        named = {"key", "window_start", "window_end", "value", *stream.aggregates}
+        named = set(stream.outputs) or {"key", "window_start", "window_end", "value", *stream.aggregates}
         if stream.sink_key not in named:
             raise InvalidRequest(
                 "the key of a closed window is one of its fields, or what a function makes of them: "
@@ -124,6 +124,13 @@ class _Values:
         return found
 
 
+def keys_of(stream: Definition) -> tuple[Any, ...]:
+    """What the windows are kept by, each part of it; nothing, where it is the event's own key."""
+    if stream.key is None:
+        return ()
+    return stream.key if isinstance(stream.key, tuple) else (stream.key,)
+
+
 def fields_read(cut: Split, part: int = 0) -> list[str]:
     """The names that a part of the stream may mean by fields: what the reader, or the stage before it, has to give."""
     found: dict[str, None] = {}
@@ -143,7 +150,7 @@ def fields_read(cut: Split, part: int = 0) -> list[str]:
             case Lookup(on=on):
                 found.update(dict.fromkeys(on))
     if part == len(parts) - 1:
-        mention(cut.stream.key)
+        mention(*keys_of(cut.stream))
         if not cut.stream.windows:
             mention(cut.stream.sink_key)
         mention(*(gate.cost.expression for gate in cut.stream.gates))
@@ -245,6 +252,7 @@ class Compiled:
     #: Of a cycle's events; the second argument says that they are one partition.
     transform: Callable[[DataFrame, bool], DataFrame]
     columns: list[ResultColumn]
+    shape: Shape
 
 
 def compile_windows(cut: Split, before: DataFrame, tables: Tables) -> Compiled:
@@ -263,7 +271,9 @@ def compile_windows(cut: Split, before: DataFrame, tables: Tables) -> Compiled:
             value = column(aggregate.argument)
             arguments[name] = (value, probe.select(value.alias("v")).schema["v"].dataType.simpleString())
     columns = result_columns(stream.aggregates, arguments) if stream.fold is None else [fold_column()]
-    key = F.col("__key") if stream.key is None else _key_text(probe, column(stream.key))
+    shape = shape_of(stream, columns)
+    keys = [column(expression) for expression in keys_of(stream)]
+    key = key_text(probe, keys) if keys else F.col("__key")
 
     def transform(frame: DataFrame, single: bool) -> DataFrame:
         frame = apply_steps(frame, cut.rest, tables)
@@ -283,13 +293,13 @@ def compile_windows(cut: Split, before: DataFrame, tables: Tables) -> Compiled:
             *[kept.partial.alias(kept.name) for result in columns for kept in result.kept],
         )
 
-    return Compiled(transform, columns)
+    return Compiled(transform, columns, shape)
 
 
-def _key_text(frame: DataFrame, key: Column) -> Column:
-    from penstock.engine.columns import _as_text
-
-    return _as_text(key, frame.select(key.alias("k")).schema["k"].dataType.simpleString())
+def key_text(frame: DataFrame, keys: Sequence[Column]) -> Column:
+    """What events are kept by, as text."""
+    named = frame.select(*[key.alias(f"k{place}") for place, key in enumerate(keys)]).schema
+    return as_key([(key, field.dataType.simpleString()) for key, field in zip(keys, named, strict=True)])
 
 
 def _with_windows(frame: DataFrame, windows: Sequence[Window]) -> DataFrame:
@@ -368,7 +378,7 @@ def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[D
         frame = apply_steps(frame, cut.rest, tables)
         if sink_key is not None:
             key = F.expr(sink_key) if isinstance(sink_key, str) else sink_key
-            frame = frame.withColumn("__sink", _key_text(frame, key))
+            frame = frame.withColumn("__sink", key_text(frame, [key]))
         else:
             frame = frame.withColumn("__sink", F.col("__key"))
         costs: list[str] = []

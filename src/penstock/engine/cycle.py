@@ -26,6 +26,7 @@ from penstock.engine.saying import first_line
 from penstock.engine.staging import staged
 from penstock.engine.suspicion import Suspicion
 from penstock.engine.values import plain
+from penstock.engine.waiting import gathered
 from penstock.engine.work import Outcome, Target, Work
 from penstock.engine.workers import Job, label_job
 
@@ -58,6 +59,7 @@ class Cycles:
             stream.time.late,
             options.history_retention_seconds,
             stream.sink_key if stream.windows else None,
+            prepared.waiting,
         )
         self._committer = Committer(assignment.log, self.target)
 
@@ -74,11 +76,12 @@ class Cycles:
         started, clock = datetime.now(UTC), time.perf_counter()
         took: dict[str, float] = {}
         table: pa.Table | None = None
-        if plan.lanes:
+        is_join = self._prepared.waiting is not None
+        if plan.lanes or is_join:
             table = _in_order(self._answer(plan))
         took["spark"] = (time.perf_counter() - clock) * 1000
         clock = time.perf_counter()
-        said = self._checked(plan) if plan.lanes else []
+        said = self._checked(plan) if plan.lanes or is_join else []
         work = self._work(plan, said, table, started, took)
         took["prepare"] = (time.perf_counter() - clock) * 1000
         return work, table
@@ -89,11 +92,20 @@ class Cycles:
 
     def flush(self) -> Outcome:
         """Close every open window."""
-        number = self._run(self._begin_flush()) if self._tables is not None else None
+        keeps = self._tables is not None or self._prepared.waiting is not None
+        number = self._run(self._begin_flush()) if keeps else None
         if number is None:
             return Outcome()
         work = self._work(CyclePlan(number, True, [], []), [], None, datetime.now(UTC), {})
         return self.commit(replace(work, flush=True))
+
+    def settle(self) -> Outcome:
+        """Send on the events of a join that have expired in no pair."""
+        waiting = self._prepared.waiting
+        number = self._run(self._begin_flush()) if waiting is not None and waiting.sends_alone else None
+        if number is None:
+            return Outcome()
+        return self.commit(self.compute(CyclePlan(number, True, [], [[]]))[0])
 
     # What went wrong
 
@@ -135,7 +147,7 @@ class Cycles:
     def _checked(self, plan: CyclePlan) -> list[Report]:
         """The tasks' reports, which must cover the plan, each offset once."""
         rows = self._run(self._committer.reports(plan.cycle))
-        if not rows:
+        if not rows and plan.lanes:
             # Spark saw that nothing would come of the events, as with a join to an empty table, and did not read them.
             frame = self._prepared.reader.frame(self._assignment.spark, max(1, len(plan.tasks)))
             frame.select("__offset").count()
@@ -153,6 +165,11 @@ class Cycles:
     def _work(
         self, plan: CyclePlan, said: list[Report], table: pa.Table | None, started: datetime, took: dict[str, float]
     ) -> Work:
+        if self._prepared.waiting is not None:
+            late = [where for report in said for where in report.late]
+            if table is None:
+                return Work(plan, said, None, late, [], started, took)
+            return Work(plan, said, None, late, _outputs(table), started, took, kept=gathered(said))
         if self._tables is None:
             return Work(plan, said, None, [], [] if table is None else _outputs(table), started, took)
         kept = [kept.name for kept in self._tables.kept]
@@ -169,7 +186,9 @@ class Cycles:
         return None if row is None else plans.decode(row[0])
 
     async def _begin_flush(self) -> int | None:
-        params = {"query": self._assignment.id, "fence": self._fence}
+        # Tasks that a join asks for a plan find one without events; its own number is not in it.
+        plan = plans.encode(CyclePlan(0, True, [], [[]]))
+        params = {"query": self._assignment.id, "fence": self._fence, "plan": plan}
         async with self._assignment.log.database.connection() as conn:
             row = await (await conn.execute(_sql["begin_flush"], params)).fetchone()
         return None if row is None else row[0]
@@ -182,7 +201,11 @@ class Cycles:
 
 def small_plan(prepared: Prepared) -> DataFrame:
     """What computes a small cycle. Made once: for a few events, making a plan takes longer than running it."""
-    made = prepared.transform(prepared.small, True)
+    small = prepared.small
+    if prepared.waiting is not None:
+        # What its sides look up may have changed.
+        small = prepared.reader.frame(small.sparkSession, 1)
+    made = prepared.transform(small, True)
     # What was shuffled once is not shuffled again: such a plan can only be run once.
     prepared.small_plan = None if _shuffles(made) else made
     return made

@@ -115,9 +115,12 @@ class Drive:
             raise self._error
 
     def finish(self, flush: bool) -> None:
-        """Close the open windows, if that is wanted."""
-        if flush and self._cycles is not None:
+        """Close the open windows, if that is wanted; and send on what is due."""
+        if self._cycles is None:
+            return
+        if flush:
             self._wheel.count(self._cycles.flush())
+        self._wheel.count(self._cycles.settle())
 
     def close(self) -> None:
         """Let go of everything."""
@@ -180,6 +183,7 @@ class Drive:
             stream.time.idle_flush_us,
             stream.time.grace_us + stream.time.lateness_us,
             self._stops,
+            prepared.waiting if prepared.waiting is not None and prepared.waiting.sends_alone else None,
         )
 
     def _first_cycle(self, planning: Planning) -> None:

@@ -13,6 +13,7 @@ from penstock.db.statements import Statements
 from penstock.engine import plan as plans
 from penstock.engine import suspicion
 from penstock.engine.plan import CyclePlan, Lane, Stretch, spread
+from penstock.engine.waiting import WaitingTable
 
 _sql = Statements("penstock.engine", "plan.sql")
 _groups = Statements("penstock.log", "groups.sql")
@@ -50,6 +51,8 @@ class Planning:
     wait_us: int
     #: Read what was there at the start, and no more.
     stops: dict[int, int] | None
+    #: In a join that sends on what is in no pair: what waits.
+    waiting: WaitingTable | None = None
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,9 @@ class Planner:
 
     def _is_time_to_close(self) -> bool:
         """Whether the clock closes a window. Looked for less often while it turns out that it did not."""
-        if self._planning.state_table is None or time.monotonic() < self._look_for_due:
+        if (
+            self._planning.state_table is None and self._planning.waiting is None
+        ) or time.monotonic() < self._look_for_due:
             return False
         if not self._is_due():
             self._ticks = 0
@@ -212,10 +217,14 @@ class Planner:
         return True
 
     def _is_due(self) -> bool:
-        statement = _sql["due"].replace("{state}", self._planning.state_table or "")
         params = self._params(
             idle=timedelta(microseconds=self._planning.idle_us), wait=timedelta(microseconds=self._planning.wait_us)
         )
+        if self._planning.waiting is not None:
+            statement = self._planning.waiting.statement("due")
+            params |= self._planning.waiting.params()
+        else:
+            statement = _sql["due"].replace("{state}", self._planning.state_table or "")
         row = self._conn.execute(statement, params).fetchone()
         return row is not None and bool(row[0])
 

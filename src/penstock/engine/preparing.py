@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 
 from penstock.core.errors import Conflict, InvalidRequest
@@ -17,8 +18,10 @@ from penstock.engine.reference import ReferenceTables
 from penstock.engine.registry import Registry
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.saying import first_line
+from penstock.engine.sides import AllReferences, PairReader, prepare_sides, side_streams
 from penstock.engine.staging import Closing
 from penstock.engine.tables import ResultTables
+from penstock.engine.waiting import WaitingTable
 from penstock.log.log import Log
 from penstock.stream.windows import Session
 
@@ -65,13 +68,15 @@ class Prepared:
     #: The types of the fields, as the catalog knew them when this was made.
     types: dict[str, str] | None
     groups: Groups
-    reader: Reader
+    reader: Reader | PairReader
     #: The events of a cycle that one task reads, and what the stream makes of events.
     small: DataFrame
     transform: Callable[[DataFrame, bool], DataFrame]
-    references: ReferenceTables
+    references: ReferenceTables | AllReferences
     tables: ResultTables | None
     closing: Closing
+    #: The state of a join of streams.
+    waiting: WaitingTable | None = None
     #: What computes a small cycle, if it can be run more than once.
     small_plan: DataFrame | None = None
 
@@ -98,6 +103,8 @@ def prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callable
 def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None) -> Prepared:
     stream, cut, spark = assignment.stream, assignment.cut, assignment.spark
     groups = assignment.run(_subscribe(assignment))
+    if stream.joined is not None:
+        return _prepare_join(assignment, known, wait, groups)
     sample = _sample(assignment, known, wait)
     schema, types = resolve_fields(spark, cut, known or {}, sample)
     if sample and wait is not None:
@@ -125,12 +132,58 @@ def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callabl
         transform = compiled.transform
         key_name = _key_name(stream, assignment.options.key_name)
         by_key = isinstance(stream.windows[0], Session)
-        tables = ResultTables(assignment.id, assignment.name, compiled.columns, key_name, by_key)
+        tables = ResultTables(assignment.id, assignment.name, compiled.columns, key_name, by_key, compiled.shape)
         assignment.run(assignment.registry.make_tables(tables))
     else:
         transform = compile_events(cut, small, references)
     closing = assignment.run(_closing(assignment, groups))
     return Prepared(known, groups, reader, small, transform, references, tables, closing)
+
+
+def _prepare_join(
+    assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None, groups: Groups
+) -> Prepared:
+    stream, cut, spark = assignment.stream, assignment.cut, assignment.spark
+    assert stream.joined is not None  # noqa: S101 - the caller looked
+    sides = side_streams(stream, stream.joined)
+    samples = _samples(assignment, sides, known, wait)
+    conninfo = assignment.log.database.conninfo
+    queues = {queue_id: queue for queue, queue_id, _, _ in groups}
+    base = Reading(conninfo, assignment.id, assignment.name, pa.schema([]), queues, None, 0, (), cut.with_data)
+    by_side = [{i: name for i, name in queues.items() if name in side.sources} for side in sides]
+    reader, references, types = prepare_sides(spark, stream, cut, base, samples, known or {}, by_side)
+    if types and wait is not None:
+        assignment.run(assignment.registry.set_fields(assignment.id, types))
+        known = {**types, **(known or {})}
+    waiting = reader.waiting
+    assignment.run(assignment.registry.make_waiting(waiting))
+    small = reader.frame(spark, 1)
+    transform = compile_events(cut, small, references)
+    return Prepared(known, groups, reader, small, transform, references, None, Closing.TOGETHER, waiting)
+
+
+def _samples(
+    assignment: Assignment,
+    sides: Sequence[Definition],
+    known: dict[str, str] | None,
+    wait: Callable[[], bool] | None,
+) -> list[list[Any]]:
+    """The newest events of each side; waits for the first of each, if it takes one to know the types."""
+    while True:
+        samples = [assignment.run(_newest(assignment, side.sources)) for side in sides]
+        missing = [
+            side for side, sample in zip(sides, samples, strict=True) if not sample and not _is_declared(side, known)
+        ]
+        # What is not there is not read either, where only what is there is read.
+        if not missing or (assignment.options.available_now and any(samples)):
+            return samples
+        if wait is None or not wait():
+            raise NothingYet
+
+
+def _is_declared(side: Definition, known: dict[str, str] | None) -> bool:
+    """Whether the types of a side need no event to show them."""
+    return bool(known) or bool(side.schema)
 
 
 async def _subscribe(assignment: Assignment) -> Groups:
@@ -166,20 +219,21 @@ async def _closing(assignment: Assignment, groups: Groups) -> Closing:
 def _sample(assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None) -> list[Any]:
     """The newest events; waits for the first if it takes one to know the types."""
     cut = assignment.cut
-    sample = assignment.run(_newest(assignment))
+    sources = assignment.stream.sources
+    sample = assignment.run(_newest(assignment, sources))
     if not fields_read(cut) and not isinstance(cut.stream.time.event_time, str):
         return sample
     while not sample and not known:
         if wait is None or not wait():
             # Types that are guessed now would be the types of the tables, and wrong for what comes later.
             raise NothingYet
-        sample = assignment.run(_newest(assignment))
+        sample = assignment.run(_newest(assignment, sources))
     return sample
 
 
-async def _newest(assignment: Assignment) -> list[Any]:
+async def _newest(assignment: Assignment, sources: Sequence[str]) -> list[Any]:
     events: list[Any] = []
-    for queue in assignment.stream.sources:
+    for queue in sources:
         events += await assignment.log.browse(queue, limit=SAMPLE)
     return events
 

@@ -13,12 +13,13 @@ from penstock.core.settings import Settings
 from penstock.db.blocking import connect_plainly
 from penstock.db.pool import Database
 from penstock.engine.background import Background
-from penstock.engine.compile import Compiled, compile_events, compile_windows, split
+from penstock.engine.compile import Compiled, Split, compile_events, compile_windows, split
 from penstock.engine.reader import columns_of
 from penstock.engine.reading import Reading
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.session import session_beside, spark_session
+from penstock.engine.sides import prepare_sides, side_streams
 from penstock.engine.staging import Closing, as_csv, staged
 from penstock.engine.tables import ResultTables
 from penstock.engine.values import plain
@@ -27,7 +28,7 @@ from penstock.log.log import Log
 from penstock.stream.fingerprint import describe
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.stream.definition import Definition
 
@@ -51,7 +52,7 @@ def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[st
 
 def _finished(table: pa.Table, compiled: Compiled, conninfo: str) -> list[dict[str, Any]]:
     """Partials as PostgreSQL would show them, by way of a temporary table."""
-    tables = ResultTables(0, "preview", compiled.columns)
+    tables = ResultTables(0, "preview", compiled.columns, shape=compiled.shape)
     partials = staged(table, [kept.name for kept in tables.kept], Closing.TOGETHER)
     with connect_plainly(conninfo, "preview") as conn, conn.transaction():
         conn.execute(tables.statement("stage"))
@@ -94,6 +95,8 @@ async def _newest(log: Log, stream: Definition, newest: int) -> list[Event]:
 def _computed(stream: Definition, sample: Sequence[Event], conninfo: str) -> tuple[DataFrame, Compiled | None]:
     spark = session_beside(spark_session())
     cut = split(stream)
+    if stream.joined is not None:
+        return _joined(stream, cut, sample, conninfo, spark), None
     fields, _ = resolve_fields(spark, cut, {}, sample)
     rules = stream.time
     event_time = rules.event_time if stream.windows else None
@@ -115,3 +118,14 @@ def _computed(stream: Definition, sample: Sequence[Event], conninfo: str) -> tup
         compiled = compile_windows(cut, frame, tables)
         return compiled.transform(frame.coalesce(1), True), compiled
     return compile_events(cut, frame, tables)(frame.coalesce(1), True), None
+
+
+def _joined(stream: Definition, cut: Split, sample: Sequence[Event], conninfo: str, spark: SparkSession) -> DataFrame:
+    """The pairs among the newest events of both sides."""
+    assert stream.joined is not None  # noqa: S101 - the caller looked
+    base = Reading(conninfo, 0, "preview", pa.schema([]), {}, None, 0, (), cut.with_data)
+    sides = side_streams(stream, stream.joined)
+    samples = [[event for event in sample if event.queue in side.sources] for side in sides]
+    reader, references, _ = prepare_sides(spark, stream, cut, base, samples, {}, [{}, {}])
+    frame = reader.of_samples(spark)
+    return compile_events(cut, frame, references)(frame, True)

@@ -34,7 +34,7 @@ _BATCH_BYTES = 16 << 20
 
 def read_task(reading: Reading, job: Job, plan: CyclePlan, task: int, attempt: int) -> Iterator[pa.RecordBatch]:
     """The events of one task, in the order of each partition, and a report at the end."""
-    lanes = {lane.partition_id: lane for lane in plan.lanes_of(task)}
+    lanes = {lane.partition_id: lane for lane in plan.lanes_of(task) if lane.queue_id in reading.queues}
     progress = {lane.partition_id: Progress(lane) for lane in lanes.values()}
     failures: list[Failure] = []
     work = Columns(reading, progress, failures)
@@ -55,7 +55,7 @@ def read_task(reading: Reading, job: Job, plan: CyclePlan, task: int, attempt: i
         Mark(p, seen.offsets, seen.events, None if seen.high == NEVER else seen.high, seen.last, seen.first)
         for p, seen in progress.items()
     ]
-    send_report(reading, job, 0, task, attempt, Report(marks, failures, dict(work.dropped)))
+    send_report(reading, job, reading.number, task, attempt, Report(marks, failures, dict(work.dropped)))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ class Reading:
     #: Callables that come before anything that Spark does.
     steps: tuple[Step, ...]
     with_data: bool
+    #: The number that the reader's reports go by; another one for each reader of a cycle.
+    number: int = 0
 
     @property
     def schema(self) -> pa.Schema:

@@ -12,6 +12,7 @@ from penstock.core.errors import Conflict, GroupBusy, NotFound, QueryChanged
 from penstock.db.statements import Statements
 from penstock.engine import tables
 from penstock.engine.tables import ResultTables
+from penstock.engine.waiting import WaitingTable
 from penstock.stream.fingerprint import changes
 
 if TYPE_CHECKING:
@@ -144,6 +145,13 @@ class Registry:
             params = {"query": result.query, "result": json.dumps({"part": result.state_part()})}
             await conn.execute(_sql["set_result"], params)
             await self._show_all(conn)
+
+    async def make_waiting(self, waiting: WaitingTable) -> None:
+        """Make the table of what waits in a join, if it is not there."""
+        async with self._log.database.connection() as conn, conn.transaction():
+            await conn.execute(_sql["lock_catalog"])
+            for name in ("create", "index_times"):
+                await conn.execute(waiting.statement(name), prepare=False)
 
     async def delete(self, name: str) -> bool:
         """Forget a query that is not running, with its state, its history and its place in the queues."""

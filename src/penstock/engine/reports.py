@@ -32,6 +32,10 @@ class Report(msgspec.Struct, array_like=True):
     failures: list[Failure]
     #: Events that a condition in Python left out, by stage.
     dropped: dict[str, int]
+    #: In a join: events that came late, what begins to wait, and what of the left is in a pair now (key, time, id).
+    late: list[tuple[int, int]] = []
+    fresh: bytes = b""
+    matched: list[tuple[str, int, int]] = []
 
     def add_dropped(self, counts: Mapping[str, int]) -> None:
         """Count what conditions have left out of some more events."""

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from penstock.core import json
 from penstock.core.errors import InvalidRequest
 from penstock.engine.callables import Batch, Item, encode_items, run_steps
-from penstock.engine.compile import Split, Tables, apply_steps, fields_read, numeric_names
+from penstock.engine.compile import Split, Tables, apply_steps, fields_read, keys_of, numeric_names
 from penstock.engine.fields import NUMBER, infer
 from penstock.engine.gates.costs import COST
 from penstock.engine.reader import columns_of
@@ -41,14 +41,14 @@ def resolve_fields(
     for step in cut.first:
         declared.update(getattr(step, "returns", None) or {})
     wanted = [name for name in names if name not in declared]
-    found = infer(_after_callables(spark, cut, sample), wanted)
+    found = infer(after_callables(spark, cut, sample), wanted)
     if time_field in wanted and found.get(time_field) == NUMBER:
         found[time_field] = pa.int64() if _all_whole(sample, time_field) else pa.float64()
     types: dict[str, pa.DataType] = {}
     numbers = numeric_names(cut.stream)
     for name in names:
         if name in declared:
-            types[name] = _arrow(spark, name, declared[name])
+            types[name] = arrow_type(spark, name, declared[name])
         elif found.get(name) is not None:
             types[name] = found[name]
         elif name in numbers or name.startswith(("__value_", COST)):
@@ -87,7 +87,7 @@ def resolve_stages(cut: Split, reader: DataFrame, tables: Tables, sample: Sequen
         numbers = numeric_names(cut.stream)
         types = []
         for name in names:
-            kind = _arrow(reader.sparkSession, name, declared[name]) if name in declared else found.get(name)
+            kind = arrow_type(reader.sparkSession, name, declared[name]) if name in declared else found.get(name)
             if kind is None and (name in numbers or name.startswith(("__value_", COST))):
                 kind = NUMBER
             if kind is not None or _is_field(cut, name):
@@ -120,7 +120,7 @@ def _sample_frame(reader: DataFrame, reading: Reading, sample: Sequence[Event]) 
 
 def _is_field(cut: Split, name: str) -> bool:
     """Whether a name that no event has shown can only be a field: it stands alone as a key or an argument."""
-    plain = [cut.stream.key, cut.stream.sink_key, *(a.argument for a in cut.stream.aggregates.values())]
+    plain = [*keys_of(cut.stream), cut.stream.sink_key, *(a.argument for a in cut.stream.aggregates.values())]
     plain += [gate.cost.expression for gate in cut.stream.gates]
     return name in [text for text in plain if isinstance(text, str)] or any(
         name in getattr(step, "on", ()) for step in cut.rest
@@ -139,7 +139,7 @@ def _all_whole(sample: Sequence[Event], name: str) -> bool:
     return all(isinstance(value, int) for value in values if value is not None)
 
 
-def _after_callables(spark: SparkSession, cut: Split, sample: Sequence[Event]) -> list[bytes]:
+def after_callables(spark: SparkSession, cut: Split, sample: Sequence[Event]) -> list[bytes]:
     """The sample as Spark will see it. Calls to the outside are left out: a sample must not have effects."""
     if not cut.first:
         return [event.raw for event in sample]
@@ -169,7 +169,8 @@ def _in_worker(spark: SparkSession, run: Callable[[Iterator[pa.RecordBatch]], It
     return [line.encode() for line in table.column(0).to_pylist()]
 
 
-def _arrow(spark: SparkSession, name: str, kind: str) -> pa.DataType:
+def arrow_type(spark: SparkSession, name: str, kind: str) -> pa.DataType:
+    """A type as Arrow has it, by its name in Spark."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 

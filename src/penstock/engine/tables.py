@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import sql
 
 from penstock.db.statements import Statements
-from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.columns import Kept, ResultColumn, Shape
 
 _tables = Statements("penstock.engine", "tables.sql")
 _merge = Statements("penstock.engine", "merge.sql")
@@ -32,6 +32,8 @@ class ResultTables:
     key_name: str | None = None
     #: Whether open windows are looked up by key, as sessions are.
     by_key: bool = False
+    #: What closed windows are sent on as.
+    shape: Shape = field(default_factory=Shape)
 
     @property
     def kept(self) -> list[Kept]:
@@ -55,7 +57,14 @@ class ResultTables:
         if self.key_name is not None:
             keys += f", {_KEY} AS {_identifier(self.key_name)}"
         return [
-            _fill(_tables[name], id=self.query, view=_identifier(self.name), keys=keys, finals=self._finals())
+            _fill(
+                _tables[name],
+                id=self.query,
+                view=_identifier(self.name),
+                keys=keys,
+                finals=self._finals(),
+                where="" if self.shape.condition is None else f"\nWHERE {_of_row(self.shape.condition)}",
+            )
             for name in ("create_live_view", "create_history_view")
         ]
 
@@ -67,14 +76,6 @@ class ResultTables:
     def statement(self, name: str, *, corrects: bool = True) -> str:
         """A statement of merge.sql for this query; one that closes windows may correct those that were closed."""
         kept = self.kept
-        line = ", ".join(
-            [
-                "'key', nullif(s.key, '')",
-                "'window_start', s.window_start",
-                "'window_end', s.window_end",
-                *[f"{_literal(column.name)}, {self._final(column)}" for column in self.columns],
-            ]
-        )
         text = _merge[name].replace("{conflict}", _merge["correct"] if corrects else "")
         return _fill(
             text,
@@ -93,7 +94,7 @@ class ResultTables:
                 f"ELSE {self._merged(k, 'g', 'f')} END"
                 for k in kept
             ),
-            line=f"json_build_object({line})::text",
+            line=self._line(),
             finals=self._finals(),
         )
 
@@ -101,11 +102,23 @@ class ResultTables:
         """The columns of the result, as JSON for the catalog."""
         return json.dumps([{"name": c.name, "type": c.pg_type, "final": c.final} for c in self.columns])
 
+    def _line(self) -> str:
+        """A closed window as an event; nothing, where it is not to be sent on."""
+        if self.shape.fields:
+            pairs = [f"{_literal(name)}, {_of_row(final)}" for name, final in self.shape.fields]
+        else:
+            pairs = ["'key', nullif(s.key, '')", "'window_start', s.window_start", "'window_end', s.window_end"]
+            pairs += [f"{_literal(column.name)}, {self._final(column)}" for column in self.columns]
+        line = f"json_build_object({', '.join(pairs)})::text"
+        if self.shape.condition is None:
+            return line
+        return f"CASE WHEN {_of_row(self.shape.condition)} THEN {line} END"
+
     def _finals(self) -> str:
         return ", ".join(f"{self._final(column)} AS {_identifier(column.name)}" for column in self.columns)
 
     def _final(self, column: ResultColumn) -> str:
-        return re.sub(r"\{(\w+)\}", r"s.\1", column.final)
+        return _of_row(column.final)
 
     def _merged(self, kept: Kept, state: str, partial: str) -> str:
         text = kept.merge.replace("{s}", f"{state}.{kept.name}").replace("{p}", f"{partial}.{kept.name}")
@@ -114,6 +127,10 @@ class ResultTables:
             for mark, table in (("{s:o}", state), ("{p:o}", partial)):
                 text = text.replace(mark, "(" + ", ".join(f"{table}.{slot}_{i}" for i in range(3)) + ")")
         return text
+
+
+def _of_row(final: str) -> str:
+    return re.sub(r"\{(\w+)\}", r"s.\1", final)
 
 
 def all_states(parts: Sequence[str]) -> str:

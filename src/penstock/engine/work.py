@@ -13,6 +13,7 @@ from penstock.engine.plan import CyclePlan
 from penstock.engine.reports import Report
 from penstock.engine.staging import Closing
 from penstock.engine.tables import ResultTables
+from penstock.engine.waiting import Kept, WaitingTable
 
 if TYPE_CHECKING:
     from penstock.stream.definition import TimeRules
@@ -36,6 +37,8 @@ class Work:
     flush: bool = False
     #: Sessions that have become others: key, new and old span.
     moves: Sequence[dict[str, Any]] = ()
+    #: What changes of the state of a join; None where nothing was computed.
+    kept: Kept | None = None
 
 
 @dataclass
@@ -69,3 +72,5 @@ class Target:
     history_seconds: float
     #: What chooses the key of a closed window's event; None: the window's own.
     window_key: Any = None
+    #: The state of a join of streams.
+    waiting: WaitingTable | None = None

@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.core import json
 from penstock.core.errors import InvalidOption, InvalidRequest, shown
-from penstock.stream.expression import check_expression, function_name, is_python
+from penstock.stream.expression import check_expression, check_plain, function_name, is_python, takes_context
 from penstock.stream.sql_text import arguments_in, one_line
 from penstock.stream.steps import Retries
 
 #: A column's name: PostgreSQL cuts off what is longer, and a view needs one without surprises.
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
-_TAKEN = frozenset(("key", "window_start", "window_end", "updated_at", "closed_at", "revision", "is_open"))
+TAKEN = frozenset(("key", "window_start", "window_end", "updated_at", "closed_at", "revision", "is_open"))
 
 
 def read_retries(given: dict[str, Any]) -> Retries:
@@ -101,6 +101,22 @@ def check_fold(function: Callable[..., Any], initial: Any) -> None:
         ) from None
 
 
+def check_time(event_time: Any) -> None:
+    """Raise if events cannot say their time so."""
+    if event_time is not None and event_time is not True and not isinstance(event_time, str):
+        if not is_python(event_time):
+            raise InvalidOption(
+                f"event_time is a field, a function of an event or True, not {shown(event_time)}", option="event_time"
+            )
+        check_plain(event_time, "event_time")
+        takes_context(event_time, "event_time")
+    if isinstance(event_time, str) and not all(part.strip() for part in event_time.split(".")):
+        raise InvalidOption(
+            f"event_time {shown(event_time)} names no field: write 'created_at', or 'order.created_at' for one inside",
+            option="event_time",
+        )
+
+
 def check_column(name: object, names: Mapping[Any, Any]) -> None:
     """Raise if an aggregate cannot be called that."""
     if not isinstance(name, str) or not _COLUMN.fullmatch(name):
@@ -108,7 +124,7 @@ def check_column(name: object, names: Mapping[Any, Any]) -> None:
             f"{shown(name)} cannot name an aggregate: it becomes a column, so use letters, digits and underscores, "
             "60 at the most"
         )
-    if name.lower() in _TAKEN:
+    if name.lower() in TAKEN:
         raise InvalidRequest(f"{name!r} is a column of every result: give the aggregate another name")
     same = [other for other in names if isinstance(other, str) and other.lower() == name.lower()]
     if len(same) > 1:

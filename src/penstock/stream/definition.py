@@ -10,11 +10,12 @@ from typing import Any, Protocol, Self
 
 from penstock.core.errors import InvalidOption, InvalidRequest, shown
 from penstock.core.names import check_name
-from penstock.stream import windows
+from penstock.stream import joins, windows
 from penstock.stream.aggregates import Aggregate, check_aggregate
 from penstock.stream.checks import (
     check_column,
     check_fold,
+    check_time,
     only_for_functions,
     read_fields,
     read_retries,
@@ -30,8 +31,10 @@ from penstock.stream.expression import (
     takes_context,
 )
 from penstock.stream.gates import Concurrency, Gate, check_gate
+from penstock.stream.joins import Join
+from penstock.stream.sql.statement_or_step import statement_or_step
 from penstock.stream.sql_select import check_select
-from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Lookup, Map, Sql, Step, Table
+from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Lookup, Map, Sql, Step, Table, runs_in_python
 from penstock.stream.windows import Session, Window
 
 LATE_POLICIES = ("dead_letter", "drop", "include")
@@ -93,14 +96,20 @@ class Definition:
     #: Types of fields, as Spark spells them; the others are inferred.
     schema: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
-    #: What windows are kept by; None: the event's key.
-    key: Expression | None = None
+    #: What windows are kept by; None: the event's key. Several: all of them together.
+    key: Expression | tuple[Expression, ...] | None = None
     windows: tuple[Window, ...] = ()
     time: TimeRules = TimeRules()
     aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
     fold: Reduce | None = None
+    #: The fields of a closed window, as SQL over its aggregates; empty: its key, its span and all aggregates.
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    #: Windows for which it does not hold are kept, and not shown or sent on.
+    condition: str | None = None
     #: All of them have to let an event through.
     gates: tuple[Gate, ...] = ()
+    #: Where its events come from, if they are pairs of two streams' events.
+    joined: Join | None = None
     sink: str | None = None
     #: The key downstream; None: the same as the event's or the window's.
     sink_key: Expression | None = None
@@ -200,6 +209,7 @@ class Definition:
             raise InvalidOption(f"how must be 'left' or 'inner', not {shown(how)}", option="how")
         return self._step(Lookup(called, table(source, refresh_seconds, notify), columns, how))
 
+    @statement_or_step
     def sql(self, query: str, *, name: str | None = None, **tables: Any) -> Self:
         """Run a SELECT over ``stream`` and reference tables given by name: ``.sql("SELECT ...", fx="app.rates")``."""
         checked = check_select(query)
@@ -215,6 +225,35 @@ class Definition:
         takes_context(function, "foreach")
         return self._step(Foreach(self._name("foreach", name), function, read_retries(retry)))
 
+    def join(
+        self,
+        other: Definition,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: str | float | tuple[str | float, str | float],
+        how: str = "inner",
+        event_time: Any = None,
+        **rules: Any,
+    ) -> Self:
+        """Pairs of this stream's events and another's, with the same values of ``on`` and times close together.
+
+        ::
+
+            bids.join(auctions, on={"auction": "id"}, within="10 minutes").map("left.price, right.item")
+
+        A pair has two fields, ``left`` and ``right``. ``on`` names fields that both have, or maps those of this stream
+        to those of the other. ``within`` is how far apart the times may be; two of them, ``("0 seconds", "1 hour")``,
+        are how far before and after this one's the other's may be. With ``how="left"``, an event of this stream that is
+        in no pair goes on with ``right`` null, once none can come any more. ``event_time`` is as with windows, or two
+        of them; so are ``allowed_lateness_seconds`` (as long as ``within``, unless it is given),
+        ``idle_flush_seconds`` and ``late``.
+        """
+        return dataclasses.replace(
+            type(self)((*self.sources, *_checked_sides(self, other))),
+            joined=joins.join(self, other, on, within, how, event_time),
+            time=_join_rules(within, rules),
+        )
+
     # Gates
 
     def gate(self, gate: Gate) -> Self:
@@ -225,6 +264,7 @@ class Definition:
             Stream.from_("ota.requests").gate(token_bucket_gate(capacity=200, refill_per_sec=100)).to("ota.approved")
         """
         checked = check_gate(gate)
+        self._no_join("a gate")
         if self.windows:
             raise InvalidRequest(
                 "a gate and a window do not go into one stream, because a gate lets part of a cycle through and a "
@@ -247,14 +287,21 @@ class Definition:
 
     # Windows
 
-    def key_by(self, expression: Expression) -> Self:
-        """Keep windows by something else than the event's key; right with any partitioning of the queue."""
+    def key_by(self, *expressions: Expression) -> Self:
+        """Keep windows by something else than the event's key; right with any partitioning of the queue.
+
+        Several, as in ``key_by("country", "city")``, are a key together: their values as a list in JSON.
+        """
         self._no_gate("key_by")
+        self._no_join("key_by")
         if self.windows or self.sink is not None:
             raise InvalidRequest("key_by comes before the window and before .to(...): move it there")
         if self.key is not None:
-            raise InvalidRequest("the stream has a key_by already; for several fields use key_by('concat_ws(...)')")
-        return dataclasses.replace(self, key=check_expression(expression, "key_by"))
+            raise InvalidRequest("the stream has a key_by already; for several fields write key_by('country', 'city')")
+        checked = tuple(check_expression(expression, "key_by") for expression in expressions)
+        if not checked or (len(checked) > 1 and any(is_python(expression) for expression in checked)):
+            raise InvalidRequest("key_by takes a field, several, or one function of an event")
+        return dataclasses.replace(self, key=checked[0] if len(checked) == 1 else checked)
 
     def window_tumbling(self, *, seconds: float, **rules: Any) -> Self:
         """Windows of one length, one after the other."""
@@ -290,6 +337,33 @@ class Definition:
         check_plain(function, "reduce")
         check_fold(function, initial)
         return dataclasses.replace(self, fold=Reduce(function, initial))
+
+    def select(self, fields: Mapping[str, str]) -> Self:
+        """Make the events of closed windows of these fields: SQL over ``key``, the span and the aggregates.
+
+        ::
+
+        .aggregate({"n": "count(*)", "total": "sum(amount)"}).select({"customer": "key", "mean": "total / n"})
+        """
+        given: object = fields
+        if not self.aggregates or not isinstance(given, Mapping) or not given:
+            raise InvalidRequest("select comes after .aggregate({...}) and takes fields such as {'mean': 'total / n'}")
+        return dataclasses.replace(self, outputs={name: self._over_windows(text) for name, text in given.items()})
+
+    def having(self, condition: str) -> Self:
+        """Show and send on only those windows for which it holds: SQL over ``key``, the span and the aggregates."""
+        if not self.aggregates:
+            raise InvalidRequest("having comes after .aggregate({...}): .having('n > 10')")
+        return dataclasses.replace(self, condition=self._over_windows(condition))
+
+    def _over_windows(self, text: object) -> str:
+        from penstock.stream.sql.finals import final_of
+
+        if self.sink is not None:
+            raise InvalidRequest("select and having come before .to(...): move them there")
+        checked: str = check_expression(text, "select and having")
+        final_of(checked, self.aggregates)
+        return checked
 
     # Where it goes
 
@@ -332,8 +406,16 @@ class Definition:
             raise InvalidRequest("what the gate lets through has to go somewhere: end the stream with .to(queue)")
         if not self.windows and self.key is not None:
             raise InvalidRequest("key_by says what windows are kept by: add a window, or use .to(queue, partition=...)")
+        if self.joined is not None and self.sink is None:
+            raise InvalidRequest("pairs go to a queue: end the stream with .to(queue)")
         if not self.windows and self.sink is None and not any(isinstance(step, Foreach) for step in self.steps):
             raise InvalidRequest("the stream goes nowhere: end it with .to(queue), .foreach(f) or a window")
+
+    def _no_join(self, what: str) -> None:
+        if self.joined is not None:
+            raise InvalidRequest(
+                f"{what} does not go into one stream with a join: end this one with .to(queue), and let another read it"
+            )
 
     def _no_gate(self, what: str) -> None:
         if self.gates:
@@ -344,6 +426,11 @@ class Definition:
 
     def _step(self, step: Step) -> Self:
         self._no_gate(step.name)
+        if self.joined is not None and runs_in_python(step):
+            raise InvalidRequest(
+                f"{step.name} is a function, and what comes after a join is SQL: put it before the join, or into a "
+                "stream that reads the queue of .to(...)"
+            )
         if self.windows or self.sink is not None:
             raise InvalidRequest(
                 f"{step.name} comes after the window or after .to(...): put it before, or read the result's queue "
@@ -363,6 +450,7 @@ class Definition:
 
     def _window(self, window: Window, given: dict[str, Any]) -> Self:
         self._no_gate("a window")
+        self._no_join("a window")
         if self.aggregates or self.fold is not None or self.sink is not None:
             raise InvalidRequest("a window comes before .aggregate(...), .reduce(...) and .to(...): move it there")
         if any(isinstance(other, Session) != isinstance(window, Session) for other in self.windows):
@@ -383,6 +471,39 @@ class Definition:
             raise InvalidRequest(f"{what} needs a window before it, such as .window_tumbling(seconds=5)")
         if self.aggregates or self.fold is not None:
             raise InvalidRequest(f"{what}: the stream aggregates already; put everything into one .aggregate({{...}})")
+
+
+def _checked_sides(left: Definition, right: object) -> tuple[str, ...]:
+    """The queues of the right, if the two can be joined."""
+    if not isinstance(right, Definition):
+        raise InvalidRequest(f"join takes another stream, not {shown(right)}; a table is for .enrich(table, on=...)")
+    for side in (left, right):
+        side._no_join("a second join")
+        if side.windows or side.key is not None or side.gates or side.sink is not None:
+            raise InvalidRequest(
+                "a join takes streams of events, without windows, keys, gates and .to(...): let those write to a "
+                "queue, and join what is in it"
+            )
+    both = sorted(set(left.sources) & set(right.sources))
+    if both:
+        raise InvalidRequest(
+            f"both sides read {', '.join(map(repr, both))}: bring what one of them needs into a queue of its own "
+            f"first, Stream.from_({both[0]!r}).to('{both[0]}-copy')"
+        )
+    return right.sources
+
+
+def _join_rules(within: Any, given: dict[str, Any]) -> TimeRules:
+    known = ("allowed_lateness_seconds", "idle_flush_seconds", "late")
+    for name in given:
+        if name not in known:
+            raise InvalidOption(f"{name!r} is no option of a join; there are {', '.join(known)}", option=name)
+    if given.get("late") == "include":
+        raise InvalidOption("late is 'dead_letter' or 'drop': what a late event belongs to is gone", option="late")
+    rules = _time_rules(given)
+    if "allowed_lateness_seconds" in given:
+        return rules
+    return dataclasses.replace(rules, lateness_us=max(joins.reach(within)))
 
 
 def _queue_name(queue: str | Named) -> str:
@@ -419,18 +540,7 @@ def _time_rules(given: dict[str, Any]) -> TimeRules:
         if name not in known:
             raise InvalidOption(f"{name!r} is no option of a window; there are {', '.join(known)}", option=name)
     event_time = given.get("event_time")
-    if event_time is not None and event_time is not True and not isinstance(event_time, str):
-        if not is_python(event_time):
-            raise InvalidOption(
-                f"event_time is a field, a function of an event or True, not {shown(event_time)}", option="event_time"
-            )
-        check_plain(event_time, "event_time")
-        takes_context(event_time, "event_time")
-    if isinstance(event_time, str) and not all(part.strip() for part in event_time.split(".")):
-        raise InvalidOption(
-            f"event_time {shown(event_time)} names no field: write 'created_at', or 'order.created_at' for one inside",
-            option="event_time",
-        )
+    check_time(event_time)
     late = given.get("late", "dead_letter")
     if late not in LATE_POLICIES:
         raise InvalidOption(f"late must be one of {', '.join(LATE_POLICIES)}, not {shown(late)}", option="late")

@@ -13,6 +13,7 @@ from penstock.stream.code_hash import code_hash
 from penstock.stream.definition import Definition, TimeRules
 from penstock.stream.expression import is_python
 from penstock.stream.gates import Gate, amount_text
+from penstock.stream.joins import Join
 from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Lookup, Map, Sql, Step, Table
 from penstock.stream.windows import seconds_text
 
@@ -20,10 +21,13 @@ from penstock.stream.windows import seconds_text
 def describe(stream: Definition) -> list[str]:
     """The stream, a line a part: what its result depends on and nothing else."""
     lines = [f"from: {', '.join(sorted(stream.sources))}"]
+    if stream.joined is not None:
+        lines = [*_join(stream.joined), *_rules(stream.time)]
     lines += [f"type {name}: {kind}" for name, kind in sorted(stream.schema.items())]
     lines += [_step(step) for step in stream.steps]
     if stream.key is not None:
-        lines.append(f"key: {_expression(stream.key)}")
+        keys = stream.key if isinstance(stream.key, tuple) else (stream.key,)
+        lines.append(f"key: {', '.join(map(_expression, keys))}")
     lines += [f"window: {window.describe()}" for window in stream.windows]
     if stream.windows:
         lines += _time(stream.time)
@@ -31,6 +35,9 @@ def describe(stream: Definition) -> list[str]:
     if stream.fold is not None:
         initial = json.encode(stream.fold.initial).decode()
         lines.append(f"reduce: {_expression(stream.fold.function)}, beginning with {initial}")
+    lines += [f"field {name}: {spelled(text)}" for name, text in stream.outputs.items()]
+    if stream.condition is not None:
+        lines.append(f"having: {spelled(stream.condition)}")
     lines += [f"gate {place}: {_gate(gate)}" for place, gate in enumerate(stream.gates, 1)]
     if stream.sink is not None:
         key = "" if stream.sink_key is None else f", key {_expression(stream.sink_key)}"
@@ -99,9 +106,20 @@ def _time(rules: TimeRules) -> list[str]:
             time = f"the field {field}"
         case function:
             time = _expression(function)
+    return [f"time: {time}", f"grace: {seconds_text(rules.grace_us)}", *_rules(rules)]
+
+
+def _join(join: Join) -> list[str]:
+    sides = (("left", join.left, join.left_on, join.left_time), ("right", join.right, join.right_on, join.right_time))
+    lines = [f"join: {join.how}, from {seconds_text(join.before_us)} before to {seconds_text(join.after_us)} after"]
+    for name, side, on, time in sides:
+        lines += [f"{name} {line}" for line in describe(side)]
+        lines += [f"{name} on: {', '.join(on)}", f"{name} {_time(TimeRules(time))[0]}"]
+    return lines
+
+
+def _rules(rules: TimeRules) -> list[str]:
     return [
-        f"time: {time}",
-        f"grace: {seconds_text(rules.grace_us)}",
         f"allowed lateness: {seconds_text(rules.lateness_us)}",
         f"late events: {rules.late}",
     ]

@@ -71,7 +71,7 @@ WITH turned AS (
     UPDATE penstock.queries SET cycle = cycle + 1 WHERE id = %(query)s AND fence = %(fence)s RETURNING cycle
 )
 INSERT INTO penstock.cycles (query_id, cycle, fence, plan, planned)
-SELECT %(query)s, cycle, %(fence)s, '', 0 FROM turned RETURNING cycle
+SELECT %(query)s, cycle, %(fence)s, %(plan)s, 0 FROM turned RETURNING cycle
 
 -- name: list
 SELECT q.id, q.name, q.description, q.sink_queue, q.driver, q.lease_until > clock_timestamp(), q.fence, q.cycle,

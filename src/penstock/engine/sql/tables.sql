@@ -28,15 +28,15 @@ CREATE INDEX history_{id}_closed ON penstock.history_{id} USING brin (closed_at)
 
 -- name: create_live_view
 CREATE OR REPLACE VIEW penstock_live.{view} AS
-SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at FROM penstock.state_{id} s
+SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at FROM penstock.state_{id} s{where}
 
 -- name: create_history_view
 -- Closed windows and open ones, in one view.
 CREATE OR REPLACE VIEW penstock_history.{view} AS
 SELECT {keys}, s.window_start, s.window_end, {finals}, s.closed_at AS updated_at, false AS is_open, s.revision
-FROM penstock.history_{id} s
+FROM penstock.history_{id} s{where}
 UNION ALL
-SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at, true, 0 FROM penstock.state_{id} s
+SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at, true, 0 FROM penstock.state_{id} s{where}
 
 -- name: create_all_states
 CREATE OR REPLACE VIEW penstock.state AS
@@ -55,4 +55,4 @@ SELECT query, key, window_start, window_end, value, updated_at FROM penstock.sha
 DROP VIEW IF EXISTS penstock_live.{view}, penstock_history.{view}
 
 -- name: drop_tables
-DROP TABLE IF EXISTS penstock.state_{id}, penstock.history_{id}
+DROP TABLE IF EXISTS penstock.state_{id}, penstock.history_{id}, penstock.waiting_{id}

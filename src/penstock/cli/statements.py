@@ -1,0 +1,166 @@
+"""``penstock sql``: a file of statements, checked or run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.command import INTERRUPTED, command
+from penstock.cli.session import Session
+from penstock.cli.streams import REPORT_SECONDS, SPARK_PANEL, need_spark, pairs, run_options
+
+if TYPE_CHECKING:
+    from penstock.cli.flowing import Flow
+    from penstock.core.settings import Settings
+    from penstock.engine.query import Query
+    from penstock.stream.sql.application import Application
+
+
+def register(app: typer.Typer) -> None:
+    """Put ``sql`` among the commands."""
+    command(
+        app,
+        "sql",
+        examples=[
+            "penstock sql pipeline.sql --check",
+            "penstock sql pipeline.sql",
+            "penstock sql pipeline.sql --available-now --flush",
+        ],
+        options=run_options,
+    )(sql)
+
+
+def sql(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Statements: queues, tables, queries, sinks.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what would run; needs neither Spark nor a database.")
+    ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where Spark runs.",
+            rich_help_panel=SPARK_PANEL,
+            show_default="local[*]: in this process",
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conf",
+            metavar="KEY=VALUE",
+            help="A setting of Spark; may be given again.",
+            rich_help_panel=SPARK_PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    report: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Say every so often what each query has done; 0: never.")
+    ] = REPORT_SECONDS,
+    **options: Any,
+) -> None:
+    """Run the queries and sinks of a file of SQL statements until Ctrl-C.
+
+    Queues that the file creates are made first, where they are not there. All queries run in one Spark, and each goes
+    on where it was when it last ran.
+    """
+    from penstock.stream.definition import Definition
+    from penstock.stream.sql.application import read_application
+
+    if not file.is_file():
+        raise typer.BadParameter(f"{str(file)!r} {'is no file' if file.exists() else 'does not exist'}")
+    try:
+        text = file.read_text()
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{str(file)!r} is not text") from None
+    if check:
+        _show(session, read_application(Definition, text, file.name))
+        return
+    from penstock.engine.stream import Stream
+
+    application = read_application(Stream, text, file.name)
+    need_spark()
+    chosen = {"master": master, "spark_conf": pairs("--conf", conf), **run_options(**options)}
+    try:
+        _run(session, application, file, report, chosen)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _show(session: Session, application: Application) -> None:
+    """What would run."""
+    from penstock.stream.fingerprint import describe
+
+    if session.out.json:
+        session.out.document(
+            {
+                "queues": list(application.queues),
+                "references": list(application.references),
+                "queries": {name: describe(query.stream) for name, query in application.queries.items()},
+                "sinks": {name: {"queue": s.queue, "to": s.to} for name, s in application.sinks.items()},
+            }
+        )
+        return
+    for queue in application.queues.values():
+        session.out.text(f"queue {queue.name}")
+    for name in application.references:
+        session.out.text(f"reference {name}")
+    for query in application.queries.values():
+        session.out.text(f"query {query.name}")
+        for line in describe(query.stream):
+            session.out.text(f"  {line}")
+    for sink in application.sinks.values():
+        session.out.text(f"sink {sink.name}: {sink.queue} to {sink.to}")
+
+
+def _run(session: Session, application: Application, file: Path, every: float, options: dict[str, Any]) -> None:
+    from penstock.cli.flowing import flowing
+    from penstock.cli.running import report, run_together
+    from penstock.core.errors import InvalidRequest
+    from penstock.engine.status import Meter
+
+    if not application.queries:
+        raise InvalidRequest(f"{file.name} has no query: write one, INSERT INTO totals SELECT ...")
+    settings = session.settings()
+    flows = _flows(application)
+    asyncio.run(_make_queues(settings, application))
+    starters: list[Callable[[], Query]] = []
+    for wanted in application.queries.values():
+        stream: Any = wanted.stream
+        starters.append(partial(stream.start, wanted.name, settings=settings, **{**wanted.options, **options}))
+    with flowing([], settings, flows):
+        for query in run_together(starters, session.out, every):
+            report(session.out, query, Meter(query.status))
+
+
+def _flows(application: Application) -> list[Flow]:
+    from penstock.cli.flowing import Flow
+    from penstock.sinks.spec import read_sink
+
+    return [Flow(sink.queue, read_sink(sink.to), sink.name, sink.pace) for sink in application.sinks.values()]
+
+
+async def _make_queues(settings: Settings, application: Application) -> None:
+    """The queues that the file creates or writes to, unless they are there: a query waits for those that it reads."""
+    from penstock.db.pool import Database
+    from penstock.log.log import Log
+
+    log = Log(Database(settings))
+    await log.open()
+    try:
+        for queue in application.queues.values():
+            if await log.catalog.find(queue.name) is None:
+                await log.configure(
+                    queue.name, queue.options, partitioning=queue.partitioning or "hash", partitions=queue.partitions
+                )
+        for query in application.queries.values():
+            if query.stream.sink is not None and await log.catalog.find(query.stream.sink) is None:
+                await log.configure(query.stream.sink, partitioning="hash", partitions=8)
+    finally:
+        await log.close()

@@ -1,0 +1,1 @@
+"""Streaming SQL: statements made into the same streams that the builder makes."""

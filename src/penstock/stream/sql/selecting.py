@@ -1,0 +1,378 @@
+"""A SELECT, made the steps of a stream: where it reads, what it joins, which rows and which columns go on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.errors import InvalidRequest, InvalidSql
+from penstock.stream.sql.aggregating import NEEDS_WINDOW, Aggregating
+from penstock.stream.sql.source import Source
+from penstock.stream.steps import Table
+
+if TYPE_CHECKING:
+    from penstock.stream.definition import Definition
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What names stand for. A name that is not here is a queue."""
+
+    #: Declared types of the fields of queues.
+    queues: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    references: Mapping[str, Table] = field(default_factory=dict)
+    #: Parsed SELECTs that are put in where they are named.
+    views: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Events that a part of a statement stands for."""
+
+    stream: Definition
+    #: Its columns, if they are known: what was selected, or what was declared.
+    columns: tuple[str, ...] | None
+    #: What it is called in the statement.
+    alias: str
+    #: Which field of the events each column is, None where it is computed; None: the columns are the fields.
+    origins: Mapping[str, str | None] | None = None
+
+    def origin(self, column: str) -> str | None:
+        """The field that a column is, as the events have it."""
+        return column if self.origins is None else self.origins.get(column)
+
+
+@dataclass(frozen=True)
+class Selecting:
+    """Makes streams of the SELECTs of one source."""
+
+    source: Source
+    catalog: Catalog
+    kind: type[Definition]
+
+    def stream(self, select: Any, rules: dict[str, Any]) -> Definition:
+        """The stream that a statement's SELECT stands for, but for where it goes."""
+        select = self._checked(select)
+        inner = Selecting(self.source, self._with_ctes(select), self.kind)
+        try:
+            if inner._aggregates(select):
+                return inner._aggregated(select, rules)
+            if rules and not _stream_join(select, inner.catalog):
+                raise self.source.refuse(
+                    select, f"{', '.join(rules)}: only for windows and for joins of streams; leave it out"
+                )
+            return inner._events(select, rules).stream
+        except InvalidSql:
+            raise
+        except InvalidRequest as error:
+            raise self.source.refuse(select, str(error)) from None
+
+    # Parts of a SELECT
+
+    def _checked(self, select: Any) -> Any:
+        from sqlglot import exp
+
+        if isinstance(select, exp.Subquery) and not select.alias:
+            select = select.this
+        if isinstance(select, exp.SetOperation):
+            return select
+        if not isinstance(select, exp.Select):
+            raise self.source.refuse(select, "a stream is a SELECT: INSERT INTO totals SELECT ... FROM orders")
+        refused = {
+            "order": "ORDER BY: a stream goes on for ever, and is in the order of its events; leave it out",
+            "sort": "SORT BY: a stream goes on for ever, and is in the order of its events; leave it out",
+            "limit": "LIMIT: a stream goes on for ever; leave it out, or ask the view penstock_live for the first rows",
+            "offset": "OFFSET: a stream goes on for ever; leave it out",
+            "qualify": "QUALIFY: window functions look at several rows; group by a window instead",
+            "windows": "WINDOW: window functions look at several rows; group by a window instead",
+            "distinct": "SELECT DISTINCT would remember everything for ever: group by a window instead",
+            "pivots": "PIVOT: write count_if(...) for each column instead",
+            "cluster": "CLUSTER BY: write DISTRIBUTE BY for the key of the results",
+        }
+        for name, why in refused.items():
+            part = select.args.get(name)
+            if part:
+                raise self.source.refuse(part if isinstance(part, exp.Expr) else select, why)
+        over = select.find(exp.Window)
+        if over is not None:
+            raise self.source.refuse(
+                over, "OVER looks at several rows, and a stream never has all of them: group by a window instead"
+            )
+        return select
+
+    def _with_ctes(self, select: Any) -> Catalog:
+        found = dict(self.catalog.views)
+        for cte in select.ctes:
+            found[cte.alias.lower()] = cte.this
+        return Catalog(self.catalog.queues, self.catalog.references, found)
+
+    def _aggregates(self, select: Any) -> bool:
+        from sqlglot import exp
+
+        if isinstance(select, exp.SetOperation):
+            return False
+        return bool(select.args.get("group") or select.args.get("having")) or any(
+            item.find(exp.AggFunc) is not None for item in select.expressions
+        )
+
+    # Streams
+
+    def _events(self, select: Any, rules: dict[str, Any] | None = None) -> Relation:
+        """The events that a SELECT without groups gives."""
+        from sqlglot import exp
+
+        select = self._checked(select)
+        if isinstance(select, exp.SetOperation):
+            return self._union(select)
+        inner = Selecting(self.source, self._with_ctes(select), self.kind)
+        if inner._aggregates(select):
+            raise self.source.refuse(
+                select.args.get("group") or select,
+                f"{NEEDS_WINDOW}. One statement has one such SELECT, and it is the outermost: send this one to a queue "
+                "of its own, INSERT INTO counts SELECT ..., and read that",
+            )
+        if select.args.get("from_") is None:
+            raise self.source.refuse(select, "the SELECT reads nothing: write FROM and the name of a queue")
+        if _stream_join(select, inner.catalog):
+            from penstock.stream.sql.joining import joined
+
+            return joined(inner, select, rules or {})
+        base = inner._relation(select.args["from_"].this)
+        if select.args.get("joins") or select.args.get("laterals"):
+            items = [spelled_item(self.source, item, inner._text_in_join(select, base)) for item in select.expressions]
+            return inner._looked_up(select, base, items)
+        made, text = base.stream, inner.text(base)
+        if select.args.get("where"):
+            made = made.filter(text(select.args["where"].this))
+        if [type(item) for item in select.expressions] == [exp.Star]:
+            return Relation(made, base.columns, base.alias, base.origins)
+        columns: list[tuple[str, str]] = []
+        for item in select.expressions:
+            inside = item.unalias()
+            if isinstance(inside, exp.Star) or (isinstance(inside, exp.Column) and isinstance(inside.this, exp.Star)):
+                if base.columns is None:
+                    raise self.source.refuse(
+                        item,
+                        "which columns * stands for is not known: name them, or declare them with "
+                        "CREATE QUEUE name (column type, ...)",
+                    )
+                columns += [(name, f"`{name}`") for name in base.columns]
+            else:
+                columns.append(spelled_item(self.source, item, text))
+        names = [name for name, _ in columns]
+        for name in names:
+            if names.count(name) > 1:
+                raise self.source.refuse(select, f"two columns are called {name!r}: name one with AS")
+        made = made.map(", ".join(f"{what} AS `{name}`" for name, what in columns))
+        origins = {name: base.origin(what.replace("`", "")) if _is_name(what) else None for name, what in columns}
+        return Relation(made, tuple(names), base.alias, origins)
+
+    def _aggregated(self, select: Any, rules: dict[str, Any]) -> Definition:
+        from sqlglot import exp
+
+        if select.args.get("from_") is None:
+            raise self.source.refuse(select, "the SELECT reads nothing: write FROM and the name of a queue")
+        if _stream_join(select, self.catalog):
+            raise self.source.refuse(
+                select.args["joins"][0],
+                "a join of streams is not grouped in the same statement: INSERT INTO joined SELECT ... FROM a JOIN b "
+                "..., and then SELECT ... FROM joined GROUP BY ... in a second one",
+            )
+        base = self._relation(select.args["from_"].this)
+        if not (select.args.get("joins") or select.args.get("laterals")):
+            text = self.text(base)
+            made = base.stream
+            if select.args.get("where"):
+                made = made.filter(text(select.args["where"].this))
+            return Aggregating(self.source, select, text, base.origin).stream(made, rules)
+        # The columns that are used, under names of their own.
+        spell = self._text_in_join(select, base)
+        names: dict[str, str] = {}
+        used = [*select.expressions, select.args.get("group"), select.args.get("having")]
+        aliases = {item.alias for item in select.expressions if item.alias}
+        for part in used:
+            for column in [] if part is None else part.find_all(exp.Column):
+                if isinstance(column.this, exp.Star) or (not column.table and column.name in aliases):
+                    continue
+                if column.name.lower() in ("window", "session_window") or column.table in aliases | {"window"}:
+                    continue
+                spelt = spell(column)
+                if spelt not in names and not spelt.startswith("__") and spelt != "timestamp_micros(__time)":
+                    name = column.name
+                    while name in names.values():
+                        name = f"{name}_"
+                    names[spelt] = name
+        relation = self._looked_up(select, base, [(name, spelt) for spelt, name in names.items()])
+
+        def text_of(node: Any) -> str:
+            def change(part: Any) -> Any:
+                if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+                    return exp.Var(this=names.get(spell(part), spell(part)))
+                return part
+
+            return str(node.copy().transform(change).sql("spark"))
+
+        return Aggregating(self.source, select, text_of, relation.origin).stream(relation.stream, rules)
+
+    def _relation(self, table: Any) -> Relation:
+        """What stands after FROM."""
+        from sqlglot import exp
+
+        if isinstance(table, exp.Subquery):
+            inner = self._events(table.this)
+            return replace(inner, alias=table.alias or inner.alias)
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+            raise self.source.refuse(table, f"{table.sql('spark')} is no queue, view or subquery")
+        name = table_name(table)
+        alias = table.alias or table.name
+        if name.lower() in self.catalog.views:
+            view = self.catalog.views[name.lower()]
+            rest = {key: value for key, value in self.catalog.views.items() if key != name.lower()}
+            catalog = Catalog(self.catalog.queues, self.catalog.references, rest)
+            return replace(Selecting(self.source, catalog, self.kind)._events(view), alias=alias)
+        if name in self.catalog.references:
+            raise self.source.refuse(
+                table, f"{name} is a reference table, and does not flow: read a queue and join it with {name}"
+            )
+        schema = self.catalog.queues.get(name) or None
+        return Relation(self.kind.from_(name, schema=schema), tuple(schema) if schema else None, alias)
+
+    def _union(self, union: Any) -> Relation:
+        """``SELECT * FROM a UNION ALL SELECT * FROM b``: one stream that reads both."""
+        from sqlglot import exp
+
+        parts, pending = [], [union]
+        while pending:
+            node = pending.pop(0)
+            if isinstance(node, exp.Union) and node.args.get("distinct") is False:
+                pending = [node.this, node.expression, *pending]
+            elif isinstance(node, exp.SetOperation):
+                raise self.source.refuse(node, "streams are put together with UNION ALL: others would look at all rows")
+            else:
+                parts.append(self._events(node))
+        schema: dict[str, str] = {}
+        for part in parts:
+            schema.update(part.stream.schema)
+            if part.stream.steps or part.stream.joined is not None:
+                raise self.source.refuse(
+                    union,
+                    "UNION ALL takes queues as they are, SELECT * FROM a UNION ALL SELECT * FROM b: put it into "
+                    "a subquery, and select from that; or INSERT both into one queue",
+                )
+        sources = [queue for part in parts for queue in part.stream.sources]
+        return Relation(self.kind.from_(*sources, schema=schema or None), tuple(schema) or None, "")
+
+    # Text
+
+    def text(self, relation: Relation) -> Callable[[Any], str]:
+        """How expressions over a relation are spelt for Spark: without its name."""
+        return lambda node: self._spell(node, {relation.alias.lower(): None})
+
+    def _text_in_join(self, select: Any, base: Relation) -> Callable[[Any], str]:
+        names: dict[str, str | None] = {base.alias.lower(): "stream"}
+        for join in select.args.get("joins") or []:
+            alias = (join.this.alias or join.this.name).lower()
+            names[alias] = alias
+        return lambda node: self._spell(node, names)
+
+    def _spell(self, node: Any, names: Mapping[str, str | None]) -> str:
+        from sqlglot import exp
+
+        def change(part: Any) -> Any:
+            if isinstance(part, exp.Query):
+                raise self.source.refuse(part, "a subquery inside an expression is not known: join the table instead")
+            if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
+                return part
+            parts = [p.copy() for p in part.parts]
+            if len(parts) > 1 and parts[0].name.lower() in names:
+                known = names[parts[0].name.lower()]
+                parts = parts[1:] if known is None else [exp.to_identifier(known), *parts[1:]]
+            special = {"_key": "__key", "_time": "timestamp_micros(__time)", "_appended_at": "__appended_at"}
+            if len(parts) == 1 and parts[0].name.lower() in special:
+                return exp.Var(this=special[parts[0].name.lower()])
+            return exp.Var(this=".".join(p.sql("spark") for p in parts))
+
+        return str(node.copy().transform(change).sql("spark"))
+
+    # Reference tables
+
+    def _looked_up(self, select: Any, base: Relation, items: list[tuple[str, str]]) -> Relation:
+        """A SELECT over the events and reference tables, as a step."""
+        spell = self._text_in_join(select, base)
+        tables: dict[str, Any] = {}
+        clauses = []
+        for join in select.args.get("joins") or []:
+            clauses.append(self._join_clause(join, spell, tables))
+        for lateral in select.args.get("laterals") or []:
+            clauses.append(spell(lateral))
+        where = select.args.get("where")
+        if where is not None:
+            clauses.append(f"WHERE {spell(where.this)}")
+        columns = ", ".join(f"{text} AS `{name}`" for name, text in items) or "1 AS `one`"
+        query = f"SELECT {columns} FROM stream {' '.join(clauses)}"  # noqa: S608 - the user's own SQL
+        origins = {
+            name: base.origin(text.removeprefix("stream.").replace("`", ""))
+            if _is_name(text) and (text.startswith("stream.") or "." not in text)
+            else None
+            for name, text in items
+        }
+        return Relation(base.stream.sql(query, **tables), tuple(name for name, _ in items), base.alias, origins)
+
+    def _join_clause(self, join: Any, spell: Callable[[Any], str], tables: dict[str, Any]) -> str:
+        name = table_name(join.this)
+        table = self.catalog.references.get(name)
+        if table is None:
+            raise self.source.refuse(join, f"{name} is no reference table: CREATE REFERENCE {name} FROM 'schema.table'")
+        side, kind = (join.side or "").upper(), (join.kind or "").upper()
+        if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER") or join.args.get("method"):
+            raise self.source.refuse(
+                join,
+                "events are joined with a reference table by JOIN or LEFT JOIN: a row of the table that no event "
+                "asks for is no event",
+            )
+        alias = (join.this.alias or join.this.name).lower()
+        tables[alias] = table
+        if join.args.get("using"):
+            condition = f"USING ({', '.join(column.sql('spark') for column in join.args['using'])})"
+        elif join.args.get("on") is not None:
+            condition = f"ON {spell(join.args['on'])}"
+        else:
+            raise self.source.refuse(join, f"say what {name} is joined on: JOIN {name} ON {name}.id = ...")
+        return f"{'LEFT ' if side == 'LEFT' else ''}JOIN {alias} {condition}"
+
+
+def table_name(table: Any) -> str:
+    """A table's name with everything before its last dot, as queues and references are called."""
+    return ".".join(part.name for part in table.parts)
+
+
+def _is_name(text: str) -> bool:
+    """Whether it is a column and nothing else."""
+    return re.fullmatch(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`))*", text) is not None
+
+
+def spelled_item(source: Source, item: Any, text: Callable[[Any], str]) -> tuple[str, str]:
+    """The name and the text of a column that is selected."""
+    from sqlglot import exp
+
+    inside = item.unalias()
+    if isinstance(inside, exp.Star) or (isinstance(inside, exp.Column) and isinstance(inside.this, exp.Star)):
+        raise source.refuse(item, "in a join name the columns that go on: * would have some of them twice")
+    name = item.alias or (inside.name if isinstance(inside, exp.Column) else "")
+    if not name:
+        raise source.refuse(item, f"name the column: {item.sql('spark')} AS name")
+    return name, text(inside)
+
+
+def _stream_join(select: Any, catalog: Catalog) -> bool:
+    """Whether it joins a stream with a stream."""
+    from sqlglot import exp
+
+    for join in select.args.get("joins") or []:
+        if isinstance(join.this, exp.Subquery):
+            return True
+        if isinstance(join.this, exp.Table) and table_name(join.this) not in catalog.references:
+            return True
+    return False

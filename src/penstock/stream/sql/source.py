@@ -1,0 +1,87 @@
+"""The text of statements: where they begin and end, and how an error says where it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from penstock.core.errors import ConfigurationError, InvalidSql
+from penstock.stream.sql_text import Token, tokens_of
+
+_WINDOW = "windo_"
+_GOT = re.compile(r" but got <Token.*", re.DOTALL)
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text with statements in it; ``name`` is its file."""
+
+    text: str
+    name: str = ""
+
+    def refuse(self, where: Any, message: str) -> InvalidSql:
+        """The error for something at a place: an index into the text, or a part of what was parsed."""
+        start = where if isinstance(where, int) else _start(where)
+        line = self.text.count("\n", 0, start) + 1
+        column = start - (self.text.rfind("\n", 0, start) + 1) + 1
+        place = f"{self.name}:{line}:{column}" if self.name else f"line {line}, column {column}"
+        return InvalidSql(f"{place}: {message}", line=line, column=column)
+
+    def statements(self) -> Iterator[list[Token]]:
+        """The tokens of each statement, without its semicolon."""
+        some: list[Token] = []
+        for token in tokens_of(self.text):
+            if token.kind == "symbol" and token.text == ";":
+                if some:
+                    yield some
+                some = []
+            else:
+                some.append(token)
+        if some:
+            yield some
+
+    def parse(self, start: int, stop: int) -> Any:
+        """What Spark's SQL means between two places, with the places of its parts."""
+        try:
+            import sqlglot
+            from sqlglot import exp
+            from sqlglot.errors import SqlglotError
+        except ImportError:
+            raise ConfigurationError("statements need sqlglot: pip install 'penstock[spark]'") from None
+        # Blanks in front, so that every part knows where it stands.
+        text = re.sub(r"[^\n]", " ", self.text[:start]) + self.text[start:stop]
+        tokens = tokens_of(text)
+        for token, following in pairwise(tokens):
+            # After GROUP BY the parser would take it for the clause WINDOW.
+            if token.word == "window" and following.text == "(":
+                text = text[: token.start] + _WINDOW + text[token.start + len(_WINDOW) :]
+        try:
+            parsed: Any = sqlglot.parse_one(text, dialect="spark")
+        except SqlglotError as error:
+            found: list[dict[str, Any]] = getattr(error, "errors", [])
+            if not found or not found[0].get("line"):
+                said = _ESCAPES.sub("", str(error)).split("\n")[0]
+                raise self.refuse(start, f"it cannot be read: {said}") from None
+            where, lines = found[0], self.text.split("\n")
+            place = sum(len(line) + 1 for line in lines[: where["line"] - 1]) + where["col"]
+            word = where.get("highlight") or ""
+            said = _GOT.sub("", where["description"].rstrip("."))
+            raise self.refuse(max(place - len(word), 0), f"it cannot be read from {word!r} on: {said}") from None
+        for call in parsed.find_all(exp.Anonymous):
+            if call.name == _WINDOW:
+                call.set("this", "window")
+        return parsed
+
+
+def _start(node: Any) -> int:
+    """Where a part begins, or the smallest one around it of which that is known."""
+    while node is not None:
+        places = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        if places:
+            return int(min(places))
+        node = node.parent
+    return 0

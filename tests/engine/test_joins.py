@@ -1,0 +1,182 @@
+"""Joins of streams: the pairs are those of DuckDB, however cycles fall and whenever the driver is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import duckdb
+import pytest
+
+from penstock import Stream
+from penstock.core.errors import Refused
+from penstock.engine.commit import Committer
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, eventually
+
+EXAMPLES = int(os.environ.get("PENSTOCK_TEST_JOIN_EXAMPLES", "2"))
+RULES: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE}
+
+
+def events(chance: random.Random, count: int, name: str, disorder: float = 4.0) -> list[tuple[str, dict[str, Any]]]:
+    """Events in about the order of their times; some have no key to be joined on."""
+    made = []
+    for i in range(count):
+        key = chance.choice(["a", "b", "c", "d", None])
+        time = round(T0 + i / 4 + chance.random() * disorder, 3)
+        made.append(
+            (f"{name}{chance.randrange(6)}", {"k": key, "n": chance.randrange(3), "id": f"{name}{i}", "ts": time})
+        )
+    return made
+
+
+def oracle(left: list[Any], right: list[Any], how: str, before: float, after: float) -> Counter[Any]:
+    conn = duckdb.connect()
+    for name, some in (("l", left), ("r", right)):
+        conn.execute(f"CREATE TABLE {name} (k text, n integer, id text, ts bigint)")
+        rows = [[e["k"], e["n"], e["id"], round(e["ts"] * 1000)] for _, e in some]
+        if rows:
+            conn.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", rows)  # noqa: S608
+    found = conn.execute(
+        f"SELECT l.id, r.id FROM l {how} JOIN r ON l.k = r.k AND l.n = r.n "  # noqa: S608
+        f"AND r.ts BETWEEN l.ts - {round(before * 1000)} AND l.ts + {round(after * 1000)}"
+    )
+    return Counter(found.fetchall())
+
+
+def pairs(bench: Bench, queue: str = "pairs") -> Counter[Any]:
+    return Counter((event["l"], event["r"]) for event in bench.emitted(queue))
+
+
+def joined(how: str, before: float, after: float, **rules: Any) -> Any:
+    made = Stream.from_("lefts").join(
+        Stream.from_("rights"), on=["k", "n"], within=(before, after), how=how, **{**RULES, **rules}
+    )
+    return made.map("left.id AS l, right.id AS r").to("pairs")
+
+
+@contextmanager
+def drivers_lost(chance: random.Random, often: float) -> Iterator[list[str]]:
+    """Now and then the driver is lost with a cycle that is computed, or with one that is committed unknown to it."""
+    real, lost = Committer.commit, []
+
+    async def commit(self: Committer, work: Any) -> Any:
+        moment = chance.random()
+        if moment < often / 2:
+            lost.append("before")
+            raise Refused("lost before the commit")
+        outcome = await real(self, work)
+        if moment < often:
+            lost.append("after")
+            raise Refused("lost after the commit")
+        return outcome
+
+    with mock.patch.object(Committer, "commit", commit):
+        yield lost
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES))
+def test_the_pairs_are_duckdbs_however_cycles_fall_and_drivers_are_lost(bench: Bench, seed: int) -> None:
+    chance = random.Random(seed)
+    how = ("inner", "left")[seed % 2]
+    before, after = chance.choice([(0, 5), (3, 3), (0.5, 8)])
+    left, right = events(chance, 160, "l"), events(chance, 160, "r")
+    for queue in ("lefts", "rights"):
+        bench.queue(queue, partitions=3)
+    stream = joined(how, before, after, allowed_lateness_seconds=30)
+    with drivers_lost(chance, 0.15):
+        cuts = sorted(chance.sample(range(1, 160), 2))
+        for begin, end in zip([0, *cuts], [*cuts, 160], strict=True):
+            # Either side may be ahead of the other.
+            shift = chance.randrange(-20, 20) if end < 160 else 0
+            bench.push(left[begin:end], "lefts")
+            done = len(bench.events("rights"))
+            bench.push(right[done : 160 if end == 160 else max(done, end + shift)], "rights")
+            bench.run(stream, flush=end == 160, max_events_per_cycle=chance.choice([37, 90, 1000]))
+
+    assert pairs(bench) == oracle(left, right, how, before, after)
+    assert bench.letters("lefts") == bench.letters("rights") == []
+    assert bench.ask("SELECT count(*) FROM penstock.waiting_1") == 0
+
+
+def test_late_events_are_dead_letters_by_the_order_in_their_partition_alone(bench: Bench) -> None:
+    for queue in ("lefts", "rights"):
+        bench.queue(queue, partitions=1)
+    left = [("x", {"k": "a", "n": 0, "id": f"l{at}", "ts": T0 + at}) for at in (0, 100, 92, 89)]
+    right = [("x", {"k": "a", "n": 0, "id": f"r{at}", "ts": T0 + at}) for at in (1, 95)]
+    bench.push(left, "lefts")
+    bench.push(right, "rights")
+    bench.run(joined("inner", 5, 5, allowed_lateness_seconds=10), max_events_per_cycle=2)
+
+    assert [(letter.stage, letter.offset) for letter in bench.letters("lefts")] == [("join", 3)]
+    assert pairs(bench) == Counter([("l0", "r1"), ("l100", "r95"), ("l92", "r95")])
+    assert bench.ledger("late") == 1
+
+
+def test_an_event_that_is_alone_goes_on_when_the_time_of_both_sides_has_passed_it(bench: Bench) -> None:
+    for queue in ("lefts", "rights"):
+        bench.queue(queue, partitions=1)
+
+    def push(queue: str, at: int) -> None:
+        bench.push([("x", {"k": "a", "n": 0, "id": f"{queue[0]}{at}", "ts": T0 + at})], queue)
+
+    push("lefts", 0)
+    push("rights", -100)
+    with bench.running(joined("left", 5, 5, allowed_lateness_seconds=0)):
+        push("lefts", 50)
+        eventually(lambda: bench.ledger("events_in") == 3, "three events are read")
+        assert bench.events("pairs") == [], "the right may still send one"
+        push("rights", 6)
+        eventually(lambda: bench.events("pairs"), "the event goes on alone")
+    assert pairs(bench) == Counter([("l0", None)])
+
+
+def test_what_waits_is_let_go_by_the_clock_when_all_is_quiet(bench: Bench) -> None:
+    for queue in ("lefts", "rights"):
+        bench.queue(queue, partitions=2)
+    bench.push([("x", {"k": "a", "n": 0, "id": "l", "ts": T0})], "lefts")
+    bench.push([("x", {"k": "b", "n": 0, "id": "r", "ts": T0})], "rights")
+    with bench.running(joined("left", 5, 5, idle_flush_seconds=0.2)):
+        eventually(lambda: bench.events("pairs"), "the event goes on alone")
+    assert pairs(bench) == Counter([("l", None)])
+
+
+def test_whole_events_are_joined_with_what_python_and_tables_made_of_them(bench: Bench) -> None:
+    for queue in ("lefts", "rights"):
+        bench.queue(queue, partitions=2)
+    bench.push([("x", {"k": 1, "ts": T0, "price": 1.10, "more": {"deep": [1, None]}})], "lefts")
+    bench.push([("y", {"id": "1", "ts": T0 + 1, "n": 5}), ("y", {"id": "2", "ts": T0 + 1, "n": 6})], "rights")
+    right = (
+        Stream.from_("rights").filter(lambda event: event["n"] < 6).map(lambda event: {**event, "m": event["n"] + 1})
+    )
+    bench.run(Stream.from_("lefts").join(right, on={"k": "id"}, within="10 seconds", **RULES).to("pairs"))
+
+    (found,) = bench.events("pairs")
+    assert found.key == "x"
+    assert found.data == {
+        "left": {"k": 1, "ts": T0, "price": 1.10, "more": {"deep": [1, None]}},
+        "right": {"id": "1", "ts": T0 + 1, "n": 5, "m": 6},
+    }
+
+
+def test_a_join_in_sql_filters_computes_and_chooses_the_key(bench: Bench) -> None:
+    for queue in ("orders", "shipments"):
+        bench.queue(queue, partitions=2)
+    bench.push([("o", {"id": i, "total": i * 1.5, "ts": T0 + i}) for i in range(4)])
+    bench.push([("s", {"order_id": i, "by": f"c{i}", "ts": T0 + i + 2}) for i in (1, 2, 9)], "shipments")
+    made = Stream.sql(
+        "INSERT INTO sent SELECT o.id, o.total * 2 AS twice, s.by, s.ts - o.ts AS took FROM orders o "
+        "LEFT JOIN shipments s ON s.order_id = o.id AND s.ts BETWEEN o.ts AND o.ts + INTERVAL '1 minute' "
+        "WHERE o.id > 0 DISTRIBUTE BY id"
+    )
+    bench.run(made)
+
+    found = sorted(
+        (event.key, event.data["twice"], event.data["by"], event.data["took"]) for event in bench.events("sent")
+    )
+    assert found == [("1", 3, "c1", 2), ("2", 6, "c2", 2), ("3", 9, None, None)]
+    assert len(made.preview(settings=bench.settings)) == 2

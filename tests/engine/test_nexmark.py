@@ -1,0 +1,40 @@
+"""Nexmark's queries give what DuckDB gives of the same events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import benchmarks.nexmark
+from benchmarks.nexmark.answers import PARTS, answers, comparable
+from benchmarks.nexmark.generator import generate
+from penstock import Stream
+from penstock.stream.sql.application import read_application
+from tests.engine.pipelines import Bench
+
+TEXT = (Path(benchmarks.nexmark.__file__).parent / "queries.sql").read_text()
+#: The others take longer than they say more.
+SHORT = ("q3", "q5", "q12")
+
+
+@pytest.mark.parametrize(
+    "query", [pytest.param(q, marks=[] if q in SHORT else [pytest.mark.chaos], id=q) for q in PARTS]
+)
+def test_a_query_of_nexmark_gives_what_duckdb_gives(bench: Bench, query: str) -> None:
+    application = read_application(Stream, TEXT, "queries.sql")
+    events = list(generate(4000, seed=11))
+    for queue in application.queues.values():
+        bench.queue(queue.name, partitions=queue.partitions)
+        bench.push(((event.key, event.data) for event in events if event.queue == queue.name), queue.name)
+    for part in PARTS[query]:
+        wanted = application.queries[part]
+        bench.run(wanted.stream, part, max_events_per_cycle=1500, **wanted.options)
+
+    spelt = {(e.data["auction"], e.data["bidder"], e.data["price"], e.data["dateTime"]): e for e in bench.events("bid")}
+    bids = [event.data for event in events if event.queue == "bid"]
+    appended = [spelt[b["auction"], b["bidder"], b["price"], b["dateTime"]].appended_at for b in bids]
+    expected = answers(events, {"bid": appended}, query)
+    assert expected, "the events are such that there is something to find"
+    assert comparable(bench.emitted(query)) == expected
+    assert [letter for name in application.queues for letter in bench.letters(name)] == []

@@ -1,0 +1,173 @@
+"""Streaming SQL does what the same statement does in DuckDB over what was pushed."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+
+from penstock import Stream
+from tests.engine.pipelines import T0, Bench
+
+BEGIN = datetime.fromtimestamp(T0, UTC)
+
+
+def orders(seed: int, count: int) -> list[dict[str, Any]]:
+    """Orders whose times are out of order, but not by more than ten seconds."""
+    chance = random.Random(seed)
+    made = []
+    for i in range(count):
+        at = BEGIN + timedelta(seconds=i / 4 + chance.random() * 10)
+        made.append(
+            {
+                "customer": chance.choice(["ada", "bob", "cyd"]),
+                "country": chance.choice(["it", "fr", None]),
+                "amount": float(round(chance.random() * 200, 2)),
+                "items": chance.randint(1, 5),
+                "ts": at.isoformat(),
+            }
+        )
+    return made
+
+
+def duck(events: list[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
+    conn = duckdb.connect()
+    conn.execute("SET TimeZone = 'UTC'")
+    conn.execute(
+        "CREATE TABLE orders (customer text, country text, amount decimal(18,2), items integer, ts timestamptz)"
+    )
+    conn.executemany(
+        "INSERT INTO orders VALUES (?, ?, ?, ?, ?)",
+        [[e["customer"], e["country"], e["amount"], e["items"], e["ts"]] for e in events],
+    )
+    return conn
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat() if value.tzinfo else value.isoformat()
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, float | Decimal | int) and not isinstance(value, bool):
+        return round(float(value), 9)
+    return value
+
+
+def rows(events: list[dict[str, Any]]) -> list[Any]:
+    return sorted((sorted(plain(event).items()) for event in events), key=repr)
+
+
+def asked(conn: duckdb.DuckDBPyConnection, question: str) -> list[Any]:
+    found = conn.execute(question)
+    names = [column[0] for column in found.description or []]
+    return rows([dict(zip(names, row, strict=True)) for row in found.fetchall()])
+
+
+CASES = {
+    "tumbling, having, arithmetic over aggregates": (
+        """
+        SELECT customer, o.country, window(ts, '5 seconds') AS w, count(*) AS n, sum(amount) AS total,
+               sum(amount) / count(*) AS mean, max(items) - min(items) AS spread, count(DISTINCT items) AS kinds
+        FROM orders o WHERE amount > 20 GROUP BY customer, country, window(ts, '5 seconds') HAVING count(*) > 1
+        """,
+        """
+        SELECT customer, country, {'start': s, 'end': s + INTERVAL 5 seconds} AS w, count(*) AS n,
+               sum(amount) AS total, sum(amount) / count(*) AS mean, max(items) - min(items) AS spread,
+               count(DISTINCT items) AS kinds
+        FROM (SELECT *, time_bucket(INTERVAL 5 seconds, ts) AS s FROM orders WHERE amount > 20)
+        GROUP BY customer, country, s HAVING count(*) > 1
+        """,
+    ),
+    "sliding, no key, a filtered count, a view": (
+        """
+        WITH big AS (SELECT amount * items AS value, ts AS happened, customer FROM orders WHERE items > 1)
+        SELECT window.start AS begins, count(*) FILTER (WHERE customer = 'ada') AS adas, avg(value) AS mean
+        FROM big GROUP BY window(happened, '20 seconds', '10 seconds')
+        """,
+        """
+        SELECT s AS begins, count(*) FILTER (WHERE customer = 'ada') AS adas, avg(amount * items) AS mean
+        FROM (SELECT *, unnest([time_bucket(INTERVAL 10 seconds, ts),
+                                time_bucket(INTERVAL 10 seconds, ts) - INTERVAL 10 seconds]) AS s
+              FROM orders WHERE items > 1)
+        GROUP BY s
+        """,
+    ),
+    "calendar hours of a zone": (
+        """
+        SELECT date_trunc('hour', from_utc_timestamp(ts, 'Asia/Kathmandu')) AS hour, customer, sum(items) AS items
+        FROM orders GROUP BY 1, 2
+        """,
+        """
+        SELECT date_trunc('hour', timezone('Asia/Kathmandu', ts)) AS hour, customer, sum(items) AS items
+        FROM orders GROUP BY 1, 2
+        """,
+    ),
+    "a projection": (
+        "SELECT upper(customer) AS who, amount * items AS value, CASE WHEN country IS NULL THEN '?' ELSE country END "
+        "AS land FROM orders WHERE items BETWEEN 2 AND 4",
+        "SELECT upper(customer) AS who, amount * items AS value, CASE WHEN country IS NULL THEN '?' ELSE country END "
+        "AS land FROM orders WHERE items BETWEEN 2 AND 4",
+    ),
+    "a reference table, grouped": (
+        """
+        SELECT c.tier, window(o.ts, INTERVAL '1 minute') AS w, sum(o.amount) AS total
+        FROM orders o JOIN customers c ON c.id = o.customer GROUP BY c.tier, window(o.ts, INTERVAL '1 minute')
+        """,
+        """
+        SELECT c.tier, {'start': s, 'end': s + INTERVAL 1 minute} AS w, sum(o.amount) AS total
+        FROM (SELECT *, time_bucket(INTERVAL 1 minute, ts) AS s FROM orders) o
+        JOIN (VALUES ('ada', 1), ('bob', 2)) AS c (id, tier) ON c.id = o.customer GROUP BY c.tier, s
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_statement_gives_what_duckdb_gives(bench: Bench, case: str) -> None:
+    statement, question = CASES[case]
+    with psycopg.connect(bench.url, autocommit=True) as conn:
+        conn.execute("CREATE TABLE customers (id text, tier integer)")
+        conn.execute("INSERT INTO customers VALUES ('ada', 1), ('bob', 2)")
+    events = orders(7, 300)
+    expected = asked(duck(events), question)
+    bench.queue()
+    bench.push((event["customer"], event) for event in events)
+    windowed = "GROUP BY" in statement
+    options = " WITH (allowed_lateness_seconds = 60, idle_flush_seconds = 86400)" if windowed else ""
+    made: Stream = Stream.sql(f"CREATE QUERY q{options} AS INSERT INTO out {statement}", customers="customers")
+    bench.run(made, max_events_per_cycle=90)
+
+    assert bench.letters() == []
+    assert rows(bench.emitted("out")) == expected
+
+
+def test_having_and_computed_fields_are_in_the_views(bench: Bench) -> None:
+    bench.queue()
+    bench.push([("k", {"who": who, "ts": T0, "amount": amount}) for who, amount in [("a", 1), ("a", 2), ("b", 5)]])
+    made = Stream.sql(
+        "INSERT INTO out SELECT who, window(ts, '1 hour') AS w, sum(amount) / count(*) AS mean FROM orders "
+        "GROUP BY who, window(ts, '1 hour') HAVING count(*) > 1"
+    )
+    bench.run(made)
+
+    assert [(row["who"], row["mean"]) for row in bench.rows()] == [("a", Decimal("1.5"))]
+    assert [(event["who"], event["mean"]) for event in bench.emitted("out")] == [("a", Decimal("1.5"))]
+
+
+def test_sessions_and_late_events_are_those_of_the_builder(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    times = [0, 3, 20, 21, 5]
+    bench.push([("k", {"who": "a", "ts": T0 + at, "n": at}) for at in times])
+    made = Stream.sql(
+        "INSERT INTO out SELECT who, session_window(ts, '5 seconds') AS w, sum(n) AS n FROM orders "
+        "GROUP BY who, session_window(ts, '5 seconds')"
+    )
+    bench.run(made)
+
+    assert [event["n"] for event in bench.emitted("out")] == [3, 41]
+    assert [letter.offset for letter in bench.letters()] == [4]

@@ -1,0 +1,198 @@
+"""Streaming SQL without Spark: which stream a statement is, and how one that is none is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.core.errors import InvalidSql
+from penstock.stream.definition import Definition
+from penstock.stream.fingerprint import describe
+from penstock.stream.sql.application import Application, read_application
+from penstock.stream.windows import Calendar, Session, Sliding, Tumbling
+
+GROUPED = "INSERT INTO out SELECT who, window(ts, '5 seconds') AS w, {what} FROM orders GROUP BY who, w"
+
+
+def read(text: str) -> Application:
+    return read_application(Definition, text, "p.sql")
+
+
+def one(text: str) -> Definition:
+    (query,) = read(text).queries.values()
+    return query.stream
+
+
+def test_a_statement_is_the_stream_that_the_builder_makes() -> None:
+    made = one(
+        "INSERT INTO orders_5s SELECT customer, window(event_time, '5 seconds') AS w, count(*) AS n, "
+        "sum(amount) AS total FROM orders GROUP BY customer, window(event_time, '5 seconds')"
+    )
+    built = (
+        Definition.from_("orders")
+        .key_by("customer")
+        .window_tumbling(seconds=5, event_time="event_time")
+        .aggregate({"customer": "max(customer)", "n": "count(*)", "total": "sum(amount)"})
+        .select(
+            {
+                "customer": "customer",
+                "w": "struct(window_start AS start, window_end AS end)",
+                "n": "n",
+                "total": "total",
+            }
+        )
+        .to("orders_5s")
+    )
+    assert describe(made) == describe(built)
+
+
+def test_the_statement_form_of_sql_and_the_step_are_told_apart() -> None:
+    made = Definition.sql("INSERT INTO out SELECT a, b FROM orders WHERE a > 1")
+    assert (made.sources, made.sink) == (("orders",), "out")
+    assert (
+        describe(Definition.from_("orders").sql("SELECT a FROM stream").to("out"))[1]
+        == "sql sql-1: SELECT a FROM stream"
+    )
+
+
+@pytest.mark.parametrize(
+    ("window", "expected", "time"),
+    [
+        ("window(ts, '5 seconds')", Tumbling(5_000_000), "ts"),
+        ("window(ts, '1 minute 30 seconds')", Tumbling(90_000_000), "ts"),
+        ("window(ts, INTERVAL '5' SECOND)", Tumbling(5_000_000), "ts"),
+        ("window(o.meta.at, '500 milliseconds')", Tumbling(500_000), "meta.at"),
+        ("window(ts, '10 seconds', '5 seconds')", Sliding(10_000_000, 5_000_000), "ts"),
+        ("session_window(ts, '5 minutes')", Session(300_000_000), "ts"),
+        ("date_trunc('day', ts)", Calendar("day", "UTC"), "ts"),
+        ("date_trunc('week', from_utc_timestamp(ts, 'Europe/Rome'))", Calendar("week", "Europe/Rome"), "ts"),
+        ("window(_time, '1 hour')", Tumbling(3_600_000_000), True),
+        ("window(_appended_at, '1 hour')", Tumbling(3_600_000_000), None),
+    ],
+)
+def test_windows_and_the_time_that_they_go_by(window: str, expected: object, time: object) -> None:
+    made = one(f"INSERT INTO out SELECT count(*) AS n FROM orders o GROUP BY {window}")  # noqa: S608
+    assert made.windows == (expected,)
+    assert made.time.event_time == time
+    assert made.key == "''"
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("count(amount)", "count(amount)"),
+        ("count(DISTINCT item)", "count_distinct(item)"),
+        ("count(*) FILTER (WHERE amount > 5)", "count_if(amount > 5)"),
+        ("sum(amount) FILTER (WHERE who = 'a')", "sum(CASE WHEN who = 'a' THEN amount END)"),
+        ("avg(amount * 2)", "avg(amount * 2)"),
+        ("stddev_samp(amount)", "stddev(amount)"),
+        ("first(item)", "first(item)"),
+        ("approx_count_distinct(item)", "approx_distinct(item)"),
+        ("percentile_approx(amount, 0.95)", "percentile(amount, 0.95)"),
+        ("percentile(amount, 0.5)", "percentile(amount, 0.5)"),
+        ("top_k(item, 3)", "top_k(item, 3)"),
+    ],
+)
+def test_aggregates(what: str, expected: str) -> None:
+    made = one(GROUPED.format(what=f"{what} AS it"))
+    assert made.aggregates["it"].describe() == expected
+
+
+def test_what_is_computed_of_aggregates_and_asked_of_them_is_kept_once() -> None:
+    made = one(
+        "INSERT INTO out SELECT o.who, sum(amount) / count(*) AS mean, window.start AS since FROM orders AS o "
+        "GROUP BY who, window(ts, '5 seconds') HAVING count(*) > 2 AND mean > 1"
+    )
+    assert made.outputs == {"who": "who", "mean": "sum_amount / count", "since": "window_start"}
+    assert made.condition == "count > 2 AND (sum_amount / count) > 1"
+    assert set(made.aggregates) == {"who", "sum_amount", "count"}
+
+
+def test_views_subqueries_and_ctes_are_steps_and_a_window_goes_by_the_field_behind_them() -> None:
+    made = one(
+        "CREATE VIEW big AS SELECT amount * 2 AS twice, at AS happened FROM orders WHERE amount > 1;"
+        "INSERT INTO out WITH b AS (SELECT * FROM (SELECT twice, happened FROM big) x WHERE twice < 9) "
+        "SELECT sum(twice) AS total FROM b GROUP BY window(happened, '1 hour')"
+    )
+    assert [step.name for step in made.steps] == ["filter-1", "map-1", "map-2", "filter-2"]
+    assert made.time.event_time == "at"
+
+
+def test_a_file_is_a_whole_application() -> None:
+    found = read(
+        """
+        -- Orders come in here.
+        CREATE QUEUE IF NOT EXISTS `web-orders` (amount decimal(18,2), tags array<string>)
+            WITH (partitions = 4, retention_seconds = 86400, max_depth_events = NULL);
+        CREATE REFERENCE customers FROM 'crm.customers' WITH (refresh_seconds = 5, notify = 'customers');
+        CREATE REFERENCE rates AS SELECT currency, rate FROM fx WHERE day = current_date;
+        INSERT INTO rich SELECT o.amount, c.country FROM `web-orders` o LEFT JOIN customers c ON c.id = o.who;
+        CREATE QUERY totals WITH (late = 'drop', grace_seconds = 1.5, interval_seconds = 0) AS
+            SELECT country, window(_time, '1 hour') AS w, sum(amount) AS total FROM rich GROUP BY country, w;
+        CREATE SINK archive FROM rich TO 'file:rich.jsonl' WITH (every = 60);
+        """
+    )
+    queue = found.queues["web-orders"]
+    assert queue.schema == {"amount": "decimal(18,2)", "tags": "array<string>"}
+    assert (queue.partitions, queue.options) == (4, {"retention_seconds": 86400, "max_depth_events": None})
+    assert found.references["customers"].notify == "customers"
+    assert (found.references["rates"].query or "").startswith("SELECT currency")
+    assert list(found.queries) == ["rich", "totals"]
+    assert found.queries["totals"].options == {"interval_seconds": 0}
+    assert found.queries["totals"].stream.time.grace_us == 1_500_000
+    assert (found.sinks["archive"].queue, found.sinks["archive"].pace) == ("rich", {"every": 60})
+
+
+def test_streams_are_joined_by_an_interval() -> None:
+    made = one(
+        "INSERT INTO out SELECT a.id, b.price FROM auctions a LEFT JOIN bids b "
+        "ON a.id = b.auction AND b.ts >= a.ts - INTERVAL '5 seconds' AND b.ts < a.ts + INTERVAL 1 HOUR"
+    )
+    assert made.joined is not None
+    join = made.joined
+    assert (join.how, join.left_on, join.right_on) == ("left", ("id",), ("auction",))
+    assert (join.before_us, join.after_us) == (5_000_000, 3_599_999_999)
+    assert (join.left_time, join.right_time) == ("ts", "ts")
+
+
+REFUSED = [
+    ("SELECT a FROM o", 1, "say where it goes"),
+    ("DELETE FROM x", 1, "a statement is CREATE QUEUE"),
+    ("CREATE TABLE x (a int)", 8, "CREATE REFERENCE"),
+    ("INSERT INTO x SELECT a FRM o", 28, "cannot be read"),
+    ("INSERT INTO x SELECT a FROM", 24, "Expected table name"),
+    ("INSERT INTO x VALUES (1)", 23, "a stream is a SELECT"),
+    ("INSERT INTO x SELECT a FROM x", 1, "would never end"),
+    ("INSERT INTO x SELECT a FROM o ORDER BY a", 40, "leave it out"),
+    ("INSERT INTO x SELECT a FROM o LIMIT 5", 37, "penstock_live"),
+    ("INSERT INTO x SELECT DISTINCT a FROM o", 31, "group by a window"),
+    ("INSERT INTO x SELECT sum(a) OVER (PARTITION BY b) AS s FROM o", 22, "group by a window"),
+    ("INSERT INTO x SELECT a + 1 FROM o", 22, "AS name"),
+    ("INSERT INTO x SELECT *, a + 1 AS b FROM o", 22, "declare them"),
+    ("INSERT INTO x SELECT a FROM o WHERE a IN (SELECT b FROM c)", 50, "join the table"),
+    ("INSERT INTO x SELECT a FROM o UNION SELECT a FROM p", 22, "UNION ALL"),
+    ("INSERT INTO x SELECT a, count(*) AS n FROM o GROUP BY a", 55, "add window("),
+    ("INSERT INTO x SELECT b, count(*) AS n FROM o GROUP BY window(t, '1 hour')", 22, "add it to GROUP BY"),
+    ("INSERT INTO x SELECT count(*) AS n FROM o GROUP BY window(t, '5 parsecs')", 62, "no length of time"),
+    ("INSERT INTO x SELECT count(*) AS n FROM o GROUP BY window(upper(t), '1 hour')", 59, "as the events have it"),
+    ("INSERT INTO x SELECT collect_list(a) AS l FROM o GROUP BY window(t, '1 hour')", 22, "there is no aggregate"),
+    ("INSERT INTO x SELECT sqrt(sum(a)) AS s FROM o GROUP BY window(t, '1 hour')", 22, "a second stream"),
+    ("INSERT INTO x SELECT a FROM o JOIN r ON o.k = r.k AND r.t BETWEEN o.t AND o.t + INTERVAL 1 DAY", 22, "of which stream is a"),
+    ("INSERT INTO x SELECT o.a FROM o JOIN r ON o.k = r.k", 43, "how far apart"),
+    ("INSERT INTO x SELECT o.a FROM o JOIN r USING (k)", 38, "how far apart"),
+    ("INSERT INTO x SELECT o.a FROM o FULL JOIN r ON o.k = r.k", 43, "JOIN or LEFT JOIN"),
+    ("CREATE QUEUE q WITH (partitions 5)", 22, "partitions = 4"),
+    ("CREATE QUEUE 'q'", 14, "`my-queue`"),
+    ("CREATE QUERY q WITH (foo = 1) AS SELECT count(*) AS n FROM o GROUP BY window(t, '1 hour')", 34, "no option"),
+    ("INSERT INTO a SELECT x FROM o; INSERT INTO a SELECT y FROM o", 32, "CREATE QUERY other"),
+]
+
+
+@pytest.mark.parametrize(("text", "column", "reason"), REFUSED, ids=[text for text, _, _ in REFUSED])
+def test_what_cannot_be_compiled_is_refused_where_it_stands_with_what_to_write(
+    text: str, column: int, reason: str
+) -> None:
+    with pytest.raises(InvalidSql) as refused:
+        read(f"-- a comment\n{text}")
+    assert (refused.value.line, refused.value.column) == (2, column)
+    assert str(refused.value).startswith(f"p.sql:2:{column}: ")
+    assert reason in str(refused.value)
