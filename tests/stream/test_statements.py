@@ -176,7 +176,11 @@ REFUSED = [
     ("INSERT INTO x SELECT count(*) AS n FROM o GROUP BY window(upper(t), '1 hour')", 59, "as the events have it"),
     ("INSERT INTO x SELECT collect_list(a) AS l FROM o GROUP BY window(t, '1 hour')", 22, "there is no aggregate"),
     ("INSERT INTO x SELECT sqrt(sum(a)) AS s FROM o GROUP BY window(t, '1 hour')", 22, "a second stream"),
-    ("INSERT INTO x SELECT a FROM o JOIN r ON o.k = r.k AND r.t BETWEEN o.t AND o.t + INTERVAL 1 DAY", 22, "of which stream is a"),
+    (
+        "INSERT INTO x SELECT a FROM o JOIN r ON o.k = r.k AND r.t BETWEEN o.t AND o.t + INTERVAL 1 DAY",
+        22,
+        "of which stream is a",
+    ),
     ("INSERT INTO x SELECT o.a FROM o JOIN r ON o.k = r.k", 43, "how far apart"),
     ("INSERT INTO x SELECT o.a FROM o JOIN r USING (k)", 38, "how far apart"),
     ("INSERT INTO x SELECT o.a FROM o FULL JOIN r ON o.k = r.k", 43, "JOIN or LEFT JOIN"),

@@ -27,7 +27,7 @@ from penstock.engine.foreground import run_until_stopped
 from penstock.engine.options import RunOptions
 from penstock.engine.query import Query
 from penstock.engine.source import CycleSource
-from tests.engine.crash.orders import QUERY, stream
+from tests.engine.crash import orders, pairs
 
 
 def _hit_all(number: signal.Signals) -> None:
@@ -181,7 +181,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     url, fault, options = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
     prepare(fault)
-    query = Query(stream(), QUERY, Settings(database_url=url), RunOptions.of(options))
+    pipeline = {"orders": orders, "pairs": pairs}[options.pop("pipeline", "orders")]
+    query = Query(pipeline.stream(), pipeline.QUERY, Settings(database_url=url), RunOptions.of(options))
     threading.Thread(target=_tell_states, args=(query,), daemon=True).start()
     run_until_stopped(query)
     print("state: ended", flush=True)
