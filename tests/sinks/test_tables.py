@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from penstock.log.log import Log
 from penstock.sinks import Backoff, Sinks, Table
@@ -114,3 +115,20 @@ async def test_a_table_that_is_not_there_is_waited_for(log: Log, queue: str, sin
     sinks.stop()
     await running
     assert await letters(log, queue) == []
+
+
+async def test_columns_of_any_name_are_columns_and_nothing_else(log: Log, queue: str, sinks_url: str) -> None:
+    hostile = ['a"; DROP TABLE x; --', "50%", "%s", "{key}", "select", "a'b", "$1"]
+    columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(name)) for name in hostile)
+    name = f"Weird % {uuid.uuid4().hex[:8]}"
+    with psycopg.connect(sinks_url, autocommit=True) as conn:
+        conn.execute(
+            sql.SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))").format(
+                sql.Identifier(name), columns, sql.Identifier(hostile[0])
+            )
+        )
+    await push(log, [{each: f"{each} {n}" for each in hostile} for n in range(2)], queue=queue, key="a")
+    await deliver(log, queue, Table(f'"{name}"'))
+    with psycopg.connect(sinks_url) as conn:
+        found = conn.execute(sql.SQL("SELECT * FROM {} ORDER BY 1").format(sql.Identifier(name))).fetchall()
+    assert found == [tuple(f"{each} {n}" for each in hostile) for n in range(2)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -191,6 +192,18 @@ async def test_a_receiver_that_is_down_is_left_alone_but_for_a_request_now_and_t
         ("fd00::1", False),
         ("fe80::1", False),
         ("224.0.0.1", False),
+        ("168.63.129.16", False),
+        ("192.88.99.1", False),
+        ("::", False),
+        ("::127.0.0.1", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("64:ff9b:1::7f00:1", False),
+        ("2001:0:4136:e378:8000:63bf:80ff:fffe", False),
+        ("fd00:ec2::254", False),
+        ("fec0::1", False),
+        ("ff02::1", False),
+        ("3fff::1", False),
+        ("5f00::1", False),
     ],
 )
 def test_only_addresses_of_the_internet_are_public(address: str, public: bool) -> None:
@@ -237,3 +250,37 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
 )
 def test_retry_after_is_a_number_or_a_date(said: str, seconds: float | None) -> None:
     assert retry_after({"retry-after": said}) == seconds
+
+
+@pytest.mark.parametrize(
+    "host", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0", "localhost", "[::1]", "[::ffff:7f00:1]", "[::]"]
+)
+async def test_a_private_address_is_refused_however_it_is_written(host: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"not a public address|cannot be read"):
+        await Webhook(f"http://{host}:9/").open()
+
+
+async def test_a_name_that_leads_elsewhere_the_second_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request is held against the address that it goes to, not against one that was looked up before."""
+    async with receiving() as receiver:
+        answers = iter(["93.184.215.14", "127.0.0.1"])
+        loop = asyncio.get_running_loop()
+
+        async def look_up(host: str, port: int, **_: Any) -> list[Any]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
+
+        monkeypatch.setattr(loop, "getaddrinfo", look_up)
+        sink = Webhook(f"http://rebound.example:{receiver.url.rpartition(':')[2].strip('/')}/")
+        await sink.open()
+        with pytest.raises(InvalidRequest, match=r"127\.0\.0\.1, which is not a public address"):
+            await sink.write(made_events([1]))
+        await sink.close()
+        assert not receiver.taken()
+
+
+@pytest.mark.parametrize(
+    "headers", [{"x": "a\r\nHost: b"}, {"x\r\ny": "a"}, {"": "a"}, {"a b": "c"}, {"x": "\0"}, {"x": "ü"}, {"x": 1}]
+)
+def test_headers_that_could_be_more_than_one_are_refused(headers: Any) -> None:
+    with pytest.raises(InvalidRequest, match="header"):
+        Webhook("https://example.com/", headers=headers)

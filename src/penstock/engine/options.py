@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.core.errors import InvalidOption, shown
+from penstock.core.names import text_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,25 @@ class RunOptions:
                     f"{name!r} is no option of a query; there are {', '.join(sorted(known))}", option=name
                 )
         made = cls(**given)
+        for name in ("reset", "available_now", "flush"):
+            if not isinstance(getattr(made, name), bool):
+                raise InvalidOption(f"{name} must be True or False, not {shown(given[name])}", option=name)
+        for name in ("master", "key_name"):
+            text = getattr(made, name)
+            if text is not None and (not isinstance(text, str) or not text or text_problem(text) is not None):
+                raise InvalidOption(f"{name} must be a text, not {shown(text)}", option=name)
+        conf: object = made.spark_conf
+        if not isinstance(conf, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in conf.items()):
+            raise InvalidOption(
+                f"spark_conf must map settings to texts, such as {{'spark.executor.memory': '2g'}}, not {shown(conf)}",
+                option="spark_conf",
+            )
+        start: object = made.subscription_from
+        if not isinstance(start, str | datetime) or start == "":
+            raise InvalidOption(
+                f"subscription_from must be 'beginning', 'now' or a time, not {shown(start)}",
+                option="subscription_from",
+            )
         _number("interval_seconds", made.interval_seconds, 0, 3600)
         _number("history_retention_seconds", made.history_retention_seconds, 0, 1e10)
         _number("report_seconds", made.report_seconds, 0, 1e7)

@@ -7,12 +7,16 @@ import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
-from penstock.core.errors import InvalidRequest, SinkBusy
+from penstock.core.errors import InvalidRequest, SinkBusy, shown
 
 Address = IPv4Address | IPv6Address
 
 # Addresses of IPv6 that stand for one of IPv4.
 _NAT64 = IPv6Network("64:ff9b::/96")
+# All that is given out to anybody; what has other beginnings stands for something else, or for nothing.
+_GIVEN_OUT = IPv6Network("2000::/3")
+# What the ipaddress of some Python counts as public: examples, relays, and a cloud's own services.
+_NOT_PUBLIC = tuple(map(ip_network, ("2001::/32", "3fff::/20", "192.88.99.0/24", "168.63.129.16/32")))
 
 
 def is_public(address: Address) -> bool:
@@ -23,6 +27,10 @@ def is_public(address: Address) -> bool:
             inner = IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
+        if address not in _GIVEN_OUT:
+            return False
+    if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
+        return False
     return address.is_global and not address.is_multicast
 
 
@@ -49,6 +57,9 @@ async def resolve(host: str, port: int, allowed: Sequence[str]) -> list[str]:
 
 def check_networks(allowed: Sequence[str]) -> tuple[str, ...]:
     """Return the networks, if they are some."""
+    given: object = allowed
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        raise InvalidRequest(f"allow is a list of networks such as ['10.0.0.0/8'], not {shown(given)}")
     try:
         return tuple(str(ip_network(network)) for network in allowed)
     except ValueError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidOption
+from penstock.sinks.checks import read_number, read_path
 from penstock.sinks.contract import Guarantee, Sink
 from penstock.sinks.position import PositionFile, Reached, event_record, sync_directory
 
@@ -42,9 +43,11 @@ class File(Sink):
         fsync: bool = True,
     ) -> None:
         for option, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
-            if value is not None and not value > 0:
-                raise InvalidOption(f"{option} must be more than 0, not {value!r}", option=option)
-        self._path = Path(path).expanduser().absolute()
+            if value is not None:
+                read_number(option, value, 1e15)
+        self._path = read_path("path", path)
+        if not self._path.name:
+            raise InvalidOption(f"path {str(self._path)!r} is a directory: name a file in it", option="path")
         self.name = f"file:{self._path.name}"
         self._envelope = envelope
         self._rotate_bytes = rotate_bytes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.core import json
 from penstock.core.errors import ConfigurationError
+from penstock.sinks.checks import read_path
 from penstock.sinks.contract import Guarantee, Sink
 from penstock.sinks.position import PositionFile, Reached, sync_directory
 
@@ -29,7 +29,7 @@ class Parquet(Sink):
     batch = 50_000
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._directory = Path(directory).expanduser().absolute()
+        self._directory = read_path("directory", directory)
         self.name = f"parquet:{self._directory.name}"
         self._position = PositionFile(self._directory / ".position")
         self._reached = Reached()

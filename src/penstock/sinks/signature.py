@@ -16,6 +16,9 @@ _PREFIX = "whsec_"
 
 def read_secret(secret: str) -> bytes:
     """The bytes of a secret: base64 after ``whsec_``, or else the text itself."""
+    given: object = secret
+    if not isinstance(given, str) or not given.isascii():
+        raise InvalidRequest("the secret is no ASCII text: make one with `openssl rand -base64 32`")
     if secret.startswith(_PREFIX):
         try:
             key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, shown
 from penstock.sinks.console import Console
 from penstock.sinks.contract import Sink
 from penstock.sinks.file import File
@@ -33,4 +33,4 @@ def read_sink(text: str) -> Sink:
             from penstock.sinks.table import Table
 
             return Table(rest)
-    raise InvalidRequest(f"{text!r} names no sink: give {KINDS}")
+    raise InvalidRequest(f"{shown(text)} names no sink: give {KINDS}")

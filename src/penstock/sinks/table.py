@@ -10,8 +10,10 @@ from psycopg import sql
 
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, SinkRejected
+from penstock.core.names import check_name
 from penstock.db.patience import LOST
 from penstock.db.statements import Statements
+from penstock.sinks.checks import read_mapping, read_texts
 from penstock.sinks.contract import Guarantee, TransactionalSink
 
 if TYPE_CHECKING:
@@ -54,10 +56,10 @@ class Table(TransactionalSink):
         columns: Mapping[str, str] | None = None,
         url: str | None = None,
     ) -> None:
-        self.name = f"table:{table}"[:200]
-        self._names = table
-        self._key = [key] if isinstance(key, str) else None if key is None else list(key)
-        self._mapping = dict(columns) if columns is not None else None
+        self._names = check_name(table, "table")
+        self.name = f"table:{table}"[:200].rstrip()
+        self._key = None if key is None else read_texts("key", [key] if isinstance(key, str) else key)
+        self._mapping = None if columns is None else read_mapping("columns", columns)
         for source in (self._mapping or {}).values():
             if source.startswith("$") and source not in _OF_EVENT:
                 raise InvalidRequest(f"there is no {source!r}; an event has {', '.join(_OF_EVENT)}")
@@ -121,20 +123,19 @@ class Table(TransactionalSink):
         missing = [name for name in (*self._columns, *self._key) if name not in known]
         if missing:
             raise InvalidRequest(f"table {self._names!r} has no column {missing[0]!r}; it has {', '.join(known)}")
-        parts = [sql.Identifier(part) for part in _split(self._names)]
-        table = sql.SQL(".").join(parts)
-        columns = sql.SQL(", ").join(map(sql.Identifier, self._columns))
+        table = _quoted(*_split(self._names))
+        columns = sql.SQL(", ").join(map(_quoted, self._columns))
         statement = sql.SQL(_sql["insert"]).format(table=table, columns=columns)
         if not self._key:
             return statement
-        key = sql.SQL(", ").join(map(sql.Identifier, self._key))
+        key = sql.SQL(", ").join(map(_quoted, self._key))
         others = [name for name in self._columns if name not in self._key]
         if not others:
             return sql.Composed([statement, sql.SQL(" "), sql.SQL(_sql["keep"]).format(key=key)])
         replace = sql.SQL(_sql["replace"]).format(
             key=key,
-            others=sql.SQL(", ").join(map(sql.Identifier, others)),
-            excluded=sql.SQL(", ").join(sql.Identifier("excluded", name) for name in others),
+            others=sql.SQL(", ").join(map(_quoted, others)),
+            excluded=sql.SQL(", ").join(_quoted("excluded", name) for name in others),
         )
         return sql.Composed([statement, sql.SQL(" "), replace])
 
@@ -153,6 +154,11 @@ def _take(event: Event, source: str) -> Any:
     for name in source.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
+
+
+def _quoted(*name: str) -> sql.SQL:
+    """A name as a statement with parameters has it: what looks like one of them is doubled."""
+    return sql.SQL(sql.Identifier(*name).as_string().replace("%", "%%"))
 
 
 def _split(name: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected
+from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected, shown
+from penstock.core.names import check_text
 from penstock.sinks.addresses import check_networks, resolve
 from penstock.sinks.backoff import Backoff
 from penstock.sinks.breaker import Breaker
+from penstock.sinks.checks import read_count, read_mapping, read_number
 from penstock.sinks.contract import Sink
 from penstock.sinks.signature import read_secret, sign
 
@@ -32,6 +35,7 @@ _REJECTED = frozenset((400, 413, 415, 422))
 _BUSY = frozenset((401, 403, 404, 405, 407, 408, 410, 425, 429, 502, 503, 504))
 #: What is read of an answer, for the error.
 _LONGEST_ANSWER = 500
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 #: Longer than this nobody is waited for, whatever it asks for.
 _LONGEST_WAIT = 3600.0
 
@@ -69,19 +73,19 @@ class Webhook(Sink):
         import httpx
 
         try:
-            self._url = httpx.URL(url)
-        except (httpx.InvalidURL, TypeError) as error:
-            raise InvalidRequest(f"the URL of a webhook cannot be read: {error}") from None
+            self._url = httpx.URL(check_text(url, "the URL"))
+        except (httpx.InvalidURL, InvalidRequest, UnicodeError) as error:
+            raise InvalidRequest(f"the URL of a webhook cannot be read: {str(error)[:200]}") from None
         if self._url.scheme not in ("http", "https") or not self._url.host:
-            raise InvalidRequest(f"the URL of a webhook begins with https:// or http://, not as {url!r} does")
+            raise InvalidRequest(f"the URL of a webhook begins with https:// or http://, not as {shown(url)} does")
         if self._url.userinfo:
             raise InvalidRequest("a webhook's URL holds no name or password, which logs would show: use headers")
         self.name = f"webhook:{self._url.host}{self._url.path}"[:200].rstrip()
         self._key = None if secret is None else read_secret(secret)
-        self._headers = dict(headers or {})
-        self._timeout = timeout
+        self._headers = _checked(read_mapping("headers", headers or {}))
+        self._timeout = read_number("timeout", timeout, 3600)
         self._allow = check_networks(allow)
-        self._breaker = Breaker(breaker, backoff or Backoff())
+        self._breaker = Breaker(read_count("breaker", breaker), backoff or Backoff())
         self._verify = verify
         self._client: httpx.AsyncClient | None = None
 
@@ -135,6 +139,8 @@ class Webhook(Sink):
         headers = {
             "content-type": "application/json",
             "user-agent": "penstock-webhook",
+            # What is read of an answer is little, and is not to be much more once it is undone.
+            "accept-encoding": "identity",
             **self._headers,
             "host": self._url.netloc.decode(),
             "webhook-id": id,
@@ -157,6 +163,16 @@ class Webhook(Sink):
             return answer.status_code, answer.headers, await _beginning(answer)
         finally:
             await answer.aclose()
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers, if they are some: with a line break in one, it could be the beginning of another request."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise InvalidRequest(f"a header of a webhook cannot be called {shown(name)}")
+        if not value.isprintable() or not value.isascii():
+            raise InvalidRequest(f"the header {name!r} of a webhook must be printable ASCII in one line")
+    return dict(headers)
 
 
 def encode(id: str, events: Sequence[Event]) -> bytes:
@@ -204,7 +220,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 async def _beginning(answer: httpx.Response) -> str:
     """What the answer says, as far as anybody wants to read it."""
     found = b""
-    async for part in answer.aiter_bytes():
+    async for part in answer.aiter_raw(_LONGEST_ANSWER):
         found += part
         if len(found) >= _LONGEST_ANSWER:
             break

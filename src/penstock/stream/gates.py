@@ -6,7 +6,7 @@ Amounts are kept as whole billionths of a token, so that no number of events add
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import TypeAlias
 
 from penstock.core.errors import InvalidOption, InvalidRequest, shown
@@ -160,7 +160,7 @@ def nanos(value: object) -> int | None:
     try:
         exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
         return int((exact * NANO).to_integral_value()) if exact.is_finite() else None
-    except InvalidOperation:
+    except DecimalException:
         return None
 
 

@@ -9,6 +9,7 @@ twice.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -17,7 +18,9 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.core.errors import InvalidOption, InvalidRequest, shown
-from penstock.core.names import check_name
+from penstock.core.names import check_name, key_problem, text_problem
+
+_LARGEST = sys.float_info.max
 
 Kind = Literal["above", "below", "change", "zscore", "absent"]
 
@@ -105,6 +108,12 @@ def rule(
         live: The id of the query: its open windows are looked at too. For ``above`` only, and values that grow.
         expect: Keys that should be there; one that never comes is absent too.
     """
+    keys: object = expect
+    if isinstance(keys, str) or not isinstance(keys, Sequence) or any(key_problem(each) is not None for each in keys):
+        raise InvalidOption(f"expect must be a list of keys, not {shown(expect)}", option="expect")
+    field: object = value
+    if not isinstance(field, str) or not field or text_problem(field) is not None:
+        raise InvalidOption(f"value must name a field of the results, not {shown(value)}", option="value")
     given: object = when
     if not isinstance(given, Condition):
         raise InvalidRequest(f"when is a condition such as above(80), not {shown(when)}")
@@ -129,7 +138,7 @@ def rule(
         check_name(alerts, "queue"),
         fire_after,
         clear_after,
-        live,
+        None if live is None else check_name(live, "query"),
         tuple(expect),
     )
 
@@ -301,7 +310,8 @@ def _text(value: object) -> str | None:
 def _condition(kind: Kind, limit: object, clear: object, over: object, *, is_lower: bool) -> Condition:
     numbers: list[float] = []
     for option, value in (("limit", limit), ("clear", limit if clear is None else clear)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        # A float holds no more, and what is no number is not within it either.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
             raise InvalidOption(f"{kind}: {option} must be a number, not {shown(value)}", option=option)
         numbers.append(float(value))
     if kind in ("change", "zscore", "absent") and numbers[0] <= 0:

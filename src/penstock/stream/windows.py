@@ -104,10 +104,13 @@ def calendar(every: object, timezone: object) -> Calendar:
     """Check and make a calendar window."""
     if not isinstance(every, str) or every not in CALENDAR_UNITS:
         raise InvalidOption(f"every must be one of {', '.join(CALENDAR_UNITS)}, not {shown(every)}", option="every")
+    name = timezone.key if isinstance(timezone, ZoneInfo) else timezone
     try:
-        ZoneInfo(str(timezone))
+        if not isinstance(name, str):
+            raise ValueError("not a name")
+        ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidOption(
             f"timezone {shown(timezone)} is not known: give a name such as 'UTC' or 'Europe/Rome'", option="timezone"
         ) from None
-    return Calendar(every, str(timezone))
+    return Calendar(every, name)
