@@ -23,7 +23,7 @@ CODE := $(wildcard src tests benchmarks chaos examples scripts)
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-chaos chaos soak check format types bench coverage docs lock dist clean distclean
+.PHONY: help venv demo test test-chaos chaos soak check audit format types bench coverage docs lock dist clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ check: $(DEV) ## Formatting, lint, types, layers, generated code, documentation
 	@echo "generate_openapi"; $(BIN)/python scripts/generate_openapi.py --check
 	@echo "mkdocs"; $(BIN)/mkdocs build --strict --quiet
 	@echo "All checks passed."
+
+audit: $(DEV) ## Look up the pinned packages among known vulnerabilities (needs a network)
+	@$(BIN)/python scripts/audit.py
 
 format: $(DEV) ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix --exit-zero $(CODE)

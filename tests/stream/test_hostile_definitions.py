@@ -68,7 +68,7 @@ PLACES: dict[str, Callable[[Any], Any]] = {
     "late": lambda v: STREAM.window_tumbling(seconds=5, late=v),
     "aggregate": WINDOWED.aggregate,
     "aggregate text": lambda v: WINDOWED.aggregate({"n": v}),
-    "aggregate name": lambda v: WINDOWED.aggregate({v: "count()"}) if isinstance(v, str | float | None) else None,
+    "aggregate name": lambda v: WINDOWED.aggregate({v if isinstance(v, str) else str(type(v)): "count()"}),
     "reduce": lambda v: WINDOWED.reduce(v, 0),
     "reduce initial": lambda v: WINDOWED.reduce(f, v),
     "to": STREAM.to,

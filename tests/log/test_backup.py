@@ -1,0 +1,204 @@
+"""A backup taken while producers and a pipeline are at work, and restored elsewhere: it goes on exactly where it was.
+
+The pipeline pops events and, in one transaction, acknowledges them and pushes what it makes of them. So in any backup
+each event is either waiting or has its result, never both and never neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from penstock import NotFound, Penstock
+from penstock.db import embedded
+from penstock.db.account import account_for
+from penstock.db.embedded import EmbeddedPostgres
+from tests.conftest import reachable_directory
+from tests.servers import Server
+
+KEYS = ("ada", "bob", "cyd")
+
+
+def program(name: str, *arguments: str, **options: Any) -> None:
+    subprocess.run([embedded.bundled_bin_dir() / name, *arguments], check=True, **options)
+
+
+class Load:
+    """Producers, a pipeline from ``in`` to ``out``, and what the producers were told is stored."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.journal: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with Penstock(self._url) as q:
+            # Leases of those who are gone end by themselves, soon.
+            await q.queue("in").config(lease_time=2).create()
+            await q.queue("out").create()
+            stopping = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                for key in KEYS:
+                    group.create_task(self._produce(q, key, stopping))
+                group.create_task(pipe(q, stopping.is_set))
+                try:
+                    yield
+                finally:
+                    stopping.set()
+
+    async def _produce(self, q: Penstock, key: str, stopping: asyncio.Event) -> None:
+        while not stopping.is_set():
+            n = self.journal[key]
+            await q.queue("in").push([{"data": n, "key": key, "id": f"{key}-{n}"}])
+            self.journal[key] = n + 1
+
+    async def reaches(self, least: int) -> None:
+        """Wait until every producer was told of so many events."""
+        async with asyncio.timeout(60):
+            while min(self.journal[key] for key in KEYS) < least:  # noqa: ASYNC110 - it is counted in this loop
+                await asyncio.sleep(0.005)
+
+
+async def pipe(q: Penstock, is_done: Callable[[], bool]) -> None:
+    """Move events from one queue to the other, each once."""
+    group = q.queue("in").group("pipe").batch(7)
+    while not is_done():
+        events = await group.pop()
+        if not events:
+            await asyncio.sleep(0.005)
+        else:
+            async with q.transaction() as transaction:
+                transaction.ack(events)
+                transaction.queue("out").push([{"data": event.data, "key": event.key} for event in events])
+
+
+async def contents(q: Penstock, queue: str) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for key in KEYS:
+        try:
+            found[key] = [event.data for event in await q.queue(queue).fetch(key, 0, 100_000)]
+        except NotFound:  # nothing has come so far yet
+            found[key] = []
+    return found
+
+
+async def check_restored(url: str, told: Counter[str]) -> None:
+    """What was stored before the backup is there, and going on makes one result of each event, in order."""
+    async with Penstock(url) as q:
+        stored = await contents(q, "in")
+        before = await contents(q, "out")
+        for key in KEYS:
+            assert stored[key] == list(range(len(stored[key])))
+            assert len(stored[key]) >= told[key], "an event was lost that was stored before the backup began"
+            assert before[key] == stored[key][: len(before[key])]
+        lag = await q.queue("in").group("pipe").lag()
+        assert lag == sum(len(stored[key]) - len(before[key]) for key in KEYS)
+        # An id that was pushed after the backup is a new one here.
+        more = [{"data": len(stored[key]), "key": key, "id": f"{key}-{len(stored[key])}"} for key in KEYS]
+        assert not any(pushed.duplicate for pushed in await q.queue("in").push(more))
+        done = asyncio.Event()
+
+        async def watch() -> None:
+            async with asyncio.timeout(90):
+                while await q.queue("in").group("pipe").lag():  # noqa: ASYNC110 - it is in the database
+                    await asyncio.sleep(0.02)
+            done.set()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watch())
+            group.create_task(pipe(q, done.is_set))
+        after = await contents(q, "out")
+        assert after == {key: list(range(len(stored[key]) + 1)) for key in KEYS}
+
+
+async def test_a_dump_taken_under_load_goes_on_elsewhere_exactly_where_it_was(
+    pg18: Server, database_url: str, empty_database_url: str, tmp_path: Path
+) -> None:
+    load = Load(database_url)
+    async with load.running():
+        await load.reaches(20)
+        told = load.journal.copy()
+        file = str(tmp_path / "backup")
+        await asyncio.to_thread(program, "pg_dump", "--format=custom", f"--file={file}", database_url)
+        # What comes after it is not in it.
+        await load.reaches(max(load.journal.values()) + 5)
+    await asyncio.to_thread(
+        program, "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={empty_database_url}", file
+    )
+    await check_restored(empty_database_url, told)
+
+
+async def test_who_popped_after_the_backup_is_refused_by_what_was_restored(
+    database_url: str, empty_database_url: str, tmp_path: Path
+) -> None:
+    """Its lease is not known there: the event comes again, to whoever asks."""
+    file = str(tmp_path / "backup")
+    async with Penstock(database_url) as q:
+        await q.queue("in").create()
+        await q.queue("in").push([{"data": n, "key": "ada"} for n in range(2)])
+        (held,) = await q.queue("in").group("pipe").batch(1).pop()
+        await asyncio.to_thread(program, "pg_dump", "--format=custom", f"--file={file}", database_url)
+        assert await q.ack([held])
+        (later,) = await q.queue("in").group("pipe").batch(1).pop()
+    await asyncio.to_thread(
+        program, "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={empty_database_url}", file
+    )
+    async with Penstock(empty_database_url) as q:
+        (refused,) = await q.ack([later])
+        assert not refused.success
+        # A lease that was there at the time still holds, and so does its ack: the event is the same.
+        assert (await q.ack([held]))[0].success
+        (again,) = await q.queue("in").group("pipe").batch(1).pop()
+        assert again.data == later.data
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("how", ["base backup", "copy of a stopped one"])
+async def test_a_physical_backup_taken_under_load_goes_on_elsewhere(how: str) -> None:
+    root = reachable_directory()
+    try:
+        with EmbeddedPostgres(root / "here") as here:
+            load = Load(here.url)
+            async with load.running():
+                await load.reaches(200)
+                told = load.journal.copy()
+                if how == "base backup":
+                    await asyncio.to_thread(base_backup, here.url, root)
+                    await load.reaches(max(load.journal.values()) + 100)
+        if how != "base backup":
+            told = load.journal.copy()
+            shutil.copytree(root / "here", root / "there", ignore=shutil.ignore_patterns("run", "*.lock"))
+            for path in (root / "here").rglob("*"):
+                copy = root / "there" / path.relative_to(root / "here")
+                if copy.exists():
+                    shutil.chown(copy, path.stat().st_uid, path.stat().st_gid)
+        with EmbeddedPostgres(root / "there") as there:
+            await check_restored(there.url, told)
+    finally:
+        shutil.rmtree(root)
+
+
+def base_backup(url: str, root: Path) -> None:
+    """What `pg_basebackup` makes of a running server, laid where an embedded one looks for it."""
+    parts = conninfo_to_dict(url)
+    there = root / "there"
+    there.mkdir(mode=0o711)
+    account = account_for(root / "here" / "pg18")
+    if account is not None:
+        shutil.chown(there, account.uid, account.gid)
+    who: dict[str, Any] = {} if account is None else {"user": account.uid, "group": account.gid, "extra_groups": []}
+    replication = make_conninfo("", host=parts["host"], port=parts.get("port"), user=parts["user"])
+    program("pg_basebackup", "--pgdata", str(there / "pg18"), "--checkpoint=fast", "--dbname", replication, **who)
+    with psycopg.connect(url) as conn:
+        assert conn.execute("SELECT current_setting('data_directory')").fetchone() == (str(root / "here" / "pg18"),)
