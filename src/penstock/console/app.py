@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
-from nicegui import ui
+from nicegui import Client, ui
+from nicegui import app as nicegui_app
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from penstock.console import parts
 from penstock.console.assets import DIRECTORY
 from penstock.console.console import Console
 from penstock.console.door import SIGN_IN, Door
-from penstock.console.page import Page, View
+from penstock.console.feeds import TROUBLES
+from penstock.console.page import Page, View, sentence
 from penstock.console.registry import PAGES
 from penstock.console.settings import ConsoleSettings
-from penstock.console.shell import shell
+from penstock.console.shell import HEAD, shell
 from penstock.console.sign_in import SignIn
 from penstock.server.frame import Frame
 from penstock.server.metrics.instruments import Instruments
+
+logger = logging.getLogger("penstock.console")
 
 #: How long a page may take to be built; the database may be slow.
 _BUILD_SECONDS = 15.0
@@ -38,6 +45,9 @@ def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) 
         ui.page(page.path, title=f"{page.title} · Penstock", response_timeout=_BUILD_SECONDS)(
             _built(console, page, pages)
         )
+    _answer_the_lost(console, pages)
+    # A bar that runs along the top for each request of the browser's, of which there are hardly any.
+    nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True
     ui.run_with(
         app,
         title="Penstock",
@@ -62,6 +72,36 @@ def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) 
             yield
 
     return Frame(Door(app, console), settings.server, Instruments(), lifespan)
+
+
+def _answer_the_lost(console: Console, pages: Sequence[Page]) -> None:
+    """What is shown in place of a page that is not there, or that could not be made."""
+
+    async def nowhere(view: View) -> None:
+        parts.nothing("There is no such page", "The navigation leads to those there are.", icon="explore_off")
+
+    async def no_such_page(request: Request, _: Exception) -> Response:
+        if not hasattr(request.state, "viewer"):
+            return PlainTextResponse("not found", status_code=404)
+        lost = Page("", "Not found", "explore_off", nowhere)
+        with Client(ui.page(""), request=request) as client:
+            view = View(console, request.state.viewer, request, client)
+            with shell(view, lost, pages):
+                await lost.build(view)
+        return client.build_response(request, 404)
+
+    def not_made(error: Exception) -> None:
+        if not isinstance(error, TROUBLES):
+            logger.error("a page could not be made", exc_info=error)
+        ui.add_head_html(HEAD)
+        with (
+            parts.element("main", "ps-main"),
+            parts.empty("This page could not be made", sentence(error), icon="cloud_off"),
+        ):
+            parts.button("Try again", ui.navigate.reload)
+
+    nicegui_app.exception_handler(404)(no_such_page)
+    nicegui_app.on_page_exception(not_made)
 
 
 def _built(console: Console, page: Page, pages: Sequence[Page]) -> Callable[[Request], object]:

@@ -23,6 +23,8 @@ class Line:
     name: str
     colour: int = 1
     filled: bool = False
+    #: Goes on over moments without a value: for what need not be there every second.
+    joined: bool = False
 
 
 class Course:
@@ -111,6 +113,7 @@ def _line(line: Line) -> dict[str, Any]:
         "type": "line",
         "name": line.name,
         "showSymbol": False,
+        "connectNulls": line.joined,
         "symbolSize": 5,
         "lineStyle": {"width": 1.75, "color": colour},
         "itemStyle": {"color": colour},
@@ -137,6 +140,7 @@ class Stacks:
             "yAxis": value_axis(unit),
             "series": [],
         }
+        options["grid"]["right"] = 28
         options["tooltip"]["axisPointer"] = {
             "type": "shadow",
             "shadowStyle": {"color": "var(--ps-muted)", "opacity": 0.1},

@@ -155,7 +155,7 @@ class View:
             await self._permit(roles, queue)
             yield
         except (Problem, *TROUBLES) as error:
-            ui.notify(_sentence(error), type="negative", position="bottom", close_button="Close", timeout=10_000)
+            ui.notify(sentence(error), type="negative", position="bottom", close_button="Close", timeout=10_000)
             return
         guard = self.console.guard
         if guard is not None and frozenset(roles) == {Role.ADMIN}:
@@ -220,6 +220,7 @@ def link(path: str, **params: str | int | None) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
+    """What may be told of an error, for a person."""
     detail = problem_of(error).detail
     return f"{detail[:1].upper()}{detail[1:]}"

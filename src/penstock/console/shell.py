@@ -12,7 +12,8 @@ from penstock.console.assets import address_of_asset
 from penstock.console.page import Page, View
 from penstock.console.parts import element, text
 
-_HEAD = (
+#: What every page has in its head.
+HEAD = (
     f'<link rel="stylesheet" href="{address_of_asset("look.css")}">'
     f'<script src="{address_of_asset("reader.js")}"></script>'
 )
@@ -27,7 +28,7 @@ document.addEventListener("visibilitychange", () => emitEvent("penstock_hidden",
 @contextmanager
 def shell(view: View, page: Page, pages: Sequence[Page]) -> Iterator[None]:
     """The frame of a page; what is made inside goes into its middle."""
-    ui.add_head_html(_HEAD)
+    ui.add_head_html(HEAD)
     ui.run_javascript(_WATCH)
     ui.on("penstock_hidden", lambda event: view.hide(bool(event.args)))
     with element("div", "ps-shell"):
@@ -70,7 +71,7 @@ def _theme() -> None:
         for name, icon in _THEME_ICONS.items():
             with element("span", f"ps-theme-{name}"):
                 ui.icon(icon).props("aria-hidden=true")
-                text(f"{name.capitalize()} theme")
+                text(f"{name.capitalize()} theme", "ps-theme-word")
     switch.on("click", js_handler="() => penstock.nextTheme()")
 
 

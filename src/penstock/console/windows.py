@@ -17,8 +17,8 @@ _sql = Statements("penstock.console", "live.sql")
 #: What every view has.
 _OF_EVERY_VIEW = ("key", "window_start", "window_end", "updated_at")
 _NUMERIC = ("bigint", "integer", "numeric", "double precision", "real", "smallint")
-#: Aggregates of which those of two keys can be added.
-_ADDITIVE = ("count", "count_if", "sum")
+#: Aggregates of which those of all keys make sense together; who is counted under two keys is counted twice.
+_ADDITIVE = ("count", "count_if", "sum", "count_distinct", "approx_distinct")
 #: A course goes over so many windows.
 _COURSE = 24
 
@@ -51,6 +51,8 @@ class Asked:
     search: str
     offset: int
     limit: int
+    #: Every open window, or of each key the one that counts now.
+    every: bool = False
 
     @property
     def numbers(self) -> list[str]:
@@ -137,6 +139,7 @@ def _filled(name: str, asked: Asked, column: str = "") -> bytes:
         "{values}": "".join(f", v.{_name(each)}" for each, _ in asked.columns),
         "{matches}": "v.key ILIKE %(search)s" if asked.search else "true",
         "{order}": f"v.{order}",
+        "{shown}": "penstock_live.{view}" if asked.every else f"({_sql['one_a_key']})",
         "{view}": _name(asked.query.name),
         "{column}": _name(column),
     }

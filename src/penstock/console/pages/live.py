@@ -54,13 +54,14 @@ class _LiveBoard:
         asked = self._asked
         with parts.tiles():
             self._keys = parts.tile("Keys now")
-            self._windows = parts.tile("Open windows")
             self._sums = {name: parts.tile(f"{name}, all keys") for name in asked.numbers if asked.query.adds_up(name)}
             self._fresh = parts.tile("Updated")
         with parts.card(asked.query.name) as card:
             with parts.element("div", "ps-row ps-between"):
                 search = ui.input(label="Search keys", on_change=lambda event: self._search(str(event.value or "")))
                 search.props('outlined dense clearable debounce="300"').classes("ps-search")
+                every = ui.switch("All open windows", on_change=lambda event: self._show_every(bool(event.value)))
+                every.tooltip("Else of each key the one that counts now").classes("ps-switch")
                 with parts.element("div", "ps-row"):
                     self._range = parts.text("", "ps-muted ps-small")
                     self._back = parts.button("Previous", lambda: self._turn(-1), icon="chevron_left")
@@ -71,7 +72,7 @@ class _LiveBoard:
         await self._follow()
 
     def _columns(self) -> list[Column]:
-        columns = [Column("Key", sort="key"), Column("Window", sort="window_end")]
+        columns = [Column("Key", sort="key"), Column("Window", sort="window_end", classes="ps-roomy")]
         for name, is_number in self._asked.columns:
             columns.append(
                 Column(name, is_number=is_number, sort=name, classes="ps-figure-column" if is_number else "")
@@ -90,6 +91,10 @@ class _LiveBoard:
         self._asked = replace(self._asked, search=text.strip(), offset=0)
         await self._follow()
 
+    async def _show_every(self, every: bool) -> None:
+        self._asked = replace(self._asked, every=every, offset=0)
+        await self._follow()
+
     async def _sort(self, by: str) -> None:
         known = {"key", "window_end", "updated_at", *(name for name, _ in self._asked.columns)}
         if by in known:
@@ -102,10 +107,9 @@ class _LiveBoard:
         await self._follow()
 
     def _show(self, board: Board) -> None:
-        self._keys.set(words.number(board.keys), "have an open window")
-        self._windows.set(words.number(board.windows), "fill now")
+        self._keys.set(words.number(board.keys), f"{words.number(board.windows)} windows shown")
         for name, tile in self._sums.items():
-            tile.set(words.short(board.sums.get(name)), "in open windows")
+            tile.set(words.short(board.sums.get(name)), "now")
         self._fresh.set(self._view.times.ago(board.updated_at), self._view.times.clock(board.updated_at))
         first, last = self._asked.offset + 1, self._asked.offset + len(board.rows)
         shown = f"{words.number(first)}–{words.number(last)}" if board.rows else "none"
@@ -119,7 +123,7 @@ class _LiveBoard:
         times = self._view.times
         cells: list[Cell | str] = [
             Cell(key if key is not None else "(no key)", classes="ps-strong ps-key"),
-            Cell(f"{times.clock(start)} – {times.clock(end)}", classes="ps-muted ps-nowrap"),
+            Cell(f"{times.clock(start)} – {times.clock(end)}", classes="ps-muted ps-nowrap ps-roomy"),
         ]
         for (name, is_number), value in zip(self._asked.columns, values, strict=True):
             most = board.largest.get(name)

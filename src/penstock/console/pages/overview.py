@@ -62,7 +62,7 @@ class _Board:
             )
         with parts.card("Freshness", hint="from a push to the result that counts it"):
             self._fresh = Course(
-                "Freshness over the last five minutes", [Line("Freshness", 2, filled=True)], unit="seconds"
+                "Freshness over the last five minutes", [Line("Freshness", 2, filled=True, joined=True)], unit="seconds"
             )
         with parts.card("Lag", hint="events that groups have yet to read"):
             self._lag = Course("Lag over the last five minutes", [Line("Lag", 4, filled=True)], whole=True)
@@ -97,7 +97,7 @@ class _Board:
         )
         running = sum(map(bool, sight.values(standing.QUERY_RUNNING).values()))
         self._results.set(
-            words.rate(_lately(self._points, "results")),
+            words.rate(_lately(self._points, "results", 60)),
             f"{words.number(running)} {_plural('query', running)} running" if self._view.sees_all else "",
         )
         fresh = _lately(self._points, "freshness")
@@ -138,9 +138,9 @@ def _series(points: Sequence[Point], name: str) -> list[tuple[int, float | None]
     return [(each.at, getattr(each, name)) for each in points]
 
 
-def _lately(points: Sequence[Point], name: str) -> float | None:
-    """The mean of the last few seconds: a cycle commits once or twice in one, so that a second alone says little."""
-    values = [value for each in list(points)[-5:] if (value := getattr(each, name)) is not None]
+def _lately(points: Sequence[Point], name: str, count: int = 5) -> float | None:
+    """The mean of the last few looks: a cycle commits once or twice in a second, and windows close together."""
+    values = [value for each in list(points)[-count:] if (value := getattr(each, name)) is not None]
     return sum(values) / len(values) if values else None
 
 

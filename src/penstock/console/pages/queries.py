@@ -26,6 +26,7 @@ _LISTED = 15
 _LATELY = timedelta(minutes=5)
 #: Rates are those of so many seconds.
 _RATE_SECONDS = 10.0
+_RESULT_SECONDS = 60.0
 #: The parts of a cycle, in their order, and the colour of each. Before Spark begins, the plan waits for it.
 _PARTS = {
     "wait": 6,
@@ -148,12 +149,13 @@ class _Details:
             parts.nothing(f"There is no query {self._name}", "It may have been deleted.", "penstock query list")
             return
         self._head()
-        with parts.card("Pipeline", hint="events per second, over the last ten"):
+        with parts.card("Pipeline", hint="events per second; results over the last minute"):
             self._pipeline = Pipeline()
         self._tiles()
         with parts.card("Where the time of each cycle went", hint=f"the last {_CYCLES} cycles"):
             self._stacks = Stacks("Milliseconds of each part of the last cycles")
         self._errors = parts.element("div", "ps-stack")
+        self._errors.set_visibility(False)
         self._said: list[tuple[int, str | None]] = []
         with parts.card("Cycles"):
             self._cycles = parts.table(
@@ -231,7 +233,7 @@ class _Details:
         lately = _lately(found.cycles)
         self._rate.set(words.rate(_per_second(lately, "events_in")), f"cycle {words.number(info.cycle)}")
         self._fresh.set(
-            words.duration(_mean([_age(cycle) for cycle in lately])), f"last {times.ago(info.committed_at)}"
+            words.duration(_mean([_age(cycle) for cycle in lately])), f"committed {times.ago(info.committed_at)}"
         )
         lag = sum(group.lag for group in found.groups)
         self._lag.set(words.short(lag), "events to read" if lag else "all read")
@@ -244,9 +246,7 @@ class _Details:
         self._windows.set(words.short(activity.open_windows) if activity.has_result else "–", closed)
         self._late.set(words.short(activity.late), "in 5 min", "warn" if activity.late else None)
         self._dead.set(words.short(activity.dead), "in 5 min", "bad" if activity.dead else None)
-        self._pipeline.show(
-            info.description, _per_second(lately, "events_in"), _per_second(lately, "events_out"), found.groups
-        )
+        self._pipeline.show(info.description, _per_second(lately, "events_in"), _results(found.cycles), found.groups)
         self._show_cycles(found.cycles)
         self._show_errors(found.failures)
 
@@ -274,6 +274,7 @@ class _Details:
             return
         self._said = said
         self._errors.clear()
+        self._errors.set_visibility(bool(failures))
         if failures:
             with self._errors, parts.card("Cycles that failed", hint="each was done again from where it began"):
                 for cycle in failures:
@@ -304,6 +305,14 @@ def _lately(cycles: Sequence[Cycle]) -> list[Cycle]:
 
 def _per_second(cycles: Sequence[Cycle], what: str) -> float:
     return float(sum(getattr(cycle, what) or 0 for cycle in cycles)) / _RATE_SECONDS
+
+
+def _results(cycles: Sequence[Cycle]) -> float:
+    """Events written per second. Windows close together and seldom, so this looks back for longer."""
+    now = datetime.now(UTC)
+    ages = [((now - each.committed_at).total_seconds(), each) for each in cycles if each.committed_at is not None]
+    recent = [(age, each) for age, each in ages if age <= _RESULT_SECONDS]
+    return sum(each.events_out or 0 for _, each in recent) / max((age for age, _ in recent), default=_RESULT_SECONDS)
 
 
 def _age(cycle: Cycle) -> float | None:

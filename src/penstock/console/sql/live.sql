@@ -18,13 +18,18 @@ SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan',
 -- name: totals
 -- How many rows there are and how many match; of each column the sum and the largest, {sums} being these.
 SELECT count(*), count(DISTINCT v.key), count(*) FILTER (WHERE {matches}), max(v.updated_at){sums}
-FROM penstock_live.{view} v
+FROM {shown} v
 
 -- name: rows
 SELECT v.key, v.window_start, v.window_end, v.updated_at{values}
-FROM penstock_live.{view} v
+FROM {shown} v
 WHERE {matches}
 ORDER BY {order} NULLS LAST, v.window_end DESC, v.key LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: one_a_key
+-- Of each key the window that is fullest of now: of those that have not ended the one that ends first, else the latest.
+SELECT DISTINCT ON (w.key) w.* FROM penstock_live.{view} w
+ORDER BY w.key, CASE WHEN w.window_end > clock_timestamp() THEN w.window_end END, w.window_end DESC
 
 -- name: courses
 -- The last closed windows of some keys, the oldest first: one that still fills would look like a fall.

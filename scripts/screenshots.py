@@ -1,0 +1,89 @@
+"""Take the documentation's pictures of the console from one that runs, for example that of the demo.
+
+    python scripts/screenshots.py http://127.0.0.1:6633 [--query page_views] [--wait 60]
+
+Pictures go to docs/assets/console-*.png, small ones: with a palette, where Pillow is there to make it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from scripts.install_chromium import MISSING, find_chromium
+
+ASSETS = Path(__file__).parent.parent / "docs" / "assets"
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
+
+
+def pages(query: str | None) -> dict[str, str]:
+    """What is taken, by the name of its picture."""
+    asked = f"?query={quote(query)}" if query else ""
+    return {
+        "overview": "/",
+        "live": f"/live{asked}",
+        "queries": f"/queries{asked}",
+        "queues": "/queues",
+        "gates": "/gates",
+        "dead-letters": "/dead-letters",
+        "sql": "/sql",
+        "alerts": "/alerts",
+    }
+
+
+def take(page: Page, base: str, name: str, path: str, wait: float) -> None:
+    answer = page.goto(base.rstrip("/") + path)
+    page.locator("h1").wait_for()
+    if answer is not None and not answer.ok:
+        print(f"{path}: no such page, left out")
+        return
+    page.wait_for_timeout(wait * 1000)
+    target = ASSETS / f"console-{name}.png"
+    page.screenshot(path=target)
+    shrink(target)
+    print(f"{target.relative_to(ASSETS.parent.parent)}: {target.stat().st_size // 1024} KiB")
+
+
+def shrink(picture: Path) -> None:
+    with contextlib.suppress(ImportError):
+        from PIL import Image
+
+        with Image.open(picture) as image:
+            small = image.convert("RGB").quantize(192, dither=Image.Dither.NONE)
+        small.save(picture, optimize=True)
+
+
+def opened(browser: Browser, *, is_phone: bool, scheme: str) -> Page:
+    return browser.new_context(
+        viewport={"width": 390, "height": 844} if is_phone else {"width": 1440, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+    ).new_page()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url", help="where the console is")
+    parser.add_argument("--query", help="which query the live board and the details show; the first, unless told")
+    parser.add_argument("--wait", type=float, default=60.0, help="seconds for the overview's charts to fill")
+    given = parser.parse_args()
+    program = find_chromium()
+    if program is None:
+        sys.exit(MISSING)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        desktop = opened(browser, is_phone=False, scheme="light")
+        for name, path in pages(given.query).items():
+            take(desktop, given.url, name, path, given.wait if name == "overview" else 4.0)
+        take(opened(browser, is_phone=False, scheme="dark"), given.url, "overview-dark", "/", 4.0)
+        take(opened(browser, is_phone=True, scheme="dark"), given.url, "phone", "/", 4.0)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The console as a process: how it starts, what it refuses, and how it ends, alone and beside a server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli.app import app
+
+
+def start(database_url: str, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PENSTOCK_DATABASE_URL": database_url}
+    command = [sys.executable, "-m", "penstock", *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def served(database_url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server with a console beside it, and where that is."""
+    process = start(database_url, "serve", "--port", "0", "--console", "--console-port", "0", "--request-log", "none")
+    assert process.stdout is not None
+    try:
+        lines = dict(process.stdout.readline().strip().split(" on ") for _ in range(2))
+        yield process, lines["Console"]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_ctrl_c_ends_it_without_a_word(database_url: str) -> None:
+    process = start(database_url, "console", "--port", "0")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("Console on http://127.0.0.1:")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "")
+
+
+def test_beyond_loopback_it_does_not_start_without_a_key(database_url: str) -> None:
+    process = start(database_url, "console", "--port", "0", "--host", "0.0.0.0")  # noqa: S104 - that it is refused
+    said, why = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert said == ""
+    assert "penstock key create" in why
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nicegui", None)
+    result = CliRunner().invoke(app, ["console"])
+    assert result.exit_code == 2
+    assert "pip install 'penstock[console]'" in result.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_beside_a_server_it_ends_with_it(database_url: str, how: signal.Signals) -> None:
+    with served(database_url) as (server, url):
+        assert httpx.get(url).status_code == 200
+        server.send_signal(how)
+        # The pipe of its output closes when the last process that holds it is gone.
+        server.communicate(timeout=60)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("PENSTOCK_CONSOLE_SECRET", "short", "PENSTOCK_CONSOLE_SECRET is too short"),
+        ("PENSTOCK_CONSOLE_PORT", "http", "PENSTOCK_CONSOLE_PORT is 'http'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(variable: str, value: str, said: str) -> None:
+    result = CliRunner().invoke(app, ["console"], env={variable: value})
+    assert result.exit_code == 2
+    assert said in result.stderr

@@ -1,0 +1,101 @@
+"""Queries: the way that events take, where the time goes, what failed, pause and resume."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from penstock import Stream, agg
+from penstock.engine.registry import Registry
+from penstock.log.log import Batch, Log
+from tests.console.browsing import check_everywhere
+from tests.console.conftest import arrange
+from tests.console.driving import Driven
+from tests.console.running import Running
+
+NAME = "sales <b>"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def query(console: Running) -> None:
+    async def prepare(log: Log) -> None:
+        await log.configure("orders")
+        await log.configure("orders.1m")
+        stream = (
+            Stream.from_("orders")
+            .filter("amount > 10", name="large")
+            .window_tumbling(seconds=60)
+            .aggregate({"events": agg.count(), "total": agg.sum("amount")})
+            .to("orders.1m")
+        )
+        driven = await Driven.start(log, NAME, stream)
+        await log.push([Batch("orders", [{"key": "a", "data": {"amount": 20}}] * 50)])
+        start = datetime.now(UTC).replace(second=0, microsecond=0)
+        await driven.cycle({"a": (50, 1000.0)}, (start, start + timedelta(minutes=1)))
+        await driven.fail("ValueError: <script>alert(1)</script> is no amount")
+        await driven.cycle({"b": (1, 20.0)}, (start, start + timedelta(minutes=1)))
+
+    arrange(console.database_url, prepare)
+
+
+async def is_paused(log: Log) -> bool:
+    (info,) = await Registry(log).list()
+    return info.is_paused
+
+
+def test_the_list_leads_to_the_details(page: Page) -> None:
+    page.goto("/queries")
+    row = page.get_by_role("row", name=re.compile(NAME))
+    expect(row).to_contain_text("running")
+    row.get_by_role("link", name=NAME).click()
+    expect(page.get_by_role("region", name="Pipeline")).to_be_visible()
+
+
+def test_the_pipeline_is_drawn_from_its_source_to_its_sink(page: Page) -> None:
+    page.goto(f"/queries?query={NAME}")
+    nodes = page.locator(".ps-flow-node")
+    expect(nodes).to_have_count(5)
+    kinds = [text.splitlines()[0].lower() for text in nodes.all_inner_texts()]
+    assert kinds == ["queue", "filter", "window", "aggregate", "queue"]
+    expect(nodes.nth(1)).to_contain_text("amount > 10")
+    expect(nodes.first.get_by_role("link")).to_have_attribute("href", "/queues?queue=orders")
+    expect(page.locator(".ps-flow-arrow").first).to_have_text(re.compile(r"^[\d.]+/s$"))
+
+
+def test_cycles_say_where_their_time_went_and_what_failed(page: Page) -> None:
+    page.goto(f"/queries?query={NAME}")
+    chart = page.get_by_role("img", name="Milliseconds of each part of the last cycles")
+    for part in ("spark", "merge", "append"):
+        expect(chart.locator("text", has_text=part).first).to_be_visible()
+    failed = page.get_by_role("region", name="Cycles that failed")
+    expect(failed).to_contain_text("ValueError: <script>alert(1)</script> is no amount")
+    rows = page.get_by_role("table", name="Cycles").get_by_role("row")
+    expect(rows.nth(1)).to_contain_text("committed")
+    expect(rows.nth(2)).to_contain_text("failed")
+
+
+def test_a_query_is_paused_and_goes_on(page: Page, console: Running) -> None:
+    page.goto(f"/queries?query={NAME}")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator(".ps-badge").first).to_have_text("paused")
+    assert arrange(console.database_url, is_paused)
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".ps-badge").first).to_have_text("running")
+    assert not arrange(console.database_url, is_paused)
+
+
+def test_a_query_that_is_not_there_is_said_to_be_gone(page: Page) -> None:
+    page.goto("/queries?query=nope")
+    expect(page.get_by_text("There is no query nope")).to_be_visible()
+
+
+def test_it_is_usable_at_every_size_and_in_every_theme(page: Page) -> None:
+    page.goto(f"/queries?query={NAME}")
+    expect(page.locator(".ps-flow-node")).to_have_count(5)
+    check_everywhere(page)
+    page.goto("/queries")
+    expect(page.get_by_role("row", name=re.compile(NAME))).to_be_visible()
+    check_everywhere(page)
