@@ -108,6 +108,11 @@ def _built(console: Console, page: Page, pages: Sequence[Page]) -> Callable[[Req
     async def show(request: Request) -> None:
         view = View(console, request.state.viewer, request, ui.context.client)
         with shell(view, page, pages):
-            await page.build(view)
+            if page.needs_all and not view.sees_all:
+                parts.nothing(
+                    "Not for your key", "It is for some queues, and this page is about all of them.", icon="lock"
+                )
+            else:
+                await page.build(view)
 
     return show
