@@ -12,6 +12,7 @@ _WHAT = {
     "e2e": "everything: HTTP in, Spark, live rows out, at a rate that is held",
     "gate": "the gates: drained in how much more than the least time, how exactly, how fast when no limit binds",
     "nexmark": "Nexmark's queries as streaming SQL over generated persons, auctions and bids, held against DuckDB",
+    "connector": 'format("penstock") in Spark: reading and writing a queue, beside Spark\'s own files',
     "freshness": "the engine: how long from a push to the row in SQL, and what that costs",
 }
 

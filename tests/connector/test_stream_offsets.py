@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from penstock.connector.ranges import EventsLost
 from penstock.core.errors import GroupBusy
-from tests.connector.direct import Direct
+from tests.connector.direct import Direct, ranges
 from tests.connector.test_ranges import fill, numbers
 from tests.connector.upkeep import forget, roll
 from tests.engine.pipelines import Bench
@@ -62,6 +62,16 @@ def test_what_comes_later_is_not_for_a_run_that_reads_what_is_there(bench: Bench
     some, rows = direct.next(reader, start)
     assert numbers(rows) == list(range(10))
     assert reader.latestOffset(some, ReadMaxRows(5)) == some
+
+
+def test_a_stream_of_one_key_reads_one_partition(bench: Bench, direct: Direct) -> None:
+    bench.queue("orders", "key")
+    fill(bench, 50)
+    reader = direct.stream(queue="orders", startingOffsets="earliest", key="k3")
+    start = reader.initialOffset()
+    end, rows = direct.next(reader, start)
+    assert {row["key"] for row in rows} == {"k3"}
+    assert [lane.name for part in reader.partitions(start, end) for lane in ranges(part).lanes()] == ["k3"]
 
 
 def test_older_epochs_are_read_first(bench: Bench, direct: Direct) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,7 +14,7 @@ from penstock.connector.events import Task
 from penstock.connector.line import Line
 from penstock.connector.options import Read
 from penstock.connector.places import Head, Lost, Places
-from penstock.connector.pushdown import Pushdown, Wanted
+from penstock.connector.pushdown import Pushdown, Wanted, hash_counts
 from penstock.connector.ranges import Ranges, edge_offsets, lose, tasks
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class QueueReader(DataSourceReader):
         heads = places.heads()
         ranges = self._ranges(places, heads)
         lost = [Lost(p, start, heads[p].first) for p, (start, _) in ranges.items() if start < heads[p].first]
-        counts = Counter((head.queue, head.epoch) for head in heads.values() if not head.is_lane)
+        counts = hash_counts(heads)
         chosen = {
             partition: span
             for partition, head in heads.items()

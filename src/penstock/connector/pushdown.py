@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -54,6 +55,11 @@ class Wanted:
             # What lies there without a lane of its own may yet have a key.
             return head.name == DEFAULT_KEY or head.name in self.keys
         return any(place_key(key, counts[head.queue, head.epoch]) == head.name for key in self.keys)
+
+
+def hash_counts(heads: Mapping[int, Head]) -> Counter[tuple[int, int]]:
+    """How many hash partitions each epoch of each queue has."""
+    return Counter((head.queue, head.epoch) for head in heads.values() if not head.is_lane)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from penstock.connector.group import Standing
 from penstock.connector.line import Line
 from penstock.connector.options import Read
 from penstock.connector.places import Head, Lost, Places
+from penstock.connector.pushdown import Wanted, hash_counts
 from penstock.connector.ranges import Ranges, edge_offsets, limited, lose, tasks
 from penstock.core.errors import InvalidRequest
 
@@ -126,11 +127,13 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = [Lost(p, begun.get(p, 0), stop) for p, stop in reached.items() if p not in heads]
         lost = [gap for gap in lost if gap.start < gap.stop]
         lanes = []
-        for queue in places.names:
+        wanted, counts = Wanted(keys=self._read.keys), hash_counts(heads)
+        for queue, name in places.names.items():
             ranges = {
                 p: (begun.get(p, 0), min(stop, heads[p].end))
                 for p, stop in reached.items()
                 if p in heads and heads[p].queue == queue and begun.get(p, 0) < min(stop, heads[p].end)
+                if wanted.keeps(heads[p], name, counts)
             }
             found, gone = places.lanes(heads, ranges, groups.get(queue, 0))
             lanes += found

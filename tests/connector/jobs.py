@@ -1,0 +1,67 @@
+"""Programs of a Spark user: nothing of Penstock in them but the name of the format."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+#: Copies the queue ``orders`` to ``copies`` until it is killed, or until all is copied.
+COPY = """
+    import sys
+    from pyspark.sql import SparkSession
+
+    checkpoint, once = sys.argv[1], sys.argv[2] == "once"
+    spark = SparkSession.builder.appName("copy").getOrCreate()
+    events = (
+        spark.readStream.format("penstock")
+        .options(queue="orders", startingOffsets="earliest", maxRecordsPerTrigger="200", group="copier")
+        .load()
+    )
+    writer = (
+        events.selectExpr("key", "value").writeStream.format("penstock")
+        .option("queue", "copies").option("checkpointLocation", checkpoint)
+    )
+    query = (writer.trigger(availableNow=True) if once else writer).start()
+    query.awaitTermination()
+    print("copied", flush=True)
+"""
+
+#: Reads, filters, writes and follows, in a session that is asked for by its address if one is given.
+TOUR = """
+    import sys, tempfile
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    spark = (builder.remote(sys.argv[1]) if len(sys.argv) > 1 else builder).getOrCreate()
+    orders = spark.read.format("penstock").options(queue="orders", columns="key,offset", fields="n bigint").load()
+    print("read", orders.count(), orders.where("n < 10").count(), flush=True)
+    orders.selectExpr("key", "n").write.format("penstock").mode("append").option("queue", "copies").save()
+    print("wrote", spark.read.format("penstock").option("queue", "copies").load().count(), flush=True)
+    events = spark.readStream.format("penstock").options(queue="orders", startingOffsets="earliest").load()
+    query = (
+        events.select("key", "value").writeStream.format("penstock").option("queue", "copies")
+        .option("checkpointLocation", tempfile.mkdtemp()).trigger(availableNow=True).start()
+    )
+    query.awaitTermination()
+    print("followed", spark.read.format("penstock").option("queue", "copies").load().count(), flush=True)
+    spark.stop()
+"""
+
+
+def program(directory: Path, text: str) -> Path:
+    """A file with a program in it."""
+    file = directory / "job.py"
+    file.write_text(textwrap.dedent(text))
+    return file
+
+
+def environment(url: str, **more: str) -> dict[str, str]:
+    """What a user's shell has set."""
+    return os.environ | {
+        "PENSTOCK_DATABASE_URL": url,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        **more,
+    }
