@@ -394,3 +394,37 @@ def test_who_pushes_or_pops_may_make_a_queue_on_the_plane_but_not_change_one(gua
     assert configure(admin, options={"leaseTime": 61}) == 200
     assert configure(key, options=as_told) == 403
     assert configure(key, options={"leaseTime": 61}) == 200
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "reaches"),
+    [
+        ("*", "any\nthing", True),
+        ("", "", True),
+        ("a", "a", True),
+        ("a", "ab", False),
+        ("a*", "ab", True),
+        ("*a", "ba", True),
+        ("*a", "ab", False),
+        ("a*b*c", "axxbyyc", True),
+        ("a*b*c", "axxbyy", False),
+        ("a*bc*c", "abcbcc", True),
+        ("*ab", "aab", True),
+        ("*a*a", "aa", True),
+        ("*a*a", "a", False),
+        ("a?c", "abc", True),
+        ("a?c", "ac", False),
+        ("**a**", "xax", True),
+        ("[a-z]", "b", False),
+        ("a.c", "abc", False),
+        ("*?", "", False),
+        ("?*?", "ab", True),
+    ],
+)
+def test_patterns_of_queues(pattern: str, name: str, reaches: bool) -> None:
+    assert Identity("k", frozenset({Role.READ}), (pattern, "~")).reaches(name) is reaches
+
+
+def test_a_name_that_almost_fits_a_pattern_many_times_over_is_refused_at_once() -> None:
+    """Left to backtrack, this would take longer than anybody lives."""
+    assert not Identity("k", frozenset({Role.READ}), ("*a" * 90 + "*b",)).reaches("a" * 200)

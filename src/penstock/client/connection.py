@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from penstock.core.errors import InvalidRequest
+
 #: A connection that was not used for so long is not trusted to be there; servers close theirs later than that.
 _IDLE_SECONDS = 20.0
 #: Most connections that are kept for later.
@@ -54,7 +56,7 @@ class Connections:
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._ssl = trusted if parts.scheme == "https" else None
         self._prefix = parts.path.rstrip("/")
-        self._netloc = parts.netloc
+        self._netloc = parts.netloc.rpartition("@")[2]
         self._connect_seconds = connect_seconds
         self._idle: list[_Connection] = []
         self._room = None if most is None else asyncio.Semaphore(most)
@@ -72,6 +74,9 @@ class Connections:
         """Send a request and wait so long for its answer; raises NoAnswer if there is none."""
         lines = [f"{method} {self._prefix}{target} HTTP/1.1", f"Host: {self._netloc}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
+        if not all(line.isprintable() for line in lines):
+            # A line break would begin a header, or a request, of somebody else's.
+            raise InvalidRequest("a header of a request must be printable, in one line")
         if body is not None or method in ("POST", "PUT", "PATCH"):
             lines.append(f"Content-Length: {len(body or b'')}")
         request = "\r\n".join([*lines, "", ""]).encode() + (body or b"")

@@ -62,7 +62,11 @@ class Exchange:
         self._retry_seconds = retry_seconds
         self._headers = {"User-Agent": "penstock", "Accept": "application/json"}
         if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+            # One that was read from a file often ends in a line break.
+            key = api_key.strip()
+            if not key.isascii() or not key.isprintable() or " " in key:
+                raise ConfigurationError("the API key is not one: it is a single word, such as penstock_<id>_<secret>")
+            self._headers["Authorization"] = f"Bearer {key}"
         self._trusted = _trust(ca_file)
         self._connections = connections
         self._wait_for_room = wait_for_room

@@ -49,7 +49,11 @@ NOBODY = Identity("", frozenset(), ())
 def _pattern(glob: str) -> re.Pattern[str]:
     """``*`` is any run of characters and ``?`` any one; nothing else is special.
 
-    Not fnmatch, whose ``[`` would be a surprise in a name, and not left to backtrack: runs of ``*`` are one.
+    Not fnmatch, whose ``[`` would be a surprise in a name, and not left to backtrack: what lies between two ``*`` is
+    looked for once, at the first place that it has.
     """
-    parts = re.split(r"(\*+|\?)", glob)
-    return re.compile("".join({"*": ".*", "?": "."}.get(part[:1], re.escape(part)) for part in parts), re.DOTALL)
+    first, *others = (".".join(map(re.escape, run.split("?"))) for run in re.split(r"\*+", glob))
+    if not others:
+        return re.compile(first, re.DOTALL)
+    *between, last = others
+    return re.compile(f"{first}{''.join(f'(?>.*?{run})' for run in between)}.*{last}", re.DOTALL)
