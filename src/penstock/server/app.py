@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Match, Route, Router, WebSocketRoute
+from starlette.types import Receive, Scope, Send
 
 from penstock.core.clock import Clock
 from penstock.db.pool import Database
@@ -84,14 +84,31 @@ def create_app(
                 started(services)
             yield
 
-    app = Starlette(
-        routes=_routes(endpoints, services), lifespan=lifespan, exception_handlers={HTTPException: _no_such_thing}
-    )
-    # An address is what it is; a redirect would be made of the Host header that somebody sent.
-    app.router.redirect_slashes = False
+    app = Routes(_routes(endpoints, services))
     if tracing is not None:
         tracing.app = app
     return Frame(tracing or app, settings, metrics, lifespan)
+
+
+class Routes:
+    """Finds who answers a request.
+
+    Starlette's router without what an application of Starlette puts around it: the frame does that for all requests.
+    """
+
+    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+        self.routes = routes
+        # An address is what it is; a redirect would be made of the Host header that somebody sent.
+        self._router = Router(routes, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        scope["app"] = self
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            response = _no_such_thing(Request(scope), error)
+            await response(scope, receive, send)
 
 
 def _log(database: Database, clock: Clock | None, metrics: Instruments, tracing: Tracing | None) -> Log:
@@ -115,9 +132,9 @@ def _routes(endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute
     ]
 
 
-async def _no_such_thing(request: Request, error: Exception) -> Response:
+def _no_such_thing(request: Request, error: HTTPException) -> Response:
     """What Starlette itself refuses, as a problem."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
+    status = error.status_code
     kind = _KIND_OF_STATUS.get(status, "internal")
     request.scope["state"]["problem"] = kind
     headers = {"Allow": _methods(request)} if status == 405 else {}

@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from penstock.server.incoming import IS_WHOLE
 from penstock.server.problems import Problem, retry_after
 
 MAX_HEAD_BYTES = 64 << 10
@@ -87,6 +88,11 @@ class Connection(HttpToolsProtocol):
         """Stop waiting: the request can be answered."""
         self.waits_since = 0.0
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that all of the request is there."""
+        self.scope["state"][IS_WHOLE] = True
+        super().on_message_complete()
 
     def on_message_begin(self) -> None:
         """Count anew."""

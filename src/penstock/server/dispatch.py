@@ -17,6 +17,7 @@ from penstock.server.access.gate import Gate
 from penstock.server.access.identity import Identity
 from penstock.server.endpoint import MAX_BODY_BYTES, Call, Endpoint, Nothing, json_response
 from penstock.server.frame import SLASH
+from penstock.server.incoming import Incoming
 from penstock.server.ingest.body import Body
 from penstock.server.ingest.forms import encoding_of
 from penstock.server.plane.refusals import in_their_words
@@ -41,8 +42,8 @@ class Dispatch:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        request = Request(scope, receive, send)
         state = scope.setdefault("state", {})
+        request = Incoming(scope, receive, send)
         state["route"] = self._endpoint.path
         request_id: str = state.get("request_id", "")
         path = {name: value.replace(SLASH, "/") for name, value in request.path_params.items()}
@@ -78,7 +79,9 @@ class Dispatch:
                 self._queries[text] = known
         return known
 
-    async def _answer(self, request: Request, path: Mapping[str, str], identity: Identity, request_id: str) -> Response:
+    async def _answer(
+        self, request: Incoming, path: Mapping[str, str], identity: Identity, request_id: str
+    ) -> Response:
         endpoint, services = self._endpoint, self._services
         query = self._query(request)
         call = Call(request, services, path, query, None, identity.id, request_id, identity)

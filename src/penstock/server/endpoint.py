@@ -13,9 +13,8 @@ from starlette.responses import Response
 from penstock.server.problems import Problem
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from penstock.server.access.identity import Identity
+    from penstock.server.incoming import Incoming
     from penstock.server.services import Services
 
 #: The largest body that is read into memory whole; what may be larger is streamed by its handler.
@@ -39,7 +38,7 @@ class Nothing(msgspec.Struct):
 class Call:
     """A request that is being answered, as its handler sees it."""
 
-    request: Request
+    request: Incoming
     services: Services
     #: The parts of the path that vary, decoded.
     path: Mapping[str, str]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from starlette.requests import Request
-
+from penstock.server.incoming import Incoming
 from penstock.server.ingest.budget import Hold
 from penstock.server.ingest.inflate import Plain, inflater
 from penstock.server.problems import Problem
@@ -21,9 +20,10 @@ class Body:
     """The body of one request."""
 
     def __init__(
-        self, request: Request, encoding: str | None, settings: ServerSettings, hold: Hold, limit: int
+        self, request: Incoming, encoding: str | None, settings: ServerSettings, hold: Hold, limit: int
     ) -> None:
         self._stream = request.stream()
+        self._request = request
         self._inflater = inflater(encoding)
         # What was sent may be much more than what was taken of it so far.
         self._fed: Iterator[bytes] = iter(())
@@ -54,23 +54,17 @@ class Body:
         """The body up to about this size, and whether that is all of it. Most bodies are read here, and only here."""
         parts: list[bytes] = []
         held = 0
-        loop = asyncio.get_running_loop()
-        self._begun = loop.time()
-        try:
-            async with asyncio.timeout_at(self._deadline()) as patience:
-                async for sent in self._stream:
-                    if not sent:
-                        continue
-                    self._sent += len(sent)
-                    patience.reschedule(self._deadline())
-                    self._fed = self._inflater.feed(sent)
-                    for part in self._fed:
-                        parts.append(self._counted(part))
-                        held += len(part)
-                        if held > size:
-                            return b"".join(parts), False
-        except TimeoutError:
-            raise self._too_slow() from None
+        self._begun = asyncio.get_running_loop().time()
+        async for sent in self._stream if self._request.is_whole else self._in_time():
+            if not sent:
+                continue
+            self._sent += len(sent)
+            self._fed = self._inflater.feed(sent)
+            for part in self._fed:
+                parts.append(self._counted(part))
+                held += len(part)
+                if held > size:
+                    return b"".join(parts), False
         self._inflater.finish()
         return parts[0] if len(parts) == 1 else b"".join(parts), True
 
@@ -103,6 +97,14 @@ class Body:
         """What follows, as it arrives, undone; it is held until it is released."""
         for part in self._fed:
             yield self._counted(part)
+        async for sent in self._in_time():
+            self._sent += len(sent)
+            for part in self._inflater.feed(sent):
+                yield self._counted(part)
+        self._inflater.finish()
+
+    async def _in_time(self) -> AsyncIterator[bytes]:
+        """What is sent, if it does not come too slowly."""
         while True:
             try:
                 async with asyncio.timeout_at(self._deadline()):
@@ -110,11 +112,8 @@ class Body:
             except TimeoutError:
                 raise self._too_slow() from None
             if sent is None:
-                break
-            self._sent += len(sent)
-            for part in self._inflater.feed(sent):
-                yield self._counted(part)
-        self._inflater.finish()
+                return
+            yield sent
 
     def _counted(self, part: bytes) -> bytes:
         self.size += len(part)
