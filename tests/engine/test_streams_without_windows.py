@@ -48,6 +48,27 @@ def test_numbers_pass_through_spark_exactly(bench: Bench) -> None:
     ]
 
 
+@pytest.mark.parametrize("steps", [[], ["amount >= 0"]], ids=["alone", "after an expression"])
+def test_a_function_that_chooses_the_key_downstream_leaves_nothing_in_the_event(bench: Bench, steps: list[str]) -> None:
+    bench.queue()
+    bench.push(numbered(6))
+    made = stream()
+    for condition in steps:
+        made = made.filter(condition)
+    bench.run(made.to("out", partition=lambda event: f"p{event['i'] % 2}"))
+
+    assert out(bench) == [(f"p{i % 2}", data) for i, (_, data) in enumerate(numbered(6))]
+
+
+def test_an_event_without_fields_passes_a_function_that_chooses_its_key(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    bench.push([("k", 5), ("k", [1, 2]), ("k", "text")])
+    bench.run(stream().to("out", partition=lambda event: type(event).__name__))
+
+    found = [(event.key, data) for event, data in zip(bench.events("out"), bench.emitted("out"), strict=True)]
+    assert sorted(found, key=str) == [("int", 5), ("list", [1, 2]), ("str", "text")]
+
+
 def test_functions_and_expressions_follow_one_another(bench: Bench) -> None:
     def pair(event: dict[str, Any], ctx: Context) -> list[dict[str, Any]]:
         where = {"key": ctx.metadata["key"], "queue": ctx.metadata["queue"]}

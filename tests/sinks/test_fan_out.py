@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from penstock import Stream
-from penstock.cli.flowing import flowing
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, SinkBusy
 from penstock.core.settings import Settings
+from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.sinks import File, Sinks
+from penstock.sinks.flowing import flowing
 from penstock.stream.fingerprint import describe
-from tests.log.logs import opened, push
+from tests.log.logs import eventually, opened, push
 from tests.sinks.test_outlets import Remember
 
 
@@ -61,6 +63,34 @@ def test_sinks_flow_beside_the_queries_and_are_written_to_the_end(sinks_url: str
         asyncio.run(results())
 
     assert [json.loads(line) for line in path.read_text().splitlines()] == list(range(2000))
+
+
+def test_a_sink_that_takes_nothing_does_not_keep_a_query_from_ending(
+    sinks_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import asyncio
+
+    class Never(Remember):
+        def trouble(self, events: Sequence[Event]) -> Exception | None:
+            return SinkBusy("not now", retry_after=3600)
+
+    monkeypatch.setattr("penstock.sinks.flowing._MOST_REST_SECONDS", 0.5)
+    never = Never()
+
+    async def results() -> int:
+        async with opened(sinks_url) as log:
+            await log.configure("never-taken")
+            await push(log, range(3), queue="never-taken", key="a")
+            await eventually(lambda: tried(never))
+            return (await log.describe("never-taken")).groups[0].lag
+
+    async def tried(sink: Never) -> bool:
+        return sink.tries > 0
+
+    with flowing([Stream.from_("orders").to("never-taken", never)], Settings(database_url=sinks_url)):
+        lag = asyncio.run(results())
+
+    assert lag == 3, "it goes on there, the next time"
 
 
 def test_sinks_end_with_queries_that_never_came_to_anything(sinks_url: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from penstock.cli.session import Session
 from penstock.cli.streams import REPORT_SECONDS, SPARK_PANEL, need_spark, pairs, run_options
 
 if TYPE_CHECKING:
-    from penstock.cli.flowing import Flow
+    from penstock.sinks.flowing import Flow
     from penstock.core.settings import Settings
     from penstock.engine.query import Query
     from penstock.stream.sql.application import Application
@@ -120,7 +120,7 @@ def _show(session: Session, application: Application) -> None:
 
 
 def _run(session: Session, application: Application, file: Path, every: float, options: dict[str, Any]) -> None:
-    from penstock.cli.flowing import flowing
+    from penstock.sinks.flowing import flowing
     from penstock.cli.running import report, run_together
     from penstock.core.errors import InvalidRequest
     from penstock.engine.status import Meter
@@ -140,7 +140,7 @@ def _run(session: Session, application: Application, file: Path, every: float, o
 
 
 def _flows(application: Application) -> list[Flow]:
-    from penstock.cli.flowing import Flow
+    from penstock.sinks.flowing import Flow
     from penstock.sinks.spec import read_sink
 
     return [Flow(sink.queue, read_sink(sink.to), sink.name, sink.pace) for sink in application.sinks.values()]

@@ -171,7 +171,6 @@ def run(
 def _run_streams(
     session: Session, program: Program, file: Path, ids: Mapping[str, str], every: float, options: dict[str, Any]
 ) -> None:
-    from penstock.cli.flowing import flowing
     from penstock.cli.running import report, run_together
     from penstock.core.errors import InvalidRequest
     from penstock.engine.status import Meter
@@ -185,9 +184,8 @@ def _run_streams(
     queries = _named(streams, ids, file)
     settings = session.settings()
     starters = [partial(stream.start, name, settings=settings, **options) for name, stream in queries.items()]
-    with flowing(queries.values(), settings):
-        for query in run_together(starters, session.out, every):
-            report(session.out, query, Meter(query.status))
+    for query in run_together(starters, session.out, every):
+        report(session.out, query, Meter(query.status))
 
 
 def _named(streams: Mapping[str, Stream], ids: Mapping[str, str], file: Path) -> dict[str, Stream]:

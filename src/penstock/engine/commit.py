@@ -18,7 +18,7 @@ from penstock.core.json import decode
 from penstock.db.arrays import numbers
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
-from penstock.engine import suspicion
+from penstock.engine import alerting, suspicion
 from penstock.engine.bounds import Bounds
 from penstock.engine.callables import Failure
 from penstock.engine.moments import EPOCH, FIRST, LAST
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.log.log import Log
+    from penstock.stream.rules import Alert
 
 _sql = Statements("penstock.engine", "commit.sql")
 _reports = Statements("penstock.engine", "reports.sql")
@@ -72,6 +73,8 @@ class Committer:
         self._target = target
         self._conn: AsyncConnection[Any] | None = None
         self._since_tidied = 0
+        #: Queues that were appended to besides the sink.
+        self._alerted: set[str] = set()
         self._bounds = Bounds(log.catalog, target)
 
     async def close(self) -> None:
@@ -98,7 +101,8 @@ class Committer:
             except psycopg.ProgrammingError as error:
                 if not moved_on(error) or looks > MOST_LOOKS or self._target.sink is None:
                     raise
-                await self._log.catalog.refresh(self._target.sink)
+                for queue in (self._target.sink, *self._alerted):
+                    await self._log.catalog.refresh(queue)
             except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
                 if looks > MOST_LOOKS:
                     raise
@@ -183,12 +187,16 @@ class Committer:
             bounds = await self._bounds.after(conn, work, now, closed_us)
             watch.lap("advance")
             lines: list[tuple[str | None, bytes]] = list(work.outputs)
+            alerts: list[tuple[Queue, list[Alert]]] = []
             if target.tables is not None and work.partials is not None:
                 await self._move_spans(conn, work.moves, now)
                 if is_repartitioned:
                     await conn.execute(target.tables.statement("follow"))
                 closed = await self._merge(conn, work.partials, bounds, now)
                 outcome.windows = len(closed)
+                if target.sink is not None:
+                    lines_only = [line for _, line in closed]
+                    alerts = await alerting.ring(conn, self._log.catalog, target.sink, lines_only, now)
                 lines += (
                     closed if target.window_key is None else [_rekeyed(line, target.window_key) for _, line in closed]
                 )
@@ -198,7 +206,7 @@ class Committer:
             await self._bury(conn, work, outcome)
             watch.lap("dead letters")
             outcome.events_out = len(lines)
-            request = await self._append(conn, lines)
+            request = await self._append(conn, lines, alerts)
             watch.lap("append")
             await self._finish(conn, work, outcome, suspects, bounds)
         return outcome, request
@@ -309,10 +317,20 @@ class Committer:
             queue_name, group = by_id[names[partition]]
             await self._log.burials.bury(conn, await self._queue(queue_name), group, partition, signals)
 
-    async def _append(self, conn: AsyncConnection[Any], lines: list[tuple[str | None, bytes]]) -> Request | None:
+    async def _append(
+        self,
+        conn: AsyncConnection[Any],
+        lines: list[tuple[str | None, bytes]],
+        alerts: Sequence[tuple[Queue, list[Alert]]],
+    ) -> Request | None:
         if not lines or self._target.sink is None:
             return None
-        request = Request([pieces(await self._queue(self._target.sink), lines)])
+        parts = [pieces(await self._queue(self._target.sink), lines)]
+        for queue, some in alerts:
+            self._alerted.add(queue.name)
+            rung: list[tuple[str | None, bytes]] = [(alerting.alert_key(a), alerting.alert_line(a)) for a in some]
+            parts.append(pieces(queue, rung, [alerting.alert_id(alert) for alert in some]))
+        request = Request(parts)
         lanes = await self._log.appender.lanes([request])
         await self._log.appender.append_on(conn, [request], lanes)
         return request
@@ -402,7 +420,7 @@ def _events(rows: list[tuple[str, int, str | None]]) -> list[tuple[str | None, b
     ]
 
 
-def pieces(queue: Queue, lines: Sequence[tuple[str | None, bytes]]) -> list[Piece]:
+def pieces(queue: Queue, lines: Sequence[tuple[str | None, bytes]], ids: Sequence[str] | None = None) -> list[Piece]:
     """Events for a queue, by partition, in order."""
     places: dict[str, list[int]] = {}
     for index, (key, _) in enumerate(lines):
@@ -412,6 +430,7 @@ def pieces(queue: Queue, lines: Sequence[tuple[str | None, bytes]]) -> list[Piec
         for start in range(0, len(indices), PIECE_EVENTS):
             some = indices[start : start + PIECE_EVENTS]
             keys = queue.kept_keys(partition, [lines[i][0] for i in some])
-            columns = chunk.Columns(b"\n".join(lines[i][1] for i in some), len(some), keys)
+            named = None if ids is None else [ids[i] for i in some]
+            columns = chunk.Columns(b"\n".join(lines[i][1] for i in some), len(some), keys, named)
             pieces.append(Piece(queue, partition, some, columns))
     return pieces

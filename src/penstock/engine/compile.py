@@ -13,10 +13,10 @@ import pyarrow as pa
 from penstock.core.errors import InvalidRequest
 from penstock.engine.columns import ResultColumn, Shape, as_key, result_columns, shape_of
 from penstock.engine.folding import GROUPS, fold_column, folded
-from penstock.engine.gates.costs import COST
 from penstock.engine.reading import DATA, META, Reading
 from penstock.engine.sessions import Rules, with_sessions
 from penstock.engine.stages import Stage, group_stages, wants_data
+from penstock.engine.values import COST, SINK_KEY, WHOLE
 from penstock.stream.aggregates import Aggregate
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python, names_in, takes_context
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _META = list(META.names)
 #: Where an event's own key goes when callables compute one.
 KEY_FIELD = "__key_of"
-SINK_KEY = "__sink_key"
 _CLOCK_US = {"minute": 60_000_000, "hour": 3_600_000_000}
 
 
@@ -118,7 +117,7 @@ class _Values:
         self._functions = [(name, function, takes_context(function)) for name, function in functions.items()]
 
     def __call__(self, event: Any, ctx: Any) -> dict[str, Any]:
-        found = dict(event) if isinstance(event, dict) else {}
+        found = dict(event) if isinstance(event, dict) else {WHOLE: event}
         for name, function, with_context in self._functions:
             found[name] = function(event, ctx) if with_context else function(event)
         return found
@@ -388,7 +387,7 @@ def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[D
                 costs.append(f"{COST}{place}")
                 value = F.expr(cost) if isinstance(cost, str) else cost
                 frame = frame.withColumn(costs[-1], value.cast("double"))
-        hidden = {*_META, "__sink", DATA, SINK_KEY, *costs}
+        hidden = {*_META, "__sink", DATA, SINK_KEY, WHOLE, *costs}
         data: list[str] = []
         if cut.keeps_event and DATA in frame.columns:
             # The event as it is, and beside it what was looked up.

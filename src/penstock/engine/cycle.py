@@ -17,7 +17,6 @@ from penstock.engine import plan as plans
 from penstock.engine import reports, suspicion
 from penstock.engine.callables import Failure
 from penstock.engine.commit import Committer
-from penstock.engine.gates.costs import COST
 from penstock.engine.plan import CyclePlan
 from penstock.engine.preparing import Assignment, Prepared
 from penstock.engine.reading import DATA
@@ -25,10 +24,11 @@ from penstock.engine.reports import Report
 from penstock.engine.saying import first_line
 from penstock.engine.staging import staged
 from penstock.engine.suspicion import Suspicion
-from penstock.engine.values import plain
+from penstock.engine.values import COST, as_it_was, plain
 from penstock.engine.waiting import gathered
 from penstock.engine.work import Outcome, Target, Work
 from penstock.engine.workers import Job, label_job
+from penstock.stream.expression import is_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,6 +61,8 @@ class Cycles:
             stream.sink_key if stream.windows else None,
             prepared.waiting,
         )
+        functions = (stream.sink_key, *(gate.cost.expression for gate in stream.gates))
+        self._has_made = any(is_python(function) for function in functions)
         self._committer = Committer(assignment.log, self.target)
 
     def close(self) -> None:
@@ -169,9 +171,9 @@ class Cycles:
             late = [where for report in said for where in report.late]
             if table is None:
                 return Work(plan, said, None, late, [], started, took)
-            return Work(plan, said, None, late, _outputs(table), started, took, kept=gathered(said))
+            return Work(plan, said, None, late, _outputs(table, self._has_made), started, took, kept=gathered(said))
         if self._tables is None:
-            return Work(plan, said, None, [], [] if table is None else _outputs(table), started, took)
+            return Work(plan, said, None, [], [] if table is None else _outputs(table, self._has_made), started, took)
         kept = [kept.name for kept in self._tables.kept]
         if table is None:
             table = pa.table({name: pa.array([], pa.int64()) for name in ("key", "ws", "we", "late", "p", *kept)})
@@ -223,14 +225,16 @@ def _in_order(table: pa.Table) -> pa.Table:
     return table.sort_by([("__partition", "ascending"), ("__offset", "ascending")])
 
 
-def _outputs(table: pa.Table) -> list[tuple[str | None, bytes]]:
+def _outputs(table: pa.Table, has_made: bool) -> list[tuple[str | None, bytes]]:
     """The events for the sink; a table's rows are in the order of their partitions."""
     keys = table.column("__sink").to_pylist()
-    whole = table.column(DATA).to_pylist() if DATA in table.column_names else None
+    whole = [line.encode() for line in table.column(DATA).to_pylist()] if DATA in table.column_names else None
+    if whole is not None and has_made:
+        whole = [as_it_was(line) for line in whole]
     hidden = ("__partition", "__offset", "__sink", DATA)
     fields = [name for name in table.column_names if name not in hidden and not name.startswith(COST)]
     if whole is not None and not fields:
-        return list(zip(keys, (line.encode() for line in whole), strict=True))
+        return list(zip(keys, whole, strict=True))
     rows = [plain(row) for row in table.select(fields).to_pylist()]
     if whole is not None:
         events = [json.decode(line) for line in whole]

@@ -31,6 +31,8 @@ class RunOptions:
     lease_seconds: float = 6.0
     #: Close and emit every open window when the query stops.
     flush: bool = False
+    #: Run the sinks that the stream's ``.to(...)`` names too; False, where somebody else does.
+    sinks: bool = True
     #: A name for the key in the views, beside ``key``.
     key_name: str | None = None
     #: In the foreground, say every so often what has been done; 0: never.

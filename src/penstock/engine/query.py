@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import nullcontext
 
 import psycopg
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -33,6 +34,7 @@ from penstock.engine.workers import label_job
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint
+from penstock.stream.outlets import sinks_running
 
 _logger = logging.getLogger("penstock.engine")
 
@@ -120,7 +122,8 @@ class Query:
     def _main(self) -> None:
         try:
             self._background.run(self._log.open())
-            self._live()
+            with sinks_running(self._stream, self._settings) if self._options.sinks else nullcontext():
+                self._live()
         except BaseException as error:
             self._problem = _explained(error)
             self.status.error = str(self._problem)

@@ -16,10 +16,10 @@ from penstock.core.errors import InvalidRequest
 from penstock.engine.callables import Batch, Item, encode_items, run_steps
 from penstock.engine.compile import Split, Tables, apply_steps, fields_read, keys_of, numeric_names
 from penstock.engine.fields import NUMBER, infer
-from penstock.engine.gates.costs import COST
 from penstock.engine.reader import columns_of
 from penstock.engine.reading import Reading
 from penstock.engine.stages import Stage
+from penstock.engine.values import COST
 from penstock.log.event import Event
 from penstock.stream.steps import Filter, FlatMap, Map, Retries, Step
 

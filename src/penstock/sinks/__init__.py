@@ -6,6 +6,7 @@ from penstock.sinks.backoff import Backoff
 from penstock.sinks.console import Console
 from penstock.sinks.contract import Sink, TransactionalSink
 from penstock.sinks.file import File
+from penstock.sinks.flowing import flowing_beside
 from penstock.sinks.forward import Forward
 from penstock.sinks.function import Call
 from penstock.sinks.outlet import Counters, Outlet, Pace
@@ -13,6 +14,9 @@ from penstock.sinks.parquet import Parquet
 from penstock.sinks.runner import Sinks
 from penstock.sinks.table import Table
 from penstock.sinks.webhook import Webhook
+from penstock.stream.outlets import run_sinks_with
+
+run_sinks_with(flowing_beside)
 
 __all__ = [
     "Alerts",

@@ -1,6 +1,8 @@
 """Follows the results of queries and pushes alerts, each once.
 
-What a rule remembers, its alerts and how far it has read are one transaction.
+What a rule remembers, its alerts and how far it has read are one transaction. Windows that a query closes have been
+looked at by then, in the cycle that closed them; this is for what no cycle brings: keys that fall silent, windows that
+are open, and queues that no query writes.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import msgspec
 from penstock.core import json
 from penstock.core.errors import NotFound
 from penstock.db.statements import Statements
+from penstock.engine.alerting import Result, alert_id, alert_key, alert_line, keep, look_at, states_of
 from penstock.log.log import Batch
 from penstock.sinks.contract import TransactionalSink
-from penstock.stream.rules import Alert, KeyState, Rule, look, miss, peek
+from penstock.stream.rules import Alert, KeyState, Rule, miss, peek
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -56,25 +59,14 @@ class Alerts(TransactionalSink):
         return [Batch(rule.alerts, [_event(alert) for alert in alerts])] if alerts else []
 
     async def _look(self, conn: AsyncConnection[Any], rule: Rule, events: Sequence[Event]) -> list[Alert]:
-        results = [(_key(event), event) for event in events]
-        states = await _states(conn, rule, sorted({key for key, _ in results}))
-        seen: dict[str, datetime] = {}
-        alerts: list[Alert] = []
-        for key, event in results:
-            row = event.data if isinstance(event.data, Mapping) else {"value": event.data}
-            states[key], alert = look(rule, states[key], key, row, event.appended_at)
-            seen[key] = max(event.appended_at, seen.get(key, event.appended_at))
-            if alert is not None:
-                alerts.append(alert)
-        await _keep(conn, rule, states, seen)
-        return alerts
+        return await look_at(conn, rule, [_result(event) for event in events])
 
     async def _peek(self, conn: AsyncConnection[Any], rule: Rule, *, now: datetime) -> list[Alert]:
         params = {"query": rule.live, "after": self._looked_at}
         rows = await (await conn.execute(_sql["open_windows"], params)).fetchall()
         if not rows:
             return []
-        states = await _states(conn, rule, sorted({row[0] for row in rows}))
+        states = await states_of(conn, rule, sorted({row[0] for row in rows}))
         changed: dict[str, KeyState] = {}
         alerts: list[Alert] = []
         for key, start, end, value, _ in rows:
@@ -85,7 +77,7 @@ class Alerts(TransactionalSink):
                 alerts.append(alert)
                 changed[key] = states[key]
         if changed:
-            await _keep(conn, rule, changed, {})
+            await keep(conn, rule, changed, {})
         else:
             # Not before the alerts are committed: a second look at the same rows finds the rule firing.
             self._looked_at = rows[-1][4]
@@ -103,7 +95,7 @@ class Alerts(TransactionalSink):
             if alert is not None:
                 alerts.append(alert)
         if states:
-            await _keep(conn, rule, states, {})
+            await keep(conn, rule, states, {})
         return alerts
 
 
@@ -154,34 +146,12 @@ class Rules:
         return rows
 
 
-def _key(event: Event) -> str:
+def _result(event: Event) -> Result:
     """Whose result it is: the window's key, which need not be the event's."""
-    data = event.data
-    named = data.get("key") if isinstance(data, Mapping) else None
-    return named if isinstance(named, str) else event.key or ""
-
-
-async def _states(conn: AsyncConnection[Any], rule: Rule, keys: Sequence[str]) -> dict[str, KeyState]:
-    rows = await (await conn.execute(_sql["states"], {"name": rule.name, "keys": list(keys)})).fetchall()
-    return {**dict.fromkeys(keys, KeyState()), **{key: msgspec.convert(state, KeyState) for key, state in rows}}
-
-
-async def _keep(
-    conn: AsyncConnection[Any], rule: Rule, states: Mapping[str, KeyState], seen: Mapping[str, datetime]
-) -> None:
-    params = {
-        "name": rule.name,
-        "keys": list(states),
-        "firing": [state.is_firing for state in states.values()],
-        "since": [state.since for state in states.values()],
-        "seen": [seen.get(key) for key in states],
-        "is_seen": bool(seen),
-        "states": [msgspec.json.encode(state).decode() for state in states.values()],
-    }
-    await conn.execute(_sql["keep"], params)
+    row = event.data if isinstance(event.data, Mapping) else {"value": event.data}
+    named = row.get("key")
+    return Result(named if isinstance(named, str) else event.key or "", row, event.appended_at)
 
 
 def _event(alert: Alert) -> dict[str, Any]:
-    id = f"{alert.rule}/{alert.key}/{alert.since.isoformat()}/{alert.state}"
-    data = {name: value for name, value in msgspec.to_builtins(alert).items() if value is not None}
-    return {"key": alert.key or alert.rule, "id": id[:1000], "data": json.decode(json.encode(data))}
+    return {"key": alert_key(alert), "id": alert_id(alert), "data": json.decode(alert_line(alert))}

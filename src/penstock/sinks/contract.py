@@ -53,6 +53,11 @@ class Sink:
     #: How many events a batch has at the most, unless the runner is told otherwise.
     batch: ClassVar[int] = 500
 
+    @property
+    def is_resting(self) -> bool:
+        """Whether it leaves the other side alone for a while, because that has failed too often."""
+        return False
+
     async def open(self) -> None:
         """Get ready. What it raises is tried again, unless the sink is set up in a wrong way (InvalidRequest)."""
 

@@ -16,6 +16,7 @@ from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.sinks.contract import Sink
 from penstock.sinks.outlet import Counters, Outlet, Pace
+from penstock.sinks.totals import Totals
 from penstock.stream.definition import Definition
 
 _logger = logging.getLogger("penstock.sinks")
@@ -92,9 +93,10 @@ class Sinks:
 
     def follow(self, stream: Definition, **pace: Any) -> Self:
         """Bring a stream's results to the sinks that its ``.to(...)`` names."""
-        if stream.sink is None or not stream.outlets:
+        sinks = check_sinks(stream)
+        if stream.sink is None or not sinks:
             raise InvalidRequest("the stream names no sinks: .to('totals', Console(), File('totals.jsonl'))")
-        return self.add(stream.sink, *(_sink(outlet) for outlet in stream.outlets), **pace)
+        return self.add(stream.sink, *sinks, **pace)
 
     @property
     def log(self) -> Log:
@@ -118,6 +120,8 @@ class Sinks:
         """
         if not self.outlets:
             raise InvalidRequest("there is nothing to run: add('queue', sink) first")
+        totals = Totals(self._log.database, self.outlets)
+        counting = asyncio.create_task(totals.keep_writing())
         tasks = [asyncio.create_task(self._run_one(outlet, idle_seconds)) for outlet in self.outlets]
         stopped = asyncio.create_task(self._stopping.wait())
         ended = asyncio.create_task(_all_of(tasks))
@@ -127,6 +131,9 @@ class Sinks:
             stopped.cancel()
             await self._end(tasks)
             await ended
+            counting.cancel()
+            await asyncio.wait([counting])
+            await totals.write()
         for task in tasks:
             error = None if task.cancelled() else task.exception()
             if error is not None:
@@ -158,10 +165,14 @@ class Sinks:
         await self.close()
 
 
-def _sink(outlet: object) -> Sink:
-    if not isinstance(outlet, Sink):
-        raise InvalidRequest(f"a sink is an instance of penstock.sinks.Sink, not {type(outlet).__name__}")
-    return outlet
+def check_sinks(stream: Definition) -> list[Sink]:
+    """The sinks of a stream, if they are some."""
+    found: list[Sink] = []
+    for outlet in stream.outlets:
+        if not isinstance(outlet, Sink):
+            raise InvalidRequest(f"a sink is an instance of penstock.sinks.Sink, not {type(outlet).__name__}")
+        found.append(outlet)
+    return found
 
 
 async def _all_of(tasks: Sequence[asyncio.Task[None]]) -> None:

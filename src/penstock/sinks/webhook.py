@@ -89,6 +89,11 @@ class Webhook(Sink):
         self._verify = verify
         self._client: httpx.AsyncClient | None = None
 
+    @property
+    def is_resting(self) -> bool:
+        """Whether the receiver is being left alone but for one request now and then."""
+        return self._breaker.is_open
+
     async def open(self) -> None:
         """Look whether the URL leads where it may."""
         import httpx

@@ -371,7 +371,8 @@ class Definition:
         """Append the results to a queue; ``partition`` chooses their key there.
 
         ``sinks`` take them from there, each as a group of its own: ``.to("totals", Console(), File("totals.jsonl"))``.
-        ``penstock run`` runs them beside the query; ``Sinks().follow(stream)`` does anywhere else.
+        They run beside the query, for as long as it does; with the option ``sinks=False`` they do not, and
+        ``Sinks().follow(stream)`` runs them anywhere else.
         """
         for each in (queue, *sinks):
             if hasattr(each, "write") is (each is queue):

@@ -40,6 +40,8 @@ ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock_live GRANT SELECT O
 ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock_history GRANT SELECT ON TABLES TO {reader};
 GRANT SELECT ON penstock.state, penstock.lag, penstock.partition_lag, penstock.depth, penstock.gates,
                 penstock.query_totals, penstock.queues, penstock.groups TO {reader};
+GRANT SELECT (queue, sink, guarantee, written, batches, retries, busy, dead_letters, lost, running, resting, lag, updated_at)
+    ON penstock.sinks TO {reader};
 GRANT SELECT (id, name, result, sink_queue, cycle, driver, lease_until, history_seconds, created_at, is_paused, stopped_at)
     ON penstock.queries TO {reader};
 GRANT SELECT (query_id, cycle, fence, planned, planned_at, started_at, committed_at, events_in, events_out, windows, late,

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from penstock.core.errors import Refused
 from penstock.engine.callables import Failure
-from penstock.engine.gates.costs import COST, in_nanos
+from penstock.engine.gates.costs import in_nanos
 from penstock.engine.gates.decision import Costs
 from penstock.engine.plan import CyclePlan, Lane
+from penstock.engine.values import COST
 from penstock.stream.gates import Cost
 
 #: An event for the sink: key and JSON.

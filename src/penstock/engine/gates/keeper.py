@@ -19,12 +19,10 @@ from penstock.db.patience import LOST
 from penstock.db.statements import Statements
 from penstock.engine import suspicion
 from penstock.engine.commit import LEDGER
-from penstock.engine.gates.costs import without_costs
 from penstock.engine.gates.hand import Hand, LaneAtHand
 from penstock.engine.gates.limits import defined
 from penstock.engine.gates.release import Release, Releaser
 from penstock.engine.work import Outcome, Target, Work
-from penstock.stream.expression import is_python
 from penstock.stream.gates import Concurrency, Gate, amount_text
 
 if TYPE_CHECKING:
@@ -80,7 +78,6 @@ class Keeper:
         self._ahead_us = 0
         self._changed = 0
         self._tidied = 0
-        self._adds_costs = any(is_python(gate.cost.expression) for gate in gates)
         self._releasing = asyncio.Lock()
 
     async def prepare(self) -> None:
@@ -139,11 +136,8 @@ class Keeper:
 
     async def take(self, work: Work, table: pa.Table | None) -> None:
         """Take to hand what a cycle has read; the table's rows are in order, and the work has an event for each."""
-        lines = work.outputs
-        if self._adds_costs:
-            lines = [(key, without_costs(line)) for key, line in lines]
         failures = [failure for report in work.reports for failure in report.failures]
-        for lane in self._hand.add(work.plan, failures, table, lines):
+        for lane in self._hand.add(work.plan, failures, table, work.outputs):
             if lane.due_us < _NEVER:
                 self._push(lane)
         await self._note(work)

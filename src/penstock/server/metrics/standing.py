@@ -99,6 +99,29 @@ GATE_LONGEST = Family(
     "Since when the lane waits that has waited longest for its next event to be let through.",
     ("query",),
 )
+SINK_WRITTEN = Family("penstock_sink_written_events", "counter", "Events that a sink has taken.", ("queue", "group"))
+SINK_RETRIES = Family(
+    "penstock_sink_retries", "counter", "Attempts of a sink that failed and were made again.", ("queue", "group")
+)
+SINK_BUSY = Family(
+    "penstock_sink_busy", "counter", "Attempts for which the other side of a sink was too busy.", ("queue", "group")
+)
+SINK_DEAD = Family(
+    "penstock_sink_dead_letters", "counter", "Events that a sink could not write, ever.", ("queue", "group")
+)
+SINK_LOST = Family(
+    "penstock_sink_lost_events",
+    "counter",
+    "Events whose lease ended before a sink had written them: they come again.",
+    ("queue", "group"),
+)
+SINK_RUNNING = Family("penstock_sink_running", "gauge", "1 while somebody runs the sink, else 0.", ("queue", "group"))
+SINK_RESTING = Family(
+    "penstock_sink_resting",
+    "gauge",
+    "1 while the other side has failed too often and is left alone (a circuit breaker that is open), else 0.",
+    ("queue", "group"),
+)
 
 STORED = (
     QUEUE_DEPTH,
@@ -130,6 +153,13 @@ STORED = (
     GATE_ALLOWED,
     GATE_WAITING,
     GATE_LONGEST,
+    SINK_WRITTEN,
+    SINK_RETRIES,
+    SINK_BUSY,
+    SINK_DEAD,
+    SINK_LOST,
+    SINK_RUNNING,
+    SINK_RESTING,
 )
 
 #: As many series of a metric as a scrape shows at the most.
@@ -176,7 +206,7 @@ class Standing:
         whole = True
         try:
             async with asyncio.timeout(_SECONDS), self._database.connection(_SECONDS) as conn:
-                for part in (_queues, _groups, _dead_letters, _queries, _open_windows, _gates):
+                for part in (_queues, _groups, _dead_letters, _queries, _open_windows, _gates, _sinks):
                     whole = await _within(conn, part, samples) and whole
         except (TimeoutError, psycopg.Error, DatabaseError) as error:
             logger.warning("the database could not be asked for metrics", extra={"reason": type(error).__name__})
@@ -260,6 +290,17 @@ async def _gates(conn: Connection, samples: _Samples) -> None:
         samples[GATE_ALLOWED][query,] = allowed
         samples[GATE_WAITING][query,] = waiting
         samples[GATE_LONGEST][query,] = max(longest, 0.0)
+
+
+async def _sinks(conn: Connection, samples: _Samples) -> None:
+    for queue, sink, written, retries, busy, dead, lost, running, resting in await _rows(conn, "sinks"):
+        samples[SINK_WRITTEN][queue, sink] = written
+        samples[SINK_RETRIES][queue, sink] = retries
+        samples[SINK_BUSY][queue, sink] = busy
+        samples[SINK_DEAD][queue, sink] = dead
+        samples[SINK_LOST][queue, sink] = lost
+        samples[SINK_RUNNING][queue, sink] = int(running)
+        samples[SINK_RESTING][queue, sink] = int(running and resting)
 
 
 def _distribution(counts: Sequence[int], total: float) -> Distribution:

@@ -61,3 +61,11 @@ SELECT q.name, sum(l.allowed)::bigint, count(*) FILTER (WHERE l.denied_since IS 
        coalesce(extract(epoch FROM clock_timestamp() - min(l.denied_since)), 0)::float8
 FROM penstock.gate_lanes l JOIN penstock.queries q ON q.id = l.query_id
 GROUP BY q.id, q.name ORDER BY q.id LIMIT %(most)s
+
+-- name: sinks
+SELECT q.name, g.name, t.written, t.retries, t.busy, t.dead_letters, t.lost,
+       t.is_running AND t.updated_at > clock_timestamp() - interval '30 seconds', t.is_resting
+FROM penstock.sink_totals t
+JOIN penstock.groups g ON g.id = t.group_id
+JOIN penstock.queues q ON q.id = g.queue_id
+ORDER BY t.group_id LIMIT %(most)s

@@ -6,23 +6,26 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.db.pool import Database
+from penstock.log.log import Log
+from penstock.sinks.contract import Sink
+from penstock.sinks.runner import Sinks, check_sinks
+
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
-    from penstock.log.log import Log
-    from penstock.sinks.contract import Sink
-    from penstock.sinks.runner import Sinks
     from penstock.stream.definition import Definition
 
 _logger = logging.getLogger("penstock.sinks")
 
 #: A query makes its queue when it starts.
 _LOOK_SECONDS = 0.2
-#: When the queries have ended, sinks go on until they have had nothing to do for so long.
+#: When the queries have ended, sinks go on until they have had nothing to do for so long, but not for ever.
 _REST_SECONDS = 0.5
+_MOST_REST_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,6 @@ class _Flow:
         self._thread.join()
 
     async def _run(self) -> None:
-        from penstock.db.pool import Database
-        from penstock.log.log import Log
-        from penstock.sinks.runner import Sinks
-
         log = Log(Database(self._settings))
         try:
             await log.open()
@@ -67,7 +66,7 @@ class _Flow:
                 return
             await self._until_the_end(self._followed(Sinks(log=log)))
             if self._drain:
-                await self._followed(Sinks(log=log)).run(idle_seconds=_REST_SECONDS)
+                await self._write_the_rest(self._followed(Sinks(log=log)))
         except Exception as error:
             # The queries go on: what they have put into their queues is not lost.
             _logger.error("the sinks have ended: %s", error)
@@ -92,6 +91,13 @@ class _Flow:
         sinks.stop()
         await running
 
+    async def _write_the_rest(self, sinks: Sinks) -> None:
+        """Write what is there; what a sink does not take in time stays in the queue, and it goes on there next time."""
+        running = asyncio.create_task(sinks.run(idle_seconds=_REST_SECONDS))
+        await asyncio.wait([running], timeout=_MOST_REST_SECONDS)
+        sinks.stop()
+        await running
+
     def _followed(self, sinks: Sinks) -> Sinks:
         for stream in self._streams:
             sinks.follow(stream)
@@ -107,6 +113,8 @@ def flowing(streams: Iterable[Definition], settings: Settings, flows: Sequence[F
     if not with_sinks and not flows:
         yield
         return
+    for stream in with_sinks:
+        check_sinks(stream)
     flow = _Flow(with_sinks, settings, flows)
     flow.start()
     try:
@@ -115,3 +123,8 @@ def flowing(streams: Iterable[Definition], settings: Settings, flows: Sequence[F
         flow.end(drain=False)
         raise
     flow.end(drain=True)
+
+
+def flowing_beside(stream: Definition, settings: Settings) -> AbstractContextManager[None]:
+    """The sinks of one stream, for the query that runs it."""
+    return flowing([stream], settings)
