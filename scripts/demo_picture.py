@@ -12,7 +12,7 @@ from unittest import mock
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
-from penstock.cli.demo.command import run_demo
+from penstock.cli.demo.log.command import run_demo
 from penstock.cli.output import Output
 
 PICTURE = Path(__file__).parents[1] / "docs/assets/demo.svg"

@@ -89,7 +89,9 @@ def test_the_version_is_the_package_s(arguments: list[str]) -> None:
         (["queue", "list", "--quiet", "--verbose"], "exclude each other"),
         (["--quiet", "queue", "list", "--verbose"], "exclude each other"),
         (["queue", "list", "--database-url", "x", "--data-dir", "y"], "two databases"),
-        (["demo", "--database-url", "postgresql://db/mine"], "a database of its own"),
+        (["demo", "log", "--database-url", "postgresql://db/mine"], "a database of its own"),
+        (["demo", "--data-dir", "mine"], "a database of its own"),
+        (["demo", "nothing"], "none of 'nothing'"),
     ],
 )
 def test_what_is_asked_in_a_wrong_way_gets_a_line_and_2(arguments: list[str], said: str) -> None:

@@ -3,15 +3,18 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.command_line import CommandLine
 
 pytestmark = pytest.mark.slow
 
-FAST = ("--events", "300", "--speed", "50")
+LOG = ("demo", "log", "--events", "300", "--speed", "50")
+EVERYTHING = ("demo", "--headless", "--rate", "100")
 
 
 @pytest.fixture
@@ -22,8 +25,8 @@ def temporary(data_dir: Path) -> CommandLine:
     return cli
 
 
-def test_the_demo_adds_up_and_leaves_nothing_behind(temporary: CommandLine, data_dir: Path) -> None:
-    with temporary.start("demo", *FAST) as process:
+def test_the_demo_of_the_log_adds_up_and_leaves_nothing_behind(temporary: CommandLine, data_dir: Path) -> None:
+    with temporary.start(*LOG) as process:
         text, errors = process.communicate(timeout=100)
     assert process.returncode == 0, text + errors
     assert "to the penny" in text
@@ -34,8 +37,8 @@ def test_the_demo_adds_up_and_leaves_nothing_behind(temporary: CommandLine, data
     assert list(data_dir.iterdir()) == []
 
 
-def test_what_the_demo_made_can_be_kept(temporary: CommandLine, data_dir: Path) -> None:
-    with temporary.start("demo", *FAST, "--keep", "--json") as process:
+def test_what_the_demo_of_the_log_made_can_be_kept(temporary: CommandLine, data_dir: Path) -> None:
+    with temporary.start(*LOG, "--keep", "--json") as process:
         text, _ = process.communicate(timeout=100)
     outcome = json.loads(text)
     assert outcome["succeeded"] is True
@@ -45,8 +48,8 @@ def test_what_the_demo_made_can_be_kept(temporary: CommandLine, data_dir: Path) 
     assert (queue["name"], queue["events"]) == ("orders", 303)
 
 
-def test_an_interrupted_demo_cleans_up(temporary: CommandLine, data_dir: Path) -> None:
-    with temporary.start("demo", "--events", "300", "--speed", "0.1") as process:
+def test_an_interrupted_demo_of_the_log_cleans_up(temporary: CommandLine, data_dir: Path) -> None:
+    with temporary.start("demo", "log", "--events", "300", "--speed", "0.1") as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "A queue" in line:
@@ -55,3 +58,77 @@ def test_an_interrupted_demo_cleans_up(temporary: CommandLine, data_dir: Path) -
         process.communicate(timeout=60)
     assert process.returncode == 130
     assert list(data_dir.iterdir()) == []
+
+
+def children_of(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+@pytest.mark.timeout(600)
+def test_everything_runs_adds_up_to_the_penny_and_is_gone_in_the_end(temporary: CommandLine, data_dir: Path) -> None:
+    seen: set[psutil.Process] = set()
+    with temporary.start(*EVERYTHING, "--duration", "10", "--json") as process:
+        while process.poll() is None:
+            seen.update(children_of(process.pid))
+            time.sleep(0.2)
+        text, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, text + errors
+    outcome = json.loads(text)
+    assert outcome["succeeded"] is True
+    checks = {check["what"]: check for check in outcome["checks"]}
+    assert all(check["holds"] for check in checks.values()), checks
+    assert {"revenue, to the penny", "windows as Python has them", "calls that the partner got, once"} <= set(checks)
+    assert int(checks["dead letters of revenue"]["found"]) > 0
+    assert outcome["refused"] > 0, "the overload was noticed"
+    assert outcome["events"] > 500
+    assert list(data_dir.iterdir()) == []
+    assert len(seen) >= 2, "the server and the streams are processes of their own"
+    assert not [_arguments(child) for child in seen if child.is_running()]
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_demo_that_is_ended_while_it_starts_takes_everything_with_it(
+    temporary: CommandLine, data_dir: Path, how: signal.Signals
+) -> None:
+    with temporary.start(*EVERYTHING) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "Spark warms up" in line:
+                break
+        started = children_of(process.pid)
+        assert len(started) >= 2
+        process.send_signal(how)
+        process.communicate(timeout=120)
+    gone, alive = psutil.wait_procs([child for child in started if "postgres" not in child.name()], timeout=120)
+    assert not alive, [_arguments(child) for child in alive]
+    assert gone
+    if how is not signal.SIGKILL:
+        assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[how]
+        assert list(data_dir.iterdir()) == []
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+def test_everything_runs_on_a_database_that_is_named_and_leaves_it_as_it_was(
+    temporary: CommandLine, database_url: str
+) -> None:
+    with temporary.start(*EVERYTHING, "--duration", "10", "--json", "--database-url", database_url) as process:
+        text, errors = process.communicate(timeout=500)
+    assert process.returncode == 0, text + errors
+    there = CommandLine(database_url)
+    assert there.json("queue", "list") == []
+    assert there.json("query", "list") == []
+    there.ok("queue", "create", "orders")
+    assert "has orders already" in there.refused("demo", "--headless", "--database-url", database_url, "--json")[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from penstock.cli import (
     consoles,
     databases,
     dead_letters,
+    demos,
     gates,
     groups,
     keys,
@@ -39,7 +39,7 @@ from penstock.cli.command import (
     shared_options,
 )
 from penstock.cli.output import Output
-from penstock.cli.session import Choices, Session
+from penstock.cli.session import Session
 
 
 class Root(TyperGroup):
@@ -133,26 +133,7 @@ def root(
     _help_if_alone(ctx)
 
 
-@command(app, "demo", examples=["penstock demo", "penstock demo --keep", "penstock demo --speed 3 --events 200000"])
-async def demo(
-    session: Session,
-    events: Annotated[int, typer.Option(min=10, max=2_000_000, metavar="N", help="How many orders to push.")] = 50_000,
-    speed: Annotated[
-        float,
-        typer.Option(min=0.1, max=1000, metavar="X", help="Play it so many times as fast; the log is not slowed."),
-    ] = 1.0,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the database, to look around in it.")] = False,
-) -> None:
-    """Watch the log at work: pushes, groups, retries, dead letters, a replay, and whether it all adds up.
-
-    It takes about half a minute, starts a PostgreSQL in a temporary directory and touches nothing else.
-    """
-    from penstock.cli.demo.command import run_demo
-
-    if Choices() != replace(session.choices, json=False, quiet=False, verbose=False):
-        raise typer.BadParameter("the demo brings a database of its own, so that it cannot touch yours")
-    if not await run_demo(session.out, events=events, speed=speed, keep=keep):
-        raise typer.Exit(FAILED)
+demos.register(app)
 
 
 command(

@@ -15,9 +15,9 @@ from penstock.cli.session import Session
 from penstock.cli.streams import REPORT_SECONDS, SPARK_PANEL, need_spark, pairs, run_options
 
 if TYPE_CHECKING:
-    from penstock.sinks.flowing import Flow
     from penstock.core.settings import Settings
     from penstock.engine.query import Query
+    from penstock.sinks.flowing import Flow
     from penstock.stream.sql.application import Application
 
 
@@ -120,10 +120,10 @@ def _show(session: Session, application: Application) -> None:
 
 
 def _run(session: Session, application: Application, file: Path, every: float, options: dict[str, Any]) -> None:
-    from penstock.sinks.flowing import flowing
     from penstock.cli.running import report, run_together
     from penstock.core.errors import InvalidRequest
     from penstock.engine.status import Meter
+    from penstock.sinks.flowing import flowing
 
     if not application.queries:
         raise InvalidRequest(f"{file.name} has no query: write one, INSERT INTO totals SELECT ...")

@@ -1,1 +1,1 @@
-"""``penstock demo``: the log at work, on a database of its own."""
+"""``penstock demo``: a small company's traffic through everything that there is, on a database of its own."""

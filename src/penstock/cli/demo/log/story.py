@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.demo.reader import Failed, Reader, Worth, ignore
-from penstock.cli.demo.shop import TENANTS, Ledger, Orders, cents_of, cents_of_any, make_orders, money
+from penstock.cli.demo.checks import Check
+from penstock.cli.demo.log.reader import Failed, Reader, Worth, ignore
+from penstock.cli.demo.log.shop import TENANTS, Ledger, Orders, cents_of, cents_of_any, make_orders, money
 
 if TYPE_CHECKING:
     from penstock import Penstock
@@ -28,20 +29,6 @@ _PUSH = 500
 _PRODUCERS = 4
 #: Longer than this no act takes, unless something is wrong.
 _PATIENCE_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Something that has to be so."""
-
-    what: str
-    expected: str
-    found: str
-
-    @property
-    def holds(self) -> bool:
-        """Whether it is so."""
-        return self.expected == self.found
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.demo.shop import Ledger
+from penstock.cli.demo.log.shop import Ledger
 from penstock.log.dead import HEADER
 
 if TYPE_CHECKING:
