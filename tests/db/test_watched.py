@@ -4,13 +4,16 @@ import asyncio
 import os
 import selectors
 import socket
-from collections.abc import AsyncIterator
+import struct
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
 import psycopg
 import pytest
+import uvloop
 from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Pool, open_pool
@@ -214,3 +217,68 @@ async def test_a_closed_connection_leaves_no_socket_behind(database_url: str) ->
     await pool.close()
     del one, two
     assert {name for name in open_files() - before if name.startswith("socket")} == set()
+
+
+#: What PostgreSQL tells its clients when it ends all of them: a warning, and then it is gone.
+_NOTICE = b"SWARNING\0VWARNING\0C57P02\0Mterminating connection because of crash of another server process\0\0"
+
+
+class Crashing:
+    """A way to PostgreSQL at whose end it says something, on demand, and resets the connection at once."""
+
+    def __init__(self, path: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._path = path
+        self._pumps: list[asyncio.Task[None]] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._client: socket.socket
+        self._there = socket.socket(socket.AF_UNIX)
+        for each in (self._listening, self._there):
+            each.setblocking(False)
+        self.port = self._listening.getsockname()[1]
+
+    async def pass_on(self) -> None:
+        self._client, _ = await self._loop.sock_accept(self._listening)
+        await self._loop.sock_connect(self._there, self._path)
+        ways = [(self._client, self._there), (self._there, self._client)]
+        self._pumps = [asyncio.create_task(self._pump(*way)) for way in ways]
+
+    async def crash(self) -> None:
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+        # Without a turn of the event loop in between: whoever listens hears of both at the same time.
+        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._client.send(b"N" + struct.pack("!i", len(_NOTICE) + 4) + _NOTICE)
+        for each in (self._client, self._there, self._listening):
+            each.close()
+
+    async def _pump(self, one: socket.socket, other: socket.socket) -> None:
+        while some := await self._loop.sock_recv(one, 1 << 16):
+            await self._loop.sock_sendall(other, some)
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_connection_that_is_reset_after_a_last_word_says_so(
+    database_url: str, loop_factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    parts = conninfo_to_dict(database_url)
+
+    async def main() -> None:
+        way = Crashing(f"{parts['host']}/.s.PGSQL.{parts['port']}")
+        passing = asyncio.create_task(way.pass_on())
+        conn = await WatchedConnection.connect(
+            f"postgresql://{parts['user']}@127.0.0.1:{way.port}/{parts['dbname']}", sslmode="disable"
+        )
+        await passing
+        said = asyncio.create_task(conn.execute("SELECT pg_sleep(60)"))
+        async with await AsyncConnection.connect(database_url, autocommit=True) as other:
+            await until_busy(other, conn.info.backend_pid)
+        await way.crash()
+        async with asyncio.timeout(20):
+            with pytest.raises(psycopg.OperationalError):
+                await said
+        await conn.close()
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())

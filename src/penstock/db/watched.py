@@ -84,6 +84,9 @@ class WatchedConnection(AsyncConnection[Row]):
         try:
             self._wanted = gen.send(Ready.R)
             if self._wanted == _READABLE:
+                # uvloop stops watching a socket that was reset, although what came before that is read first.
+                self._unwatch()
+                self._watch()
                 return
             is_ended = False
         except StopIteration as end:
