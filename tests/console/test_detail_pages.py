@@ -296,6 +296,10 @@ def test_a_reader_may_look_and_not_press(browser: Browser, console: Running, que
             expect(page.get_by_role("button", name="Push a test event")).to_be_disabled()
             page.goto(f"/gates?query={gated.QUERY}&key=tenant-1")
             expect(page.get_by_role("button", name="Change the limit")).to_be_disabled()
+            # This one was told of no login for SQL.
+            page.goto("/sql")
+            expect(page.get_by_label("Statements that make the login")).to_contain_text("CREATE ROLE")
+            expect(page.get_by_role("button", name="Make the login")).to_have_count(0)
         with open_page(browser, guarded.url) as page:
             page.goto(f"/queues?queue={queue}")
             page.get_by_label("API key").fill(something)
@@ -315,9 +319,11 @@ def test_every_page_is_accessible_and_fits_everywhere(
 ) -> None:
     (id,) = _bury(console, queue, ["KeyError: 'total'"])
     paths = [f"/queues?queue={queue}&tab=events", f"/dead-letters?id={id}", "/sql"]
-    if variant is DESKTOP or variant is VARIANTS[-1]:
-        paths += ["/queues", f"/queues?queue={queue}", f"/queues?queue={queue}&tab=partitions", "/gates"]
-        paths += [f"/queues?queue={queue}&group=billing", f"/gates?query={gated.QUERY}&key=tenant-7", "/dead-letters"]
+    if variant in (DESKTOP, VARIANTS[-1]):
+        paths += ["/queues", "/dead-letters", f"/gates?query={gated.QUERY}&key=tenant-7"]
+    if variant is DESKTOP:
+        paths += [f"/queues?queue={queue}{more}" for more in ("", "&tab=partitions", "&tab=options", "&group=billing")]
+        paths.append("/gates")
     with open_page(browser, console.url, variant) as page:
         for path in paths:
             page.goto(path)

@@ -13,7 +13,10 @@ from penstock.console.page import Page, View, link
 from penstock.console.pages import gate_change
 from penstock.console.pages.gate_words import available, limit_of, state_of, until
 from penstock.console.parts import Cell, Column
+from penstock.db.statements import Statements
 from penstock.engine.gates.book import GateBook, GateInfo
+
+_sql = Statements("penstock.console", "gates.sql")
 
 PATH = "/gates"
 #: More are not shown at once: those that hold back most come first, and a search finds the others.
@@ -24,8 +27,8 @@ _COLUMNS = (
     Column("Query", classes="ps-desk"),
     "State",
     Column("Available", is_number=True),
-    Column("Limit", is_number=True),
-    Column("Waiting", is_number=True),
+    Column("Limit", is_number=True, classes="ps-desk"),
+    Column("Waiting", is_number=True, classes="ps-desk"),
     Column("Until", is_number=True),
     Column("Let through", is_number=True, classes="ps-desk"),
 )
@@ -87,12 +90,7 @@ async def build(view: View) -> None:
 
 async def _queries(view: View) -> list[str]:
     async with view.database.connection() as conn:
-        rows = await (
-            await conn.execute(
-                "SELECT q.name FROM penstock.queries q WHERE EXISTS "
-                "(SELECT FROM penstock.gate_rules u WHERE u.query_id = q.id) ORDER BY q.name"
-            )
-        ).fetchall()
+        rows = await (await conn.execute(_sql["queries"])).fetchall()
     return [name for (name,) in rows]
 
 

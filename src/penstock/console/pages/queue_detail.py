@@ -20,7 +20,7 @@ _LANES = 50
 _GROUPS = (
     "Group",
     Column("Behind", is_number=True),
-    Column("Done per second", is_number=True),
+    Column("Done per second", is_number=True, classes="ps-desk"),
     Column("Partitions behind", is_number=True, classes="ps-desk"),
     Column("Leases", is_number=True, classes="ps-desk"),
     Column("Oldest waits", is_number=True),

@@ -9,7 +9,7 @@ from html import escape
 from nicegui import ui
 
 from penstock.console import forms, parts, payloads, words
-from penstock.console.page import View, link
+from penstock.console.page import View, link, sentence
 from penstock.core.errors import NotFound, PenstockError
 from penstock.log.event import Event
 from penstock.log.queue import Queue
@@ -43,7 +43,7 @@ async def build(view: View, queue: Queue) -> None:
         )
         return
     except PenstockError as error:
-        parts.nothing("Nothing can be shown for that", _sentence(error))
+        parts.nothing("Nothing can be shown for that", sentence(error))
         return
     if not events:
         _nothing(queue, is_filtered=any(asked.values()))
@@ -130,8 +130,3 @@ def _line(view: View, event: Event, is_open: bool) -> str:
         f"<code>{escape(payloads.preview(event.raw))}</code></summary>"
         f'<div class="ps-event-body"><dl class="ps-about">{listed}</dl>{payloads.coloured(event.raw)}</div></details>'
     )
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}."

@@ -21,7 +21,7 @@ _MOST = 300
 _COLUMNS = (
     "Queue",
     Column("Partitions", is_number=True, classes="ps-desk"),
-    Column("Events kept", is_number=True),
+    Column("Events kept", is_number=True, classes="ps-desk"),
     Column("In per second", is_number=True),
     Column("Groups", is_number=True, classes="ps-desk"),
     Column("Furthest behind", is_number=True),
