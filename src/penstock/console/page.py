@@ -58,6 +58,7 @@ class Page:
         icon: The name of a Material icon.
         build: Makes the page's elements for one browser.
         needs_all: Not for keys that are limited to some queues.
+        short: Its title where there is little room.
     """
 
     path: str
@@ -65,6 +66,7 @@ class Page:
     icon: str
     build: Callable[[View], Awaitable[None]]
     needs_all: bool = False
+    short: str = ""
 
 
 class View:

@@ -14,6 +14,10 @@ from penstock.log.log import GroupInfo
 
 #: Lines of a description that say how, not what.
 _ASIDE = ("type ", "time", "grace", "allowed lateness", "late events")
+#: Lines of the two sides of a join.
+_SIDES = ("left ", "right ")
+#: Lines that are one box, however many there are.
+_TOGETHER = ("aggregate", "field")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +35,29 @@ def nodes_of(description: Sequence[str]) -> list[Node]:
 
     >>> [node.kind for node in nodes_of(["from: a", "filter big: x > 1", "window: tumbling 5 s", "to: b, key c"])]
     ['queue', 'filter', 'window', 'queue']
+    >>> [node.what for node in nodes_of(["join: inner", "left from: a", "left on: x", "right from: b", "right on: y"])]
+    ['a', 'b', 'inner']
     """
-    nodes: list[Node] = []
-    aggregates: list[str] = []
+    sides = [line for line in description if line.startswith(_SIDES)]
+    nodes = nodes_of([line.partition(" ")[2] for line in sides]) if sides else []
     for line in description:
         label, _, what = line.partition(": ")
-        if label.startswith(_ASIDE):
-            continue
         kind, _, name = label.partition(" ")
+        if line.startswith(_SIDES) or label.startswith(_ASIDE) or kind == "on":
+            continue
         if kind == "from":
             nodes += [Node("queue", queue, queue) for queue in what.split(", ")]
         elif kind == "to":
             queue = what.split(", key ")[0]
-            nodes += _aggregated(aggregates)
-            aggregates = []
             nodes.append(Node("queue", queue, queue))
-        elif kind == "aggregate":
-            aggregates.append(f"{name} = {_plain(what)}")
+        elif kind in _TOGETHER:
+            part = f"{name} = {_plain(what)}"
+            if nodes and nodes[-1].kind == kind:
+                part = f"{nodes.pop().what}, {part}"
+            nodes.append(Node(kind, part))
         else:
             nodes.append(Node(kind, f"{name}: {_plain(what)}" if name and kind != "gate" else _plain(what)))
-    return nodes + _aggregated(aggregates)
-
-
-def _aggregated(aggregates: list[str]) -> list[Node]:
-    return [Node("aggregate", ", ".join(aggregates))] if aggregates else []
+    return nodes
 
 
 def _plain(what: str) -> str:

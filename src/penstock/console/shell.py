@@ -38,6 +38,8 @@ def shell(view: View, page: Page, pages: Sequence[Page]) -> Iterator[None]:
                 text(page.title, tag="h1")
                 _state(view)
             yield
+            with element("footer", "ps-foot"):
+                _foot(view)
     view.keep_checking()
 
 
@@ -52,18 +54,24 @@ def _navigation(view: View, current: Page, pages: Sequence[Page]) -> None:
                     continue
                 with element("li"):
                     here = {"aria_current": "page"} if page is current else {}
-                    with element("a", "ps-page", href=page.path, **here):
+                    with element("a", "ps-page", href=page.path, aria_label=page.title, **here):
                         ui.icon(page.icon).props("aria-hidden=true")
-                        text(page.title)
+                        text(page.title, "ps-long")
+                        text(page.short or page.title, "ps-short")
         with element("div", "ps-nav-foot"):
-            _theme()
-            if view.viewer.session is not None:
-                roles = ", ".join(sorted(role.value for role in view.viewer.identity.roles))
-                text(f"{view.viewer.identity.id} · {roles}", "ps-who")
-                form = element("form", method="post", action="/sign-out")
-                with form, element("button", "ps-link", type="submit"):
-                    ui.icon("logout").props("aria-hidden=true")
-                    text("Sign out")
+            _foot(view)
+
+
+def _foot(view: View) -> None:
+    """How it looks, and who looks: below the pages, or on a phone below the page."""
+    _theme()
+    if view.viewer.session is not None:
+        roles = ", ".join(sorted(role.value for role in view.viewer.identity.roles))
+        text(f"{view.viewer.identity.id} · {roles}", "ps-who")
+        form = element("form", method="post", action="/sign-out")
+        with form, element("button", "ps-link", type="submit"):
+            ui.icon("logout").props("aria-hidden=true")
+            text("Sign out")
 
 
 def _theme() -> None:
@@ -71,7 +79,7 @@ def _theme() -> None:
         for name, icon in _THEME_ICONS.items():
             with element("span", f"ps-theme-{name}"):
                 ui.icon(icon).props("aria-hidden=true")
-                text(f"{name.capitalize()} theme", "ps-theme-word")
+                text(f"{name.capitalize()} theme")
     switch.on("click", js_handler="() => penstock.nextTheme()")
 
 

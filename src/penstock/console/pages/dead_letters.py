@@ -193,4 +193,4 @@ def _buttons(view: View, queue: str, which: Filter, total: int, *, can_redrive: 
         parts.button("Purge all", purge, icon="delete", tone="danger", enabled=may, why_not=why_not)
 
 
-PAGE = Page(PATH, "Dead letters", "report", build)
+PAGE = Page(PATH, "Dead letters", "report", build, short="Dead")

@@ -134,4 +134,4 @@ class _LiveBoard:
         return [*cells, Cell("", line=course), Cell(times.ago(updated), classes="ps-muted")]
 
 
-PAGE = Page("/live", "Live board", "leaderboard", build, needs_all=True)
+PAGE = Page("/live", "Live board", "leaderboard", build, needs_all=True, short="Live")
