@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from penstock import Stream
@@ -37,10 +38,8 @@ def events(chance: random.Random, count: int, name: str, disorder: float = 4.0) 
 def oracle(left: list[Any], right: list[Any], how: str, before: float, after: float) -> Counter[Any]:
     conn = duckdb.connect()
     for name, some in (("l", left), ("r", right)):
-        conn.execute(f"CREATE TABLE {name} (k text, n integer, id text, ts bigint)")
-        rows = [[e["k"], e["n"], e["id"], round(e["ts"] * 1000)] for _, e in some]
-        if rows:
-            conn.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", rows)  # noqa: S608
+        rows = [{"k": e["k"], "n": e["n"], "id": e["id"], "ts": round(e["ts"] * 1000)} for _, e in some]
+        conn.register(name, pa.Table.from_pylist(rows))
     found = conn.execute(
         f"SELECT l.id, r.id FROM l {how} JOIN r ON l.k = r.k AND l.n = r.n "  # noqa: S608
         f"AND r.ts BETWEEN l.ts - {round(before * 1000)} AND l.ts + {round(after * 1000)}"
@@ -101,6 +100,21 @@ def test_the_pairs_are_duckdbs_however_cycles_fall_and_drivers_are_lost(bench: B
     assert pairs(bench) == oracle(left, right, how, before, after)
     assert bench.letters("lefts") == bench.letters("rights") == []
     assert bench.ask("SELECT count(*) FROM penstock.waiting_1") == 0
+
+
+def test_cycles_that_are_large_enough_for_several_tasks_give_the_same(bench: Bench) -> None:
+    chance = random.Random(1)
+    left, right = events(chance, 11_500, "l"), events(chance, 11_500, "r")
+    for some in (left, right):
+        for _, event in some:
+            event["k"] = event["k"] and f"{event['k']}{chance.randrange(100)}"
+    for queue, some in (("lefts", left), ("rights", right)):
+        bench.queue(queue, partitions=4)
+        bench.push(some, queue)
+    bench.run(joined("left", 3, 3, allowed_lateness_seconds=30))
+
+    assert bench.ask("SELECT max(planned) FROM penstock.cycles") > 10_000, "it took several tasks"
+    assert pairs(bench) == oracle(left, right, "left", 3, 3)
 
 
 def test_late_events_are_dead_letters_by_the_order_in_their_partition_alone(bench: Bench) -> None:

@@ -142,6 +142,14 @@ def test_a_file_is_a_whole_application() -> None:
     assert (found.sinks["archive"].queue, found.sinks["archive"].pace) == ("rich", {"every": 60})
 
 
+def test_queries_come_after_those_that_write_what_they_read() -> None:
+    found = read(
+        "INSERT INTO c SELECT x FROM b; INSERT INTO b SELECT x FROM a; INSERT INTO d SELECT x FROM e;"
+        "INSERT INTO e SELECT x FROM d; INSERT INTO f SELECT x FROM c"
+    )
+    assert [query.name for query in found.in_order()] == ["b", "c", "f", "d", "e"]
+
+
 def test_streams_are_joined_by_an_interval() -> None:
     made = one(
         "INSERT INTO out SELECT a.id, b.price FROM auctions a LEFT JOIN bids b "

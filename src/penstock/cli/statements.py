@@ -12,7 +12,7 @@ import typer
 
 from penstock.cli.command import INTERRUPTED, command
 from penstock.cli.session import Session
-from penstock.cli.streams import REPORT_SECONDS, SPARK_PANEL, need_spark, pairs, run_options
+from penstock.cli.streams import Conf, Master, Report, need_spark, pairs, run_options
 
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
@@ -41,28 +41,9 @@ def sql(
     check: Annotated[
         bool, typer.Option("--check", help="Only say what would run; needs neither Spark nor a database.")
     ] = False,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Where Spark runs.",
-            rich_help_panel=SPARK_PANEL,
-            show_default="local[*]: in this process",
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--conf",
-            metavar="KEY=VALUE",
-            help="A setting of Spark; may be given again.",
-            rich_help_panel=SPARK_PANEL,
-            show_default=False,
-        ),
-    ] = None,
-    report: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Say every so often what each query has done; 0: never.")
-    ] = REPORT_SECONDS,
+    master: Master = None,
+    conf: Conf = None,
+    report: Report = 60.0,
     **options: Any,
 ) -> None:
     """Run the queries and sinks of a file of SQL statements until Ctrl-C.
@@ -131,12 +112,15 @@ def _run(session: Session, application: Application, file: Path, every: float, o
     flows = _flows(application)
     asyncio.run(_make_queues(settings, application))
     starters: list[Callable[[], Query]] = []
-    for wanted in application.queries.values():
+    for wanted in application.in_order():
         stream: Any = wanted.stream
         starters.append(partial(stream.start, wanted.name, settings=settings, **{**wanted.options, **options}))
+    # What is there for a query that reads what another writes is there when that one has ended.
+    rounds = [[starter] for starter in starters] if options.get("available_now") else [starters]
     with flowing([], settings, flows):
-        for query in run_together(starters, session.out, every):
-            report(session.out, query, Meter(query.status))
+        for together in rounds:
+            for query in run_together(together, session.out, every):
+                report(session.out, query, Meter(query.status))
 
 
 def _flows(application: Application) -> list[Flow]:

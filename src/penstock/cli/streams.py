@@ -20,9 +20,28 @@ if TYPE_CHECKING:
     from penstock.cli.program import Program
     from penstock.engine.stream import Stream
 
-SPARK_PANEL = "Spark"
+_SPARK = "Spark"
 _MODULE_STREAMS = "For streams that the file defines and does not run itself"
-REPORT_SECONDS = 60.0
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Where Spark runs.", rich_help_panel=_SPARK, show_default="local[*]: in this process"
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark; may be given again.",
+        rich_help_panel=_SPARK,
+        show_default=False,
+    ),
+]
+Report = Annotated[
+    float, typer.Option(min=0, metavar="SECONDS", help="Say every so often what each query has done; 0: never.")
+]
 
 
 def run_options(
@@ -106,33 +125,9 @@ def run(
             show_default=False,
         ),
     ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Where Spark runs.",
-            rich_help_panel=SPARK_PANEL,
-            show_default="local[*]: in this process",
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--conf",
-            metavar="KEY=VALUE",
-            help="A setting of Spark; may be given again.",
-            rich_help_panel=SPARK_PANEL,
-            show_default=False,
-        ),
-    ] = None,
-    report: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="Say every so often what each query has done; 0: never.",
-        ),
-    ] = REPORT_SECONDS,
+    master: Master = None,
+    conf: Conf = None,
+    report: Report = 60.0,
     **options: Any,
 ) -> None:
     """Run the streams of a Python file until Ctrl-C.

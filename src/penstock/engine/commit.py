@@ -371,7 +371,8 @@ class Committer:
     async def _tidy(self, conn: AsyncConnection[Any], cycle: int) -> None:
         """Forget what nobody asks for any more, now and then."""
         self._since_tidied += 1
-        if self._since_tidied < 100:
+        # The reports of a join have what begins to wait in them.
+        if self._since_tidied < (100 if self._target.waiting is None else 10):
             return
         self._since_tidied = 0
         params = {"query": self._target.query, "fence": self._target.fence, "cycle": cycle}

@@ -37,6 +37,8 @@ _logger = logging.getLogger("penstock.engine")
 
 #: Cycles of up to so many events are one task, with a plan that was made once.
 SMALL_EVENTS = 10_000
+#: A cycle of a join has no more events than that.
+_MOST_OF_JOIN = 200_000
 _LONGEST_CYCLE_SECONDS = 1800.0
 _STARTING_SECONDS = 30.0
 
@@ -169,6 +171,10 @@ class Drive:
 
     def _planning(self, prepared: Prepared) -> Planning:
         stream, options = self._assignment.stream, self._assignment.options
+        most = options.max_events_per_cycle
+        if prepared.waiting is not None:
+            # What begins to wait goes over the driver.
+            most = min(most, _MOST_OF_JOIN)
         return Planning(
             self._assignment.log.database.conninfo,
             self._assignment.id,
@@ -176,8 +182,8 @@ class Drive:
             tuple((queue_id, group_id) for _, queue_id, _, group_id in prepared.groups),
             options.lease_seconds,
             0.0 if options.available_now else options.interval_seconds,
-            min(SMALL_EVENTS, options.max_events_per_cycle),
-            options.max_events_per_cycle,
+            min(SMALL_EVENTS, most),
+            most,
             max(2, self._assignment.spark.sparkContext.defaultParallelism),
             None if prepared.tables is None else f"penstock.state_{self._assignment.id}",
             stream.time.idle_flush_us,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 
 from penstock.core.errors import Conflict, InvalidRequest
-from penstock.engine.compile import Split, compile_events, compile_windows, fields_read
+from penstock.engine.compile import Split, compile_events, compile_windows, fields_read, split
 from penstock.engine.options import RunOptions
 from penstock.engine.reader import Reader
 from penstock.engine.reading import Reading
@@ -18,7 +18,7 @@ from penstock.engine.reference import ReferenceTables
 from penstock.engine.registry import Registry
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
 from penstock.engine.saying import first_line
-from penstock.engine.sides import AllReferences, PairReader, prepare_sides, side_streams
+from penstock.engine.sides import SIDES, AllReferences, PairReader, prepare_sides, side_streams
 from penstock.engine.staging import Closing
 from penstock.engine.tables import ResultTables
 from penstock.engine.waiting import WaitingTable
@@ -172,7 +172,9 @@ def _samples(
     while True:
         samples = [assignment.run(_newest(assignment, side.sources)) for side in sides]
         missing = [
-            side for side, sample in zip(sides, samples, strict=True) if not sample and not _is_declared(side, known)
+            name
+            for name, side, sample in zip(SIDES, sides, samples, strict=True)
+            if not sample and not _is_declared(name, side, known)
         ]
         # What is not there is not read either, where only what is there is read.
         if not missing or (assignment.options.available_now and any(samples)):
@@ -181,9 +183,14 @@ def _samples(
             raise NothingYet
 
 
-def _is_declared(side: Definition, known: dict[str, str] | None) -> bool:
+def _is_declared(name: str, side: Definition, known: dict[str, str] | None) -> bool:
     """Whether the types of a side need no event to show them."""
-    return bool(known) or bool(side.schema)
+    if any(field.startswith(f"{name}.") for field in known or {}):
+        return True
+    wanted = set(fields_read(split(side)))
+    if isinstance(side.time.event_time, str):
+        wanted.add(side.time.event_time.split(".")[0])
+    return wanted <= side.schema.keys()
 
 
 async def _subscribe(assignment: Assignment) -> Groups:

@@ -66,6 +66,16 @@ class Application:
     queries: dict[str, QueryWanted] = field(default_factory=dict)
     sinks: dict[str, SinkWanted] = field(default_factory=dict)
 
+    def in_order(self) -> list[QueryWanted]:
+        """The queries, each after those that write what it reads; where they go round in a circle, as they stand."""
+        left, found = list(self.queries.values()), list[QueryWanted]()
+        while left:
+            unwritten = {query.stream.sink for query in left}
+            ready = [query for query in left if not unwritten & set(query.stream.sources)] or left[:1]
+            found += ready
+            left = [query for query in left if query not in ready]
+        return found
+
 
 def read_application(kind: type[Definition], text: str, name: str = "") -> Application:
     """The application that a text of statements stands for. Nothing is asked of Spark or of a database."""
