@@ -110,6 +110,21 @@ async def test_a_server_process_does_its_work_and_refuses_what_its_role_may_not(
                 await log.close()
 
 
+def test_the_server_s_role_can_change_limits_pause_queries_and_keep_the_plane_s_books(database: Guarded) -> None:
+    with psycopg.connect(database.server, autocommit=True) as conn:
+        for statement in (
+            "UPDATE penstock.gate_lanes SET wakes_at = NULL WHERE false",
+            "DELETE FROM penstock.gate_limits WHERE false",
+            "UPDATE penstock.queries SET is_paused = true WHERE false",
+            "DELETE FROM penstock.shared_state WHERE false",
+            "DELETE FROM penstock.traces WHERE false",
+            "DELETE FROM penstock.rule_states WHERE false",
+            "DELETE FROM penstock.audit WHERE false",
+            "SELECT FROM penstock.gate_states FOR UPDATE",
+        ):
+            conn.execute(statement.encode())
+
+
 def test_the_server_s_role_can_do_no_more(database: Guarded) -> None:
     refused(
         database.server,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from importlib import resources
 
+from psycopg import sql
+
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 # Lines that are all comment, and indentation: a statement of more than 4,096 characters is one that the driver reads
 # anew each time.
@@ -50,3 +52,8 @@ class Statements:
             )
             self._filled[key] = filled
         return filled
+
+
+def quoted(*name: str) -> sql.SQL:
+    """A name as a statement with parameters has it: what looks like one of them is doubled."""
+    return sql.SQL(sql.Identifier(*name).as_string().replace("%", "%%"))

@@ -12,7 +12,7 @@ from penstock.core import json
 from penstock.core.errors import InvalidRequest, SinkRejected
 from penstock.core.names import check_name
 from penstock.db.patience import LOST
-from penstock.db.statements import Statements
+from penstock.db.statements import Statements, quoted
 from penstock.sinks.checks import read_mapping, read_texts
 from penstock.sinks.contract import Guarantee, TransactionalSink
 
@@ -123,19 +123,19 @@ class Table(TransactionalSink):
         missing = [name for name in (*self._columns, *self._key) if name not in known]
         if missing:
             raise InvalidRequest(f"table {self._names!r} has no column {missing[0]!r}; it has {', '.join(known)}")
-        table = _quoted(*_split(self._names))
-        columns = sql.SQL(", ").join(map(_quoted, self._columns))
+        table = quoted(*_split(self._names))
+        columns = sql.SQL(", ").join(map(quoted, self._columns))
         statement = sql.SQL(_sql["insert"]).format(table=table, columns=columns)
         if not self._key:
             return statement
-        key = sql.SQL(", ").join(map(_quoted, self._key))
+        key = sql.SQL(", ").join(map(quoted, self._key))
         others = [name for name in self._columns if name not in self._key]
         if not others:
             return sql.Composed([statement, sql.SQL(" "), sql.SQL(_sql["keep"]).format(key=key)])
         replace = sql.SQL(_sql["replace"]).format(
             key=key,
-            others=sql.SQL(", ").join(map(_quoted, others)),
-            excluded=sql.SQL(", ").join(_quoted("excluded", name) for name in others),
+            others=sql.SQL(", ").join(map(quoted, others)),
+            excluded=sql.SQL(", ").join(quoted("excluded", name) for name in others),
         )
         return sql.Composed([statement, sql.SQL(" "), replace])
 
@@ -154,11 +154,6 @@ def _take(event: Event, source: str) -> Any:
     for name in source.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
-
-
-def _quoted(*name: str) -> sql.SQL:
-    """A name as a statement with parameters has it: what looks like one of them is doubled."""
-    return sql.SQL(sql.Identifier(*name).as_string().replace("%", "%%"))
 
 
 def _split(name: str) -> list[str]:

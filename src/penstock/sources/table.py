@@ -10,7 +10,7 @@ import psycopg
 from psycopg import AsyncConnection, sql
 
 from penstock.core.errors import InvalidRequest
-from penstock.db.statements import Statements
+from penstock.db.statements import Statements, quoted
 from penstock.sources.contract import Position, Read, Source
 
 _sql = Statements("penstock.sources", "table.sql")
@@ -113,12 +113,12 @@ class Table(Source):
 
     def _prepare(self) -> None:
         parts = [part.strip('"') if part.startswith('"') else part.lower() for part in self._names.split(".")]
-        columns = [_quoted("t", name) for name in self._order]
+        columns = [quoted("t", name) for name in self._order]
         settled: sql.Composable = sql.SQL(_sql["settled"])
         if self._behind:
             settled = settled + sql.SQL(" AND ") + sql.SQL(_sql["behind"]).format(column=columns[0])
         made = {
-            "table": _quoted(*parts),
+            "table": quoted(*parts),
             "column": columns[0],
             "order": sql.SQL(", ").join(columns),
             # As text, which every type can be read back from.
@@ -128,8 +128,3 @@ class Table(Source):
         }
         self._first = sql.SQL(_sql["first"]).format(**{k: v for k, v in made.items() if k != "values"})
         self._next = sql.SQL(_sql["next"]).format(**{k: v for k, v in made.items() if k != "column"})
-
-
-def _quoted(*name: str) -> sql.SQL:
-    """A name as a statement with parameters has it: what looks like one of them is doubled."""
-    return sql.SQL(sql.Identifier(*name).as_string().replace("%", "%%"))
