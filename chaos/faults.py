@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 import psycopg
 
+from chaos.disk import Disk
 from chaos.plan import Fault
 from chaos.process import Process
 from chaos.proxy import Proxy
@@ -213,19 +213,14 @@ class Faults:
         return f"one of {len(backends)}"
 
     def _disk_of_postgresql_full(self, fault: Fault) -> str:
-        if not self._system.disk.can_be_filled:
-            raise Impossible("no file system can be mounted here")
         return self._full(self._system.disk, fault)
 
     def _disk_of_the_file_sink_full(self, fault: Fault) -> str:
-        if not self._system.sink_disk.can_be_filled:
-            raise Impossible("no file system can be mounted here")
         return self._full(self._system.sink_disk, fault)
 
-    def _full(self, disk: object, fault: Fault) -> str:
-        from chaos.disk import Disk
-
-        assert isinstance(disk, Disk)
+    def _full(self, disk: Disk, fault: Fault) -> str:
+        if not disk.can_be_filled:
+            raise Impossible("no file system can be mounted here")
         until = time.monotonic() + fault.seconds
         try:
             disk.fill()
@@ -322,63 +317,3 @@ def _frozen(proxy: Proxy, fault: Fault) -> str:
     time.sleep(fault.seconds)
     proxy.freeze(False)
     return proxy.name
-
-
-class Done:
-    """A fault that was done: when, what it hit, or why not."""
-
-    def __init__(self, fault: Fault) -> None:
-        self.fault = fault
-        self.began = 0.0
-        self.ended = 0.0
-        self.hit = ""
-        self.problem = ""
-
-    def document(self) -> dict[str, object]:
-        """A line of the report."""
-        return {
-            "at": round(self.began, 1),
-            "until": round(self.ended, 1),
-            "fault": self.fault.kind,
-            "hit": self.hit,
-            **({"not_done": self.problem} if self.problem else {}),
-        }
-
-
-class Schedule(threading.Thread):
-    """Does the faults of a plan when their time comes, each in a thread of its own."""
-
-    def __init__(self, system: System, faults: Sequence[Fault], say: Callable[[str], None]) -> None:
-        super().__init__(daemon=True)
-        self._faults = Faults(system)
-        self._say = say
-        self._began = 0.0
-        self._postgres = threading.Lock()
-        self.done = [Done(fault) for fault in faults]
-
-    def run(self) -> None:
-        """Do all of them, and wait for the last."""
-        self._began = time.monotonic()
-        threads = []
-        for done in self.done:
-            time.sleep(max(0.0, self._began + done.fault.at - time.monotonic()))
-            thread = threading.Thread(target=self._do, args=(done,), daemon=True)
-            thread.start()
-            threads.append(thread)
-        for thread in threads:
-            thread.join()
-
-    def _do(self, done: Done) -> None:
-        done.began = time.monotonic() - self._began
-        try:
-            if done.fault.kind.startswith(("PostgreSQL killed", "PostgreSQL re", "PostgreSQL s", "PostgreSQL p")):
-                with self._postgres:  # it is not stopped while it is being started
-                    done.hit = self._faults.do(done.fault)
-            else:
-                done.hit = self._faults.do(done.fault)
-        except Impossible as error:
-            done.problem = str(error)
-        except Exception as error:  # what went wrong with a fault is told, and no reason to end the run
-            done.problem = f"{type(error).__name__}: {error}"
-        done.ended = time.monotonic() - self._began
-        self._say(f"{done.began:6.1f} s  {done.fault.kind}: {done.problem or done.hit} (until {done.ended:.1f} s)")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from chaos.checker import judge
-from chaos.faults import Schedule
 from chaos.health import Unwell, wait_until_drained, wait_until_well
 from chaos.plan import Plan
+from chaos.schedule import Schedule
 from chaos.system import System
 
 _START_SECONDS = 900.0

@@ -24,6 +24,9 @@ from chaos.proxy import Proxy
 from chaos.talk import Server, Unanswered
 
 QUEUES = {"orders": "key", "clicks": "hash", "calls": "key", "approved": "key", "totals": "hash"}
+#: What is Penstock's, in the order in which it is stopped, and how long each may take to end.
+_OURS = ("driver", "standby", "webhook", "file", "server")
+_STOP_SECONDS = 60.0
 _DISK_MEGABYTES = 512
 _SINK_MEGABYTES = 64
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -95,12 +98,13 @@ class System:
         """Stop everything but PostgreSQL with SIGTERM; whether each ended by itself in time."""
         self._minding.set()
         self._minder.join()
-        order = ["consumer", "driver", "standby", "webhook", "file", "server", "receiver"]
         clean = {}
-        for process in sorted(self.processes.values(), key=lambda each: _place(each.name, order)):
-            in_time = process.stop(30 if process.name in ("driver", "standby", "server", "webhook", "file") else 2)
-            if process.name in ("driver", "standby", "server", "webhook", "file"):
-                clean[process.name] = in_time
+        for process in self.processes.values():
+            if process.name not in _OURS:
+                process.stop(2)
+        for name in _OURS:
+            if name in self.processes:
+                clean[name] = self.processes[name].stop(_STOP_SECONDS)
         return clean
 
     def missing(self) -> list[str]:
@@ -109,9 +113,8 @@ class System:
 
     def producers_are_done(self) -> bool:
         """Whether all have pushed their last events."""
-        return all(not process.runs for name, process in self.processes.items() if self._is_done(name)) and all(
-            self._is_done(name) for name in self.processes if name.startswith("producer")
-        )
+        producers = [name for name in self.processes if name.startswith("producer")]
+        return all(self._is_done(name) and not self.processes[name].runs for name in producers)
 
     def start_driver(self, name: str) -> Process:
         """One more driver of the same queries."""
@@ -242,7 +245,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _place(name: str, order: list[str]) -> int:
-    return next((i for i, start in enumerate(order) if name.startswith(start)), len(order))

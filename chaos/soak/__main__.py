@@ -29,19 +29,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Soak; 0 if all curves are flat and all results exact."""
     options = _parse(arguments)
     directory = options.directory or Path(tempfile.mkdtemp(prefix="penstock-soak-"))
-    report = soak(options.hours * 3600, directory, options.pause)
+    report = soak(options.hours * 3600, directory, options.pause, spark=not options.without_spark)
     print(_text(report), flush=True)
     print(f"report.json, report.md and the plots are in {directory}")
     return 0 if report["ok"] else 1
 
 
-def soak(seconds: float, directory: Path, pause_seconds: float) -> dict[str, Any]:
+def soak(seconds: float, directory: Path, pause_seconds: float, *, spark: bool = True) -> dict[str, Any]:
     """Run the system without faults for so long; the report."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     # Retention comes round several times.
     retention = max(20.0, min(seconds / 12, 3600.0))
-    plan = Plan(0, seconds, (), standby=False, pause_seconds=pause_seconds, retention_seconds=retention)
+    plan = Plan(0, seconds, (), standby=False, spark=spark, pause_seconds=pause_seconds, retention_seconds=retention)
     system = System(plan, directory)
     sampler = Sampler(system)
     report: dict[str, Any] = {"seconds": seconds, "retention_seconds": retention, "failures": []}
@@ -56,7 +56,7 @@ def soak(seconds: float, directory: Path, pause_seconds: float) -> dict[str, Any
                 time.sleep(0.1)
             report["drained_after_seconds"] = round(wait_until_drained(system, plan.drain_seconds), 1)
             system.stop()
-            verdict = judge(directory, system.postgres.url, system.sink_file)
+            verdict = judge(directory, system.postgres.url, system.sink_file, computed=spark)
             report |= {"checks": verdict.checks, "facts": verdict.facts}
             report["failures"] += verdict.failures
         except Unwell as error:
@@ -103,6 +103,7 @@ def _text(report: dict[str, Any]) -> str:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos.soak", description="The whole system under steady load.")
     parser.add_argument("--hours", type=float, default=1.0, help="how long the load goes on")
+    parser.add_argument("--without-spark", action="store_true", help="queues, server, sinks and consumers only")
     parser.add_argument("--pause", type=float, default=0.12, help="seconds between two batches of a producer")
     parser.add_argument("--directory", type=Path, help="where the report goes; a new one, if not given")
     return parser.parse_args(arguments)
