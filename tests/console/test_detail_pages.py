@@ -261,6 +261,15 @@ def test_a_statement_that_is_no_query_is_refused(page: Page, console: Running, q
     assert len(_pop(console, queue)) == 10
 
 
+def test_a_statement_is_stopped(page: Page) -> None:
+    page.goto("/sql")
+    _type_over(page, "SQL statement", "SELECT pg_sleep(9)")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("alert").filter(has_text="it was stopped")).to_be_visible()
+    expect(page.get_by_role("button", name="Run")).to_be_enabled()
+
+
 def test_a_ready_question_is_written_and_answered(page: Page) -> None:
     page.goto("/sql")
     page.get_by_label("Ready questions").click()

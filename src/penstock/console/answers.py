@@ -19,6 +19,8 @@ from penstock.db.questions import Answer, Column
 #: More lines or bars than this nobody can tell apart.
 _SERIES = 8
 _BARS = 60
+#: Characters of a value in a table; the file has more.
+_LONG = 300
 
 
 def table(answer: Answer, times: Times) -> None:
@@ -125,7 +127,8 @@ def _cell(value: str | None, column: Column, times: Times) -> Cell | str:
     if column.kind == "time" and column.type.startswith("timestamptz"):
         moment = _parsed(value)
         return Cell(value if moment is None else times.full(moment), classes="ps-nowrap")
-    return Cell(value, classes="ps-wide-text" if len(value) > 60 else "")
+    shown = value if len(value) <= _LONG else f"{value[:_LONG]}…"
+    return Cell(shown, classes="ps-wide-text" if len(value) > 60 else "")
 
 
 def _figure(text: str) -> str:

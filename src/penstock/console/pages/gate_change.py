@@ -27,6 +27,7 @@ _COLUMNS = (
     Column("Until", is_number=True),
     Column("Spent", is_number=True, classes="ps-desk"),
 )
+_WHY_NOT = "Your key may not change gates: it needs the role admin"
 _KINDS = {"token_bucket": "token bucket", "sliding_window": "sliding window", "concurrency": "in flight"}
 #: What can be changed of each kind of gate: the option, and what it is called.
 _FIELDS: dict[str, Sequence[tuple[str, str]]] = {
@@ -126,9 +127,6 @@ def _limits(view: View, book: GateBook, query: str, key: str | None, gate: GateI
 
         with parts.element("div", "ps-row ps-end"):
             parts.button("Change the limit", save, tone="primary", enabled=may, why_not=_WHY_NOT)
-
-
-_WHY_NOT = "Your key may not change gates: it needs the role admin"
 
 
 def _flow(view: View, book: GateBook, query: str, key: str | None, may: bool, is_paused: bool) -> None:

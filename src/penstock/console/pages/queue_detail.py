@@ -6,9 +6,9 @@ from dataclasses import fields
 
 from penstock.console import forms, parts, words
 from penstock.console.page import View, link
-from penstock.console.pages import queue_events, queue_group, test_event
+from penstock.console.pages import push_event, queue_events, queue_group
 from penstock.console.parts import Cell, Column
-from penstock.console.queue_sights import QueueSight, QueueSights
+from penstock.console.queue_sights import GroupSight, QueueSight, QueueSights
 from penstock.core.errors import NotFound
 from penstock.log.log import QueueInfo
 from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS
@@ -56,7 +56,7 @@ async def build(view: View, name: str) -> None:
             parts.badge(_partitioning(info.queue), "info")
             if info.queue.overflow == "shed":
                 parts.badge("sheds when full", "warn")
-        test_event.button(view, name)
+        push_event.button(view, name)
     forms.tabs(
         "Parts of the queue",
         tab,
@@ -120,9 +120,6 @@ def _group_rows(queue: QueueSight, readers: dict[str, str | None]) -> list[list[
     rows: list[list[Cell | str]] = []
     for group in queue.groups:
         query = readers.get(group.name)
-        state = ("reading", "good") if group.leases or query else ("caught up", "idle")
-        if group.lag and not group.leases and query is None:
-            state = ("waiting", "warn")
         rows.append(
             [
                 Cell(group.name, href=link(PATH, queue=queue.name, group=group.name), classes="ps-strong ps-break"),
@@ -132,10 +129,19 @@ def _group_rows(queue: QueueSight, readers: dict[str, str | None]) -> list[list[
                 words.number(group.leases),
                 words.duration(group.oldest_seconds) if group.lag else "–",
                 Cell(query, href=link("/queries", query=query)) if query else "consumers",
-                Cell(state[0], tone=state[1]) if group.counts else Cell("does not count", tone="idle"),  # type: ignore[arg-type]  # the words are tones
+                _state(group, query),
             ]
         )
     return rows
+
+
+def _state(group: GroupSight, query: str | None) -> Cell:
+    """What a group does, in a word."""
+    if not group.counts:
+        return Cell("does not count", tone="idle")
+    if query is not None or group.leases:
+        return Cell("reading", tone="good")
+    return Cell("waiting", tone="warn") if group.lag else Cell("caught up", tone="idle")
 
 
 async def _partitions(view: View, name: str) -> None:
