@@ -19,6 +19,8 @@ _sql = Statements("penstock.console", "vitals.sql")
 
 #: So many moments are kept: five minutes, where one takes a second.
 KEPT = 300
+#: What was before is known in steps of so many seconds.
+_PAST_STEP = 5.0
 #: What was seen longer ago than this is not compared with: nobody looked in between.
 _LONGEST_STEP = 15.0
 
@@ -55,17 +57,26 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The overview's numbers at one moment; rates are None where there is nothing to compare with."""
+    """The overview's numbers at one moment; None is what is not known."""
 
     at: int
     pushed: float | None
     read: float | None
     results: float | None
     freshness: float | None
-    backlog: float
-    kept: float
-    dead: float
-    firing: float
+    backlog: float | None
+    dead: float | None
+    firing: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the ledgers of queries say of a while ago: events read and written per second, and how fresh they were."""
+
+    at: int
+    read: float
+    results: float
+    freshness: float | None
 
 
 class Vitals:
@@ -75,12 +86,18 @@ class Vitals:
         self._database = database
         self._source = source
         self.seen: deque[Sight] = deque(maxlen=KEPT)
+        #: What was before anybody looked, so that the first who does sees more than a moment.
+        self.past: list[Past] = []
 
     async def look(self) -> deque[Sight]:
         """Look again; the last that was seen is at the end."""
         read = await self._source.read()
         if not self.seen or self.seen[-1].read.at != read.at:
             async with self._database.connection() as conn:
+                if not self.seen:
+                    params = {"step": _PAST_STEP, "seconds": KEPT}
+                    rows = await (await conn.execute(_sql["past"], params)).fetchall()
+                    self.past = [Past(at, r / _PAST_STEP, w / _PAST_STEP, age) for at, r, w, age in rows]
                 queues = await (await conn.execute(_sql["queues"])).fetchall()
                 firing = await (await conn.execute(_sql["firing"])).fetchall()
                 failed = await (await conn.execute(_sql["failed"])).fetchall()
@@ -112,7 +129,6 @@ def point(before: Sight | None, now: Sight, sees: Callable[[str], bool], sees_al
         _rate(before, now, lambda sight: sight.values(standing.QUERY_OUTPUTS)) if sees_all else None,
         _freshness(before, now) if sees_all else None,
         sum(lags.values()),
-        sum(_of(now.values(standing.QUEUE_DEPTH), sees).values()),
         sum(_of(now.values(standing.DEAD_LETTERS), sees).values()),
         now.firing_count if sees_all else 0,
     )

@@ -9,7 +9,7 @@ from penstock.console import parts, words
 from penstock.console.attention import Finding, findings
 from penstock.console.charts import Course, Line
 from penstock.console.page import Page, View
-from penstock.console.vitals import KEPT, Point, Sight, point
+from penstock.console.vitals import KEPT, Past, Point, Sight, point
 from penstock.server.metrics import standing
 
 #: Charts show so many milliseconds.
@@ -75,6 +75,8 @@ class _Board:
 
     def show(self, seen: Sequence[Sight]) -> None:
         """Show what was seen, with all that led to it."""
+        if self._last is None and seen and self._view.sees_all:
+            self._points.extend(_before(self._view.console.vitals.past, seen[0].at))
         for sight in seen:
             if self._last is None or sight.at > self._last.at:
                 self._points.append(point(self._last, sight, self._view.sees, self._view.sees_all))
@@ -132,6 +134,12 @@ class _Board:
                 with parts.element("li"):
                     parts.badge("All well", "good")
                     parts.text("Nothing needs you.", "ps-muted")
+
+
+def _before(past: Sequence[Past], until: int) -> list[Point]:
+    """What queries did before anybody looked; of the rest nothing is known."""
+    known = [each for each in past if each.at < until]
+    return [Point(each.at, None, each.read, each.results, each.freshness, None, None, None) for each in known]
 
 
 def _series(points: Sequence[Point], name: str) -> list[tuple[int, float | None]]:

@@ -1,5 +1,20 @@
 -- What the overview wants to know beside the metrics. A lookup per queue, query and rule, never per event.
 
+-- name: past
+-- What queries read and wrote in the last minutes, in steps of some seconds, and how fresh it was, as their ledgers say.
+SELECT (extract(epoch FROM s.at) * 1000)::bigint, sum(s.events_in)::float8, sum(s.events_out)::float8, avg(s.age)::float8
+FROM penstock.queries q
+CROSS JOIN LATERAL (
+    SELECT to_timestamp(floor(extract(epoch FROM n.committed_at) / %(step)s) * %(step)s + %(step)s) AS at,
+           n.events_in, n.events_out, extract(epoch FROM n.committed_at - n.oldest_at) AS age
+    FROM (
+        SELECT c.committed_at, c.events_in, c.events_out, c.oldest_at FROM penstock.cycles c
+        WHERE c.query_id = q.id ORDER BY c.cycle DESC LIMIT 1000
+    ) n
+    WHERE n.committed_at > clock_timestamp() - make_interval(secs => %(seconds)s)
+) s
+GROUP BY s.at ORDER BY s.at
+
 -- name: queues
 -- Every queue, how much it may hold, and whether it is written by a query or a rule.
 SELECT q.name, q.max_depth_events,
