@@ -1,8 +1,10 @@
 """Take the documentation's pictures of the console from one that runs, for example that of the demo.
 
     python scripts/screenshots.py http://127.0.0.1:6633 [--query page_views] [--wait 60]
+    python scripts/screenshots.py http://127.0.0.1:6633 --query sites --demo
 
-Pictures go to docs/assets/console-*.png, small ones: with a palette, where Pillow is there to make it.
+The second takes the README's picture alone, docs/assets/demo.png, of the live board while `penstock demo` runs. The
+others go to docs/assets/console-*.png. They are small: with a palette, where Pillow is there to make it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def take(page: Page, base: str, name: str, path: str, wait: float) -> None:
         print(f"{path}: no such page, left out")
         return
     page.wait_for_timeout(wait * 1000)
-    target = ASSETS / f"console-{name}.png"
+    target = ASSETS / (f"console-{name}.png" if name != "demo" else "demo.png")
     page.screenshot(path=target)
     shrink(target)
     print(f"{target.relative_to(ASSETS.parent.parent)}: {target.stat().st_size // 1024} KiB")
@@ -71,6 +73,7 @@ def main() -> None:
     parser.add_argument("url", help="where the console is")
     parser.add_argument("--query", help="which query the live board and the details show; the first, unless told")
     parser.add_argument("--wait", type=float, default=60.0, help="seconds for the overview's charts to fill")
+    parser.add_argument("--demo", action="store_true", help="take the picture of the demo alone")
     given = parser.parse_args()
     program = find_chromium()
     if program is None:
@@ -78,6 +81,10 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         desktop = opened(browser, is_phone=False, scheme="light")
+        if given.demo:
+            desktop.set_viewport_size({"width": 1280, "height": 580})
+            take(desktop, given.url, "demo", f"/live?query={quote(given.query or 'sites')}", 15.0)
+            return
         for name, path in pages(given.query).items():
             take(desktop, given.url, name, path, given.wait if name == "overview" else 4.0)
         take(opened(browser, is_phone=False, scheme="dark"), given.url, "overview-dark", "/", 4.0)

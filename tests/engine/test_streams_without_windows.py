@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from penstock import Context
+from penstock.sinks import File
 from tests.engine.pipelines import Bench, stream
 
 
@@ -67,6 +70,23 @@ def test_an_event_without_fields_passes_a_function_that_chooses_its_key(bench: B
 
     found = [(event.key, data) for event, data in zip(bench.events("out"), bench.emitted("out"), strict=True)]
     assert sorted(found, key=str) == [("int", 5), ("list", [1, 2]), ("str", "text")]
+
+
+def test_the_sinks_of_a_stream_run_with_it_and_have_written_everything_when_it_ends(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.queue()
+    bench.push(numbered(20))
+    made = stream().filter("i >= 5").to("out", File(tmp_path / "out.jsonl"))
+    bench.run(made)
+
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["i"] for line in lines) == list(range(5, 20))
+
+    bench.push([("k0", {"i": 20, "amount": 1})])
+    bench.run(made, sinks=False)
+    assert (tmp_path / "out.jsonl").read_text().splitlines() == lines, "nobody was asked to write it"
+    assert bench.ask("SELECT lag FROM penstock.sinks WHERE queue = 'out'") == 1
 
 
 def test_functions_and_expressions_follow_one_another(bench: Bench) -> None:

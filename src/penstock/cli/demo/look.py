@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 
+from penstock.cli.demo.books import KEPT
 from penstock.db.statements import Statements
 
 if TYPE_CHECKING:
@@ -53,12 +54,16 @@ class Look:
     @property
     def waiting(self) -> int:
         """Calls that wait at the gate."""
-        return self.queries["partner"].lag if "partner" in self.queries else 0
+        return self.queries["partner"].lag if "partner" in self.queries else self.appended.get("calls", 0)
 
     @property
     def behind(self) -> int:
         """Events that the queries with windows have yet to read."""
-        return sum(query.lag for query in self.queries.values() if query.name != "partner")
+        return sum(self.appended.get(kept.queue, 0) - self.numbers(name).events for name, kept in KEPT.items())
+
+    def numbers(self, query: str) -> QueryNumbers:
+        """A query in numbers, also of one that has not begun."""
+        return self.queries.get(query) or QueryNumbers(query, 0, 0, 0, 0, 0, 0)
 
 
 async def look(conn: Connection) -> Look:
