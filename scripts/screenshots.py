@@ -45,6 +45,8 @@ def take(page: Page, base: str, name: str, path: str, wait: float) -> None:
     if answer is not None and not answer.ok:
         print(f"{path}: no such page, left out")
         return
+    # Says which machine it is.
+    page.add_style_tag(content=".ps-driver { visibility: hidden }")
     page.wait_for_timeout(wait * 1000)
     target = ASSETS / (f"console-{name}.png" if name != "demo" else "demo.png")
     page.screenshot(path=target)

@@ -2,8 +2,6 @@
 
 ``console``      the process, with access off; one for a file, so that tests share what is in its database
 ``page``         a page at desktop size; the test fails if the browser reports an error
-``any_page``     the same, and the test runs at desktop and phone size, light and dark
-``arranged``     the log of the console's database, to arrange what pages are to show: ``arranged(coroutine_function)``
 """
 
 from __future__ import annotations
@@ -20,12 +18,11 @@ from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from scripts.install_chromium import MISSING, find_chromium
-from tests.console.browsing import VARIANTS, Variant, open_page
+from tests.console.browsing import open_page
 from tests.console.running import Running, console_on
 from tests.servers import TEMPLATE, Server
 
 T = TypeVar("T")
-Arrange = Callable[[Callable[[Log], Awaitable[T]]], T]
 
 _FLAGS = (
     "--no-sandbox",
@@ -61,18 +58,6 @@ def console(pg18: Server) -> Iterator[Running]:
 def page(browser: Browser, console: Running) -> Iterator[Page]:
     with open_page(browser, console.url) as opened:
         yield opened
-
-
-@pytest.fixture(params=VARIANTS, ids=lambda variant: variant.name)
-def any_page(request: pytest.FixtureRequest, browser: Browser, console: Running) -> Iterator[Page]:
-    variant: Variant = request.param
-    with open_page(browser, console.url, variant) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def arranged(console: Running) -> Arrange[object]:
-    return lambda what: arrange(console.database_url, what)
 
 
 def arrange(database_url: str, what: Callable[[Log], Awaitable[T]]) -> T:

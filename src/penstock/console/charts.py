@@ -70,7 +70,7 @@ def base(unit: str) -> dict[str, Any]:
     return {
         "animation": False,
         "textStyle": {"fontFamily": _FONT},
-        "grid": {"left": 4, "right": 10, "top": 28, "bottom": 4, "containLabel": True},
+        "grid": {"left": 4, "right": 26, "top": 28, "bottom": 4, "containLabel": True},
         "tooltip": {
             "trigger": "axis",
             "confine": True,

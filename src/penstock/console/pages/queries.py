@@ -185,7 +185,7 @@ class _Details:
                 parts.text("/", "ps-muted")
                 parts.text(self._name, "ps-strong ps-break")
                 self._state = parts.badge("…")
-                self._driver = parts.text("", "ps-muted ps-small ps-break")
+                self._driver = parts.text("", "ps-muted ps-small ps-break ps-driver")
             with parts.element("div", "ps-row"):
                 with parts.element("a", "ps-tab", href=link("/live", query=self._name)):
                     parts.text("Live board")
