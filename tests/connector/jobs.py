@@ -23,8 +23,15 @@ COPY = """
         events.selectExpr("key", "value").writeStream.format("penstock")
         .option("queue", "copies").option("checkpointLocation", checkpoint)
     )
-    query = (writer.trigger(availableNow=True) if once else writer).start()
-    query.awaitTermination()
+    while True:
+        query = (writer.trigger(availableNow=True) if once else writer).start()
+        try:
+            query.awaitTermination()
+            break
+        except Exception as error:
+            # Spark gives a Python process ten seconds to start, on however busy a machine.
+            if "failed to connect back" not in str(error):
+                raise
     print("copied", flush=True)
 """
 
@@ -40,11 +47,17 @@ TOUR = """
     orders.selectExpr("key", "n").write.format("penstock").mode("append").option("queue", "copies").save()
     print("wrote", spark.read.format("penstock").option("queue", "copies").load().count(), flush=True)
     events = spark.readStream.format("penstock").options(queue="orders", startingOffsets="earliest").load()
-    query = (
+    writer = (
         events.select("key", "value").writeStream.format("penstock").option("queue", "copies")
-        .option("checkpointLocation", tempfile.mkdtemp()).trigger(availableNow=True).start()
+        .option("checkpointLocation", tempfile.mkdtemp()).trigger(availableNow=True)
     )
-    query.awaitTermination()
+    while True:
+        try:
+            writer.start().awaitTermination()
+            break
+        except Exception as error:
+            if "failed to connect back" not in str(error):
+                raise
     print("followed", spark.read.format("penstock").option("queue", "copies").load().count(), flush=True)
     spark.stop()
 """

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from penstock.engine.java import find_java
 from tests.connector.jobs import COPY, TOUR, environment, program
 from tests.connector.test_ranges import fill
 from tests.connector.test_staging import left_over
-from tests.engine.pipelines import Bench, eventually
+from tests.engine.crash.orders import eventually
+from tests.engine.pipelines import Bench
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
@@ -58,6 +59,10 @@ def copies(bench: Bench) -> list[int]:
     return sorted(event.data["n"] for event in bench.events("copies"))
 
 
+def more_than(bench: Bench, before: int) -> Callable[[], bool]:
+    return lambda: len(copies(bench)) > before
+
+
 def test_a_stream_that_is_killed_again_and_again_writes_every_event_once(bench: Bench, tmp_path: Path) -> None:
     bench.queue()
     bench.queue("copies", "key")
@@ -69,7 +74,7 @@ def test_a_stream_that_is_killed_again_and_again_writes_every_event_once(bench: 
         before = len(copies(bench))
         with running([*command, "on"], log, env):
             # Somewhere in the middle: between a commit and Spark's note of it, or while tasks write.
-            eventually(lambda before=before: len(copies(bench)) > before, log.read_text())  # type: ignore[misc]
+            eventually(more_than(bench, before), timeout=600, what=log.read_text())
             time.sleep(random.random())
         fill(bench, 1000, first=1000 * (round + 1))
     with running([*command, "once"], log, env) as last:
