@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from benchmarks.nexmark.generator import Made
 
+_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 #: Which queries of the file each of Nexmark's is made of, in order.
 PARTS: dict[str, tuple[str, ...]] = {
     "q0": ("q0",),
@@ -118,6 +120,8 @@ def comparable(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
+    if isinstance(value, str) and _ISO.fullmatch(value):
+        return datetime.fromisoformat(value).astimezone(UTC).isoformat()
     if isinstance(value, Decimal | float | int):
         return round(float(value), 6)
     return value
