@@ -63,6 +63,15 @@ TOUR = """
 """
 
 
+#: The first half where the package comes with the job: Spark looks for formats only in what is installed, and starts
+#: the process that plans a stream without what a job brings.
+REGISTERING_TOUR = TOUR[: TOUR.index("    events = ")].replace(
+    "orders = spark.read",
+    "from pyspark_penstock import DefaultSource; spark.dataSource.register(DefaultSource)\n    orders = spark.read",
+    1,
+)
+
+
 def program(directory: Path, text: str) -> Path:
     """A file with a program in it."""
     file = directory / "job.py"

@@ -17,7 +17,7 @@ import pytest
 
 import penstock
 from penstock.engine.java import find_java
-from tests.connector.jobs import COPY, TOUR, environment, program
+from tests.connector.jobs import COPY, REGISTERING_TOUR, TOUR, environment, program
 from tests.connector.test_ranges import fill
 from tests.connector.test_staging import left_over
 from tests.engine.crash.orders import eventually
@@ -97,7 +97,7 @@ def test_over_spark_connect(bench: Bench, tmp_path: Path) -> None:
     fill(bench, 1000)
     command = [sys.executable, str(program(tmp_path, TOUR)), "local[2]"]
     done = subprocess.run(command, env=environment(bench.url, **java()), capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     toured(bench, done.stdout)
 
 
@@ -121,7 +121,10 @@ def test_with_the_package_as_a_zip_for_a_python_that_lacks_it(bench: Bench, tmp_
     env.pop("PYTHONPATH", None)
     missing = subprocess.run([str(bare), "-c", "import penstock"], env=env, capture_output=True)
     assert missing.returncode != 0, "the package is there without the zip"
-    command = [str(SUBMIT), "--master", "local[2]", "--py-files", str(archive), str(program(tmp_path, TOUR))]
+    command = [str(SUBMIT), "--master", "local[2]", "--py-files", str(archive)]
+    command.append(str(program(tmp_path, REGISTERING_TOUR)))
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
-    toured(bench, done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "read 1000 10" in done.stdout
+    assert "wrote 1000" in done.stdout
+    assert copies(bench) == list(range(1000))

@@ -15,7 +15,8 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import psycopg
@@ -24,7 +25,8 @@ from psycopg.rows import tuple_row
 
 from penstock.core.errors import DatabaseError, InvalidOption, SchemaError
 
-MIGRATIONS_DIR = Path(__file__).with_name("migrations")
+# Of the package wherever it is, also in a zip that travels with a Spark job.
+MIGRATIONS_DIR: Traversable = resources.files("penstock.db").joinpath("migrations")
 
 ADVISORY_LOCK = 0x50454E53544F434B
 """The key of the lock that a transaction takes before it changes the schema: "PENSTOCK" in ASCII."""
@@ -109,10 +111,11 @@ class MigrationStatus:
     pending: tuple[Migration, ...]
 
 
-def load_migrations(directory: Path = MIGRATIONS_DIR) -> tuple[Migration, ...]:
+def load_migrations(directory: Traversable = MIGRATIONS_DIR) -> tuple[Migration, ...]:
     """Read the migrations of ``directory``, in order."""
     migrations: list[Migration] = []
-    for path in sorted(directory.glob("*.sql")):
+    files = [path for path in directory.iterdir() if path.name.endswith(".sql")]
+    for path in sorted(files, key=lambda path: path.name):
         match = _FILE_NAME.fullmatch(path.name)
         if match is None or int(match[1]) != len(migrations) + 1:
             raise SchemaError(
@@ -123,14 +126,14 @@ def load_migrations(directory: Path = MIGRATIONS_DIR) -> tuple[Migration, ...]:
     return tuple(migrations)
 
 
-async def status(conn: AsyncConnection[Any], *, directory: Path = MIGRATIONS_DIR) -> MigrationStatus:
+async def status(conn: AsyncConnection[Any], *, directory: Traversable = MIGRATIONS_DIR) -> MigrationStatus:
     """Compare the database with this package, changing nothing."""
     known = load_migrations(directory)
     current = max(await _applied(conn), default=0)
     return MigrationStatus(current, len(known), known[current:])
 
 
-async def verify(conn: AsyncConnection[Any], *, directory: Path = MIGRATIONS_DIR) -> None:
+async def verify(conn: AsyncConnection[Any], *, directory: Traversable = MIGRATIONS_DIR) -> None:
     """Raise :class:`SchemaError` unless the database has exactly the schema that this package works with."""
     known = load_migrations(directory)
     applied = await _applied(conn)
@@ -146,7 +149,7 @@ async def verify(conn: AsyncConnection[Any], *, directory: Path = MIGRATIONS_DIR
 
 
 async def upgrade(
-    conn: AsyncConnection[Any], target: int | None = None, *, directory: Path = MIGRATIONS_DIR
+    conn: AsyncConnection[Any], target: int | None = None, *, directory: Traversable = MIGRATIONS_DIR
 ) -> list[Migration]:
     """Apply what is pending, up to version ``target`` or all, and return what this call applied.
 
@@ -166,7 +169,7 @@ async def upgrade(
     return applied_here
 
 
-def render_sql(from_version: int = 0, *, directory: Path = MIGRATIONS_DIR) -> str:
+def render_sql(from_version: int = 0, *, directory: Traversable = MIGRATIONS_DIR) -> str:
     """Return the script that brings a database from ``from_version`` to this package's schema.
 
     It needs no connection, and records what it does as :func:`upgrade` would, for a database administrator to
