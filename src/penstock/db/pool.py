@@ -53,6 +53,8 @@ _FIXED: dict[str, Any] = {"client_encoding": "UTF8", "autocommit": True, "prepar
 
 # The pauses between attempts to reconnect double; after so many seconds they begin anew with a short one.
 _RECONNECT_SECONDS = 10.0
+# The server keeps the plans of every segment that a connection has met, about a megabyte each, for as long as it lasts.
+_LIFETIME_SECONDS = 600.0
 
 
 async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitable[str]] | None = None) -> Pool:
@@ -76,6 +78,7 @@ async def open_pool(settings: Settings, *, conninfo: str | Callable[[], Awaitabl
         min_size=1,
         max_size=settings.pool_size,
         configure=_configure,
+        max_lifetime=_LIFETIME_SECONDS,
         # Left to itself, the pool pauses longer and longer, and comes back long after the server does.
         reconnect_timeout=_RECONNECT_SECONDS,
         reconnect_failed=AsyncConnectionPool.check,
