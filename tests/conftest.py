@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.servers import Server
+# So that a total that is wrong is shown beside the right one. Here, because other tests use it too.
+pytest.register_assert_rewrite("tests.engine.crash.orders")
+
+from tests import servers  # noqa: E402
+from tests.servers import Server  # noqa: E402
 
 ROOT = pytest.StashKey[Path]()
 

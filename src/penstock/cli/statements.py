@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -101,6 +100,8 @@ def _show(session: Session, application: Application) -> None:
 
 
 def _run(session: Session, application: Application, file: Path, every: float, options: dict[str, Any]) -> None:
+    import asyncio
+
     from penstock.cli.running import report, run_together
     from penstock.core.errors import InvalidRequest
     from penstock.engine.status import Meter
