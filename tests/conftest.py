@@ -45,6 +45,7 @@ def pytest_configure_node(node: object) -> None:
     node.workerinput["penstock_root"] = str(node.config.stash[ROOT])  # type: ignore[attr-defined]  # untyped xdist
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say what runs in one process: a file's tests, which may share a server; all that need Spark, for one JVM."""
     tests = Path(__file__).parent

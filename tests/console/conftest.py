@@ -35,8 +35,9 @@ _FLAGS = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """A browser for a file: while it is there, a loop of its own runs, in which no asynchronous test can."""
     program = find_chromium()
     if program is None:
         if os.environ.get("CI"):
