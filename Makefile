@@ -36,7 +36,7 @@ demo: $(RUN) ## Start everything, with simulated traffic, in a browser (ARGS="lo
 
 test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
 	@$(BIN)/python scripts/install_chromium.py
-	@$(BIN)/pytest -m "not chaos" --numprocesses $(WORKERS) --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -m "not chaos" --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 test-chaos: $(DEV) ## Run the long tests: drivers killed thirty times, clusters, restored backups
 	@$(BIN)/pytest -m chaos $(ARGS)

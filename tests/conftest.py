@@ -45,16 +45,6 @@ def pytest_configure_node(node: object) -> None:
     node.workerinput["penstock_root"] = str(node.config.stash[ROOT])  # type: ignore[attr-defined]  # untyped xdist
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say what runs in one process: a file's tests, which may share a server; all that need Spark, for one JVM."""
-    tests = Path(__file__).parent
-    for item in items:
-        where = item.path.relative_to(tests)
-        on_spark = where.parts[0] == "engine" or where == Path("connector", "test_with_spark.py")
-        item.add_marker(pytest.mark.xdist_group("engine" if on_spark else str(where)))
-
-
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         servers.stop_all(config.stash[ROOT])

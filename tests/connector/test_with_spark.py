@@ -65,6 +65,8 @@ class Session:
 
 @pytest.fixture
 def session(spark: SparkSession, url_file: str) -> Session:
+    # The active one of this thread, of which a stream that is written asks for its format.
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
     return Session(spark, url_file)
 
 
