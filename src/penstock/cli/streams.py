@@ -150,8 +150,9 @@ def run(
         with main_program(file, arguments or []) as program:
             if master is not None or spark_conf:
                 _start_spark(session, master, spark_conf)
+            before = _queries_started()
             program.run()
-            if _has_run_queries():
+            if _queries_started() > before:
                 if chosen or ids:
                     session.out.warn(f"{file.name} runs its streams itself, so it says how, and not the command line")
                 return
@@ -246,10 +247,7 @@ def _start_spark(session: Session, master: str | None, conf: Mapping[str, str]) 
         spark_session(master=master, conf=conf)
 
 
-def _has_run_queries() -> bool:
-    """Whether the file has run streams itself: those are what the engine is loaded for, and Spark started."""
-    if "penstock.engine.query" not in sys.modules:
-        return False
-    from pyspark import SparkContext
-
-    return SparkContext._active_spark_context is not None
+def _queries_started() -> int:
+    """How many queries this process has started."""
+    engine = sys.modules.get("penstock.engine.query")
+    return 0 if engine is None else int(engine.Query.started)

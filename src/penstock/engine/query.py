@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import nullcontext
+from typing import ClassVar
 
 import psycopg
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -51,6 +52,9 @@ _LONGEST_PAUSE, _PAUSE_WITHOUT_DATABASE = 30.0, 5.0
 class Query:
     """A stream that runs under a name. ``stop`` ends it after the cycle that it is in; ``wait`` waits for its end."""
 
+    #: How many this process has started.
+    started: ClassVar[int] = 0
+
     def __init__(self, stream: Definition, name: str, settings: Settings, options: RunOptions) -> None:
         stream.check()
         self.name = name
@@ -78,6 +82,7 @@ class Query:
 
     def start(self) -> Query:
         """Begin; returns when the query runs, or waits as a standby, or raises what stopped it."""
+        Query.started += 1
         self._thread.start()
         self._wheel.started.wait()
         if self._ended.is_set() and self._problem is not None:

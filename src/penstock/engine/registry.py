@@ -12,12 +12,12 @@ from penstock.core.errors import Conflict, GroupBusy, NotFound, QueryChanged
 from penstock.db.statements import Statements
 from penstock.engine import tables
 from penstock.engine.tables import ResultTables
-from penstock.engine.waiting import WaitingTable
 from penstock.stream.fingerprint import changes
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
+    from penstock.engine.waiting import WaitingTable
     from penstock.log.log import Log
 
 _sql = Statements("penstock.engine", "queries.sql")
