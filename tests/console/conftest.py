@@ -73,7 +73,7 @@ def arrange(database_url: str, what: Callable[[Log], Awaitable[T]]) -> T:
             await log.close()
 
     # Where playwright is, a loop of its own runs already.
-    return asyncio.Runner().run(run()) if _is_idle() else _elsewhere(run)
+    return asyncio.run(run()) if _is_idle() else _elsewhere(run)
 
 
 def _is_idle() -> bool:

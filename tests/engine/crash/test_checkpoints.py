@@ -126,10 +126,11 @@ def test_a_query_that_finds_a_stale_checkpoint_starts_where_the_database_is(
             checkpoints.stale = copied(checkpoints.made[0], tmp_path / "stale")
             wait_for_cycles(database_url)
         leave_last_batch(checkpoints.stale, is_open=with_an_open_batch)
+        last = max(int(path.name) for path in (checkpoints.stale / "offsets").iterdir() if path.name.isdigit())
         before = len(checkpoints.made)
         orders.push(200)
         with running(database_url):
             orders.check()
-        # What Spark would have done again is refused, and it begins anew.
-        assert len(checkpoints.made) == before + (2 if with_an_open_batch else 1)
+        # What Spark would have done again is refused, and it begins anew; its very first batch has nothing to do.
+        assert len(checkpoints.made) == before + (2 if with_an_open_batch and last > 0 else 1)
         assert not any(path.exists() for path in checkpoints.made)
