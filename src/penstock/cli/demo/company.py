@@ -41,7 +41,7 @@ _PATIENCE_SECONDS = 30.0
 _DRAIN_SECONDS = 20.0
 #: As many calls may wait for the partner before producers are told to.
 _MOST_CALLS = 300
-#: How Spark's JVM is to compile: for one that runs for minutes, the quick way costs a third less.
+#: How Spark's JVM is to compile: quickly, since it runs for minutes only. What that saves was not measured.
 _JAVA = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 RULES = (
