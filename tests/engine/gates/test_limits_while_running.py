@@ -66,6 +66,17 @@ def test_a_lane_passes_at_once_what_new_limits_allow(calls: Bench) -> None:
         assert {info.key: info.rate for info in gate.list()} == {"t0": 500, "t1": 500}
 
 
+def test_limits_that_are_written_into_the_table_count_at_once(calls: Bench) -> None:
+    contract = "INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', 't0', 1, 1000)"
+    with calls.running(SLOW), psycopg.connect(calls.url, autocommit=True) as conn:
+        eventually(
+            lambda: calls.ask("SELECT count(*) FROM penstock.cursors WHERE state = 3") == 2, "both are laid down"
+        )
+        conn.execute(contract.encode())
+        eventually(lambda: passed(calls, "t0") == 6, "all of the lane that was given more pass")
+        assert passed(calls, "t1") == 2
+
+
 def test_a_lane_is_paused_and_resumed_and_held_back_for_a_while(calls: Bench) -> None:
     gate = calls.penstock.gate("q")
     fast = stream("calls").gate(token_bucket_gate(capacity=2, refill_per_sec=50)).to("out")

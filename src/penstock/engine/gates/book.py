@@ -105,14 +105,11 @@ class GateBook:
             rules = await self._rules(conn, query)
             if row is None:
                 raise _missing(query)
-            about = {"query": query, "key": key, "id": row[0]}
-            await conn.execute(_sql["settle"], about)
+            about = {"query": query, "key": key}
             if change.clear:
                 await conn.execute(_sql["clear"], about)
             for params in _changes(change, rules):
                 await conn.execute(_sql["change"], {**about, **params})
-            await conn.execute(_sql["take_up"], about)
-            await conn.execute(_sql["announce"], about)
 
     async def make_compatible(self) -> bool:
         """Make views under the names that another platform's users know; False if they were there."""

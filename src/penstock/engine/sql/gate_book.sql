@@ -16,15 +16,6 @@ WHERE r.name = %(query)s ORDER BY u.gate
 -- No event is let through while limits change.
 SELECT id FROM penstock.queries WHERE name = %(query)s FOR UPDATE
 
--- name: settle
--- What was refilled up to now was refilled as the limits were up to now.
-UPDATE penstock.gate_states s
-SET level = least(s.amount, s.level + s.rate * greatest(n.us - s.at_us, 0) / 1000000), at_us = greatest(s.at_us, n.us)
-FROM (SELECT penstock.micros(clock_timestamp()) AS us) n
-WHERE s.query_id = %(id)s AND s.level IS NOT NULL
-  AND (%(key)s = '' OR s.partition_id IN (
-      SELECT l.partition_id FROM penstock.gate_lanes l WHERE l.query_id = %(id)s AND l.key = %(key)s))
-
 -- name: change
 INSERT INTO penstock.gate_limits AS l (query, key, gate, amount, rate, window_us, weight, paused, hold_until)
 VALUES (%(query)s, %(key)s, %(gate)s, %(amount)s::numeric, %(rate)s::numeric, %(window)s, %(weight)s, %(paused)s,
@@ -37,19 +28,6 @@ ON CONFLICT (query, key, gate) DO UPDATE SET
 
 -- name: clear
 DELETE FROM penstock.gate_limits WHERE query = %(query)s AND key = %(key)s
-
--- name: take_up
--- Lanes that wait are looked at again, under the limits that are new.
-WITH woken AS (
-    UPDATE penstock.gate_lanes SET wakes_at = NULL, next_at = NULL
-    WHERE query_id = %(id)s AND (%(key)s = '' OR key = %(key)s) RETURNING partition_id
-)
-UPDATE penstock.cursors c SET state = 0 FROM woken w, penstock.groups g
-WHERE g.query_id = %(query)s AND c.group_id = g.id AND c.partition_id = w.partition_id AND c.state = 3
-
--- name: announce
-SELECT pg_notify('penstock_gates', %(query)s), pg_notify('penstock', g.queue_id::text)
-FROM penstock.groups g WHERE g.query_id = %(query)s
 
 -- name: is_there
 SELECT to_regnamespace('queen_streams') IS NOT NULL

@@ -24,11 +24,12 @@ FROM penstock.gate_limits WHERE query = %(name)s AND key = ANY(%(keys)s)
 -- How many events of these lanes the group has yet to acknowledge.
 SELECT w.partition_id,
        coalesce((SELECT k.end_offset FROM {chunks} k
-                 WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) - p.next_offset
+                 WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end)
+           - p.next_offset - cardinality(p.skipped)
 FROM unnest(%(partitions)s::bigint[], %(keys)s::text[]) AS w (partition_id, key)
 JOIN penstock.partitions t ON t.queue_id = %(sink)s AND t.epoch = %(epoch)s AND t.name = w.key
 CROSS JOIN LATERAL (
-    SELECT p.next_offset FROM penstock.positions p
+    SELECT p.next_offset, p.skipped FROM penstock.positions p
     WHERE p.group_id = %(group)s AND p.partition_id = t.id ORDER BY p.version DESC LIMIT 1
 ) p
 
@@ -100,9 +101,10 @@ ON CONFLICT (query_id) DO UPDATE SET events_in = t.events_in + excluded.events_i
 SELECT id FROM penstock.queries WHERE id = %(query)s AND fence = %(fence)s FOR UPDATE
 
 -- name: waking
--- The lanes whose time has come while nobody looked at them.
+-- The lanes whose time has come while nobody looked at them. A clock that goes on while it is asked would have every lane
+-- that waits looked at.
 SELECT partition_id FROM penstock.gate_lanes
-WHERE query_id = %(query)s AND wakes_at <= clock_timestamp() ORDER BY wakes_at LIMIT 10000
+WHERE query_id = %(query)s AND wakes_at <= statement_timestamp() ORDER BY wakes_at LIMIT 10000
 
 -- name: wake
 UPDATE penstock.gate_lanes SET wakes_at = NULL

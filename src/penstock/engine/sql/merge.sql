@@ -89,7 +89,7 @@ WHERE s.window_end <= %(now)s - %(idle)s - %(wait)s AND coalesce(r.last_at, 'epo
 SELECT s.partition_id, penstock.micros(max(s.window_end)) FROM penstock.state_{id} s GROUP BY s.partition_id
 
 -- name: forget_history
-DELETE FROM penstock.history_{id} WHERE closed_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+DELETE FROM penstock.history_{id} WHERE closed_at < statement_timestamp() - make_interval(secs => %(seconds)s)
 
 -- name: show
 -- Partials as results, for who only looks.

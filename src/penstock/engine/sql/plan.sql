@@ -49,12 +49,13 @@ RETURNING id
 SELECT suspicion, is_paused FROM penstock.queries WHERE id = %(query)s AND fence = %(fence)s
 
 -- name: due
--- Whether a window is open whose end has passed for so long that the clock closes it, in a partition that is idle.
+-- Whether a window is open whose end has passed for so long that the clock closes it, in a partition that is idle. Asked
+-- all the time: by the time of the statement, so that the windows that are open for longer are not looked at.
 SELECT EXISTS (
     SELECT FROM {state} s
     LEFT JOIN penstock.progress r ON r.query_id = %(query)s AND r.partition_id = s.partition_id
-    WHERE s.window_end <= clock_timestamp() - %(idle)s - %(wait)s
-      AND coalesce(r.last_at, 'epoch') <= clock_timestamp() - %(idle)s
+    WHERE s.window_end <= statement_timestamp() - %(idle)s - %(wait)s
+      AND coalesce(r.last_at, 'epoch') <= statement_timestamp() - %(idle)s
 )
 
 -- name: epochs

@@ -81,7 +81,7 @@ SELECT EXISTS (
     EXISTS (
         SELECT FROM penstock.waiting_{id} w
         WHERE w.side = 0 AND NOT w.is_matched
-          AND w.time_us < penstock.micros(clock_timestamp() - %(idle)s - %(wait)s) - %(after)s::bigint
+          AND w.time_us < penstock.micros(statement_timestamp() - %(idle)s - %(wait)s) - %(after)s::bigint
     )
     AND NOT EXISTS (
         SELECT FROM penstock.progress r

@@ -1,0 +1,53 @@
+"""What a driver asks all the time costs the same however many windows are open and however much history is kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.core.settings import Settings
+from penstock.db.pool import Database
+from penstock.db.statements import Statements
+from tests.log.plans import Explained, explain
+
+_plan = Statements("penstock.engine", "plan.sql")
+_merge = Statements("penstock.engine", "merge.sql")
+_tables = Statements("penstock.engine", "tables.sql")
+
+FILL = """
+INSERT INTO penstock.state_7 (key, window_start, window_end, partition_id, a0, updated_at)
+SELECT 'k' || n, now(), now() + interval '1 hour', 1, 1, now() FROM generate_series(1, 20000) AS n;
+INSERT INTO penstock.history_7 (key, window_start, window_end, a0, closed_at)
+SELECT 'k' || n, now(), now(), 1, now() FROM generate_series(1, 50000) AS n
+"""
+
+
+async def explained(url: str, statement: str, **params: Any) -> Explained:
+    async with Database(Settings(database_url=url, pool_size=1)) as database, database.connection() as conn:
+        return await explain(conn, statement, params)
+
+
+@pytest.fixture
+def windows(database_url: str) -> str:
+    """Many open windows that are not due, and a long history of which nothing is old."""
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        for name in ("create_state", "create_history", "index_history"):
+            conn.execute(_tables[name].replace("{id}", "7").replace("{definitions}", "a0 bigint").encode())
+        conn.execute(FILL.encode())
+        conn.execute("VACUUM ANALYZE penstock.history_7")
+    return database_url
+
+
+async def test_windows_that_are_not_due_are_not_looked_at(windows: str) -> None:
+    statement = _plan["due"].replace("{state}", "penstock.state_7")
+    found = await explained(windows, statement, query=1, idle=timedelta(seconds=1), wait=timedelta(0))
+    assert [scan.rows_read for scan in found.scans("state_7")] == [0]
+
+
+async def test_history_that_is_kept_is_not_looked_at_for_what_is_old(windows: str) -> None:
+    found = await explained(windows, _merge["forget_history"].replace("{id}", "7"), seconds=3600.0)
+    assert "Seq Scan" not in found.kinds()
+    assert found.pages < 200
