@@ -135,7 +135,6 @@ def test_sums_of_many_large_numbers_are_exact(bench: Bench) -> None:
     assert bench.letters() == []
 
 
-@pytest.mark.xfail(reason="Spark rounds a product of two decimal(38,18) to 6 digits after the point")
 def test_a_product_of_fields_is_exact(bench: Bench) -> None:
     bench.queue()
     bench.push([("k", {"ts": T0, "price": Decimal("1.2345678"), "quantity": 3})])

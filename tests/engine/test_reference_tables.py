@@ -1,9 +1,18 @@
+"""Tables beside a stream: fresh when it matters, with types of their own; and streams that are only looked at."""
+
 from __future__ import annotations
 
+from decimal import Decimal
+
 import psycopg
+import pyarrow as pa
+import pytest
 
 from penstock import Stream
-from tests.engine.pipelines import Bench
+from penstock.core.errors import InvalidRequest
+from penstock.engine.reading import Reading
+from penstock.engine.reference import ReferenceTables
+from tests.engine.pipelines import Bench, eventually
 
 
 def test_an_inner_join_with_an_empty_table_leaves_events_out_and_blames_none(bench: Bench) -> None:
@@ -28,3 +37,52 @@ def test_reduce_goes_on_from_events_in_time_to_late_ones(bench: Bench) -> None:
 
     values = sorted(row["value"] for row in bench.emitted("out"))
     assert [0, 2] in values
+
+
+def test_a_table_is_read_again_when_it_is_said_to_have_changed(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    made = Stream.from_("orders").enrich("rates", on="currency", refresh_seconds=86_400, notify="rates_changed")
+    with psycopg.connect(bench.url, autocommit=True) as conn:
+        conn.execute("CREATE TABLE rates (currency text, rate numeric)")
+        conn.execute("INSERT INTO rates VALUES ('EUR', 1.1)")
+        with bench.running(made.to("out")):
+            bench.push([("k", {"currency": "EUR", "n": 0})])
+            eventually(lambda: len(bench.events("out")) == 1, "the first event")
+            conn.execute("UPDATE rates SET rate = 1.2")
+            bench.push([("k", {"currency": "EUR", "n": 1})])
+            eventually(lambda: len(bench.events("out")) == 2, "the second event")
+            conn.execute("NOTIFY rates_changed")
+            bench.push([("k", {"currency": "EUR", "n": 2})])
+            eventually(lambda: len(bench.events("out")) == 3, "the third event")
+
+    assert [event["rate"] for event in bench.emitted("out")] == [Decimal("1.1"), Decimal("1.1"), Decimal("1.2")]
+
+
+def test_columns_have_the_types_of_the_table_whatever_they_hold(bench: Bench) -> None:
+    with psycopg.connect(bench.url, autocommit=True) as conn:
+        conn.execute("CREATE TABLE t (k text, n numeric, i int, f float8, b boolean, at timestamptz, d date)")
+        conn.execute("INSERT INTO t (k) VALUES ('empty')")
+        reading = Reading(bench.url, 0, "q", pa.schema([]), {}, None, 0, (), False)
+        tables = ReferenceTables(bench.url, reading)
+        empty = tables._fetch("SELECT * FROM t")
+        conn.execute("INSERT INTO t VALUES ('full', 1 / 3.0, 1, 0.5, true, now(), now())")
+        full = tables._fetch("SELECT * FROM t")
+        assert full.schema == empty.schema
+        assert full.column("n").to_pylist() == [None, Decimal("0.333333333333333333")]
+        with pytest.raises(InvalidRequest, match="column 'n' of a reference table holds what is no number"):
+            tables._fetch("SELECT 'NaN'::numeric AS n")
+
+
+def test_a_stream_can_be_looked_at_without_committing_anything(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    bench.push([("k", {"ts": 1_700_000_000 + n, "amount": n}) for n in range(5)])
+    made = Stream.from_("orders").filter("amount > 1").window_tumbling(seconds=3600, event_time="ts")
+    totals = made.aggregate({"total": "sum(amount)", "n": "count(*)"}).to("out")
+
+    assert [(row["key"], row["total"], row["n"]) for row in totals.preview(settings=bench.settings)] == [("k", 9, 3)]
+    assert [row["n"] for row in totals.preview(2, settings=bench.settings)] == [2]
+    told = totals.explain(settings=bench.settings)
+    assert "filter" in told
+    assert "HashAggregate" in told.partition("Spark's plan:")[2]
+    assert bench.ask("SELECT count(*) FROM penstock.queries") == 0
+    assert bench.ask("SELECT count(*) FROM penstock.groups") == 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from penstock.core.errors import InvalidRequest
+from penstock.engine import exact
 from penstock.engine.columns import ResultColumn, Shape, as_key, result_columns, shape_of
 from penstock.engine.folding import GROUPS, fold_column, folded
 from penstock.engine.reading import DATA, META, Reading
@@ -187,9 +188,8 @@ def apply_steps(frame: DataFrame, steps: Sequence[Step | Stage], tables: Tables)
         match step:
             case Stage():
                 frame = step.apply(frame, tables.reading)
-            case Filter():
-                condition: Any = step.condition
-                frame = frame.filter(condition)
+            case Filter(condition=condition):
+                frame = frame.filter(exact.column(frame.sparkSession, condition))
             case Map(expression=expression):
                 frame = _select(frame, expression)
             case FlatMap(expression=expression):
@@ -211,8 +211,9 @@ def _select(frame: DataFrame, expression: Any) -> DataFrame:
     metas = _metas(frame)
     if isinstance(expression, str):
         frame.createOrReplaceTempView("stream")
-        return frame.sparkSession.sql(f"SELECT {', '.join(metas)}, {expression} FROM stream")  # noqa: S608 - the user's own SQL
-    return frame.select(*metas, expression)
+        query = f"SELECT {', '.join(metas)}, {expression} FROM stream"  # noqa: S608 - the user's own SQL
+        return exact.rows(frame.sparkSession, query)
+    return exact.select(frame, metas, expression)
 
 
 def _explode(frame: DataFrame, expression: Any) -> DataFrame:
@@ -220,7 +221,7 @@ def _explode(frame: DataFrame, expression: Any) -> DataFrame:
     from pyspark.sql.types import StructType
 
     metas = _metas(frame)
-    column = F.expr(expression) if isinstance(expression, str) else expression
+    column = exact.column(frame.sparkSession, expression)
     exploded = frame.select(*metas, F.explode(column).alias("value"))
     if isinstance(exploded.schema["value"].dataType, StructType):
         return exploded.select(*metas, "value.*")
@@ -234,7 +235,7 @@ def _run_sql(frame: DataFrame, step: Sql, query: str, tables: Tables) -> DataFra
         tables.frame(spark, name, table).createOrReplaceTempView(name)
     metas = ", ".join(f"stream.{name}" for name in _metas(frame))
     injected = re.sub(r"^\s*select\s+", f"SELECT {metas}, ", query, count=1, flags=re.IGNORECASE)
-    return spark.sql(injected)
+    return exact.rows(spark, injected)
 
 
 def _join(frame: DataFrame, step: Lookup, tables: Tables) -> DataFrame:
@@ -261,17 +262,13 @@ def compile_windows(cut: Split, before: DataFrame, tables: Tables) -> Compiled:
     stream = cut.stream
     probe = apply_steps(before, cut.rest, tables)
     arguments: dict[str, tuple[Column, str]] = {}
-
-    def column(expression: Any) -> Column:
-        return F.expr(expression) if isinstance(expression, str) else expression
-
     for name, aggregate in stream.aggregates.items():
         if aggregate.argument is not None:
-            value = column(aggregate.argument)
+            value = exact.column(probe.sparkSession, aggregate.argument)
             arguments[name] = (value, probe.select(value.alias("v")).schema["v"].dataType.simpleString())
     columns = result_columns(stream.aggregates, arguments) if stream.fold is None else [fold_column()]
     shape = shape_of(stream, columns)
-    keys = [column(expression) for expression in keys_of(stream)]
+    keys = [exact.column(probe.sparkSession, expression) for expression in keys_of(stream)]
     key = key_text(probe, keys) if keys else F.col("__key")
 
     def transform(frame: DataFrame, single: bool) -> DataFrame:
@@ -376,7 +373,7 @@ def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[D
     def transform(frame: DataFrame, single: bool) -> DataFrame:
         frame = apply_steps(frame, cut.rest, tables)
         if sink_key is not None:
-            key = F.expr(sink_key) if isinstance(sink_key, str) else sink_key
+            key = exact.column(frame.sparkSession, sink_key)
             frame = frame.withColumn("__sink", key_text(frame, [key]))
         else:
             frame = frame.withColumn("__sink", F.col("__key"))
@@ -385,7 +382,7 @@ def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[D
             cost: Any = gate.cost.expression
             if cost is not None:
                 costs.append(f"{COST}{place}")
-                value = F.expr(cost) if isinstance(cost, str) else cost
+                value = exact.column(frame.sparkSession, cost)
                 frame = frame.withColumn(costs[-1], value.cast("double"))
         hidden = {*_META, "__sink", DATA, SINK_KEY, WHOLE, *costs}
         data: list[str] = []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
 
+from penstock.core.errors import InvalidRequest
 from penstock.db.blocking import connect_plainly
 from penstock.engine.fields import NUMBER
 from penstock.engine.reading import Reading
@@ -72,15 +74,40 @@ class ReferenceTables:
         with connect_plainly(self._conninfo, "reference") as conn:
             cursor = conn.execute(query)
             rows = cursor.fetchall()
-            names = [column.name for column in cursor.description or []]
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-        return pa.table({name: _column(values) for name, values in zip(names, columns, strict=True)})
+            columns = cursor.description or []
+        values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+        return pa.table({c.name: _column(c, some) for c, some in zip(columns, values, strict=True)})
 
 
-def _column(values: tuple[Any, ...]) -> pa.Array:
-    from decimal import Decimal
+#: By the number that PostgreSQL gives a type. What a column is must not depend on what is in it today.
+_TYPES = {
+    **dict.fromkeys((20, 21, 23), pa.int64()),
+    **dict.fromkeys((700, 701), pa.float64()),
+    **dict.fromkeys((25, 1043), pa.string()),
+    16: pa.bool_(),
+    1082: pa.date32(),
+    1114: pa.timestamp("us"),
+    1184: pa.timestamp("us", tz="UTC"),
+    1700: NUMBER,
+}
+_SMALLEST = Decimal(1).scaleb(-NUMBER.scale)
+_WIDE = Context(prec=200, rounding=ROUND_HALF_UP)
 
-    if any(isinstance(value, Decimal) for value in values):
-        return pa.array(values, NUMBER)
-    array = pa.array(values)
+
+def _column(column: psycopg.Column, values: tuple[Any, ...]) -> pa.Array:
+    kind = _TYPES.get(column.type_code)
+    if kind == NUMBER:
+        return _numbers(column.name, values)
+    array = pa.array(values, kind)
     return array.cast(pa.string()) if array.type == pa.null() else array
+
+
+def _numbers(name: str, values: tuple[Decimal | None, ...]) -> pa.Array:
+    """Numbers with the digits after the point that those of events have too."""
+    try:
+        return pa.array([None if v is None else v.quantize(_SMALLEST, context=_WIDE) for v in values], NUMBER)
+    except (pa.ArrowInvalid, DecimalException) as error:
+        raise InvalidRequest(
+            f"column {name!r} of a reference table holds what is no number of up to 20 digits before the point, NaN "
+            "perhaps: leave it out in the query, or cast it to double precision"
+        ) from error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.core import json
+from penstock.engine import exact
 from penstock.engine.columns import as_text
 from penstock.engine.compile import Split, apply_steps, split
 from penstock.engine.fields import infer
@@ -93,7 +94,7 @@ class Side:
         from pyspark.sql import functions as F
 
         keys: Any = self.cut.stream.key
-        parts = [F.expr(key) if isinstance(key, str) else key for key in keys]
+        parts = [exact.column(frame.sparkSession, key) for key in keys]
         named = frame.select(*[part.alias(f"k{place}") for place, part in enumerate(parts)]).schema
         texts = [as_text(part, f.dataType.simpleString()) for part, f in zip(parts, named, strict=True)]
         whole = F.lit(True)
