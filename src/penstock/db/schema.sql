@@ -703,8 +703,8 @@ BEGIN
     )
     UPDATE penstock.cursors c SET state = 0 FROM woken w, penstock.groups g
     WHERE g.query_id = _limit.query AND c.group_id = g.id AND c.partition_id = w.partition_id AND c.state = 3;
-    PERFORM pg_notify('penstock_gates', _limit.query), pg_notify('penstock', g.queue_id::text)
-    FROM penstock.groups g WHERE g.query_id = _limit.query;
+    PERFORM pg_notify('penstock_gates', _limit.query);
+    PERFORM pg_notify('penstock', g.queue_id::text) FROM penstock.groups g WHERE g.query_id = _limit.query;
     RETURN NULL;
 END
 $$;
