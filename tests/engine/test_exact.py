@@ -185,9 +185,16 @@ def test_a_reference_table_multiplies_exactly_and_its_types_do_not_follow_its_ro
 
 
 def test_streaming_sql_is_exact(orders: Bench) -> None:
-    statement = "INSERT INTO out SELECT sum(price * quantity) AS total FROM orders GROUP BY window(ts, '1 hour')"
+    orders.push([("k", {"ts": T0, "price": 1, "quantity": 1, "currency": "EUR"})])
+    statement = """
+        INSERT INTO out
+        SELECT sum(price * quantity) AS total, sum(price * quantity) / count(*) AS mean, avg(price * quantity) AS avg
+        FROM orders GROUP BY window(ts, '1 hour')
+    """
     orders.run(Stream.sql(statement))
-    assert sum(row["total"] for row in orders.rows()) == total(orders)
+    (row,) = orders.rows()
+    assert row["total"] == total(orders)
+    assert row["mean"] == row["avg"] == total(orders) / 21, "to the 28 digits of Python's Decimal"
 
 
 def test_keys_downstream_and_texts_are_what_the_json_spells(bench: Bench) -> None:

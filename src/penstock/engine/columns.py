@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.errors import InvalidRequest
 from penstock.stream.aggregates import Aggregate
 from penstock.stream.checks import TAKEN
-from penstock.stream.sql.finals import final_of
+from penstock.stream.sql.finals import Final, final_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -102,20 +102,20 @@ def shape_of(stream: Definition, columns: list[ResultColumn]) -> Shape:
     """The fields that a stream selects of its windows. Those that are computed become columns of their own."""
     made = {column.name: column for column in columns}
 
-    def final(text: str) -> tuple[str, bool]:
-        found = final_of(text, stream.aggregates)
-        kinds = {made[name].pg_type for name in found.names if name in made}
-        filled = re.sub(r"\{(\w+)\}", lambda m: f"({made[m[1]].final})" if m[1] in made else m[0], found.text)
-        return filled, found.is_number and "double precision" not in kinds
+    def filled(found: Final) -> str:
+        return re.sub(r"\{(\w+)\}", lambda m: f"({made[m[1]].final})" if m[1] in made else m[0], found.text)
 
     fields = []
     for name, text in stream.outputs.items():
-        filled, is_exact = final(text)
-        filled = f"trim_scale({filled})" if is_exact else filled
-        fields.append((name, filled))
+        found = final_of(text, stream.aggregates)
+        shown = filled(found)
+        if found.is_number and all(made[n].pg_type != "double precision" for n in found.names if n in made):
+            shown = f"penstock.mean({shown}, 1)" if found.divides else f"trim_scale({shown})"
+        fields.append((name, shown))
         if name not in made and name not in TAKEN and not _SPAN.search(text):
-            columns.append(ResultColumn(name, "jsonb", (), filled))
-    return Shape(tuple(fields), None if stream.condition is None else final(stream.condition)[0])
+            columns.append(ResultColumn(name, "jsonb", (), shown))
+    condition = None if stream.condition is None else filled(final_of(stream.condition, stream.aggregates))
+    return Shape(tuple(fields), condition)
 
 
 def _count(name: str, slot: str, value: Any, kind: str, aggregate: Aggregate) -> ResultColumn:

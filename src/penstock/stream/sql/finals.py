@@ -8,6 +8,8 @@ from typing import Any
 
 from penstock.core.errors import ConfigurationError, InvalidRequest, shown
 
+#: One, with so many digits that a quotient of it has the 28 of Python's Decimal.
+_ONE = f"1.{40 * '0'}"
 #: What every window has beside its aggregates.
 OF_ALL = ("key", "window_start", "window_end")
 
@@ -20,6 +22,8 @@ class Final:
     names: frozenset[str]
     #: Whether it is computed of numbers, and so may have zeros at its end.
     is_number: bool
+    #: Whether it divides, and so may have more digits than anybody wants.
+    divides: bool
 
 
 def final_of(text: str, names: Collection[str]) -> Final:
@@ -54,17 +58,19 @@ def final_of(text: str, names: Collection[str]) -> Final:
         return exp.Placeholder(this=f"__{name}__")
 
     changed = parsed.transform(name_columns)
-    for node in list(changed.find_all(exp.Div)):
+    quotients = list(changed.find_all(exp.Div))
+    for node in quotients:
         # Of whole numbers too, it is a fraction.
         node.set("typed", True)
-        node.set("this", exp.Paren(this=exp.Mul(this=exp.paren(node.this), expression=exp.Literal.number("1.0"))))
+        node.set("this", exp.Paren(this=exp.Mul(this=exp.paren(node.this), expression=exp.Literal.number(_ONE))))
     for node in changed.find_all(exp.AtTimeZone):
         node.set("this", node.this.unalias().this if isinstance(node.this, exp.Cast) else node.this)
     made = _struct(changed, exp) if isinstance(changed, exp.Struct) else changed.sql("postgres")
     for name in found:
         filled = "nullif({key}, '')" if name == "key" else f"{{{name}}}"
         made = made.replace(f"%(__{name}__)s", filled)
-    return Final(made, frozenset(found), isinstance(parsed.unnest(), exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod))
+    is_number = isinstance(parsed.unnest(), exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod)
+    return Final(made, frozenset(found), is_number, bool(quotients))
 
 
 def _struct(node: Any, exp: Any) -> str:
