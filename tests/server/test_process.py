@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import time
@@ -19,6 +20,8 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
 
 from penstock.core.errors import ConfigurationError
 from penstock.core.settings import Settings
@@ -293,3 +296,42 @@ def test_a_request_is_a_line_of_the_log(database_url: str, tmp_path: Path) -> No
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["time"])
     assert (second["status"], second["route"]) == (404, "")
     assert "secret" not in json.dumps(lines)
+
+
+def test_a_websocket_that_is_refused_is_a_line_of_the_log_and_no_error(database_url: str, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w+") as log:
+        with serving(database_url, stderr=log) as running:
+            address = running.url.replace("http", "ws")
+            httpx.put(f"{running.url}/v1/queues/orders", json={})
+            for path, origin, status in (
+                ("/v1/queries/nobody/live", None, 404),
+                ("/v1/queues/orders/tail", "http://elsewhere.example", 403),
+                ("/v1/queues/orders/tail?key=", None, 422),
+                ("/nowhere", None, 403),
+            ):
+                with pytest.raises(InvalidStatus) as refused:
+                    connect(address + path, origin=origin, open_timeout=20)  # type: ignore[arg-type]  # a plain text
+                assert refused.value.response.status_code == status
+            with connect(f"{address}/v1/queues/orders/tail") as talking, pytest.raises(ConnectionClosed):
+                talking.send(b"\xff\xfe", text=True)
+                while True:
+                    talking.recv(20)
+            _leave_in_the_middle_of_a_handshake(running.url)
+        log.seek(0)
+        lines = [json.loads(line) for line in log]
+    assert [line for line in lines if line["level"] != "info"] == []
+    sockets = [line for line in lines if line["logger"] == "penstock.request" and line["method"] == "GET"]
+    assert {line["status"] for line in sockets} >= {101, 403, 404, 422}
+
+
+def _leave_in_the_middle_of_a_handshake(url: str) -> None:
+    """Ask for WebSockets that will be refused, and hang up before they are."""
+    where = urlsplit(url)
+    for _ in range(20):
+        with socket.create_connection((where.hostname or "", where.port or 0), 20) as line:
+            line.sendall(
+                b"GET /v1/queries/nobody/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+                b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert httpx.get(f"{url}/healthz").status_code == 200

@@ -7,11 +7,14 @@ notes what it waits for since when, which costs nothing worth a word, and somebo
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.protocols.utils import ClientDisconnected
 
 from penstock.server.incoming import IS_WHOLE
 from penstock.server.problems import Problem, retry_after
@@ -19,6 +22,10 @@ from penstock.server.problems import Problem, retry_after
 MAX_HEAD_BYTES = 64 << 10
 MAX_HEADERS = 200
 _LOOK_SECONDS = 1.0
+
+#: Where the library speaks of WebSockets. Whatever fails behind one was logged by the frame around the application.
+_mute = logging.getLogger("uvicorn.error.websocket")
+_mute.setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +147,29 @@ class Connection(HttpToolsProtocol):
         lines += [b"connection: close\r\n\r\n", bytes(answer.body)]
         self.transport.write(b"".join(lines))
         self.transport.close()
+
+
+class Conversation(WebSocketsSansIOProtocol):
+    """A WebSocket. That one was refused, or that a caller sent nonsense, is no error of the server.
+
+    The library takes a handshake that was answered with a problem for one that was forgotten, and writes what a
+    caller did wrong into the log with a traceback. What there is to say of either is in the request's own line.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = _mute
+
+    async def send(self, message: Any) -> None:
+        """Send on; a refusal that is on its way ends the handshake."""
+        try:
+            await super().send(message)
+        except ClientDisconnected:
+            # Somebody who is to be refused may have left.
+            if not message["type"].startswith("websocket.http.response"):
+                raise
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True
 
 
 async def look_at(connections: set[Any]) -> None:

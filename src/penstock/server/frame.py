@@ -99,7 +99,7 @@ class Frame:
         async def send_framed(message: Message) -> None:
             nonlocal status, sent
             kind = message["type"]
-            if kind == "http.response.body":
+            if kind in ("http.response.body", "websocket.http.response.body"):
                 sent += len(message.get("body", b""))
             elif kind in ("http.response.start", "websocket.http.response.start"):
                 status = message["status"]

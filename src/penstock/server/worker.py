@@ -19,7 +19,7 @@ import uvloop
 
 from penstock.core.errors import ConfigurationError
 from penstock.server.app import create_app
-from penstock.server.connection import Connection, LimitedConfig, Limits, look_at
+from penstock.server.connection import Connection, Conversation, LimitedConfig, Limits, look_at
 from penstock.server.frame import Frame
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
@@ -93,7 +93,7 @@ class Worker:
         config = LimitedConfig(
             app,
             http=Connection,
-            ws="websockets-sansio",
+            ws=Conversation,
             ws_max_size=self._longest_word,
             lifespan="off",
             access_log=False,
