@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
 
 from penstock.core.errors import ConfigurationError
@@ -312,11 +312,11 @@ def test_a_websocket_that_is_refused_is_a_line_of_the_log_and_no_error(database_
                 with pytest.raises(InvalidStatus) as refused:
                     connect(address + path, origin=origin, open_timeout=20)  # type: ignore[arg-type]  # a plain text
                 assert refused.value.response.status_code == status
-            with connect(f"{address}/v1/queues/orders/tail") as talking, pytest.raises(ConnectionClosed):
+            with connect(f"{address}/v1/queues/orders/tail") as talking:
                 talking.send(b"\xff\xfe", text=True)
-                while True:
-                    talking.recv(20)
-            _leave_in_the_middle_of_a_handshake(running.url)
+                with pytest.raises(ConnectionClosedError, match="1007"):
+                    list(talking)
+            _leave_in_the_middle_of_a_handshake(running)
         log.seek(0)
         lines = [json.loads(line) for line in log]
     assert [line for line in lines if line["level"] != "info"] == []
@@ -324,14 +324,14 @@ def test_a_websocket_that_is_refused_is_a_line_of_the_log_and_no_error(database_
     assert {line["status"] for line in sockets} >= {101, 403, 404, 422}
 
 
-def _leave_in_the_middle_of_a_handshake(url: str) -> None:
+def _leave_in_the_middle_of_a_handshake(running: Serving) -> None:
     """Ask for WebSockets that will be refused, and hang up before they are."""
-    where = urlsplit(url)
     for _ in range(20):
-        with socket.create_connection((where.hostname or "", where.port or 0), 20) as line:
+        with connected(running) as line:
             line.sendall(
                 b"GET /v1/queries/nobody/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
-                b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+                b"Upgrade: websocket\r\n"
+                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
             )
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    assert httpx.get(f"{url}/healthz").status_code == 200
+    assert httpx.get(f"{running.url}/healthz").status_code == 200

@@ -13,6 +13,7 @@ PENSTOCK_POOL_SIZE          most connections that one process opens             
 PENSTOCK_MAX_EVENT_BYTES    largest event that is accepted                               1048576
 PENSTOCK_AUTO_UPGRADE       0: never change the schema, refuse to run on another one     1
 PENSTOCK_LOG_LEVEL          DEBUG, INFO, WARNING, ERROR or CRITICAL                      WARNING
+PENSTOCK_TRACING            1: make spans of requests and cycles, and send them          0
 ==========================  ===========================================================  ==================
 
 Without PENSTOCK_DATABASE_URL the database is the one that DATABASE_URL names, else the one that libpq's own
@@ -71,6 +72,7 @@ class Overrides(TypedDict, total=False):
     max_event_bytes: int
     auto_upgrade: bool
     log_level: str
+    tracing: bool
     url: str | None
     api_key: str | None
     tls_ca_file: Path | None
@@ -102,6 +104,8 @@ class Settings:
     retry_seconds: float = 30.0
     #: A login to the same database that may look and nothing else, for statements that people type.
     reader_url: str | None = field(default=None, repr=False)
+    #: Make OpenTelemetry spans of what is done, and send them.
+    tracing: bool = False
 
     def __post_init__(self) -> None:
         if self.database_url is not None:
@@ -145,6 +149,8 @@ class Settings:
             found["auto_upgrade"] = _switch("PENSTOCK_AUTO_UPGRADE", env["PENSTOCK_AUTO_UPGRADE"])
         if "log_level" not in overrides and "PENSTOCK_LOG_LEVEL" in env:
             found["log_level"] = env["PENSTOCK_LOG_LEVEL"].upper()
+        if "tracing" not in overrides and "PENSTOCK_TRACING" in env:
+            found["tracing"] = _switch("PENSTOCK_TRACING", env["PENSTOCK_TRACING"])
         if "url" not in overrides and "PENSTOCK_URL" in env:
             found["url"] = env["PENSTOCK_URL"]
         if "api_key" not in overrides and "PENSTOCK_API_KEY" in env:

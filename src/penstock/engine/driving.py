@@ -94,7 +94,7 @@ class Drive:
         except NothingYet:
             wheel.started.set()
             return
-        self._cycles = Cycles(self._assignment, prepared, self._fence)
+        self._cycles = self._new_cycles(prepared)
         if options.available_now:
             self._stops = self._assignment.run(self._ends())
             if not self._stops:
@@ -146,6 +146,14 @@ class Drive:
             self._checkpoint = None
 
     # Beginning
+
+    def _new_cycles(self, prepared: Prepared) -> Cycles:
+        kind = Cycles
+        if self._assignment.log.database.settings.tracing:
+            from penstock.engine.tracing import TracedCycles
+
+            kind = TracedCycles
+        return kind(self._assignment, prepared, self._fence)
 
     def _fitting(self, warm: Prepared | None) -> Prepared:
         known = self._assignment.run(self._assignment.registry.fields(self._assignment.id))

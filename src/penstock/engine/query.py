@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, PenstockError, Refused, SparkFailure
 from penstock.core.settings import Settings
+from penstock.core.tracing import span_provider
 from penstock.db.patience import LOST
 from penstock.db.pool import Database
 from penstock.engine import control, status
@@ -47,6 +48,8 @@ _MOST_FAILURES = 20
 #: Between two starts: every start costs processes, and a machine that is too busy for them must not get more of them.
 #: When the database was lost, nothing is too busy: it may be back any moment.
 _LONGEST_PAUSE, _PAUSE_WITHOUT_DATABASE = 30.0, 5.0
+#: A query that has ended waits no longer for somebody to take its last spans.
+_LAST_SPANS_MS = 5_000
 
 
 class Query:
@@ -57,6 +60,8 @@ class Query:
 
     def __init__(self, stream: Definition, name: str, settings: Settings, options: RunOptions) -> None:
         stream.check()
+        if settings.tracing:
+            span_provider()  # what it lacks is said before Spark starts
         self.name = name
         self._wheel = Wheel()
         self._stream = stream
@@ -141,6 +146,8 @@ class Query:
                 if self._id is not None:
                     self._background.run(status.look(self._database, self._id, self.status))
                 self._background.run(self._log.close())
+                if self._settings.tracing:
+                    span_provider().force_flush(_LAST_SPANS_MS)
             except Exception:
                 _logger.debug("closing failed", exc_info=True)
             self._background.close()

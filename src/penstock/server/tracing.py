@@ -1,8 +1,4 @@
-"""Traces (OpenTelemetry) of requests: from what a caller says of its trace, over the commit, into the event's headers.
-
-Off unless ``PENSTOCK_TRACING`` is 1. Where spans are sent, how they are sampled and what the service is called is
-said by OpenTelemetry's own variables (``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, ``OTEL_SERVICE_NAME``).
-"""
+"""Traces of requests: from what a caller says of its trace, over the commit, into the event's headers."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.core.errors import ConfigurationError
+from penstock.core.tracing import span_provider
 from penstock.server.settings import ServerSettings
 
 
@@ -18,20 +14,11 @@ class Tracing:
     """Stands before the application, makes spans, and sends them a batch at a time, from a thread of its own."""
 
     def __init__(self) -> None:
-        try:
-            from opentelemetry import context, trace
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-            from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
-            from opentelemetry.sdk.trace import TracerProvider
-            from opentelemetry.sdk.trace.export import BatchSpanProcessor
-            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-        except ImportError:
-            raise ConfigurationError(
-                "PENSTOCK_TRACING needs OpenTelemetry: install it with `pip install 'penstock[tracing]'`"
-            ) from None
-        resource = Resource.create({SERVICE_NAME: "penstock"}).merge(OTELResourceDetector().detect())
-        self._provider = TracerProvider(resource=resource)
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._provider = span_provider()
+        # After the provider, which says what to do where there is no OpenTelemetry.
+        from opentelemetry import context, trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
         self._tracer = self._provider.get_tracer("penstock.server")
         self._trace, self._context = trace, context
         self._propagator = TraceContextTextMapPropagator()

@@ -28,3 +28,8 @@ LEFT JOIN LATERAL (
     ) n WHERE n.watermark IS NOT NULL LIMIT 1
 ) w ON true
 WHERE q.id = %(query)s
+
+-- name: since_planned
+-- How long ago a cycle was planned, in nanoseconds, by the clock that it was planned by.
+SELECT (greatest(extract(epoch FROM clock_timestamp() - planned_at), 0) * 1000000000)::bigint
+FROM penstock.cycles WHERE query_id = %(query)s AND cycle = %(cycle)s

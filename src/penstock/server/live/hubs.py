@@ -5,16 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
+from penstock.core.errors import NotFound
+from penstock.db.statements import Statements
 from penstock.log.log import Log
 from penstock.log.queue import Queue
+from penstock.log.signals import cycles_of
 from penstock.server.live.hub import Hub
 from penstock.server.live.query_hub import QueryHub
 from penstock.server.live.queue_hub import QueueHub
+from penstock.server.live.results import Results
+from penstock.server.live.shared_results import SharedResults, shared_cycles_of
 from penstock.server.live.subscriber import Subscriber
 from penstock.server.metrics.instruments import Instruments
 from penstock.server.problems import Problem, retry_after
+
+_sql = Statements("penstock.server", "live.sql")
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A query that somebody wants to follow; a shared one is computed by its clients, not on Spark."""
+
+    id: int
+    name: str
+    is_shared: bool
+
 
 #: Its kind, the number of what it is about, and a part of that.
 _Name: TypeAlias = tuple[str, int, str | None]
@@ -44,15 +62,21 @@ class Hubs:
                 retry_after(5),
             )
 
+    async def find_query(self, name: str) -> Followed:
+        """The query of this name."""
+        async with self._log.database.connection() as conn:
+            row = await (await conn.execute(_sql["query"], {"name": name})).fetchone()
+        if row is None:
+            raise NotFound(f"there is no query {name!r}: GET /v1/queries lists those there are")
+        return Followed(row[0], name, row[1])
+
     @contextmanager
-    def following_query(
-        self, query_id: int, name: str, keys: frozenset[str] | None, last_id: str
-    ) -> Iterator[Subscriber]:
+    def following_query(self, query: Followed, keys: frozenset[str] | None, last_id: str) -> Iterator[Subscriber]:
         """Follow a query's results."""
         hub = self._find(
-            ("query", query_id, None),
+            ("shared query" if query.is_shared else "query", query.id, None),
             QueryHub,
-            lambda ended: QueryHub(self._log.database, self._log.signals, self._metrics, query_id, name, ended),
+            lambda ended: self._query_hub(query, ended),
         )
         subscriber = hub.subscribe(keys, last_id)
         try:
@@ -75,6 +99,15 @@ class Hubs:
             yield subscriber
         finally:
             hub.remove(subscriber)
+
+    def _query_hub(self, query: Followed, ended: Callable[[], None]) -> QueryHub:
+        database, signals = self._log.database, self._log.signals
+        if query.is_shared:
+            topic = shared_cycles_of(query.id)
+            # Below zero, where no query on Spark has its number.
+            return QueryHub(SharedResults(database, query.id), -query.id, signals, topic, self._metrics, ended)
+        results = Results(database, query.id, query.name)
+        return QueryHub(results, query.id, signals, cycles_of(query.id), self._metrics, ended)
 
     def _find(self, name: _Name, kind: type[_AnyHub], make: Callable[[Callable[[], None]], _AnyHub]) -> _AnyHub:
         if self._ending is None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.db.pool import Database
-from penstock.log.signals import Signals, cycles_of
+from penstock.log.signals import Signals, Topic
 from penstock.server.live.hub import Hub, problem_frame
-from penstock.server.live.results import MOST_ROWS, Changes, Head, Results, resumed_cycle
+from penstock.server.live.results import MOST_ROWS, Changes, Head, Readable, resumed_cycle
 from penstock.server.live.subscriber import Frame, Subscriber
 from penstock.server.metrics.instruments import Instruments
 from penstock.server.problems import Problem
@@ -24,16 +23,17 @@ class QueryHub(Hub):
 
     def __init__(
         self,
-        database: Database,
+        results: Readable,
+        resume_as: int,
         signals: Signals,
+        topic: Topic,
         metrics: Instruments,
-        query_id: int,
-        name: str,
         ended: Callable[[], None],
     ) -> None:
-        super().__init__(signals, cycles_of(query_id), metrics, ended)
-        self._results = Results(database, query_id, name)
-        self._query_id = query_id
+        super().__init__(signals, topic, metrics, ended)
+        self._results = results
+        #: The number under which streams are taken up again.
+        self._query_id = resume_as
         self._head: Head | None = None
         self._keys: dict[Subscriber, frozenset[str] | None] = {}
         #: Who waits for a beginning: the cycle that each has seen, or None for a snapshot.

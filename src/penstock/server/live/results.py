@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from psycopg import sql
@@ -96,13 +96,14 @@ def resumed_cycle(query_id: int, given: str) -> int | None:
     return int(cycle) if cycle.isascii() and cycle.isdigit() and len(cycle) < 19 and of == str(query_id) else None
 
 
-async def find_query(database: Database, name: str) -> int:
-    """The number of a query."""
-    async with database.connection() as conn:
-        row = await (await conn.execute(_sql["query"], {"name": name})).fetchone()
-    if row is None:
-        raise NotFound(f"there is no query {name!r}: GET /v1/queries lists those there are")
-    return int(row[0])
+class Readable(Protocol):
+    """Where the results of a query are read."""
+
+    async def read(
+        self, since: Head | None, resumed: Iterable[int], *, snapshot: bool, keys: frozenset[str] | None
+    ) -> Moment:
+        """Everything that readers need now: what changed since a head and since each of some cycles, and a snapshot."""
+        ...
 
 
 class Results:
@@ -119,7 +120,7 @@ class Results:
     async def read(
         self, since: Head | None, resumed: Iterable[int], *, snapshot: bool, keys: frozenset[str] | None
     ) -> Moment:
-        """Everything that readers need now: what changed since a head and since each of some cycles, and a snapshot."""
+        """As :class:`Readable` says."""
         async with self._database.connection() as conn, conn.transaction():
             await conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             await conn.execute(_sql["look_closely"])

@@ -9,7 +9,6 @@ from starlette.responses import Response
 from penstock.core.errors import NotFound
 from penstock.core.names import check_key, check_text
 from penstock.server.endpoint import Call, Endpoint, Role
-from penstock.server.live.results import find_query
 from penstock.server.live.streams import EventStream, Following, talk
 from penstock.server.problems import Problem
 from penstock.server.socket import SocketCall
@@ -60,11 +59,9 @@ async def tail_socket(call: SocketCall) -> None:
 
 async def _follow_query(call: Call | SocketCall) -> Following:
     call.services.hubs.admit()
-    name = call.path["query"]
     keys = _keys(call.query.keys)
-    query_id = await find_query(call.services.log.database, name)
-    last_id = _last_id(call.request, call.query.last_event_id)
-    return call.services.hubs.following_query(query_id, name, keys, last_id)
+    query = await call.services.hubs.find_query(call.path["query"])
+    return call.services.hubs.following_query(query, keys, _last_id(call.request, call.query.last_event_id))
 
 
 async def _follow_queue(call: Call | SocketCall) -> Following:

@@ -18,6 +18,7 @@ from penstock.db.statements import Statements
 from penstock.log.by_id import Lane, SaidById
 from penstock.log.log import Log
 from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.live.shared_results import shared_cycles_of
 from penstock.server.plane.push import ItemPushed, Items, PushItem
 from penstock.server.plane.queues import TAG
 from penstock.server.plane.stream_state import StateChange, StateOp
@@ -231,6 +232,7 @@ async def cycle(call: Call) -> CycleDone:
         return _failed(body, f"{_BAD_LEASE}: {error}" if "lease" in str(error) else str(error))
     except DataError as error:
         return _failed(body, f"a value of the state cannot be stored: {error.diag.message_primary}")
+    log.signals.wake(shared_cycles_of(query.id))
     acked = None
     if body.ack is not None:
         (verdict,) = done.verdicts

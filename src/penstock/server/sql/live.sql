@@ -1,5 +1,8 @@
 -- name: query
-SELECT id, result IS NOT NULL FROM penstock.queries WHERE name = %(name)s
+-- A name is of a query on Spark, or of one that clients compute for themselves.
+SELECT id, false FROM penstock.queries WHERE name = %(name)s
+UNION ALL
+SELECT id, true FROM penstock.shared_queries WHERE name = %(name)s
 
 -- name: look_closely
 -- Whole tables are looked through here, unlike everywhere else; and what is read is of one moment.
@@ -44,3 +47,26 @@ SELECT nullif(h.key, '') FROM penstock.history_{id} h WHERE h.closed_at > %(sinc
 SELECT v.key, row_to_json(v)::text FROM penstock_live.{view} v
 WHERE coalesce(v.key, '') = ANY(%(keys)s::text[])
 ORDER BY v.window_end, v.key LIMIT %(most)s
+
+-- name: shared_mark
+-- Whether the query is there, and what is another after any change of its state: rows are written and deleted by many,
+-- and a row that is committed late may have been written early.
+SELECT count(s.updated_at), sum(extract(epoch FROM s.updated_at)), max(s.updated_at)
+FROM penstock.shared_queries q LEFT JOIN penstock.shared_state s ON s.query_id = q.id
+WHERE q.id = %(query)s
+GROUP BY q.id
+
+-- name: shared_rows
+-- As it stands in penstock.state, with the partition: two may have windows of one key.
+SELECT s.partition_id, s.state_key, s.key,
+       (v.row || jsonb_build_object('is_open', true))::text, (v.row || jsonb_build_object('is_open', false))::text
+FROM penstock.shared_state s
+JOIN penstock.partitions p ON p.id = s.partition_id
+CROSS JOIN LATERAL (
+    SELECT jsonb_build_object(
+        'key', s.key, 'partition', p.name, 'window_start', s.window_start, 'window_end', s.window_end,
+        'value', CASE WHEN s.window_start IS NOT NULL AND s.value ? 'acc' THEN s.value -> 'acc' ELSE s.value END,
+        'updated_at', s.updated_at) AS row
+) v
+WHERE s.query_id = %(query)s AND s.key IS NOT NULL AND (%(keys)s::text[] IS NULL OR s.key = ANY(%(keys)s))
+ORDER BY s.window_end, s.key, s.partition_id LIMIT %(most)s
