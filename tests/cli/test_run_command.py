@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 from pathlib import Path
+from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -73,6 +76,7 @@ small = _orders.filter("amount <= 10").to("small")
         (["--query", "big"], "write --query name=value"),
         (["--conf", "spark.executor.memory"], "write --conf name=value"),
         (["--from", "yesterday"], "is not a time"),
+        (["--metrics-port", "0", "--metrics-host", "nowhere.invalid"], "is no address to listen on"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(app: Path, options: list[str], said: str) -> None:
@@ -113,6 +117,12 @@ copies = _orders.to("copies")
 """
 
 
+def metrics(port: int) -> tuple[dict[str, Any], str]:
+    """What a processor shows on its port: as JSON, and for Prometheus."""
+    url = f"http://127.0.0.1:{port}/metrics"
+    return httpx.get(url, headers={"Accept": "application/json"}).json(), httpx.get(url).text
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app: Path) -> None:
@@ -120,7 +130,10 @@ def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app
     app.write_text(LIVE)
     cli.ok("queue", "create", "orders")
     cli.ok("queue", "push", "orders", '{"amount": 1}', '{"amount": 2}')
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     options = ("--query", "totals=hourly", "--master", "local[1]", "--conf", "spark.app.name=mine", "--json")
+    options += ("--metrics-port", str(port))
     with cli.start("run", str(app), *options) as process, psycopg.connect(str(cli.database_url), autocommit=True) as db:
         deadline = time.monotonic() + 300
         done = False
@@ -132,12 +145,19 @@ def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app
                 "(SELECT count(*) FILTER (WHERE lease_until > now()) = 2 AND count(DISTINCT driver) = 1 "
                 "FROM penstock.queries)"
             ).fetchone() or (False,)
+        numbers, text = metrics(port)
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=90)
 
         assert (done, process.returncode) == (True, 0), output + errors
         said = {line["query"]: line for line in map(json.loads, output.splitlines())}
         assert {name: line["events_in"] for name, line in said.items()} == {"hourly": 2, "copies": 2}
+        # As seen on the port while they ran, and only then.
+        assert (numbers["eventsReceived"], numbers["eventsProcessed"], numbers["eventsDropped"]) == (2, 4, 0)
+        assert {"windowsEmitted", "backpressureEvents", "uptimeMs", "dlqSize", "queueDepth"} <= numbers.keys()
+        assert 'penstock_query_events_total{query="hourly"} 2.0' in text
+        with pytest.raises(httpx.ConnectError):
+            metrics(port)
         # The leases were released, and the open window is there for the next start.
         assert {query["state"] for query in cli.json("query", "list")} == {"stopped"}
         assert db.execute("SELECT n, total FROM penstock_live.hourly").fetchone() == (2, 6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -68,6 +70,24 @@ def test_beside_a_server_it_ends_with_it(database_url: str, how: signal.Signals)
         server.communicate(timeout=60)
         with pytest.raises(httpx.ConnectError):
             httpx.get(url)
+
+
+def test_beside_a_server_it_is_started_again_when_it_dies_and_ends_with_it_all_the_same(database_url: str) -> None:
+    with served(database_url) as (server, url):
+        assert server.stdout is not None
+        (console,) = (child for child in psutil.Process(server.pid).children() if "console" in child.cmdline())
+        console.kill()
+        again = server.stdout.readline().strip().removeprefix("Console on ")
+        assert again != url, "it was never gone"
+        assert httpx.get(again).status_code == 200
+        server.terminate()
+        _, log = server.communicate(timeout=60)
+        assert server.returncode == 0
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(again)
+    (line,) = (json.loads(line) for line in log.splitlines() if "penstock.companion" in line)
+    assert line["message"] == "console died and is started again"
+    assert (line["pid"], line["exit_code"]) == (console.pid, -signal.SIGKILL)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.command import command
+from penstock.cli.companion import kept_running
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
     from penstock.server.settings import ServerSettings
-
-#: How long a console that was started beside a server may take to end before it is killed.
-_END_SECONDS = 10.0
 
 
 def register(app: typer.Typer) -> None:
@@ -69,28 +66,8 @@ def console_beside(settings: ServerSettings, port: int | None) -> Iterator[None]
     command = [sys.executable, "-m", "penstock", "console", "--host", settings.host]
     command += [] if port is None else ["--port", str(port)]
     command += ["--require-access"] if settings.require_access else []
-    # What it reads to the end when this process is gone, even killed.
-    theirs, ours = os.pipe()
-    try:
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            [*command, "--parent", str(theirs)],
-            env=_environment(settings),
-            pass_fds=[theirs],
-            stdin=subprocess.DEVNULL,
-            # Ctrl-C is this process's to read.
-            start_new_session=True,
-        )
-    finally:
-        os.close(theirs)
-    try:
+    with kept_running(command, _environment(settings)):
         yield
-    finally:
-        os.close(ours)
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _environment(settings: ServerSettings) -> dict[str, str]:

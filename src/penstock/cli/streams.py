@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.engine.stream import Stream
 
 _SPARK = "Spark"
+_METRICS = "Metrics"
 _MODULE_STREAMS = "For streams that the file defines and does not run itself"
 
 Master = Annotated[
@@ -41,6 +43,24 @@ Conf = Annotated[
 ]
 Report = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="Say every so often what each query has done; 0: never.")
+]
+
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        metavar="PORT",
+        help="Show metrics on this port, for Prometheus and as JSON; 0 takes a free one.",
+        rich_help_panel=_METRICS,
+        show_default="none",
+    ),
+]
+MetricsHost = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS", help="Where; on any other address than loopback, with a key.", rich_help_panel=_METRICS
+    ),
 ]
 
 
@@ -98,6 +118,7 @@ def register(app: typer.Typer) -> None:
         examples=[
             "penstock run app.py",
             "penstock run app.py --query totals=orders_5s --from 2h",
+            "penstock run app.py --metrics-port 9090",
             "penstock run app.py --master spark://10.0.0.5:7077 --conf spark.executor.memory=4g",
             "penstock run backfill.py --available-now --flush -- --day 2026-01-31",
         ],
@@ -128,6 +149,8 @@ def run(
     master: Master = None,
     conf: Conf = None,
     report: Report = 60.0,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
     **options: Any,
 ) -> None:
     """Run the streams of a Python file until Ctrl-C.
@@ -147,7 +170,7 @@ def run(
     need_spark()
     _settle_database(session)
     try:
-        with main_program(file, arguments or []) as program:
+        with measured(session, metrics_host, metrics_port), main_program(file, arguments or []) as program:
             if master is not None or spark_conf:
                 _start_spark(session, master, spark_conf)
             before = _queries_started()
@@ -223,6 +246,20 @@ def need_spark() -> None:
         raise ConfigurationError(
             f"streams need Spark, and {' and '.join(missing)} is not installed: pip install 'penstock[spark]'"
         )
+
+
+@contextmanager
+def measured(session: Session, host: str, port: int | None) -> Iterator[None]:
+    """Show metrics on a port meanwhile, if one is named."""
+    if port is None:
+        yield
+        return
+    from penstock.server.metrics.port import metrics_port
+    from penstock.server.settings import ServerSettings
+
+    with metrics_port(ServerSettings.from_env(session.settings(), host=host, port=port)) as url:
+        session.out.hint(f"Metrics on {url}")
+        yield
 
 
 def _settle_database(session: Session) -> None:

@@ -95,6 +95,18 @@ def totals(found: Scrape) -> Totals:
     return Totals(**_totals(found))
 
 
+def processor_totals(found: Scrape) -> Totals:
+    """A process that runs queries and takes no pushes: what was received is what came into the queues they read."""
+    read = {
+        queue for queue, group in found[standing.GROUP_LAG].samples if (group,) in found[standing.QUERY_RUNNING].samples
+    }
+    accepted = sum(_whole(found, standing.QUEUE_APPENDED, queue) for queue in read)
+    shed = sum(_whole(found, standing.QUEUE_SHED, queue) for queue in read)
+    known = _totals(found)
+    known |= {"events_received": accepted + shed, "events_accepted": accepted}
+    return Totals(**known | {"throughput_per_second": known["processed_per_second"]})
+
+
 def details(found: Scrape) -> Details:
     """The server, and all that is in it."""
     return Details(

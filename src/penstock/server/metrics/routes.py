@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from starlette.responses import Response
 
 from penstock.server.endpoint import Call, Endpoint, Role, json_response
-from penstock.server.metrics.documents import Details, Totals, details, totals
+from penstock.server.metrics.documents import Details, Totals, details, processor_totals, totals
 from penstock.server.metrics.scrape import Scrape, as_text, scrape
 
 _TEXT = "text/plain; version=1.0.0; charset=utf-8"
@@ -18,10 +21,19 @@ async def _seen(call: Call) -> Scrape:
 
 async def metrics(call: Call) -> Response:
     """Everything that is measured: as text for Prometheus, as JSON for who asks for that."""
+    return await _shown(call, totals)
+
+
+async def processor_metrics(call: Call) -> Response:
+    """The same of a process that runs queries and takes no pushes."""
+    return await _shown(call, processor_totals)
+
+
+async def _shown(call: Call, document: Callable[[Scrape], Totals]) -> Response:
     accept = call.request.headers.get("accept", "")
     found = await _seen(call)
     if "application/json" in accept and "text/plain" not in accept and "openmetrics" not in accept:
-        return json_response(totals(found), headers={"Vary": "Accept"})
+        return json_response(document(found), headers={"Vary": "Accept"})
     body, media_type = as_text(found, accept)
     return Response(body, headers={"Content-Type": media_type, "Vary": "Accept"})
 
@@ -50,4 +62,9 @@ ENDPOINTS = (
         },
     ),
     Endpoint("GET", "/v1/metrics", all_metrics, "Metrics as JSON", "Metrics", roles=_READ, asks=True, answer=Details),
+)
+
+#: For a process that runs queries and is no server.
+PROCESSOR_ENDPOINTS = tuple(
+    replace(each, handler=processor_metrics) if each.handler is metrics else each for each in ENDPOINTS
 )
