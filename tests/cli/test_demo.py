@@ -81,6 +81,8 @@ def test_everything_runs_adds_up_to_the_penny_and_is_gone_in_the_end(temporary: 
     checks = {check["what"]: check for check in outcome["checks"]}
     assert all(check["holds"] for check in checks.values()), checks
     assert {"revenue, to the penny", "windows as Python has them", "calls that the partner got, once"} <= set(checks)
+    assert int(checks["calls that the partner got, once"]["found"]) > 0
+    assert "calls sooner than the partner allows" in checks
     assert int(checks["dead letters of revenue"]["found"]) > 0
     assert outcome["refused"] > 0, "the overload was noticed"
     assert outcome["events"] > 500

@@ -17,7 +17,7 @@ from penstock.log.log import Batch, Log
 from penstock.server.access.keys import Keys
 from penstock.server.endpoint import Role
 from tests import gated
-from tests.console.browsing import DESKTOP, VARIANTS, Variant, check_accessible, check_fits, open_page
+from tests.console.browsing import DESKTOP, VARIANTS, Variant, check_accessible, check_everywhere, check_fits, open_page
 from tests.console.conftest import arrange
 from tests.console.running import Running, console_on
 from tests.servers import ROLE, TEMPLATE, Server
@@ -149,6 +149,44 @@ def test_a_group_is_moved(page: Page, console: Running, queue: str) -> None:
 
     _tile(page, "Behind", "10")
     assert _data(_pop(console, queue)) == list(range(10))
+
+
+def _option(console: Running, queue: str, name: str) -> Any:
+    async def look(log: Log) -> Any:
+        return getattr(await log.catalog.refresh(queue), name)
+
+    return arrange(console.database_url, look)
+
+
+def test_an_option_is_changed_and_changed_back(page: Page, console: Running, queue: str) -> None:
+    page.goto(f"/queues?queue={queue}&tab=options")
+    page.get_by_role("link", name="retry_limit").click()
+    field = page.get_by_label("retry_limit, now 0")
+    for given, said in (("many", "must be a whole number"), ("-1", "must be at least 0"), ("", "needs a value")):
+        field.fill(given)
+        page.get_by_role("button", name="Change it").click()
+        expect(page.get_by_role("alert").filter(has_text=said)).to_be_visible()
+    field.fill("7")
+    page.get_by_role("button", name="Change it").click()
+    dialog = page.get_by_role("dialog", name=f"Set retry_limit of {queue} to 7?")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_be_hidden()
+    assert _option(console, queue, "retry_limit") == 0
+    page.get_by_role("button", name="Change it").click()
+    dialog.get_by_role("button", name="Change it").click()
+    expect(page.get_by_role("row", name="retry_limit")).to_contain_text("7")
+    assert _option(console, queue, "retry_limit") == 7
+
+    page.goto(f"/queues?queue={queue}&tab=options&option=overflow")
+    page.get_by_role("radio", name="shed").click()
+    page.get_by_role("button", name="Change it").click()
+    page.get_by_role("dialog").get_by_role("button", name="Change it").click()
+    expect(page.get_by_text("sheds when full")).to_be_visible()
+    page.get_by_role("link", name="overflow").click()
+    page.get_by_role("button", name="Back to refuse, the default").click()
+    page.get_by_role("dialog").get_by_role("button", name="Change it").click()
+    expect(page.get_by_text("sheds when full")).to_have_count(0)
+    assert _option(console, queue, "overflow") == "refuse"
 
 
 def test_a_dead_letter_is_sent_back_and_comes_again(page: Page, console: Running, queue: str) -> None:
@@ -303,6 +341,8 @@ def test_a_reader_may_look_and_not_press(browser: Browser, console: Running, que
             expect(page.get_by_role("button", name="Purge")).to_be_disabled()
             page.goto(f"/queues?queue={queue}")
             expect(page.get_by_role("button", name="Push a test event")).to_be_disabled()
+            page.goto(f"/queues?queue={queue}&tab=options&option=retry_limit")
+            expect(page.get_by_role("button", name="Change it")).to_be_disabled()
             page.goto(f"/gates?query={gated.QUERY}&key=tenant-1")
             expect(page.get_by_role("button", name="Change the limit")).to_be_disabled()
             # This one was told of no login for SQL.
@@ -331,7 +371,10 @@ def test_every_page_is_accessible_and_fits_everywhere(
     if variant in (DESKTOP, VARIANTS[-1]):
         paths += ["/queues", "/dead-letters", f"/gates?query={gated.QUERY}&key=tenant-7"]
     if variant is DESKTOP:
-        paths += [f"/queues?queue={queue}{more}" for more in ("", "&tab=partitions", "&tab=options", "&group=billing")]
+        paths += [
+            f"/queues?queue={queue}{more}"
+            for more in ("", "&tab=partitions", "&tab=options&option=lease_seconds", "&group=billing")
+        ]
         paths.append("/gates")
     with open_page(browser, console.url, variant) as page:
         for path in paths:
@@ -343,3 +386,25 @@ def test_every_page_is_accessible_and_fits_everywhere(
                 )
             check_accessible(page)
             check_fits(page)
+
+
+def test_every_dialog_is_accessible_and_fits_everywhere(browser: Browser, console: Running, queue: str) -> None:
+    _bury(console, queue, ["KeyError: 'total'"])
+    options = f"/queues?queue={queue}&tab=options&option=retention_drops_unread"
+    with open_page(browser, console.url) as page:
+        for path, button in (
+            (f"/queues?queue={queue}", "Push a test event"),
+            (f"/queues?queue={queue}&group=billing", "Move the group"),
+            (options, "Change it"),
+            (f"/gates?query={gated.QUERY}&key=tenant-1", "Pause"),
+        ):
+            page.goto(path)
+            if path == options:
+                page.get_by_role("radio", name="yes").click()
+            page.get_by_role("button", name=button).click()
+            expect(page.get_by_role("dialog")).to_be_visible()
+            if page.locator(".cm-content").count():
+                expect(page.locator(".cm-content")).to_have_attribute("aria-label", "Data of the event, JSON")
+            check_everywhere(page)
+            page.keyboard.press("Escape")
+            expect(page.get_by_role("dialog")).to_be_hidden()

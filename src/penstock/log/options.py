@@ -42,6 +42,7 @@ _RULES: dict[str, tuple[tuple[str, tuple[type, ...]], float, float, bool]] = {
     "away_seconds": (_SECONDS, 300, 366 * 86400, True),
 }
 
+_YES_OR_NO = ("yes", "no")
 # Options that are one of a few words.
 _WORDS: dict[str, tuple[str, ...]] = {"overflow": ("refuse", "shed")}
 # Options that are the name of a field of the events, or None.
@@ -91,6 +92,44 @@ def check_options(options: Mapping[str, object]) -> dict[str, Any]:
             raise InvalidOption(f"{given!r} and {name!r} are the same option; give one", option=given)
         checked[name] = _check(name, given, value)
     return checked
+
+
+def choices_of(name: str) -> tuple[str, ...]:
+    """The words of which an option is one; none, if it is a number or a name."""
+    return _YES_OR_NO if name in _RULES and _RULES[name][0] is _FLAG else _WORDS.get(name, ())
+
+
+def may_be_none(name: str) -> bool:
+    """Whether an option can be switched off."""
+    return name in _FIELD_NAMES or (name in _RULES and _RULES[name][3])
+
+
+def read_option(name: str, text: str) -> Any:
+    """An option's value as a person writes it (``none``, ``yes``, a number, a word), or InvalidOption says why not."""
+    text = text.strip()
+    value: Any = text
+    if text.lower() == "none" and may_be_none(name):
+        value = None
+    elif choices_of(name) is _YES_OR_NO and text in _YES_OR_NO:
+        value = text == "yes"
+    elif name in _RULES:
+        try:
+            value = float(text) if _RULES[name][0] is _SECONDS else int(text)
+        except ValueError:
+            value = text
+    if text == "":
+        none = " or none" if may_be_none(name) else ""
+        raise InvalidOption(f"{name} needs a value: write one{none}", option=name)
+    return check_options({name: value})[name]
+
+
+def written_option(value: object) -> str:
+    """The same the other way round."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def check_partitioning(partitioning: object, partitions: object) -> tuple[str, int | None]:

@@ -130,7 +130,8 @@ def rows_of(found: Look, books: Books, auditor: Auditor, partner: Partner, per_s
         ("dead letters", ", ".join(f"{group} {count}" for group, count, _ in found.dead_letters) or _QUIET),
         (
             "partner",
-            f"{number(partner.calls)} calls, {number(found.waiting)} wait at the gate, 429 to producers: {refused}",
+            f"{number(partner.calls)} calls delivered{f', {partner.too_soon} TOO SOON' if partner.too_soon else ''}, "
+            f"{number(found.waiting)} wait at the gate, 429 to producers: {refused}",
         ),
         (
             "traffic",

@@ -308,6 +308,7 @@ class Company:
             Check("calls let through or waiting", f"{expected:,}", f"{found.allowed + found.waiting:,}"),
             Check("calls that the partner got, once", f"{found.allowed:,}", f"{called.calls:,}"),
             Check("calls out of order", "0", f"{called.out_of_order:,}"),
+            Check("calls sooner than the partner allows", "0", f"{called.too_soon:,}"),
         ]
 
     # Inside

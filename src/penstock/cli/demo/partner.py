@@ -7,11 +7,29 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 _SECONDS = 0.15
+#: What was agreed for each customer, as the gate in examples/analytics/streams.py has it.
+CALLS_AT_ONCE, CALLS_PER_SECOND = 20.0, 10.0
+#: Between a decision of the gate and the append of what it let through lies a moment: as much as one call.
+_TOLERANCE = 1.0
+
+
+@dataclass(slots=True)
+class _Agreement:
+    """A customer's calls by the time at which the gate let each go, against what was agreed."""
+
+    left: float = CALLS_AT_ONCE
+    at: float = 0.0
+
+    def is_kept(self, at: float) -> bool:
+        self.left = min(CALLS_AT_ONCE, self.left + max(0.0, at - self.at) * CALLS_PER_SECOND) - 1
+        self.at = max(at, self.at)
+        return self.left >= -_TOLERANCE
 
 
 @dataclass(slots=True)
@@ -24,6 +42,9 @@ class Partner:
     #: Calls that came a second time, as they may, and were recognised by their ids.
     again: int = 0
     out_of_order: int = 0
+    #: Calls that were let go sooner than was agreed.
+    too_soon: int = 0
+    _agreed: dict[str, _Agreement] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
     _seen: dict[str, set[int]] = field(default_factory=dict)
 
@@ -39,6 +60,8 @@ class Partner:
             self.calls += 1
             self.out_of_order += call < self._last.get(customer, 0)
             self._last[customer] = call
+            released = datetime.fromisoformat(event["time"]).timestamp()
+            self.too_soon += not self._agreed.setdefault(customer, _Agreement()).is_kept(released)
             seen.add(call)
 
 

@@ -23,7 +23,7 @@ async def build(view: View) -> None:
         parts.nothing(
             "No query has windows yet",
             "The live board shows the open windows of a query, key by key, while they fill.",
-            "penstock run pipeline.py:stream --query-id page_views",
+            "penstock run app.py",
             icon="leaderboard",
         )
         return

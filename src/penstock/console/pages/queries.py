@@ -55,7 +55,7 @@ async def _list(view: View) -> None:
         parts.nothing(
             "No query runs yet",
             "A stream in Python becomes a query when it is started; its results and its cycles are shown here.",
-            "penstock run pipeline.py:stream --query-id page_views",
+            "penstock run app.py",
             icon="account_tree",
         )
     with parts.card("Queries") as card:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from penstock.console import forms, parts, words
 from penstock.console.page import View, link
-from penstock.console.pages import push_event, queue_events, queue_group
+from penstock.console.pages import push_event, queue_events, queue_group, queue_options
 from penstock.console.parts import Cell, Column
 from penstock.console.queue_sights import GroupSight, QueueSight, QueueSights
 from penstock.core.errors import NotFound
 from penstock.log.log import QueueInfo
-from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS
 from penstock.log.queue import Queue
 
 PATH = "/queues"
@@ -76,7 +73,7 @@ async def build(view: View, name: str) -> None:
         case "events":
             await queue_events.build(view, info.queue)
         case "options":
-            _options(info.queue)
+            queue_options.build(view, info.queue)
         case _:
             await _groups(view, info)
 
@@ -179,64 +176,6 @@ async def _partitions(view: View, name: str) -> None:
         len(found) > _LANES,
         "the partitions",
     )
-
-
-#: What an option is for, in a line; the reference says more.
-_MEANINGS = {
-    "lease_seconds": "How long a consumer may take before others get the event",
-    "retry_limit": "Failures of an event before it becomes a dead letter",
-    "retry_delay_ms": "How long a failed event waits before it is tried again",
-    "expiry_limit": "Leases that may end unanswered on an event before it becomes a dead letter",
-    "delay_seconds": "How old an event has to be before it is delivered",
-    "quiet_seconds": "How long nothing may have come to a partition before it is read",
-    "retention_seconds": "How long events are kept",
-    "retention_drops_unread": "Whether events that nobody has read yet go too",
-    "dedup_window_seconds": "How long an id is remembered, so that a second event with it is left out",
-    "max_depth_events": "How far the slowest group may be behind before pushes are refused",
-    "max_event_bytes": "The largest event",
-    "max_redrives": "How often a dead letter may be sent back",
-    "overflow": "What becomes of pushes when the queue is full",
-    "away_seconds": "After how long a group that nobody asks for no longer counts",
-    "key_field": "The field of NDJSON events that holds the key",
-    "id_field": "The field of NDJSON events that holds the id",
-    "time_field": "The field of NDJSON events that holds the time",
-}
-
-
-def _options(queue: Queue) -> None:
-    with parts.card("Options", hint="Changed with penstock queue configure, or over HTTP"):
-        table = parts.table("Options", ("Option", "Value", Column("Meaning", classes="ps-desk"), "From"))
-        defaults = {**DEFAULTS, "dedup_window_seconds": DEFAULT_DEDUP_SECONDS[queue.partitioning]}
-        table.set(
-            [
-                Cell(each.name, classes="ps-mono"),
-                _value(each.name, getattr(queue, each.name)),
-                _MEANINGS.get(each.name, ""),
-                Cell("default", tone="idle")
-                if getattr(queue, each.name) == defaults[each.name]
-                else Cell("set", tone="info"),
-            ]
-            for each in fields(queue)
-            if each.name in defaults
-        )
-    with parts.element("div", "ps-row"):
-        parts.copyable(f"penstock queue configure {queue.name} --help")
-
-
-def _value(name: str, value: object) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        if value == 0:
-            return "0"
-        if name.endswith("_seconds"):
-            return words.duration(float(value))
-        if name.endswith("_ms"):
-            return words.duration(value / 1000)
-        return words.size(value) if name.endswith("_bytes") else words.number(value)
-    return str(value)
 
 
 def _partitioning(queue: Queue) -> str:
