@@ -132,8 +132,8 @@ def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app
     cli.ok("queue", "push", "orders", '{"amount": 1}', '{"amount": 2}')
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    options = ("--query", "totals=hourly", "--master", "local[1]", "--conf", "spark.app.name=mine", "--json")
-    options += ("--metrics-port", str(port))
+    options = ["--query", "totals=hourly", "--master", "local[1]", "--conf", "spark.app.name=mine", "--json"]
+    options += ["--metrics-port", str(port)]
     with cli.start("run", str(app), *options) as process, psycopg.connect(str(cli.database_url), autocommit=True) as db:
         deadline = time.monotonic() + 300
         done = False

@@ -11,6 +11,11 @@ def numbers(values: Iterable[int | None]) -> str:
     return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
 
 
+def plain_numbers(values: Iterable[int]) -> str:
+    """The same of numbers alone, of which there may be very many."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
 def uuids(values: Iterable[UUID | None]) -> str:
     """An array of UUIDs, as in ``%(name)s::uuid[]``."""
     return "{" + ",".join(["NULL" if value is None else value.hex for value in values]) + "}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -91,7 +90,7 @@ def prepare_partly(placer: Placer, max_bytes: int, batch: Batch) -> tuple[list[P
         waiting += [(middle, end, None), (start, middle, None)]
     good = [i for i in range(len(texts)) if i not in bad]
     pieces = prepare_batch(placer, max_bytes, _some(batch, good, texts)) if good else []
-    moved = [dataclasses.replace(piece, indices=[good[i] for i in piece.indices]) for piece in pieces]
+    moved = [structs.replace(piece, indices=[good[i] for i in piece.indices]) for piece in pieces]
     places = (batch.events.places if isinstance(batch.events, Lines) else None) or range(len(texts))
     rejected = [Rejected(places[i], error.field, error.reason, texts[i]) for i, error in sorted(bad.items())]
     return moved, rejected

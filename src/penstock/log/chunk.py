@@ -48,7 +48,12 @@ _unpack = msgspec.msgpack.Decoder(
 ).decode
 
 
-class Columns(msgspec.Struct, frozen=True):
+_NOTHING_BESIDE = (None, None, None, None)
+_meta_of_one = _pack((1, *_NOTHING_BESIDE))
+_ONE = len(_meta_of_one).to_bytes(4, "little") + _meta_of_one
+
+
+class Columns(msgspec.Struct, frozen=True, gc=False):
     """The events of one chunk, column by column; a column that no event uses is None."""
 
     data: bytes
@@ -69,11 +74,16 @@ class Columns(msgspec.Struct, frozen=True):
 
 def encode(columns: Columns) -> bytes:
     """Pack a chunk."""
-    meta = _pack((columns.count, columns.keys, columns.ids, columns.times, columns.headers))
-    payload = b"".join((len(meta).to_bytes(4, "little"), meta, columns.data))
+    beside = columns.keys, columns.ids, columns.times, columns.headers
+    if columns.count == 1 and beside == _NOTHING_BESIDE:
+        # What most chunks of a queue with many lanes are.
+        payload = _ONE + columns.data
+    else:
+        meta = _pack((columns.count, *beside))
+        payload = b"".join((len(meta).to_bytes(4, "little"), meta, columns.data))
     if len(payload) < _SMALL:
-        return b"".join((bytes((_RAW,)), zlib.crc32(payload).to_bytes(4, "little"), payload))
-    return bytes((_ZSTD,)) + _codecs.compressor.compress(payload)
+        return b"%c%b%b" % (_RAW, zlib.crc32(payload).to_bytes(4, "little"), payload)
+    return b"%c%b" % (_ZSTD, _codecs.compressor.compress(payload))
 
 
 def decode(body: bytes, expected: int | None = None) -> Columns:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from penstock.db.arrays import digests, numbers
 from penstock.log.prepare import Piece
 from penstock.log.pushed import Placed, PushResult, Rejected
-
-if TYPE_CHECKING:
-    from penstock.log.queue import Queue
+from penstock.log.queue import Queue
 
 _USUAL_BYTES = 512
 
@@ -41,14 +41,13 @@ class Request:
             yield from part
 
 
-@dataclass(slots=True)
-class Lane:
+class Lane(msgspec.Struct, gc=False):
     """What a flush appends to one partition, and where it went."""
 
     queue: Queue
     partition_id: int
-    pieces: list[Piece] = field(default_factory=list)
-    events: int = 0
+    pieces: list[Piece]
+    events: int
     base: int = 0
 
 
@@ -98,9 +97,10 @@ def gather(requests: Sequence[Request], lanes: dict[tuple[int, str], int]) -> di
                 key = (piece.queue.id, piece.partition)
                 lane = work.get(key)
                 if lane is None:
-                    lane = work[key] = Lane(piece.queue, lanes[key])
-                lane.pieces.append(piece)
-                lane.events += piece.columns.count
+                    work[key] = Lane(piece.queue, lanes[key], [piece], piece.columns.count)
+                else:
+                    lane.pieces.append(piece)
+                    lane.events += piece.columns.count
     return work
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
-from penstock.db.arrays import numbers
+from penstock.db.arrays import plain_numbers
 from penstock.log import chunk
 from penstock.log.prepare import PIECE_EVENTS, Piece
 
@@ -22,8 +23,6 @@ class Chunks:
     counts: list[int] = field(default_factory=list)
     #: Events of the call that are in the partition up to and with this chunk.
     after: list[int] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
     targets: list[int | None] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     length: int = 0
@@ -33,42 +32,47 @@ class Chunks:
         self.partitions.append(partition_id)
         self.counts.append(count)
         self.after.append(after)
-        self.starts.append(self.length + 1)
-        self.sizes.append(len(body))
         self.targets.append(target)
         self.bodies.append(body)
         self.length += len(body)
 
     def is_targeted(self) -> bool:
         """Whether some of them are for one group alone."""
-        return any(target is not None for target in self.targets)
+        return self.targets.count(None) != len(self.targets)
 
     def params(self) -> dict[str, Any]:
         """As the statement takes them."""
+        sizes = list(map(len, self.bodies))
         return {
-            "partitions": numbers(self.partitions),
-            "counts": numbers(self.counts),
-            "after": numbers(self.after),
-            "starts": numbers(self.starts),
-            "sizes": numbers(self.sizes),
+            "partitions": plain_numbers(self.partitions),
+            "counts": plain_numbers(self.counts),
+            "after": plain_numbers(self.after),
+            "starts": plain_numbers(list(accumulate(sizes, initial=1))[:-1]),
+            "sizes": plain_numbers(sizes),
             "bodies": b"".join(self.bodies),
         }
 
 
-def encode_chunks(lanes: Sequence[tuple[int, Sequence[Piece]]]) -> list[Chunks]:
+def encode_chunks(lanes: Iterable[tuple[int, Sequence[Piece]]]) -> list[Chunks]:
     """The chunks for each partition's pieces, in as few calls as they fit in."""
     calls = [Chunks()]
     for partition_id, pieces in lanes:
         events = 0
-        for group in _mergeable(pieces):
-            columns = _merge(group)
+        for columns, target in _merged(pieces):
             body = chunk.encode(columns)
             if calls[-1].length and calls[-1].length + len(body) > _CALL_BYTES:
                 calls.append(Chunks())
                 events = 0
             events += columns.count
-            calls[-1].add(partition_id, columns.count, events, group[0].target_group, body)
+            calls[-1].add(partition_id, columns.count, events, target, body)
     return calls
+
+
+def _merged(pieces: Sequence[Piece]) -> Sequence[tuple[chunk.Columns, int | None]]:
+    """What becomes one chunk each, and the group that it is for."""
+    if len(pieces) == 1:
+        return ((pieces[0].columns, pieces[0].target_group),)
+    return [(_merge(group), group[0].target_group) for group in _mergeable(pieces)]
 
 
 def _mergeable(pieces: Sequence[Piece]) -> list[list[Piece]]:

@@ -88,11 +88,18 @@ def _pieces(
         keys = [key] * len(lines)
     micros = None if times is None else [micros_of(t, i) for i, t in enumerate(times)]
     pieces: list[Piece] = []
+    queue, beside = placer.queue, [column for column in (ids, micros, headers) if column is not None]
     for name, indices in places.items():
+        if len(indices) == 1 and not beside:
+            # Alone in its lane, as most events of a push to many lanes are.
+            place = indices[0]
+            alone = queue.kept_keys(name, None if keys is None else (keys[place],))
+            add_pieces(pieces, queue, name, indices, lines[place], (alone,), max_bytes)
+            continue
         pick = picker(indices, len(lines))
         columns = [None if column is None else pick(column) for column in (ids, micros, headers)]
-        kept = placer.queue.kept_keys(name, None if keys is None else pick(keys))
-        add_pieces(pieces, placer.queue, name, indices, b"\n".join(pick(lines)), [kept, *columns], max_bytes)
+        kept = queue.kept_keys(name, None if keys is None else pick(keys))
+        add_pieces(pieces, queue, name, indices, b"\n".join(pick(lines)), [kept, *columns], max_bytes)
     return pieces
 
 

@@ -37,7 +37,7 @@ class Rejected:
     raw: bytes = b""
 
 
-class Placed(msgspec.Struct, frozen=True):
+class Placed(msgspec.Struct, frozen=True, gc=False):
     """Where the events of one piece of a push went."""
 
     queue: str

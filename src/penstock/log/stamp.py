@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-import msgspec
+from msgspec.structs import replace
 
 from penstock.log.prepare import Piece
 
@@ -18,4 +17,4 @@ def stamped(parts: Sequence[Sequence[Piece]], stamp: Mapping[str, str]) -> list[
 def _stamped(piece: Piece, stamp: Mapping[str, str]) -> Piece:
     own = piece.columns.headers or [None] * piece.columns.count
     headers = [{**stamp, **(each or {})} for each in own]
-    return replace(piece, columns=msgspec.structs.replace(piece.columns, headers=headers))
+    return replace(piece, columns=replace(piece.columns, headers=headers))

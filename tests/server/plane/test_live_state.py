@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -30,7 +31,7 @@ async def http(plane_server: Serving) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-def worked(query: Query, partition: str, *ops: dict[str, object]) -> None:
+def worked(query: Query, partition: str, *ops: dict[str, Any]) -> None:
     """What a worker does: take a message of a partition, change the state, acknowledge."""
     (message,) = query.pop(batch=1, partition=partition)
     done = query.cycle(message["partitionId"], message, state_ops=list(ops))
@@ -58,7 +59,7 @@ async def test_its_windows_come_first_then_what_its_workers_change_and_close(
         worked(query, "p", upsert(at(MINUTE, "ada"), window(MINUTE, 2)))
         changed = await reader.next()
         assert (changed.event, told(changed), changed.data["closed"]) == ("changes", {("ada", "p", 2, True)}, [])
-        closing = {"type": "delete", "key": at(MINUTE, "ada"), "value": None}
+        closing: dict[str, Any] = {"type": "delete", "key": at(MINUTE, "ada"), "value": None}
         worked(query, "p", closing, upsert(at(2 * MINUTE, "bob"), window(2 * MINUTE, 5)))
         closed = await reader.next()
         assert told(closed) == {("bob", "p", 5, True)}
