@@ -96,8 +96,15 @@ def value_axis(unit: str) -> dict[str, Any]:
 
 def _legend() -> dict[str, Any]:
     return {
+        # In one line that can be paged through: on a phone, a second one would lie over the axis.
+        "type": "scroll",
         "top": 0,
         "left": 0,
+        "right": 0,
+        "pageIconColor": "var(--ps-muted)",
+        "pageIconInactiveColor": "var(--ps-line)",
+        "pageIconSize": 9,
+        "pageTextStyle": _TEXT,
         "icon": "roundRect",
         "itemWidth": 10,
         "itemHeight": 3,

@@ -127,6 +127,11 @@ class Column:
     sort: str = ""
 
 
+def numbers(*titles: str) -> list[Column]:
+    """Columns of numbers."""
+    return [Column(title, is_number=True) for title in titles]
+
+
 @dataclass(frozen=True)
 class Cell:
     """A cell that is more than its text: a link, a tone, or a bar behind the number."""
@@ -255,7 +260,13 @@ async def confirm(question: str, detail: str, yes: str, *, danger: bool = True) 
         with element("div", "ps-row ps-end"):
             button("Cancel", lambda: dialog.submit(False))
             button(yes, lambda: dialog.submit(True), tone="danger" if danger else "primary")
+    return bool(await answer_of(dialog))
+
+
+async def answer_of(dialog: ui.dialog) -> Any:
+    """Open a dialog and wait: what it was answered with, or None if it was closed, or its reader has left the page."""
     try:
-        return bool(await dialog)
+        return await dialog
     finally:
-        dialog.delete()
+        if not dialog.is_deleted and not dialog.client.is_deleted:
+            dialog.delete()

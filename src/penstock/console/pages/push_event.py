@@ -49,10 +49,7 @@ async def _open(view: View, queue: str) -> None:
         with parts.element("div", "ps-row ps-end"):
             parts.button("Cancel", dialog.close)
             parts.button("Push", push, tone="primary")
-    try:
-        result: PushResult | None = await dialog
-    finally:
-        dialog.delete()
+    result: PushResult | None = await parts.answer_of(dialog)
     if result is not None:
         with view.client.content:
             _tell(queue, result)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from penstock.console import parts, words
 from penstock.console.charts import Stacks
 from penstock.console.page import Page, View, link
-from penstock.console.parts import Cell, Column, Tone
+from penstock.console.parts import Cell, Tone, numbers
 from penstock.console.pipeline import Pipeline
 from penstock.console.vitals import Sight
 from penstock.core.errors import NotFound
@@ -38,6 +38,17 @@ _PARTS = {
     "dead letters": 5,
     "append": 4,
 }
+_COLUMNS = (
+    "Query",
+    "State",
+    *numbers("Events", "Lag", "Freshness", "Watermark behind", "Open windows", "Late", "Dead letters", "Failed cycles"),
+)
+_CYCLE_COLUMNS = (
+    *numbers("Cycle"),
+    "State",
+    "Committed",
+    *numbers("Took", "Freshness", "Events", "Windows closed", "Late", "Dead letters"),
+)
 _TONES: dict[str, Tone] = {"running": "good", "paused": "warn", "stopped": "idle"}
 
 
@@ -59,21 +70,7 @@ async def _list(view: View) -> None:
             icon="account_tree",
         )
     with parts.card("Queries") as card:
-        table = parts.table(
-            "Queries",
-            [
-                "Query",
-                "State",
-                Column("Events", is_number=True),
-                Column("Lag", is_number=True),
-                Column("Freshness", is_number=True),
-                Column("Watermark behind", is_number=True),
-                Column("Open windows", is_number=True),
-                Column("Late", is_number=True),
-                Column("Dead letters", is_number=True),
-                Column("Failed cycles", is_number=True),
-            ],
-        )
+        table = parts.table("Queries", _COLUMNS)
 
     def show(seen: Sequence[Sight]) -> None:
         sight = seen[-1]
@@ -158,20 +155,7 @@ class _Details:
         self._errors.set_visibility(False)
         self._said: list[tuple[int, str | None]] = []
         with parts.card("Cycles"):
-            self._cycles = parts.table(
-                "Cycles",
-                [
-                    Column("Cycle", is_number=True),
-                    "State",
-                    "Committed",
-                    Column("Took", is_number=True),
-                    Column("Freshness", is_number=True),
-                    Column("Events", is_number=True),
-                    Column("Windows closed", is_number=True),
-                    Column("Late", is_number=True),
-                    Column("Dead letters", is_number=True),
-                ],
-            )
+            self._cycles = parts.table("Cycles", _CYCLE_COLUMNS)
         await self._view.follow(("query", self._name), lambda: find(self._view, self._name), self._show)
 
     def _head(self) -> None:

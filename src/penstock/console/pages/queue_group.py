@@ -162,8 +162,5 @@ async def _ask_where(view: View, group: GroupInfo) -> datetime | Literal["beginn
         with parts.element("div", "ps-row ps-end"):
             parts.button("Cancel", dialog.close)
             parts.button("Go on", choose, tone="primary")
-    try:
-        chosen: datetime | Literal["beginning", "end"] | None = await dialog
-        return chosen
-    finally:
-        dialog.delete()
+    chosen: datetime | Literal["beginning", "end"] | None = await parts.answer_of(dialog)
+    return chosen
