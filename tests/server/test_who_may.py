@@ -71,6 +71,7 @@ BODIES: dict[str, Body] = {
     "POST /v1/dead-letters/purge": lambda _: {"queue": QUEUE},
     "PATCH /v1/gates/{query}": lambda _: {"paused": True},
     "POST /v1/gates/{query}/hold": lambda _: {"seconds": 1},
+    "PUT /v1/rules/{rule}": lambda _: {"on": QUEUE, "when": {"kind": "above", "limit": 1}, "alerts": f"{QUEUE}.alerts"},
     "POST /api/v1/push": lambda _: {"items": [{"queue": QUEUE, "partition": "new", "payload": 1}]},
     "POST /api/v1/ack": lambda at: {**at["plane_ack"], "consumerGroup": "mail"},
     "POST /api/v1/ack/batch": lambda at: {"acknowledgments": [at["plane_ack"]], "consumerGroup": "mail"},

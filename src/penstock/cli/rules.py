@@ -15,7 +15,7 @@ from penstock.cli.times import show_time
 from penstock.core.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from penstock.stream.rules import Condition
+    from penstock.stream.rules import Kind
 
 app = typer.Typer(help="Rules: alerts on the results of queries.")
 
@@ -65,20 +65,19 @@ async def save(
     from penstock.sinks.alerts import Rules
     from penstock.stream import rules
 
-    given = {"above": above, "below": below, "change": change, "zscore": zscore, "absent": absent}
+    given: dict[Kind, float | None] = {
+        "above": above,
+        "below": below,
+        "change": change,
+        "zscore": zscore,
+        "absent": absent,
+    }
     chosen = [kind for kind, limit in given.items() if limit is not None]
     if len(chosen) != 1:
         raise InvalidRequest("say when it fires, in one way: --above, --below, --change, --zscore or --absent")
     (kind,), limit = chosen, float(given[chosen[0]] or 0)
-    when: Condition
-    if kind in ("above", "below"):
-        when = rules.above(limit, clear=clear) if kind == "above" else rules.below(limit, clear=clear)
-    elif kind == "change":
-        when = rules.change(limit, over=over or 3, clear=clear)
-    elif kind == "zscore":
-        when = rules.zscore(limit, over=over or 20, clear=clear)
-    else:
-        when = rules.absent(limit)
+    more = {"clear": clear, "over": over}
+    when = rules.condition(kind, limit, **{name: each for name, each in more.items() if each is not None})
     made = rules.rule(
         name,
         on=on,

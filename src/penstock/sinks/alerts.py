@@ -8,7 +8,6 @@ are open, and queues that no query writes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from penstock.core import json
 from penstock.core.errors import NotFound
 from penstock.db.statements import Statements
 from penstock.engine.alerting import Result, alert_id, alert_key, alert_line, keep, look_at, states_of
+from penstock.engine.rulebook import RuleInfo, Rules
 from penstock.log.log import Batch
 from penstock.sinks.contract import TransactionalSink
 from penstock.stream.rules import Alert, KeyState, Rule, miss, peek
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.log.event import Event
-    from penstock.log.log import Log
+
+__all__ = ["Alerts", "RuleInfo", "Rules"]
 
 _sql = Statements("penstock.sinks", "alerts.sql")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,53 +98,6 @@ class Alerts(TransactionalSink):
         if states:
             await keep(conn, rule, states, {})
         return alerts
-
-
-@dataclass(frozen=True, slots=True)
-class RuleInfo:
-    """A rule that is stored, and for how many keys it fires."""
-
-    rule: Rule
-    firing: int
-
-
-class Rules:
-    """The rules of a database."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    async def save(self, rule: Rule) -> None:
-        """Store a rule, and make its queue of alerts if that is not there; one that was changed begins anew."""
-        params = {
-            "name": rule.name,
-            "queue": rule.queue,
-            "alerts": rule.alerts,
-            "definition": msgspec.json.encode(rule).decode(),
-        }
-        if await self._log.catalog.find(rule.alerts) is None:
-            await self._log.configure(rule.alerts, partitioning="hash", partitions=1)
-        async with self._log.database.connection() as conn, conn.transaction():
-            row = await (await conn.execute(_sql["save"], params)).fetchone()
-            if row is not None and row[0]:
-                await conn.execute(_sql["start_over"], params)
-
-    async def all(self) -> list[RuleInfo]:
-        """All of them, by name."""
-        async with self._log.database.connection() as conn:
-            rows = await (await conn.execute(_sql["list"])).fetchall()
-        return [RuleInfo(msgspec.convert(definition, Rule), firing) for definition, firing in rows]
-
-    async def delete(self, name: str) -> bool:
-        """Forget a rule, and that it fires; False if there is none of that name."""
-        async with self._log.database.connection() as conn:
-            return (await conn.execute(_sql["delete"], {"name": name})).rowcount > 0
-
-    async def firing(self) -> list[tuple[str, str, datetime]]:
-        """What fires now: the rule, the key, and since when."""
-        async with self._log.database.connection() as conn:
-            rows: list[tuple[str, str, datetime]] = await (await conn.execute(_sql["firing"])).fetchall()
-        return rows
 
 
 def _result(event: Event) -> Result:

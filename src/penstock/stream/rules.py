@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -58,6 +58,23 @@ def zscore(limit: float = 3.0, *, over: int = 20, clear: float | None = None) ->
 def absent(seconds: float) -> Condition:
     """There has been no window of a key for so long. It clears when there is one."""
     return _condition("absent", seconds, None, 0, is_lower=True)
+
+
+_CONDITIONS: Mapping[Kind, Callable[..., Condition]] = {
+    "above": above,
+    "below": below,
+    "change": change,
+    "zscore": zscore,
+    "absent": absent,
+}
+
+
+def condition(kind: Kind, limit: float, **more: Any) -> Condition:
+    """The condition of a kind, by its name; what it does not take is refused."""
+    try:
+        return _CONDITIONS[kind](limit, **more)
+    except TypeError:
+        raise InvalidRequest(f"{kind} does not take {' and '.join(more)}") from None
 
 
 class Rule(msgspec.Struct, frozen=True):

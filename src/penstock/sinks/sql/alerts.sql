@@ -1,21 +1,3 @@
--- name: save
-INSERT INTO penstock.rules (name, queue, alerts, definition)
-VALUES (%(name)s, %(queue)s, %(alerts)s, %(definition)s::jsonb)
-ON CONFLICT (name) DO UPDATE
-SET queue = excluded.queue, alerts = excluded.alerts, definition = excluded.definition, updated_at = clock_timestamp()
-WHERE rules.definition <> excluded.definition
-RETURNING (xmax <> 0)
-
--- name: start_over
-DELETE FROM penstock.rule_states WHERE rule = %(name)s
-
--- name: list
-SELECT definition, (SELECT count(*) FROM penstock.rule_states s WHERE s.rule = r.name AND s.is_firing)
-FROM penstock.rules r ORDER BY name
-
--- name: delete
-DELETE FROM penstock.rules WHERE name = %(name)s
-
 -- name: lock
 SELECT definition, clock_timestamp(), created_at FROM penstock.rules WHERE name = %(name)s FOR NO KEY UPDATE
 
@@ -34,6 +16,3 @@ SELECT s.key, s.window_start, s.window_end, s.value, s.updated_at
 FROM penstock.state s
 WHERE s.query = %(query)s AND s.updated_at > %(after)s AND s.key IS NOT NULL
 ORDER BY s.updated_at, s.key LIMIT 10000
-
--- name: firing
-SELECT rule, key, since FROM penstock.rule_states WHERE is_firing ORDER BY since, rule, key
