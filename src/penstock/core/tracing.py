@@ -7,6 +7,7 @@ what the service is called is said by OpenTelemetry's own variables (``OTEL_EXPO
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -32,3 +33,10 @@ def span_provider() -> TracerProvider:
     provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
+
+
+def send_spans(seconds: float) -> None:
+    """Send what is left, and wait for that no longer than this: a collector that is away would be tried for minutes."""
+    sending = threading.Thread(target=span_provider().force_flush, name="penstock spans", daemon=True)
+    sending.start()
+    sending.join(seconds)

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, PenstockError, Refused, SparkFailure
 from penstock.core.settings import Settings
-from penstock.core.tracing import span_provider
+from penstock.core.tracing import send_spans, span_provider
 from penstock.db.patience import LOST
 from penstock.db.pool import Database
 from penstock.engine import control, status
@@ -49,7 +49,7 @@ _MOST_FAILURES = 20
 #: When the database was lost, nothing is too busy: it may be back any moment.
 _LONGEST_PAUSE, _PAUSE_WITHOUT_DATABASE = 30.0, 5.0
 #: A query that has ended waits no longer for somebody to take its last spans.
-_LAST_SPANS_MS = 5_000
+_LAST_SPANS_SECONDS = 5.0
 
 
 class Query:
@@ -147,7 +147,7 @@ class Query:
                     self._background.run(status.look(self._database, self._id, self.status))
                 self._background.run(self._log.close())
                 if self._settings.tracing:
-                    span_provider().force_flush(_LAST_SPANS_MS)
+                    send_spans(_LAST_SPANS_SECONDS)
             except Exception:
                 _logger.debug("closing failed", exc_info=True)
             self._background.close()

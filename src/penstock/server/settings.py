@@ -37,7 +37,6 @@ class ServerSettings:
         metrics_dir: Where worker processes that serve together keep their counts; None, if there is only one.
         allowed_hosts: Names that the server answers for where no key protects it, beside those of loopback.
         trusted_proxies: Addresses whose ``X-Forwarded-For`` and ``-Proto`` are believed; none by default.
-        tracing: Make OpenTelemetry spans of requests and send them; off by default.
         request_log: Which requests have a line in the log: all, errors (those of status 400 and above) or none.
         tls_cert: A certificate with its chain, as PEM; with ``tls_key`` the server speaks HTTPS.
         require_access: Ask for keys on loopback too.
@@ -66,7 +65,6 @@ class ServerSettings:
     allowed_hosts: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
     request_log: str = "all"
-    tracing: bool = False
     metrics_dir: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None

@@ -88,4 +88,4 @@ class Tracing:
 
 def tracing_of(settings: ServerSettings) -> Tracing | None:
     """Traces, if they are wanted."""
-    return Tracing() if settings.tracing else None
+    return Tracing() if settings.core.tracing else None

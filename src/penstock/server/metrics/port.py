@@ -26,9 +26,9 @@ _END_SECONDS = 10.0
 @contextmanager
 def metrics_port(settings: ServerSettings) -> Iterator[str]:
     """Answer ``/metrics``, ``/healthz`` and ``/readyz`` from a thread of this process while the block runs; where."""
-    core = dataclasses.replace(settings.core, pool_size=_CONNECTIONS)
     # Nobody else counts on its board, and a scrape is no trace.
-    settings = dataclasses.replace(settings, core=core, workers=1, metrics_dir=None, tracing=False, request_log="none")
+    core = dataclasses.replace(settings.core, pool_size=_CONNECTIONS, tracing=False)
+    settings = dataclasses.replace(settings, core=core, workers=1, metrics_dir=None, request_log="none")
     ready, failed = threading.Event(), list[BaseException]()
     theirs, ours = os.pipe()
     with listen(settings) as listening:
