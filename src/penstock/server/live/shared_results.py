@@ -6,10 +6,13 @@ Whoever follows such a query is told the difference between two looks at the who
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
 
 from penstock.core.errors import NotFound
+from penstock.db.arrays import numbers
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements
 from penstock.log.signals import Topic
@@ -17,22 +20,39 @@ from penstock.server.live.results import MOST_ROWS, Changes, Head, Moment, Row
 
 _sql = Statements("penstock.server", "live.sql")
 
+#: A row of the state: its partition, and its key there.
+_Place: TypeAlias = tuple[int, str]
+#: How the text of a row ends, as the statement has it, and how that of one that is gone does.
+_OPEN, _CLOSED = "true}", "false}"
+
 
 def shared_cycles_of(query_id: int) -> Topic:
     """The cycles that the workers of such a query commit over this process."""
     return f"shared cycles {query_id}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A row as it was at the last look."""
+
+    version: int
+    row: Row
+
+    def closed(self) -> Row:
+        """What is said of it when it is gone."""
+        key, text = self.row
+        return key, text.removesuffix(_OPEN) + _CLOSED
+
+
 class SharedResults:
-    """Reads the state of such a query, whole, when something of it has changed."""
+    """Reads the state of such a query: which rows there are, if something has changed, and of those what is new."""
 
     def __init__(self, database: Database, query_id: int) -> None:
         self._database = database
         self._id = query_id
         self._mark: Any = None
         self._head = Head(True, False, 0, None)
-        #: The rows of the last look by partition and key of the state: what is open, and what it will be once closed.
-        self._seen: dict[tuple[int, str], tuple[Row, Row]] = {}
+        self._seen: dict[_Place, _Seen] = {}
         self._is_cut = False
 
     async def read(
@@ -47,28 +67,36 @@ class SharedResults:
             found = await (await conn.execute(_sql["shared_mark"], {"query": self._id})).fetchone()
             if found is None:
                 raise NotFound("the query was deleted")
-            mark = (*found, wanted)
-            if mark != self._mark:
-                before = self._seen
-                await self._look(conn, wanted)
-                self._head = Head(True, False, self._head.cycle + 1, found[2])
-                self._mark = mark
-                changes = self._changes(before)
+            if (*found, wanted) != self._mark:
+                changes = await self._look(conn, wanted, committed_at=found[2])
+                self._mark = (*found, wanted)
         whole = None
         if snapshot or any(True for _ in resumed):
-            whole = Changes(self._head, [row for row, _ in self._seen.values()], is_snapshot=True, is_cut=self._is_cut)
+            rows = [seen.row for seen in self._seen.values()]
+            whole = Changes(self._head, rows, is_snapshot=True, is_cut=self._is_cut)
         return Moment(self._head, changes if since is not None else None, {}, whole, False)
 
-    async def _look(self, conn: Connection, keys: list[str] | None) -> None:
+    async def _look(self, conn: Connection, keys: list[str] | None, *, committed_at: datetime | None) -> Changes:
+        """See what there is, and say what is different from the last time."""
         params = {"query": self._id, "keys": keys, "most": MOST_ROWS + 1}
-        rows = await (await conn.execute(_sql["shared_rows"], params)).fetchall()
-        self._is_cut = len(rows) > MOST_ROWS
-        self._seen = {
-            (partition_id, state_key): ((key, is_open), (key, is_closed))
-            for partition_id, state_key, key, is_open, is_closed in rows[:MOST_ROWS]
-        }
+        found = await (await conn.execute(_sql["shared_versions"], params, binary=True)).fetchall()
+        versions: dict[_Place, int] = {(partition, key): version for partition, key, version in found[:MOST_ROWS]}
+        before = self._seen
+        kept = {place: seen for place, seen in before.items() if versions.get(place) == seen.version}
+        new = await self._rows(conn, [place for place in versions if place not in kept])
+        fresh = {place: _Seen(versions[place], row) for place, row in new.items()}
+        self._seen, self._is_cut = kept | fresh, len(found) > MOST_ROWS
+        self._head = Head(True, False, self._head.cycle + 1, committed_at)
+        closed = [seen.closed() for place, seen in before.items() if place not in versions]
+        return Changes(self._head, list(new.values()), closed, is_cut=self._is_cut)
 
-    def _changes(self, before: dict[tuple[int, str], tuple[Row, Row]]) -> Changes:
-        rows = [now[0] for place, now in self._seen.items() if before.get(place) != now]
-        closed = [then[1] for place, then in before.items() if place not in self._seen]
-        return Changes(self._head, rows, closed, is_cut=self._is_cut)
+    async def _rows(self, conn: Connection, places: Sequence[_Place]) -> dict[_Place, Row]:
+        if not places:
+            return {}
+        params = {
+            "query": self._id,
+            "partitions": numbers(partition for partition, _ in places),
+            "state_keys": [key for _, key in places],
+        }
+        found = await (await conn.execute(_sql["shared_rows"], params)).fetchall()
+        return {(partition, state_key): (key, text) for partition, state_key, key, text in found}

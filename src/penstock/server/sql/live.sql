@@ -56,17 +56,21 @@ FROM penstock.shared_queries q LEFT JOIN penstock.shared_state s ON s.query_id =
 WHERE q.id = %(query)s
 GROUP BY q.id
 
+-- name: shared_versions
+-- Each row that people may see, and when it was written.
+SELECT s.partition_id, s.state_key, penstock.micros(s.updated_at) FROM penstock.shared_state s
+WHERE s.query_id = %(query)s AND s.key IS NOT NULL AND (%(keys)s::text[] IS NULL OR s.key = ANY(%(keys)s))
+LIMIT %(most)s
+
 -- name: shared_rows
--- As it stands in penstock.state, with the partition: two may have windows of one key.
-SELECT s.partition_id, s.state_key, s.key,
-       (v.row || jsonb_build_object('is_open', true))::text, (v.row || jsonb_build_object('is_open', false))::text
-FROM penstock.shared_state s
+-- Some of them, as they stand in penstock.state, with the partition: two may have windows of one key.
+SELECT s.partition_id, s.state_key, s.key, row_to_json(v)::text
+FROM unnest(%(partitions)s::bigint[], %(state_keys)s::text[]) AS w (partition_id, state_key)
+JOIN penstock.shared_state s
+    ON s.query_id = %(query)s AND s.partition_id = w.partition_id AND s.state_key = w.state_key
 JOIN penstock.partitions p ON p.id = s.partition_id
 CROSS JOIN LATERAL (
-    SELECT jsonb_build_object(
-        'key', s.key, 'partition', p.name, 'window_start', s.window_start, 'window_end', s.window_end,
-        'value', CASE WHEN s.window_start IS NOT NULL AND s.value ? 'acc' THEN s.value -> 'acc' ELSE s.value END,
-        'updated_at', s.updated_at) AS row
+    SELECT s.key, p.name AS partition, s.window_start, s.window_end,
+           CASE WHEN s.window_start IS NOT NULL AND s.value ? 'acc' THEN s.value -> 'acc' ELSE s.value END AS value,
+           s.updated_at, true AS is_open
 ) v
-WHERE s.query_id = %(query)s AND s.key IS NOT NULL AND (%(keys)s::text[] IS NULL OR s.key = ANY(%(keys)s))
-ORDER BY s.window_end, s.key, s.partition_id LIMIT %(most)s
