@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from penstock.console import parts, words
 from penstock.console.charts import Stacks
 from penstock.console.page import Page, View, link
-from penstock.console.parts import Cell, Tone, numbers
+from penstock.console.parts import Cell, Column, Tone, numbers
 from penstock.console.pipeline import Pipeline
 from penstock.console.vitals import Sight
 from penstock.core.errors import NotFound
@@ -38,12 +38,12 @@ _PARTS = {
     "dead letters": 5,
     "append": 4,
 }
-_COLUMNS = (
+_COLUMNS: Sequence[Column | str] = (
     "Query",
     "State",
     *numbers("Events", "Lag", "Freshness", "Watermark behind", "Open windows", "Late", "Dead letters", "Failed cycles"),
 )
-_CYCLE_COLUMNS = (
+_CYCLE_COLUMNS: Sequence[Column | str] = (
     *numbers("Cycle"),
     "State",
     "Committed",
