@@ -15,14 +15,14 @@ EXAMPLES = sorted(Path(__file__).parents[2].joinpath("examples").glob("*.py"))
 #: They start Spark, and watch the clock.
 ON_SPARK = ("aggregations", "pipeline", "rate_limiter", "rate_limiter_quickstart", "sensors")
 #: How soon is for a machine that does nothing else.
-OPTIONS = {"rate_limiter": ["--busy"]}
+OPTIONS = {"rate_limiter": ["--busy"], "sensors": ["--calm", "4", "--storm", "4"]}
 
 
 def examples() -> Iterator[Any]:
     for path in EXAMPLES:
         marks = [pytest.mark.slow, pytest.mark.timeout(400)] if path.stem in ON_SPARK else []
         if path.stem == "sensors":
-            marks.append(pytest.mark.chaos)  # a minute by the clock, and nothing that the others do not show
+            marks.append(pytest.mark.chaos)  # by the clock, and nothing that the others do not show
         yield pytest.param(path, marks=marks, id=path.stem)
 
 

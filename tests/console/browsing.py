@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -66,21 +66,23 @@ def _is_local(url: str, base_url: str) -> bool:
     return url.partition("://")[2].startswith(host) or url.startswith(("data:", "blob:"))
 
 
-def check_everywhere(page: Page) -> None:
-    """The page as it is now, at each size and in each theme: axe-core accepts it, and it fits."""
-    for variant in VARIANTS:
+def check_everywhere(page: Page, within: str | None = None, variants: Sequence[Variant] = VARIANTS) -> None:
+    """The page as it is now, or a part of it, at each size and in each theme: axe-core accepts it, and it fits."""
+    for variant in variants:
         page.set_viewport_size({"width": variant.width, "height": variant.height})
         page.emulate_media(color_scheme="dark" if variant.scheme == "dark" else "light")
         expect(page.locator("html")).to_have_attribute("data-theme", variant.scheme)
-        check_accessible(page)
+        check_accessible(page, within)
         check_fits(page)
 
 
-def check_accessible(page: Page) -> None:
+def check_accessible(page: Page, within: str | None = None) -> None:
     """No violation that axe-core calls serious or critical."""
-    found = Axe().run(page).response["violations"]
+    # What fades in has another contrast for a moment.
+    page.evaluate("() => Promise.allSettled(document.getAnimations().map((each) => each.finished))")
+    found = Axe().run(page, within).response["violations"]
     grave = [
-        f"{each['id']}: {each['help']}: {[node['html'][:160] for node in each['nodes'][:3]]}"
+        f"{each['id']}: {[(node['html'][:160], node.get('failureSummary')) for node in each['nodes'][:3]]}"
         for each in found
         if each["impact"] in ("serious", "critical")
     ]

@@ -19,7 +19,7 @@ export async function prepare(id, label) {
     },
     true,
   );
-  const dress = () => made.setTheme(document.documentElement.dataset.theme === "dark" ? "githubDark" : "githubLight");
+  const dress = () => made.setTheme(document.documentElement.dataset.theme === "dark" ? "githubDark" : "vscodeLight");
   dress();
   new MutationObserver(dress).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 }
