@@ -46,6 +46,17 @@ def test_a_change_wakes_its_lane_settles_its_bucket_and_is_told(conn: psycopg.Co
     assert [notice.payload for notice in conn.notifies(timeout=5, stop_after=1)] == ["q"]
 
 
+def test_a_change_for_all_keys_concerns_every_lane_and_what_they_share(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(WAITING.encode())
+    shared = "UPDATE penstock.gate_states SET partition_id = 0 WHERE partition_id = 2"
+    conn.execute(shared.encode())
+    conn.execute(b"INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', '', 1, 50), ('p', '', 1, 5)")
+
+    assert conn.execute("SELECT count(*) FROM penstock.gate_lanes WHERE wakes_at IS NULL").fetchall() == [(2,)]
+    levels = conn.execute("SELECT level FROM penstock.gate_states").fetchall()
+    assert all(10 <= level < 50 for (level,) in levels)
+
+
 def test_limits_of_a_query_that_was_never_started_wait_for_it(conn: psycopg.Connection[Any]) -> None:
     conn.execute(CHANGES["insert"].encode())
     assert conn.execute("SELECT rate FROM penstock.gate_limits").fetchall() == [(50,)]
