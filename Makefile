@@ -73,8 +73,8 @@ format: $(DEV) ## Format the code and fix what ruff can fix
 types: $(DEV) ## Check types only
 	@$(BIN)/mypy $(CODE)
 
-bench: $(DEV) ## Measure the log
-	@$(BIN)/python -m benchmarks log $(ARGS)
+bench: $(DEV) ## Run all benchmarks and make docs/benchmarks/ (ARGS="--only log,drain", ARGS=--quick)
+	@$(BIN)/python -m benchmarks all $(ARGS)
 
 coverage: $(DEV) ## Run all tests and report the lines they miss
 	@$(BIN)/coverage erase

@@ -6,13 +6,17 @@ import sys
 from importlib import import_module
 
 _WHAT = {
-    "log": "the log: push, pop and ack, storage, lanes, history, a held transaction, and two other queues",
+    "all": "all of the following, one after another, and the page that shows what they measured",
+    "page": "nothing: makes the page again from the results that are there",
+    "log": "the log: push, pop and ack, storage, lanes, history, a held transaction, and other queues on PostgreSQL",
     "drain": "the engine: how fast a queue is drained into windows, beside plain Spark",
+    "windows": "the engine beside PyFlink, Pathway, Bytewax, Redis and DuckDB: the same windows into PostgreSQL",
     "ingest": "the server: events over HTTP into the log, by batch size, and what that costs",
     "e2e": "everything: HTTP in, Spark, live rows out, at a rate that is held",
     "gate": "the gates: drained in how much more than the least time, how exactly, how fast when no limit binds",
     "nexmark": "Nexmark's queries as streaming SQL over generated persons, auctions and bids, held against DuckDB",
     "connector": 'format("penstock") in Spark: reading and writing a queue, beside Spark\'s own files',
+    "scaling": "curves: events, keys, queries, lanes, executors, groups",
     "freshness": "the engine: how long from a push to the row in SQL, and what that costs",
 }
 

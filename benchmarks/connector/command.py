@@ -14,13 +14,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
+
 from benchmarks.connector.formats import Formats, Total
 from benchmarks.drain import load
 from benchmarks.drain.events import Work
 from benchmarks.drain.stock import Stock
-from benchmarks.log import machine, server
+from benchmarks.engines.cpu import cpu_seconds
+from benchmarks.log import server
 from benchmarks.log.checks import Checks
-from benchmarks.measuring import measured
+from benchmarks.measuring import introduce, measured, parser, verdict
 from penstock import Penstock
 
 #: ``penstock`` decodes JSON in the tasks; ``penstock_text`` leaves that to Spark's from_json and to_json.
@@ -43,20 +46,11 @@ QUICK = Plan(quick=True, events=200_000, rounds=2)
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    return measured(_measure, _parse(arguments))
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks connector", description="Read and write a queue from Spark, beside files."
-    )
-    parser.add_argument("--quick", action="store_true", help="the same checks on less work")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
-    return parser.parse_args(arguments)
+    options = parser("connector", "Read and write a queue from Spark, beside files.")
+    return measured("connector", _measure, options.parse_args(arguments))
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    began = time.monotonic()
     plan = QUICK if options.quick else FULL
     directory = Path(tempfile.mkdtemp(prefix="penstock-connector-"))
     try:
@@ -67,11 +61,14 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
                 for queue in ("events", "written"):
                     await load.create(q, queue, partitions=_PARTITIONS)
                 await load.load(q, "events", stock.files)
-            print(f"{plan.events:,} events in a queue and in files; each format in turns", flush=True)
-            result = await asyncio.to_thread(_run, running, stock, directory, plan)
+            work = (
+                f"{plan.events:,} events in a queue and in files, read and written by Spark, each format in turns, "
+                f"{plan.rounds} times after a warm-up; a read adds up a typed column."
+            )
+            result = introduce(work, running) | await asyncio.to_thread(_run, running, stock, directory, plan)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    return {"quick": plan.quick, "environment": machine.describe(), **result, "seconds": time.monotonic() - began}
+    return result
 
 
 def _run(running: server.Server, stock: Stock, directory: Path, plan: Plan) -> dict[str, Any]:
@@ -83,6 +80,16 @@ def _run(running: server.Server, stock: Stock, directory: Path, plan: Plan) -> d
     checks = Checks()
     whole = Total(stock.events, stock.cents)
     rates: dict[str, dict[str, list[float]]] = {"read": {}, "write": {}}
+    cpu: dict[str, dict[str, list[float]]] = {"read": {}, "write": {}}
+
+    def note(way: str, name: str, seconds: float, spent: float, turn: int) -> None:
+        """Keep the figures, but not those of the first turn, which warms up."""
+        rate = stock.events / seconds
+        print(f"  {way:<5} {name:<14} {rate:>10,.0f} events/s{'' if turn else '  (warming up)'}", flush=True)
+        if turn:
+            rates[way].setdefault(name, []).append(rate)
+            cpu[way].setdefault(name, []).append(spent / stock.events * 1e6)
+
     try:
         formats = Formats(spark, directory, stock.directory)
         formats.prepare()
@@ -90,18 +97,18 @@ def _run(running: server.Server, stock: Stock, directory: Path, plan: Plan) -> d
         for turn in range(plan.rounds + 1):
             for name in NAMES:
                 with checks.catching(f"read {name}"):
-                    seconds, total = _timed(lambda name=name: formats.read(name))  # type: ignore[misc]  # bound now
+                    seconds, spent, total = _timed(running, formats.read, name)
                     checks.expect(f"read {name}: count and sum are those of the events", total == whole, str(total))
-                    _note(rates["read"], name, stock.events / seconds, turn)
+                    note("read", name, seconds, spent, turn)
             for name in NAMES:
                 with checks.catching(f"write {name}"):
-                    seconds, _ = _timed(lambda name=name: formats.write(name))  # type: ignore[misc]  # bound now
+                    seconds, spent, _ = _timed(running, formats.write, name)
                     in_queue += name.startswith("penstock")
                     times = in_queue if name.startswith("penstock") else 1
                     expected = Total(whole.events * times, whole.cents * times)
                     total = formats.written(name)
                     checks.expect(f"write {name}: all of it is there, once", total == expected, str(total))
-                    _note(rates["write"], name, stock.events / seconds, turn)
+                    note("write", name, seconds, spent, turn)
     finally:
         spark.stop()
     medians = {way: {name: round(median(some)) for name, some in found.items()} for way, found in rates.items()}
@@ -111,23 +118,19 @@ def _run(running: server.Server, stock: Stock, directory: Path, plan: Plan) -> d
         "write_events_per_s": medians["write"],
         "read_ratio": _ratios(rates["read"]),
         "write_ratio": _ratios(rates["write"]),
-        "checks": checks.results,
-        "failures": checks.failures,
-        "ok": checks.ok,
+        "cpu_s_per_million": {
+            way: {name: round(median(some), 2) for name, some in found.items()} for way, found in cpu.items()
+        },
+        **verdict(checks),
     }
 
 
-def _timed(act: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.perf_counter()
-    answer = act()
-    return time.perf_counter() - began, answer
-
-
-def _note(rates: dict[str, list[float]], name: str, rate: float, turn: int) -> None:
-    """Keep a rate, but not that of the first turn, which warms up."""
-    print(f"  {name:<14} {rate:>10,.0f} events/s{'' if turn else '  (warming up)'}", flush=True)
-    if turn:
-        rates.setdefault(name, []).append(rate)
+def _timed(running: server.Server, act: Callable[[str], Any], name: str) -> tuple[float, float, Any]:
+    """Seconds, CPU seconds of everything (Spark is below this process), and the answer."""
+    began, before = time.perf_counter(), cpu_seconds(psutil.Process()) + running.cpu_seconds()
+    answer = act(name)
+    seconds = time.perf_counter() - began
+    return seconds, cpu_seconds(psutil.Process()) + running.cpu_seconds() - before, answer
 
 
 def _ratios(rates: dict[str, list[float]]) -> dict[str, float]:

@@ -15,7 +15,7 @@ import psycopg
 from benchmarks.drain import load, sink
 from benchmarks.drain.oracle import Oracle
 from benchmarks.drain.stock import Stock
-from benchmarks.engines.jobs import Drain, Drained
+from benchmarks.engines.jobs import Drain, Drained, Result
 from benchmarks.engines.process import EngineProcess
 from benchmarks.log.checks import Checks
 from benchmarks.log.server import Server
@@ -37,6 +37,13 @@ class Measured:
     @property
     def per_second(self) -> float:
         return self.events / self.seconds
+
+    def say(self, what: str) -> None:
+        print(
+            f"  {what:<24} {self.per_second:>9,.0f} events/s  {self.batches:>3} batches  "
+            f"{self.engine_cpu:.2f} + {self.server_cpu:.2f} CPU s per million",
+            flush=True,
+        )
 
     def result(self) -> dict[str, float]:
         return {
@@ -74,13 +81,23 @@ class Bench:
             self.stack.push_async_callback(engine.stop)
         return self._engines[name]
 
-    async def warm_up(self, engine: str, source: str, passes: int, batches: Sequence[int | None] = (None,)) -> int:
-        """Drain a source without measuring; answers how many batches the last pass took."""
-        took = 0
+    async def renew(self, name: str) -> None:
+        """Let the next drain have a new process, and a JVM that knows nothing."""
+        if (engine := self._engines.pop(name, None)) is not None:
+            await engine.stop()
+
+    async def warm_up(
+        self,
+        engine: str,
+        source: str,
+        passes: int,
+        batches: Sequence[int | None] = (None,),
+        *,
+        master: str | None = None,
+    ) -> None:
+        """Drain a source without measuring."""
         for number in range(passes):
-            drained, _ = await self._drain(engine, source, batch=batches[number % len(batches)])
-            took = drained.batches
-        return took
+            await self._drain(engine, source, batch=batches[number % len(batches)], master=master)
 
     async def measure(
         self,
@@ -92,27 +109,29 @@ class Bench:
         *,
         batch: int | None = None,
         python_map: bool = False,
+        queries: int = 1,
+        master: str | None = None,
     ) -> Measured:
-        """Drain a source and hold every row of the result against the oracle."""
+        """Drain a source and hold every row of the result against the oracle; what several queries read is added up."""
         with psycopg.connect(self.server.url, autocommit=True) as conn:
             conn.execute("CHECKPOINT")
         server_before = self.server.cpu_seconds()
-        drained, cpu = await self._drain(engine, source, batch=batch, python_map=python_map)
-        millions = stock.events / 1e6
+        drained, cpu = await self._drain(
+            engine, source, batch=batch, python_map=python_map, queries=queries, master=master
+        )
+        events = stock.events * queries
+        millions = events / 1e6
         measured = Measured(
-            stock.events,
+            events,
             drained.seconds,
             drained.batches,
             cpu / millions,
             (self.server.cpu_seconds() - server_before) / millions,
         )
         self.drains.setdefault(what, []).append(measured)
-        print(
-            f"  {what:<24} {measured.per_second:>9,.0f} events/s  {measured.batches:>3} batches  "
-            f"{measured.engine_cpu:.2f} + {measured.server_cpu:.2f} CPU s per million",
-            flush=True,
-        )
-        await self._verify(what, drained, oracle)
+        measured.say(what)
+        for result in drained.results:
+            await self._verify(what, result, oracle)
         return measured
 
     def rate(self, what: str) -> int:
@@ -120,23 +139,31 @@ class Bench:
         return round(median([measured.per_second for measured in self.drains[what]]))
 
     async def _drain(
-        self, engine: str, source: str, *, batch: int | None = None, python_map: bool = False
+        self,
+        engine: str,
+        source: str,
+        *,
+        batch: int | None = None,
+        python_map: bool = False,
+        queries: int = 1,
+        master: str | None = None,
     ) -> tuple[Drained, float]:
-        job = Drain(f"drain_{next(_numbers)}", self.server.url, source, batch, python_map)
+        job = Drain(f"drain_{next(_numbers)}", self.server.url, source, batch, python_map, queries, master)
         return await (await self.engine(engine)).drain(job)
 
-    async def _verify(self, what: str, drained: Drained, oracle: Oracle) -> None:
-        result = self.directory / "result.csv"
-        await asyncio.to_thread(_copy, self.server.url, drained.result.select, result)
-        problems = await asyncio.to_thread(oracle.problems, result)
+    async def _verify(self, what: str, result: Result, oracle: Oracle) -> None:
+        rows = self.directory / "result.csv"
+        await asyncio.to_thread(copy_out, self.server.url, result.select, rows)
+        problems = await asyncio.to_thread(oracle.problems, rows)
         self.checks.expect_none(f"{what}: live rows and closed windows are DuckDB's, to the cent", problems)
-        if drained.result.sink is not None:
-            await sink.read(self.q, drained.result.sink, result)
-            problems = await asyncio.to_thread(oracle.problems, result, only_closed=True)
+        if result.sink is not None:
+            await sink.read(self.q, result.sink, rows)
+            problems = await asyncio.to_thread(oracle.problems, rows, only_closed=True)
             self.checks.expect_none(f"{what}: the closed windows are in the sink queue, each once", problems)
 
 
-def _copy(url: str, select: str, path: Path) -> None:
+def copy_out(url: str, select: str, path: Path) -> None:
+    """Write the rows of a question into a file of CSV."""
     statement = f"COPY ({select}) TO STDOUT (FORMAT csv)".encode()
     with psycopg.connect(url) as conn, conn.cursor().copy(statement) as copy, path.open("wb") as file:
         for block in copy:

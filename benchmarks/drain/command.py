@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,74 +18,55 @@ from benchmarks.drain.oracle import Oracle
 from benchmarks.drain.plan import FULL, PARTITIONS, QUICK, SECTIONS, Plan
 from benchmarks.drain.stock import FILE_EVENTS, Stock
 from benchmarks.engines.process import keep_logs
-from benchmarks.log import machine, server
-from benchmarks.measuring import measured
+from benchmarks.log import server
+from benchmarks.log.checks import Checks
+from benchmarks.measuring import introduce, listed, measured, parser, verdict
 from penstock import Penstock
 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    return measured(_measure, _parse(arguments))
+    return measured("drain", _measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks drain", description="Drain a queue into windows, and check every row."
-    )
-    parser.add_argument("--quick", action="store_true", help="the same checks on less work, in under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
-    parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep what the engines said there")
-    parser.add_argument(
-        "--only", type=_sections, default=SECTIONS, metavar="SECTIONS", help=f"some of {', '.join(SECTIONS)}, or none"
-    )
-    return parser.parse_args(arguments)
-
-
-def _sections(text: str) -> tuple[str, ...]:
-    asked = [] if text == "none" else text.split(",")
-    if unknown := set(asked) - set(SECTIONS):
-        raise argparse.ArgumentTypeError(f"no such section: {', '.join(sorted(unknown))}")
-    return tuple(name for name in SECTIONS if name in asked)
+    options = parser("drain", "Drain a queue into windows, and check every row.")
+    options.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep what the engines said there")
+    some = f"some of {', '.join(SECTIONS)}, or none"
+    options.add_argument("--only", type=listed(SECTIONS), default=SECTIONS, metavar="SECTIONS", help=some)
+    return options.parse_args(arguments)
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    began = time.monotonic()
     plan = QUICK if options.quick else FULL
     directory = Path(tempfile.mkdtemp(prefix="penstock-drain-"))
     try:
         async with AsyncExitStack() as stack:
             running = stack.enter_context(server.running())
-            result = _introduce(plan, running)
+            checks = Checks()
+            result = _introduce(plan, running, checks)
             q = await stack.enter_async_context(Penstock(running.url))
-            bench = Bench(running, q, directory, stack)
-            settings = result["settings"]
-            bench.checks.expect("fsync is on", settings["fsync"] == "on")
-            bench.checks.expect("synchronous_commit is on", settings["synchronous_commit"] == "on")
+            bench = Bench(running, q, directory, stack, checks)
             await _run_sections(bench, plan, options.only)
         result |= _summarize(bench, plan)
     finally:
         keep_logs(directory, options.logs)
         shutil.rmtree(directory, ignore_errors=True)
-    result["seconds"] = round(time.monotonic() - began, 1)
     return result
 
 
-def _introduce(plan: Plan, running: server.Server) -> dict[str, Any]:
-    settings, events, environment = running.settings(), _work(plan).describe(), machine.describe()
-    print(
-        f"PostgreSQL {settings['server_version']}, embedded; it says fsync is {settings['fsync']} and "
-        f"synchronous_commit {settings['synchronous_commit']}. Engine and PostgreSQL share "
-        f"{environment['cpus']} CPUs.\n"
+def _introduce(plan: Plan, running: server.Server, checks: Checks) -> dict[str, Any]:
+    events = _work(plan).describe()
+    work = (
         f"{plan.events:,} events of {events['json_bytes']} bytes of JSON with {events['random_bits']} random bits, "
         f"{plan.keys:,} keys, {plan.per_second:,} of them in a second of event time, up to {DISORDER_MS} ms "
         "out of order: count, sum and maximum per key and 5 s window, from a queue by hash with "
-        f"{PARTITIONS} partitions into live rows, closed windows and the sink queue.\n"
+        f"{PARTITIONS} partitions into live rows, closed windows and the sink queue. "
         "Plain Spark does the same from files of NDJSON into two tables, in batches of Penstock's size and all in one. "
         f"Both have drained {plan.warm_up_events:,} events or more before, in the same JVM; a drain is timed from the "
-        f"query's start to its end, and the median of {plan.rounds} counts. Every row is held against DuckDB's.",
-        flush=True,
+        f"query's start to its end, and the median of {plan.rounds} counts. Every row is held against DuckDB's."
     )
-    return {"quick": plan.quick, "environment": environment, "settings": settings, "events": events}
+    return introduce(work, running, checks) | {"events": events}
 
 
 async def _run_sections(bench: Bench, plan: Plan, only: Sequence[str]) -> None:
@@ -175,9 +155,7 @@ def _summarize(bench: Bench, plan: Plan) -> dict[str, Any]:
         "python_map_events_per_s": rates.get("python_map"),
         "million_keys_events_per_s": rates.get("million_keys"),
         "drains": {what: [one.result() for one in some] for what, some in bench.drains.items()},
-        "checks": bench.checks.results,
-        "failures": bench.checks.failures,
-        "ok": bench.checks.ok,
+        **verdict(bench.checks),
     }
 
 

@@ -19,21 +19,23 @@ class Stock:
 
     work: Work
     directory: Path
+    #: Plain Spark takes whole files.
+    file_events: int = FILE_EVENTS
     files: list[Path] = field(default_factory=list)
     cents: int = 0
 
     @property
     def events(self) -> int:
-        return len(self.files) * FILE_EVENTS
+        return len(self.files) * self.file_events
 
     def grow(self, events: int) -> list[Path]:
         """Write files until there are so many events; answers the new files."""
-        if events % FILE_EVENTS:
-            raise ValueError(f"{events} events do not fill files of {FILE_EVENTS}")
+        if events % self.file_events:
+            raise ValueError(f"{events} events do not fill files of {self.file_events}")
         self.directory.mkdir(exist_ok=True)
         before = len(self.files)
-        for number in range(before, events // FILE_EVENTS):
-            lines, cents = self.work.lines(number * FILE_EVENTS, FILE_EVENTS)
+        for number in range(before, events // self.file_events):
+            lines, cents = self.work.lines(number * self.file_events, self.file_events)
             path = self.directory / f"{number:05d}.json"
             path.write_bytes(lines)
             # Spark's file source takes files by age: without this their order would be left to the file system's clock.

@@ -5,36 +5,31 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.e2e.bench import Plan, measure
 from benchmarks.engines.process import keep_logs
-from benchmarks.log import machine, server
+from benchmarks.log import server
 from benchmarks.log.checks import Checks
-from benchmarks.measuring import measured
+from benchmarks.measuring import introduce, measured, parser, verdict
 
 _DAY_EVENTS = 50_000_000
 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    return measured(_measure, _parse(arguments))
+    return measured("e2e", _measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks e2e", description="HTTP in, Spark, live rows out, all on this machine."
-    )
-    parser.add_argument("--quick", action="store_true", help="the same checks on less work, in under a minute")
-    parser.add_argument("--day", action="store_true", help=f"{_DAY_EVENTS:,} events as fast as they are taken")
-    parser.add_argument("--rate", type=int, default=90_000, metavar="N", help="events a second that are offered")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the rate is held")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
-    parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep what the processes said there")
-    return parser.parse_args(arguments)
+    options = parser("e2e", "HTTP in, Spark, live rows out, all on this machine.")
+    options.add_argument("--day", action="store_true", help=f"{_DAY_EVENTS:,} events as fast as they are taken")
+    options.add_argument("--rate", type=int, default=90_000, metavar="N", help="events a second that are offered")
+    options.add_argument("--seconds", type=float, default=60.0, help="how long the rate is held")
+    options.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep what the processes said there")
+    return options.parse_args(arguments)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -46,26 +41,19 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    began, checks, plan = time.monotonic(), Checks(), _plan(options)
+    checks, plan = Checks(), _plan(options)
     directory = Path(tempfile.mkdtemp(prefix="penstock-e2e-"))
-    result: dict[str, Any] = {"quick": options.quick, "environment": machine.describe(), "offered_per_s": plan.rate}
-    print(
+    work = (
         "Events of about 90 bytes over 1,000 keys as NDJSON over HTTP, "
         f"{plan.batch:,} in a request on {plan.connections} connections; count, total and highest number per key and "
-        "minute as live rows. Pusher, server, PostgreSQL, Spark and poller share "
-        f"{result['environment']['cpus']} CPUs.",
-        flush=True,
+        "minute as live rows. Pusher, server, PostgreSQL, Spark and poller each have a process of their own."
     )
     try:
         with server.running() as running:
-            result["settings"] = running.settings()
-            checks.expect("fsync is on", result["settings"]["fsync"] == "on")
-            checks.expect("synchronous_commit is on", result["settings"]["synchronous_commit"] == "on")
+            result = introduce(work, running, checks) | {"offered_per_s": plan.rate}
             with checks.catching(plan.name):
                 result |= await measure(plan, running, directory, checks)
     finally:
         keep_logs(directory, options.logs)
         shutil.rmtree(directory, ignore_errors=True)
-    result["took_seconds"] = round(time.monotonic() - began, 1)
-    result["exact"] = checks.ok
-    return result | {"checks": checks.results, "failures": checks.failures, "ok": checks.ok}
+    return result | {"exact": checks.ok} | verdict(checks)

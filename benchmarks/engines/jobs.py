@@ -17,6 +17,10 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
     batch: int | None = None
     #: Whether a Python function takes part, which doubles each amount.
     python_map: bool = False
+    #: So many queries do the same at once, each for itself, in one Spark.
+    queries: int = 1
+    #: Spark's master, where it is not this machine; a process has one for all its jobs.
+    master: str | None = None
 
 
 class Follow(msgspec.Struct, frozen=True, tag="follow"):
@@ -41,11 +45,11 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """What a drain took, from its start to its end, and where its result is."""
+    """What a drain took, from its start to its end, and where the result of each of its queries is."""
 
     seconds: float
     batches: int
-    result: Result
+    results: list[Result]
 
 
 Job = Drain | Follow

@@ -20,12 +20,32 @@ _GRACE_SECONDS = 2
 
 
 def drain(job: Drain) -> Drained:
-    """Run the query over what is there."""
-    sink = f"{job.name}-closed"
+    """Run the query over what is there, or several of them at once."""
+    names = [job.name, *(f"{job.name}_{number}" for number in range(2, job.queries + 1))]
+    options: dict[str, Any] = {"available_now": True}
+    if job.batch is not None:
+        options["max_events_per_cycle"] = job.batch
+    if job.master is not None:
+        options |= {"master": job.master, "spark_conf": {"spark.executor.memory": "1g"}}
+    streams = [_windows(job, sink=_sink(name)) for name in names]
+    settings = Settings(database_url=job.url)
+    began = time.perf_counter()
+    queries = [stream.start(name, settings=settings, **options) for name, stream in zip(names, streams, strict=True)]
+    for query in queries:
+        query.wait()
+    seconds = time.perf_counter() - began
+    return Drained(seconds, _cycles(job), [Result(windows("penstock", name), _sink(name)) for name in names])
+
+
+def _sink(name: str) -> str:
+    return f"{name}-closed"
+
+
+def _windows(job: Drain, *, sink: str) -> Stream:
     stream = Stream.from_(job.source)
     if job.python_map:
         stream = stream.map(_double, returns={"amount": "decimal(12,2)", "ts": "bigint"})
-    stream = (
+    return (
         stream.window_tumbling(
             seconds=WINDOW_MS / 1000,
             event_time="ts",
@@ -35,11 +55,6 @@ def drain(job: Drain) -> Drained:
         .aggregate({"count": agg.count(), "total": "sum(amount)", "max": "max(amount)"})
         .to(sink)
     )
-    options: dict[str, Any] = {} if job.batch is None else {"max_events_per_cycle": job.batch}
-    began = time.perf_counter()
-    stream.run(job.name, settings=Settings(database_url=job.url), available_now=True, **options)
-    seconds = time.perf_counter() - began
-    return Drained(seconds, _cycles(job), Result(windows("penstock", job.name), sink))
 
 
 def follow(job: Follow) -> None:

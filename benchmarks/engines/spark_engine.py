@@ -89,7 +89,7 @@ def drain(job: Drain) -> Drained:
         seconds = time.perf_counter() - began
     batches = len([progress for progress in query.recentProgress if progress["numInputRows"]])
     shutil.rmtree(checkpoint)
-    return Drained(seconds, batches, Result(windows("plain_spark", job.name)))
+    return Drained(seconds, batches, [Result(windows("plain_spark", job.name))])
 
 
 def follow(job: Follow) -> None:

@@ -41,19 +41,24 @@ class Bench:
                 _await(queries[-1], len(events))
             return judge(model, size, read(client, "approved"))
 
-    def raw(self, events: int, name: str) -> float:
-        """Events a second through a gate that never says no, from the plan of the first cycle to the last release."""
+    def raw(self, events: int, name: str) -> tuple[float, float]:
+        """Events a second through a gate that never says no, from the plan of the first cycle to the last release.
+
+        And the CPU seconds, of everything, that a million of them cost.
+        """
         with self._database(name) as (url, client):
             lanes = [{"key": f"tenant-{i % RAW_LANES}", "data": {"seq": i, "op": "set"}} for i in range(events)]
             _push(client, "requests", lanes)
             gate = token_bucket_gate(capacity=1_000_000_000, refill_per_sec=1_000_000_000)
+            before = self._cpu()
             with _running([Stream.from_("requests").gate(gate).to("approved")], url) as (query,):
                 _await(query, events)
+            cpu = (self._cpu() - before) / events * 1e6
             with psycopg.connect(url) as conn:
                 row = conn.execute(
                     "SELECT extract(epoch FROM max(committed_at) - min(planned_at))::float8 FROM penstock.cycles"
                 ).fetchone()
-        return events / row[0] if row is not None else 0.0
+        return events / row[0] if row is not None else 0.0, cpu
 
     def lanes(self, resting: int, name: str) -> float:
         """CPU seconds, of everything, to drain 100 lanes beside others that are drained and rest."""

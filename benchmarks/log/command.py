@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-from benchmarks.log import entropy, machine, profile, server
+from benchmarks.log import entropy, profile, server
 from benchmarks.log.bench import Bench
 from benchmarks.log.cells import all_cells
 from benchmarks.log.checks import Checks
@@ -20,41 +18,30 @@ from benchmarks.log.stocks import DEDUP_OFF, LANES_100, Stocks
 from benchmarks.log.storage import bytes_per_event
 from benchmarks.log.table import Table, run_cells
 from benchmarks.log.worst import worst_lanes
-from benchmarks.measuring import measured
+from benchmarks.measuring import introduce, listed, measured, parser, verdict
 from benchmarks.peers.environment import PeerUnavailable
-from benchmarks.peers.process import NAMES, PeerProcess
+from benchmarks.peers.process import QUEUES, PeerProcess
 from penstock import Penstock
 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    return measured(_measure, _parse(arguments))
+    return measured("log", _measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks log", description="Measure the log and check it.")
-    parser.add_argument("--quick", action="store_true", help="the same checks on less work, in under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
-    parser.add_argument(
-        "--only", type=_sections, default=SECTIONS, metavar="SECTIONS", help=f"some of {', '.join(SECTIONS)}"
+    options = parser("log", "Measure the log and check it.")
+    options.add_argument(
+        "--only", type=listed(SECTIONS), default=SECTIONS, metavar="SECTIONS", help=f"some of {', '.join(SECTIONS)}"
     )
-    parser.add_argument("--profile", choices=profile.names(), metavar="CELL", help="one cell, e.g. push_1000")
-    return parser.parse_args(arguments)
-
-
-def _sections(text: str) -> tuple[str, ...]:
-    asked = text.split(",")
-    if unknown := set(asked) - set(SECTIONS):
-        raise argparse.ArgumentTypeError(f"no such section: {', '.join(sorted(unknown))}")
-    return tuple(name for name in SECTIONS if name in asked)
+    options.add_argument("--profile", choices=profile.names(), metavar="CELL", help="one cell, e.g. push_1000")
+    return options.parse_args(arguments)
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    began = time.monotonic()
     plan = QUICK if options.quick else FULL
     checks = Checks()
     with server.running() as running:
-        bystanders, cpu_before = machine.Bystanders(), running.cpu_seconds()
         result = _introduce(plan, running, checks)
         async with Penstock(running.url) as q:
             bench = Bench(running, running.url, q, plan, checks)
@@ -64,29 +51,20 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
                 await _run_sections(bench, options.only, result)
         deadlocks = running.deadlocks()
         checks.expect("no deadlocks anywhere", deadlocks == 0, f"there were {deadlocks}")
-        result["cpu_share_of_others"] = round(bystanders.share(running.cpu_seconds() - cpu_before), 3)
-    result["seconds"] = round(time.monotonic() - began, 1)
-    return result | {"checks": checks.results, "failures": checks.failures, "ok": checks.ok}
+    return result | verdict(checks)
 
 
 def _introduce(plan: Plan, running: server.Server, checks: Checks) -> dict[str, Any]:
-    settings, events = running.settings(), entropy.describe_events()
-    environment = machine.describe()
-    checks.expect("fsync is on", settings["fsync"] == "on")
-    checks.expect("synchronous_commit is on", settings["synchronous_commit"] == "on")
+    events = entropy.describe_events()
     rounds = f"median of {plan.rounds}" if plan.rounds > 1 else "once"
-    print(
-        f"PostgreSQL {settings['server_version']}, embedded, in a temporary directory; it says fsync is "
-        f"{settings['fsync']} and synchronous_commit {settings['synchronous_commit']}.\n"
-        f"Load generator, client and PostgreSQL share {environment['cpus']} CPUs; one Python process makes the load.\n"
+    work = (
         f"Events are dicts of {events['json_bytes']} bytes of JSON, from a generator with a fixed seed, "
         f"{events['random_bits']} random bits each with the id; zlib makes {events['data_zlib_bytes']} bytes of the "
-        f"data and {events['id_column_zlib_bytes']} of the id.\n"
+        f"data and {events['id_column_zlib_bytes']} of the id. "
         f"Each cell runs for {_span(plan)} s, {rounds}; making the events is not measured, encoding them is. "
-        "What is pushed is read back and held against what was made.",
-        flush=True,
+        "What is pushed is read back and held against what was made. One Python process makes the load."
     )
-    return {"quick": plan.quick, "environment": environment, "settings": settings, "events": events}
+    return introduce(work, running, checks) | {"events": events}
 
 
 def _span(plan: Plan) -> str:
@@ -146,10 +124,10 @@ async def _peers(bench: Bench, wanted: bool) -> AsyncIterator[tuple[list[PeerPro
     peers: list[PeerProcess] = []
     unavailable: dict[str, str] = {}
     try:
-        for name in NAMES if wanted else ():
+        for name in QUEUES if wanted else ():
             try:
                 url = bench.server.create_database(f"peer_{name}")
-                peers.append(await PeerProcess.start(name, url, TASKS))
+                peers.append(await PeerProcess.start(name, url=url, tasks=TASKS))
             except PeerUnavailable as error:
                 unavailable[name] = str(error)
                 print(f"{name} cannot be measured: {error}", flush=True)

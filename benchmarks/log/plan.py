@@ -67,15 +67,15 @@ FULL = Plan(
 )
 QUICK = Plan(
     quick=True,
-    cell_seconds=0.7,
-    extra_cell_seconds=0.35,
+    cell_seconds=0.4,
+    extra_cell_seconds=0.25,
     rounds=1,
     stock=200_000,
     lane_stock=40_000,
     single_stock=5_000,
     history_small=10_000,
-    history_large=1_000_000,
+    history_large=500_000,
     history_turns=3,
-    held_turns=6,
+    held_turns=4,
     turn_seconds=0.2,
 )

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 import psycopg
 
+from benchmarks.log.machine import Bystanders
 from penstock.db.embedded import EmbeddedPostgres, status
 
 _SETTINGS = (
@@ -74,6 +75,7 @@ def running() -> Iterator[Server]:
             pid = status(directory).pid
             if pid is None:
                 raise RuntimeError("the server runs and has no process id")
+            Bystanders.ours(pid)
             yield Server(embedded.url, pid)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -13,8 +13,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from benchmarks.log import machine, server
-from benchmarks.measuring import measured
+import psutil
+
+from benchmarks.engines.cpu import cpu_seconds
+from benchmarks.log import server
+from benchmarks.measuring import introduce, measured, parser
 from benchmarks.nexmark.answers import PARTS, answers, comparable
 from benchmarks.nexmark.generator import Made, generate
 from penstock import Penstock, Stream
@@ -28,33 +31,33 @@ _BATCH = 5_000
 
 def run(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for; 0 if every check held."""
-    return measured(_measure, _parse(arguments))
+    return measured("nexmark", _measure, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks nexmark", description="Run Nexmark's queries, and hold each result against DuckDB's."
-    )
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} events instead of {FULL:,}")
-    parser.add_argument("--events", type=int, metavar="N", help="how many events")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="which events")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
-    parser.add_argument(
+    options = parser("nexmark", "Run Nexmark's queries, and hold each result against DuckDB's.")
+    options.add_argument("--events", type=int, metavar="N", help="how many events")
+    options.add_argument("--seed", type=int, default=1, metavar="N", help="which events")
+    options.add_argument(
         "--only", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="QUERY", help="some queries"
     )
-    return parser.parse_args(arguments)
+    return options.parse_args(arguments)
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
     count = options.events or (QUICK if options.quick else FULL)
     events = list(generate(count, seed=options.seed))
     application = read_application(Stream, (Path(__file__).parent / "queries.sql").read_text(), "queries.sql")
-    result: dict[str, Any] = {"events": count, "seed": options.seed, "environment": machine.describe(), "queries": {}}
+    work = (
+        f"{count:,} persons, auctions and bids in three queues; each query is drained over them, alone, and its rows "
+        "are held against DuckDB's answer to the same question."
+    )
     with server.running() as running:
+        result: dict[str, Any] = introduce(work, running) | {"events": count, "seed": options.seed, "queries": {}}
         async with Penstock(running.url) as q:
             appended = await _fill(q, application, events)
             for name in options.only:
-                took = await _run(running.url, application, name)
+                took = await _run(running, application, name)
                 found = await _emitted(q, name)
                 right = found == await asyncio.to_thread(answers, events, appended, name)
                 result["queries"][name] = {**took, "rows": len(found), "exact": right}
@@ -82,18 +85,28 @@ def _identity(bid: dict[str, Any]) -> tuple[Any, ...]:
     return bid["auction"], bid["bidder"], bid["price"], bid["dateTime"]
 
 
-async def _run(url: str, application: Application, name: str) -> dict[str, Any]:
+async def _run(running: server.Server, application: Application, name: str) -> dict[str, Any]:
     """Drain what is there through all parts of a query."""
-    began, events = time.monotonic(), 0
+    began, events, before = time.monotonic(), 0, _cpu(running)
     for part in PARTS[name]:
         wanted = application.queries[part]
         stream: Any = wanted.stream
         options = {"available_now": True, "flush": True, "report_seconds": 0, **wanted.options}
-        query = await asyncio.to_thread(stream.start, part, settings=Settings(database_url=url), **options)
+        query = await asyncio.to_thread(stream.start, part, settings=Settings(database_url=running.url), **options)
         await asyncio.to_thread(query.wait)
         events += query.status.events_in
     seconds = time.monotonic() - began
-    return {"seconds": round(seconds, 1), "events_read": events, "events_per_s": round(events / seconds)}
+    return {
+        "seconds": round(seconds, 1),
+        "events_read": events,
+        "events_per_s": round(events / seconds),
+        "cpu_s_per_million": round((_cpu(running) - before) / events * 1e6, 2),
+    }
+
+
+def _cpu(running: server.Server) -> float:
+    """CPU seconds of everything so far: Spark is below this process."""
+    return cpu_seconds(psutil.Process()) + running.cpu_seconds()
 
 
 async def _emitted(q: Penstock, queue: str) -> list[Any]:

@@ -1,0 +1,40 @@
+"""The runs that make up the page, in the order in which they are made and shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CURVES = ("events", "keys", "queries", "lanes", "executors", "groups")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A benchmark as it is run for the page; its result is ``<name>.json``."""
+
+    name: str
+    arguments: tuple[str, ...]
+    #: Whether there is a quick form of it.
+    quick: bool = True
+
+    def command(self, *, quick: bool) -> list[str]:
+        return [*self.arguments, *(["--quick"] if quick else [])]
+
+
+RUNS = (
+    Run("log", ("log",)),
+    Run("ingest", ("ingest",)),
+    Run("drain", ("drain",)),
+    Run("windows", ("windows",)),
+    Run("freshness", ("freshness",)),
+    Run("gate", ("gate",)),
+    Run("e2e", ("e2e",)),
+    Run("day", ("e2e", "--day"), quick=False),
+    Run("connector", ("connector",)),
+    Run("nexmark", ("nexmark",)),
+    *(Run(f"scaling-{curve}", ("scaling", "--curve", curve)) for curve in CURVES),
+)
+
+
+def named(names: list[str]) -> list[Run]:
+    """The runs of those names; ``scaling`` means all that begin with it."""
+    return [run for run in RUNS if any(run.name == name or run.name.startswith(f"{name}-") for name in names)]

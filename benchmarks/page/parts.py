@@ -1,0 +1,88 @@
+"""What a section of the page is made of: tables, plots, and comparisons with peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells; a number becomes text here and nowhere else."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+    def markdown(self) -> str:
+        lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *self.rows]
+        return "\n".join("| " + " | ".join(cell(each) for each in line) + " |" for line in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One pair of axes: for each of some names a value at each place, or points to be joined."""
+
+    title: str
+    series: Mapping[str, Mapping[str, float | None] | Sequence[tuple[float, float]]]
+    x: str = ""
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A picture: panels side by side."""
+
+    name: str
+    #: What it shows, for those who do not see it.
+    says: str
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One figure of Penstock's and of a peer that did the same work in the same run."""
+
+    what: str
+    unit: str
+    ours: float
+    peer: str
+    theirs: float
+    more_is_better: bool = True
+
+    @property
+    def times(self) -> float:
+        """How many times as good as the peer Penstock is."""
+        return self.ours / self.theirs if self.more_is_better else self.theirs / self.ours
+
+
+@dataclass(slots=True)
+class Section:
+    """A benchmark on the page."""
+
+    title: str
+    about: str
+    tables: list[Table] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def compare(
+        self, what: str, unit: str, ours: float | None, peer: str, theirs: float | None, *, more_is_better: bool = True
+    ) -> None:
+        """Note a comparison, if both sides have a figure."""
+        if ours and theirs:
+            self.comparisons.append(Comparison(what, unit, ours, peer, theirs, more_is_better))
+
+
+def cell(value: object) -> str:
+    """A value as it stands in a table; a pipe would end the cell."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.2f}"
+    return " ".join(str(value).split()).replace("|", "\\|")

@@ -1,0 +1,26 @@
+"""What was measured: the JSON objects that the benchmarks left, by the name of the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+DIRECTORY = Path(__file__).parents[2] / "docs" / "benchmarks"
+
+Result = dict[str, Any]
+
+
+def read(directory: Path) -> dict[str, Result]:
+    """Every result that is there; one that cannot be read is an error, and not left out."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))}
+
+
+def find(result: Result, *path: str) -> Any:
+    """What lies at a path, or None where there is nothing."""
+    found: Any = result
+    for name in path:
+        if not isinstance(found, dict) or name not in found:
+            return None
+        found = found[name]
+    return found

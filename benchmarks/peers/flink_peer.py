@@ -1,0 +1,53 @@
+"""PyFlink: streaming SQL over the files, with a watermark. No checkpoints; one JVM from job to job.
+
+A connector to PostgreSQL is a JAR that PyPI does not have: rows go to files of CSV and from there by one COPY, which
+costs less than an upsert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]  # its own environment
+
+from benchmarks.peers.windows import LATENESS_MS, WINDOW_MS, Order, serve
+
+_SOURCE = f"""
+CREATE TEMPORARY TABLE events (
+    customer STRING, amount DECIMAL(8, 2), ts BIGINT, at AS TO_TIMESTAMP_LTZ(ts, 3),
+    WATERMARK FOR at AS at - INTERVAL '{LATENESS_MS / 1000:.3f}' SECOND
+) WITH ('connector' = 'filesystem', 'path' = '{{source}}', 'format' = 'json')
+"""
+_SINK = """
+CREATE TEMPORARY TABLE counted (
+    customer STRING, start_ms BIGINT, events BIGINT, total DECIMAL(38, 2), highest DECIMAL(8, 2)
+) WITH ('connector' = 'filesystem', 'path' = '{directory}', 'format' = 'csv')
+"""
+_INSERT = f"""
+INSERT INTO counted
+SELECT customer, CAST(1000 * UNIX_TIMESTAMP(CAST(window_start AS STRING)) AS BIGINT), COUNT(*), SUM(amount), MAX(amount)
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(at), INTERVAL '{WINDOW_MS // 1000}' SECONDS))
+GROUP BY customer, window_start, window_end
+"""  # noqa: S608
+
+
+def drain(order: Order) -> None:
+    flink = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    flink.get_config().set_local_timezone("UTC")
+    flink.get_config().set("pipeline.object-reuse", "true")
+    flink.execute_sql(_SOURCE.format(source=order.source))
+    flink.execute_sql(_SINK.format(directory=order.directory))
+    flink.execute_sql(_INSERT).wait()
+    order.copy(_lines(Path(order.directory)))
+
+
+def _lines(directory: Path) -> Iterator[str]:
+    for path in sorted(
+        each for each in directory.rglob("*") if each.is_file() and not each.name.startswith((".", "_"))
+    ):
+        yield path.read_text()
+
+
+if __name__ == "__main__":
+    serve(["apache-flink"], drain)

@@ -1,0 +1,77 @@
+"""The curves of the log: lanes, groups; everything that is read is held against what was pushed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from benchmarks.load.ledger import Reading
+from benchmarks.load.meter import Meter, Rate
+from benchmarks.log.bench import Bench, Kind, LoadedQueue
+from benchmarks.log.plan import LANES_A_POP, TASKS
+from benchmarks.log.stocks import HASH
+from benchmarks.scaling.plan import Plan
+
+Point = dict[str, float]
+_BATCH = 1000
+_PATIENCE_SECONDS = 600.0
+#: Of a queue, what is read while the clock runs: at its end, some tasks find nothing.
+_TIMED = 0.9
+
+
+async def lanes(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
+    """A queue by key for each number of lanes, filled and read."""
+    for number in plan.points["lanes"]:
+        queue = await bench.new_queue(Kind("lanes", partitions=None, users=number), _BATCH)
+        before = bench.server.cpu_seconds()
+        pushed = await bench.fill(queue, plan.stock, tasks=TASKS)
+        push_cpu = (pushed.cpu + bench.server.cpu_seconds() - before) / pushed.events * 1e6
+        popped, pop_cpu = await _read(bench, queue, 1, f"lanes {number:,}", partitions=LANES_A_POP)
+        yield {
+            "x": number,
+            "push_events_per_s": round(pushed.per_second),
+            "pop_ack_events_per_s": round(popped.per_second),
+            "cpu_s_per_million": round(push_cpu + pop_cpu, 2),
+        }
+        await bench.q.queue(queue.name).delete()
+
+
+async def groups(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
+    """One queue, read by more and more groups at once."""
+    for number in plan.points["groups"]:
+        queue = await bench.new_queue(HASH, _BATCH)
+        await bench.fill(queue, plan.stock, tasks=TASKS)
+        popped, cpu = await _read(bench, queue, number, f"groups {number}")
+        yield {
+            "x": number,
+            "events_per_s": round(popped.per_second),
+            "events_per_s_of_each": round(popped.per_second / number),
+            "cpu_s_per_million": round(cpu, 2),
+        }
+        await bench.q.queue(queue.name).delete()
+
+
+async def _read(bench: Bench, queue: LoadedQueue, groups: int, what: str, *, partitions: int = 1) -> tuple[Rate, float]:
+    """Let groups read a queue at once, all of it; answers their rate together, and CPU seconds per million."""
+    names = [f"group-{number}" for number in range(groups)]
+    readings = [Reading(queue.ledger) for _ in names]
+    tasks = max(TASKS // groups, 1)
+
+    async def read(name: str, reading: Reading, most: int) -> None:
+        _, stamps = await bench.pop(
+            queue, name, batch=_BATCH, tasks=tasks, seconds=_PATIENCE_SECONDS, most=most, partitions=partitions
+        )
+        reading.add(stamps)
+
+    meter, before = Meter(), bench.server.cpu_seconds()
+    most = int(len(queue.ledger) * _TIMED)
+    with meter:
+        await asyncio.gather(*[read(name, reading, most) for name, reading in zip(names, readings, strict=True)])
+    rate = Rate(sum(reading.events for reading in readings), meter.seconds, meter.cpu)
+    cpu = (rate.cpu + bench.server.cpu_seconds() - before) / rate.events * 1e6
+    print(f"  {what:<18} {rate.per_second:>10,.0f} events/s  {cpu:.2f} CPU s per million", flush=True)
+    for name, reading in zip(names, readings, strict=True):
+        await read(name, reading, len(queue.ledger) - reading.events)
+        problems = reading.finish() + await bench.not_completed(queue, name, reading.events)
+        bench.checks.expect_none(f"{what}: each event read once by each group, in order per key", problems)
+    return rate, cpu
