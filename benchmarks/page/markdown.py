@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from benchmarks.page.names import NAMES
 from benchmarks.page.parts import Comparison, Section, Table, cell
 from benchmarks.page.results import Result, find
-from benchmarks.page.sections import NAMES
 
 _INTRODUCTION = """# Benchmarks
 

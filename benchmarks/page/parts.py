@@ -14,7 +14,9 @@ class Table:
     rows: Sequence[Sequence[object]]
 
     def markdown(self) -> str:
-        lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *self.rows]
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.head)
+        rule = ["---" if any(isinstance(each, str) for each in column) else "---:" for column in columns]
+        lines = [self.head, rule, *self.rows]
         return "\n".join("| " + " | ".join(cell(each) for each in line) + " |" for line in lines)
 
 

@@ -59,7 +59,7 @@ def _draw(panel: Panel, axes: Any) -> None:
         axes.xaxis.set_major_formatter("{x:,.0f}")
     if panel.log_y:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:,g}")
+        axes.yaxis.set_major_formatter("{x:,.9g}")
     width = 0.8 / max(len(panel.series), 1)
     for number, (name, values) in enumerate(panel.series.items()):
         colour = _COLOURS[number % len(_COLOURS)]
@@ -68,6 +68,7 @@ def _draw(panel: Panel, axes: Any) -> None:
             places = [i + number * width for i in range(len(values))]
             axes.bar(places, heights, width * 0.9, label=name, color=colour)
             axes.set_xticks([i + 0.4 - width / 2 for i in range(len(values))], list(values))
+            axes.tick_params(axis="x", length=0)
         else:
             xs, ys = [x for x, _ in values], [y for _, y in values]
             axes.plot(xs, ys, label=name, color=colour, marker="o", markersize=3.5, linewidth=1.4)

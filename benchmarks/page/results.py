@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.page.names import NAMES
+from benchmarks.page.parts import Table
+
 DIRECTORY = Path(__file__).parents[2] / "docs" / "benchmarks"
 
 Result = dict[str, Any]
@@ -24,3 +27,16 @@ def find(result: Result, *path: str) -> Any:
             return None
         found = found[name]
     return found
+
+
+def figures(result: Result, wanted: dict[str, tuple[str, ...]]) -> Table:
+    """Single figures, of those wanted that are there."""
+    found = {label: find(result, *path) for label, path in wanted.items()}
+    return Table(["", "figure"], [[label, value] for label, value in found.items() if value is not None])
+
+
+def unavailable(peers: dict[str, dict[str, Any]]) -> list[str]:
+    """Why peers were not measured."""
+    return [
+        f"{NAMES[who]} was not measured: {said['unavailable']}" for who, said in peers.items() if "unavailable" in said
+    ]
