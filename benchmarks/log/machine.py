@@ -28,7 +28,7 @@ _PACKAGES = (
     "duckdb",
 )
 _ROOT = Path(__file__).parents[2]
-_SAMPLE_SECONDS = 5.0
+_SAMPLE_SECONDS = 2.0
 
 
 def describe() -> dict[str, object]:
