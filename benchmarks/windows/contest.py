@@ -18,7 +18,7 @@ from benchmarks.drain.stock import Stock
 from benchmarks.peers.process import PeerProcess
 from benchmarks.windows.plan import Peer, Size
 
-_TABLE = """CREATE TABLE {0} (
+TABLE = """CREATE TABLE {0} (
     key text, start_ms bigint, count bigint NOT NULL, total {1} NOT NULL, max {1} NOT NULL,
     PRIMARY KEY (key, start_ms))"""
 _numbers = count(1)
@@ -55,7 +55,7 @@ class Contestant:
         scratch = bench.directory / table
         scratch.mkdir()
         with psycopg.connect(bench.server.url, autocommit=True) as conn:
-            conn.execute(_TABLE.format(table, self.peer.numbers).encode())
+            conn.execute(TABLE.format(table, self.peer.numbers).encode())
             conn.execute("CHECKPOINT")
         before = self.process.cpu_seconds(), bench.server.cpu_seconds()
         files = [str(path) for path in stock.files]
