@@ -15,8 +15,8 @@ from benchmarks.peers.windows import LATENESS_MS, WINDOW_MS, Order, serve
 
 _SOURCE = f"""
 CREATE TEMPORARY TABLE events (
-    customer STRING, amount DECIMAL(8, 2), ts BIGINT, at AS TO_TIMESTAMP_LTZ(ts, 3),
-    WATERMARK FOR at AS at - INTERVAL '{LATENESS_MS / 1000:.3f}' SECOND
+    customer STRING, amount DECIMAL(8, 2), ts BIGINT, happened AS TO_TIMESTAMP_LTZ(ts, 3),
+    WATERMARK FOR happened AS happened - INTERVAL '{LATENESS_MS // 1000}' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = '{{source}}', 'format' = 'json')
 """
 _SINK = """
@@ -26,8 +26,9 @@ CREATE TEMPORARY TABLE counted (
 """
 _INSERT = f"""
 INSERT INTO counted
-SELECT customer, CAST(1000 * UNIX_TIMESTAMP(CAST(window_start AS STRING)) AS BIGINT), COUNT(*), SUM(amount), MAX(amount)
-FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(at), INTERVAL '{WINDOW_MS // 1000}' SECONDS))
+SELECT customer, CAST(1000 AS BIGINT) * TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_start),
+    COUNT(*), SUM(amount), MAX(amount)
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(happened), INTERVAL '{WINDOW_MS // 1000}' SECONDS))
 GROUP BY customer, window_start, window_end
 """  # noqa: S608
 

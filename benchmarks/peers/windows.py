@@ -21,6 +21,8 @@ import psycopg
 
 WINDOW_MS = 5_000
 LATENESS_MS = 1_000
+#: A JVM's errors have its whole stack in them.
+_LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +68,6 @@ def serve(packages: Sequence[str], drain: Callable[[Order], None]) -> None:
                 answer = {"seconds": time.perf_counter() - began}
         except Exception as error:
             traceback.print_exc()
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            said = " ".join(str(error).split())[:_LONGEST]
+            answer = {"error": f"{type(error).__name__}: {said}"}
         answers.write(json.dumps(answer) + "\n")
