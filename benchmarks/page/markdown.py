@@ -72,7 +72,8 @@ def _section(name: str, section: Section, result: Result) -> str:
     parts += [table.markdown() for table in section.tables if table.rows]
     parts += [f"![{plot.says}]({plot.name}.svg)" for plot in section.plots]
     parts += [f"- {cell(note)}" for note in section.notes]
-    parts.append(f"[`{name}.json`]({name}.json): `{find(result, 'environment', 'command')}`")
+    command = find(result, "environment", "command") or f"python -m benchmarks {name}"
+    parts.append(f"[`{name}.json`]({name}.json): `{command}`")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
