@@ -80,8 +80,7 @@ def windows(result: Result) -> Section:
     )
     for peer in there:
         if peer != "penstock" and "penstock" in there:
-            rates = (there[who]["events_per_s"] for who in ("penstock", peer))
-            ours, theirs = rates
+            ours, theirs = (there[who]["events_per_s"] for who in ("penstock", peer))
             section.compare("windows", "events/s", ours, peer, theirs)
             section.compare("windows", "CPU s per million", cpu["penstock"], peer, cpu[peer], more_is_better=False)
     return section

@@ -40,6 +40,10 @@ class Plot:
     says: str
     panels: Sequence[Panel]
 
+    @property
+    def shows_something(self) -> bool:
+        return bool(self.panels) and all(any(panel.series.values()) for panel in self.panels)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

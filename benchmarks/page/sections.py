@@ -24,8 +24,10 @@ _SECTIONS: dict[str, Callable[[Result], Section]] = {
 
 def sections(results: Mapping[str, Result], names: Iterable[str]) -> dict[str, Section]:
     """The sections for those results that are there, in the order of the names."""
-    return {
-        name: (engines.scaling if name.startswith("scaling-") else _SECTIONS[name])(results[name])
-        for name in names
-        if name in results
-    }
+    made = {}
+    for name in names:
+        if name in results:
+            section = (engines.scaling if name.startswith("scaling-") else _SECTIONS[name])(results[name])
+            section.plots = [plot for plot in section.plots if plot.shows_something]
+            made[name] = section
+    return made
