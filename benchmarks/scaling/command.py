@@ -76,8 +76,8 @@ def _work(plan: Plan, curves: Sequence[str]) -> str:
         said.append(
             f"Count, sum and maximum per key and window of 5 s into PostgreSQL: {plan.events:,} events and "
             f"{plan.keys:,} keys where these are not what is varied, {plan.per_second:,} events in a second of event "
-            f"time; the median of {plan.rounds}, in a JVM that has done it {plan.warm_ups} times before. Every row is "
-            "held against DuckDB's."
+            f"time; the median of {plan.rounds}, over 10 million events once, in a JVM that did it {plan.warm_ups} "
+            "times before. Every row is held against DuckDB's."
         )
     if any(curve in _OF_THE_LOG for curve in curves):
         said.append(

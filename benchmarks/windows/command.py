@@ -94,6 +94,8 @@ async def _contest(bench: Bench, plan: Plan, only: Sequence[str]) -> dict[str, d
                 else:
                     await bench.measure(name, name, source, stock, oracle, batch=batch)
         for name, contestant in list(contestants.items()):
+            if turn < -1 and contestant.peer.less > 1:
+                continue  # nothing in it gets any warmer
             try:
                 await contestant.measure(bench, stocks, warm_up=turn < 0)
             except PeerUnavailable as error:
