@@ -69,7 +69,8 @@ def _run_parts(bench: Bench, options: argparse.Namespace, result: dict[str, Any]
             rate, cpu = bench.raw(QUICK_RAW_EVENTS if options.quick else RAW_EVENTS, "raw")
             result |= {"raw_per_s": round(rate), "raw_cpu_s_per_million": round(cpu, 2)}
             print(f"  raw: {result['raw_per_s']:,} events/s", flush=True)
-            checks.expect("raw throughput", result["raw_per_s"] >= _RAW_PER_SECOND, f"{result['raw_per_s']:,}/s")
+            if not options.quick:  # too little to tell how fast it is
+                checks.expect("raw throughput", result["raw_per_s"] >= _RAW_PER_SECOND, f"{result['raw_per_s']:,}/s")
     if "lanes" in options.only:
         with checks.catching("lanes"):
             result["lanes"] = _lanes(bench, checks)
