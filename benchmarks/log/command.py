@@ -111,7 +111,7 @@ def _summarize(table: Table, stocks: Stocks, result: dict[str, Any]) -> None:
     ours = {name: result[name] for name in ("push", "pop_ack") if name in result}
     result["times_the_peer"] = {
         peer: {
-            what: {batch: round(rate / theirs[what][batch], 2) for batch, rate in rates.items() if theirs[what][batch]}
+            what: {batch: round(rate / found, 2) for batch, rate in rates.items() if (found := theirs[what].get(batch))}
             for what, rates in ours.items()
             if what in theirs
         }

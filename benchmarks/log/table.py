@@ -12,7 +12,7 @@ from benchmarks.log.bench import Bench, Outcome
 from benchmarks.log.cells import Cell
 from benchmarks.log.stocks import Stocks
 from benchmarks.peers.environment import PeerUnavailable
-from benchmarks.peers.process import PeerProcess
+from benchmarks.peers.process import ONE_AT_A_TIME, PeerProcess
 
 #: After a cell of these sections, the peers do the same.
 _PEERS_DO = ("push", "pop_ack")
@@ -26,6 +26,8 @@ class Table:
     client_cpu: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     server_cpu: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     peer_bytes: dict[str, float] = field(default_factory=dict)
+    #: Of a push by 1,000, client and server.
+    peer_cpu: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     unavailable: dict[str, str] = field(default_factory=dict)
 
     def result(self) -> dict[str, Any]:
@@ -38,6 +40,7 @@ class Table:
             place[path[-1]] = round(median(rates))
         for name, said in self.peer_bytes.items():
             result["peers"][name]["bytes_per_event"] = round(said, 1)
+            result["peers"][name]["cpu_s_per_million"] = {"push": round(median(self.peer_cpu[name]), 2)}
         for name, why in self.unavailable.items():
             result.setdefault("peers", {})[name] = {"unavailable": why}
         return result
@@ -76,8 +79,9 @@ def _note(table: Table, cell: Cell, outcome: Outcome) -> None:
 
 
 async def _run_peer(bench: Bench, table: Table, peer: PeerProcess, what: str, batch: int) -> None:
-    if peer.name in table.unavailable:
+    if peer.name in table.unavailable or (what == "pop_ack" and batch > 1 and peer.name in ONE_AT_A_TIME):
         return
+    before = bench.server.cpu_seconds()
     try:
         rate, answer = await peer.run(what, batch, bench.plan.cell_seconds)
     except PeerUnavailable as error:
@@ -87,6 +91,8 @@ async def _run_peer(bench: Bench, table: Table, peer: PeerProcess, what: str, ba
     table.rates["peers", peer.name, what, str(batch)].append(rate.per_second)
     if what == "push" and batch == 1000:
         table.peer_bytes[peer.name] = answer["bytes_per_event"]
+        server = (bench.server.cpu_seconds() - before) / answer["stored"]
+        table.peer_cpu[peer.name].append(1e6 * (rate.cpu / rate.events + server))
     bench.checks.expect_none(f"{peer.name} {what}_{batch}: each event once", answer["problems"])
     _say(peer.name, rate)
 

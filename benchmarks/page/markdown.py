@@ -71,7 +71,7 @@ def _section(name: str, section: Section, result: Result) -> str:
         parts.append(f'!!! failure "Checks of this run failed"\n\n{said}')
     parts += [table.markdown() for table in section.tables if table.rows]
     parts += [f"![{plot.says}]({plot.name}.svg)" for plot in section.plots]
-    parts += [f"- {cell(note)}" for note in section.notes]
+    parts.append("\n".join(f"- {cell(note)}" for note in section.notes))
     command = find(result, "environment", "command") or f"python -m benchmarks {name}"
     parts.append(f"[`{name}.json`]({name}.json): `{command}`")
     return "\n\n".join(part for part in parts if part) + "\n"

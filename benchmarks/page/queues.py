@@ -45,15 +45,18 @@ def log(result: Result) -> Section:
             ],
         )
     )
-    size = find(result, "bytes_per_event")
-    section.tables.append(
-        Table(
-            ["bytes an event on disk, tables and indexes", "bytes"],
-            [["Penstock", size], *([NAMES[peer], said.get("bytes_per_event")] for peer, said in peers.items())],
-        )
-    )
-    for peer, said in peers.items():
-        section.compare("bytes an event", "bytes", size, peer, said.get("bytes_per_event"), more_is_better=False)
+    costs = {who: _costs(said) for who, said in {"penstock": result, **peers}.items() if any(_costs(said))}
+    head = [
+        "pushed 1,000 at a time",
+        "bytes an event on disk, with indexes",
+        "CPU s per million, client and PostgreSQL",
+    ]
+    section.tables.append(Table(head, [[NAMES[who], *figures] for who, figures in costs.items()]))
+    for peer in peers:
+        for unit, ours, theirs in zip(
+            ("bytes an event", "CPU s per million"), _costs(result), _costs(peers[peer]), strict=True
+        ):
+            section.compare("push, 1000 at a time", unit, ours, peer, theirs, more_is_better=False)
     section.tables.append(
         Table(
             ["Penstock in other forms, events/s by batch", "1", "10", "100", "1000"],
@@ -71,14 +74,23 @@ def log(result: Result) -> Section:
         )
     )
     section.tables.append(figures(result, {
-        "CPU s per million, push by 1,000": ("cpu_s_per_million", "push"),
         "CPU s per million, pop and ack by 1,000": ("cpu_s_per_million", "pop_ack"),
         "one at a time from 64 tasks, events/s": ("push_64_tasks",),
         "speed with a long history over speed with a short one": ("history_ratio",),
         "speed beside a held transaction over speed without": ("held_transaction_ratio",),
     }))  # fmt: skip
+    section.notes += [
+        f"{NAMES[peer]}: {', '.join(f'{package} {version}' for package, version in said['versions'].items())}"
+        for peer, said in peers.items()
+        if "versions" in said
+    ]
     section.notes += unavailable(peers)
     return section
+
+
+def _costs(said: Result) -> tuple[float | None, float | None]:
+    """Bytes of an event, and CPU seconds of a million."""
+    return find(said, "bytes_per_event"), find(said, "cpu_s_per_million", "push")
 
 
 def ingest(result: Result) -> Section:

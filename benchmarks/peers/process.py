@@ -16,6 +16,8 @@ from benchmarks.load.meter import Rate
 from benchmarks.peers.environment import PeerUnavailable, python_for
 
 QUEUES = ("pgmq", "pgqueuer", "procrastinate")
+#: Those that know no other way to take a message than one at a time.
+ONE_AT_A_TIME = ("procrastinate",)
 _ROOT = Path(__file__).parents[2]
 _ANSWER_SECONDS = 600.0
 

@@ -50,7 +50,7 @@ class Procrastinate:
         )
 
     async def pop_ack(self, task: int, batch: int, stamps: list[int]) -> int:
-        # There is no taking several: whatever the batch, it is one.
+        # There is no taking several at once.
         job: Any = await self._jobs.fetch_job([_QUEUE], self._workers[task])
         if job is None:
             return 0
