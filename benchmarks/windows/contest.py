@@ -18,7 +18,7 @@ from benchmarks.drain.stock import Stock
 from benchmarks.peers.process import PeerProcess
 from benchmarks.windows.plan import Peer, Size
 
-TABLE = """CREATE TABLE {0} (
+TABLE = """CREATE TABLE public.{0} (
     key text, start_ms bigint, count bigint NOT NULL, total {1} NOT NULL, max {1} NOT NULL,
     PRIMARY KEY (key, start_ms))"""
 _numbers = count(1)
