@@ -75,6 +75,7 @@ small = _orders.filter("amount <= 10").to("small")
         (["--query", "big=small"], "two streams cannot both be query 'small'"),
         (["--query", "big"], "write --query name=value"),
         (["--conf", "spark.executor.memory"], "write --conf name=value"),
+        (["--py-files", "nowhere.zip"], "--py-files 'nowhere.zip' is no file"),
         (["--from", "yesterday"], "is not a time"),
         (["--metrics-port", "0", "--metrics-host", "nowhere.invalid"], "is no address to listen on"),
     ],

@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,9 +14,9 @@ import psutil
 import pyspark
 import pytest
 
-import penstock
 from penstock.engine.java import find_java
 from tests.connector.jobs import COPY, REGISTERING_TOUR, TOUR, environment, program
+from tests.connector.packed import bare_python, packed_package
 from tests.connector.test_ranges import fill
 from tests.connector.test_staging import left_over
 from tests.engine.crash.orders import eventually
@@ -105,21 +104,10 @@ def test_with_the_package_as_a_zip_for_a_python_that_lacks_it(bench: Bench, tmp_
     bench.queue()
     bench.queue("copies")
     fill(bench, 1000)
-    source = Path(penstock.__file__).parents[1]
-    archive = tmp_path / "penstock.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        for package in ("penstock", "pyspark_penstock"):
-            for path in (source / package).rglob("*"):
-                if path.is_file() and "__pycache__" not in path.parts:
-                    packed.write(path, path.relative_to(source))
-    # Without site, there are the installed packages, and none that is only linked to, as ours is here.
-    libraries = Path(pyspark.__file__).parents[1]
-    bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nPYTHONPATH="{libraries}:$PYTHONPATH" exec "{sys.executable}" -S "$@"\n')
-    bare.chmod(0o755)
+    archive, bare = packed_package(tmp_path), bare_python(tmp_path / "python")
     env = environment(bench.url, PYSPARK_PYTHON=str(bare), PYSPARK_DRIVER_PYTHON=str(bare), **java())
     env.pop("PYTHONPATH", None)
-    missing = subprocess.run([str(bare), "-c", "import penstock"], env=env, capture_output=True)
+    missing = subprocess.run([str(bare), "-c", "import penstock.core"], env=env, capture_output=True)
     assert missing.returncode != 0, "the package is there without the zip"
     command = [str(SUBMIT), "--master", "local[2]", "--py-files", str(archive)]
     command.append(str(program(tmp_path, REGISTERING_TOUR)))

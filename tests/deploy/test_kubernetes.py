@@ -18,6 +18,8 @@ from penstock.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "deploy" / "image"
+#: Where Spark keeps the names of its settings.
+CONFIG = "org/apache/spark/internal/config/"
 _VARIABLES = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.1.2.3:7078",
     "SPARK_EXECUTOR_ID": "7",
@@ -83,6 +85,18 @@ def test_spark_knows_the_arguments_and_sets_the_variables() -> None:
         assert argument.encode() in backend
     for variable in {*re.findall(r"SPARK_[A-Z_]+\b", script)} - {"SPARK_HOME"}:
         assert variable.encode() in constants
+
+
+def test_spark_knows_every_setting() -> None:
+    jars = Path(pyspark.__file__).parent / "jars"
+    names = b""
+    for jar, folder in (("spark-kubernetes_*.jar", "org/apache/spark/deploy/k8s/Config"), ("spark-core_*.jar", CONFIG)):
+        (found,) = jars.glob(jar)
+        with zipfile.ZipFile(found) as classes:
+            names += b"".join(classes.read(name) for name in classes.namelist() if name.startswith(folder))
+    keys = {pair.partition("=")[0] for pair in container()["args"] if pair.startswith("spark.")}
+    assert len(keys) > 5
+    assert not {key for key in keys if key.encode() not in names}
 
 
 def test_the_driver_is_a_command_that_exists() -> None:

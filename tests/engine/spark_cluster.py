@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +39,16 @@ class Daemon:
 class SparkCluster:
     """A master and ``workers`` workers with one core and 1 GB each, until the ``with`` block ends.
 
-    A driver needs ``spark.executor.memory`` of at most 1 GB, or no worker takes its executors.
+    A driver needs ``spark.executor.memory`` of at most 1 GB, or no worker takes its executors. ``environment`` is what
+    the workers' machines have set otherwise than this one; the executors inherit it.
     """
 
-    def __init__(self, directory: Path, *, workers: int = 2, timeout: float = 90) -> None:
+    def __init__(
+        self, directory: Path, *, workers: int = 2, environment: Mapping[str, str] | None = None, timeout: float = 90
+    ) -> None:
         self._directory = directory
         self._count = workers
+        self._set = dict(environment or {})
         self._timeout = timeout
         self._daemons: list[Daemon] = []
         self.url = ""
@@ -94,6 +99,10 @@ class SparkCluster:
                         found.append(process)
         return found
 
+    def files(self) -> list[Path]:
+        """All that master, workers and executors have written down."""
+        return [path for path in self._directory.rglob("*") if path.is_file()]
+
     def stop(self) -> None:
         """Stop all that was started."""
         for daemon in reversed(self._daemons):
@@ -110,7 +119,7 @@ class SparkCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | self._environment(spark_home),
+                env=os.environ | self._environment(spark_home) | self._set,
                 cwd=self._directory,
             )
         daemon = Daemon(process, log)

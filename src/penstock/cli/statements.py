@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.command import INTERRUPTED, command
 from penstock.cli.session import Session
-from penstock.cli.streams import Conf, Master, Report, need_spark, pairs, run_options
+from penstock.cli.streams import Conf, Master, PyFiles, Report, need_spark, run_options, spark_settings
 
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
@@ -42,6 +42,7 @@ def sql(
     ] = False,
     master: Master = None,
     conf: Conf = None,
+    py_files: PyFiles = None,
     report: Report = 60.0,
     **options: Any,
 ) -> None:
@@ -66,7 +67,7 @@ def sql(
 
     application = read_application(Stream, text, file.name)
     need_spark()
-    chosen = {"master": master, "spark_conf": pairs("--conf", conf), **run_options(**options)}
+    chosen = {"master": master, "spark_conf": spark_settings(conf, py_files), **run_options(**options)}
     try:
         _run(session, application, file, report, chosen)
     except KeyboardInterrupt:

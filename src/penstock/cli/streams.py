@@ -41,6 +41,16 @@ Conf = Annotated[
         show_default=False,
     ),
 ]
+PyFiles = Annotated[
+    str | None,
+    typer.Option(
+        "--py-files",
+        metavar="FILES",
+        help="Python files and zips of packages that the executors get from here; commas between them.",
+        rich_help_panel=_SPARK,
+        show_default=False,
+    ),
+]
 Report = Annotated[
     float, typer.Option(min=0, metavar="SECONDS", help="Say every so often what each query has done; 0: never.")
 ]
@@ -148,6 +158,7 @@ def run(
     ] = None,
     master: Master = None,
     conf: Conf = None,
+    py_files: PyFiles = None,
     report: Report = 60.0,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
@@ -166,7 +177,7 @@ def run(
     if not file.is_file():
         raise typer.BadParameter(f"{str(file)!r} {'is no file' if file.exists() else 'does not exist'}")
     chosen = run_options(**options)
-    ids, spark_conf = pairs("--query", query), pairs("--conf", conf)
+    ids, spark_conf = pairs("--query", query), spark_settings(conf, py_files)
     need_spark()
     _settle_database(session)
     try:
@@ -218,6 +229,17 @@ def _named(streams: Mapping[str, Stream], ids: Mapping[str, str], file: Path) ->
             raise typer.BadParameter(f"two streams cannot both be query {ids.get(name, name)!r}")
         named[ids.get(name, name)] = stream
     return named
+
+
+def spark_settings(conf: list[str] | None, py_files: str | None) -> dict[str, str]:
+    """What Spark is started with."""
+    settings = pairs("--conf", conf)
+    if py_files is not None:
+        for name in py_files.split(","):
+            if "://" not in name and not Path(name).is_file():
+                raise typer.BadParameter(f"--py-files {name!r} is no file: name Python files, and zips of packages")
+        settings["spark.submit.pyFiles"] = py_files
+    return settings
 
 
 def pairs(option: str, given: list[str] | None) -> dict[str, str]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import structs
 
 from penstock.core import json
 from penstock.core.errors import SparkFailure
@@ -17,11 +18,12 @@ from penstock.engine import plan as plans
 from penstock.engine import reports, suspicion
 from penstock.engine.callables import Failure
 from penstock.engine.commit import Committer
-from penstock.engine.plan import CyclePlan
+from penstock.engine.plan import CyclePlan, spread
 from penstock.engine.preparing import Assignment, Prepared
 from penstock.engine.reading import DATA
 from penstock.engine.reports import Report
 from penstock.engine.saying import first_line
+from penstock.engine.session import tasks_at_once
 from penstock.engine.staging import staged
 from penstock.engine.suspicion import Suspicion
 from penstock.engine.values import COST, as_it_was, plain
@@ -70,8 +72,15 @@ class Cycles:
         self._run(self._committer.close())
 
     def planned(self) -> CyclePlan | None:
-        """The cycle that was planned for this driver and is to be done."""
-        return self._run(self._planned())
+        """The cycle that was planned for this driver and is to be done, by as many tasks as can run at once now."""
+        plan = self._run(self._planned())
+        if plan is None or plan.is_small:
+            return plan
+        tasks = spread(plan.lanes, tasks_at_once(self._assignment.spark))
+        if len(tasks) != len(plan.tasks):
+            plan = structs.replace(plan, tasks=tasks)
+            self._run(self._plan_anew(plan))
+        return plan
 
     def compute(self, plan: CyclePlan) -> tuple[Work, pa.Table | None]:
         """What is to be committed of a cycle, and the rows that it was made of."""
@@ -186,6 +195,11 @@ class Cycles:
         async with self._assignment.log.database.connection() as conn:
             row = await (await conn.execute(_sql["planned"], params, binary=True)).fetchone()
         return None if row is None else plans.decode(row[0])
+
+    async def _plan_anew(self, plan: CyclePlan) -> None:
+        params = {"query": self._assignment.id, "fence": self._fence, "cycle": plan.cycle, "plan": plans.encode(plan)}
+        async with self._assignment.log.database.connection() as conn:
+            await conn.execute(_sql["plan_anew"], params)
 
     async def _begin_flush(self) -> int | None:
         # Tasks that a join asks for a plan find one without events; its own number is not in it.

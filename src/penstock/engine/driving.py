@@ -23,6 +23,7 @@ from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import Fenced, Planner, Planning
 from penstock.engine.preparing import Assignment, NothingYet, Prepared, prepare
 from penstock.engine.saying import first_line
+from penstock.engine.session import tasks_at_once
 from penstock.engine.source import packed
 from penstock.engine.status import Status
 from penstock.engine.suspicion import Verdicts
@@ -192,7 +193,7 @@ class Drive:
             0.0 if options.available_now else options.interval_seconds,
             min(SMALL_EVENTS, most),
             most,
-            max(2, self._assignment.spark.sparkContext.defaultParallelism),
+            tasks_at_once(self._assignment.spark),
             None if prepared.tables is None else f"penstock.state_{self._assignment.id}",
             stream.time.idle_flush_us,
             stream.time.grace_us + stream.time.lateness_us,
@@ -237,7 +238,7 @@ class Drive:
         source = spark.readStream.format("penstock-cycles").option("planning", packed(planning)).load()
         self._streaming = (
             source.writeStream.queryName(f"penstock {self._assignment.name} {self._fence}")
-            .option("checkpointLocation", str(self._checkpoint.path))
+            .option("checkpointLocation", self._checkpoint.path.as_uri())
             .foreachBatch(self._on_cycle)
             .start()
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -33,7 +33,7 @@ _Head: TypeAlias = tuple[int, int, Any]
 class Planning:
     """What the planner of a query is told."""
 
-    conninfo: str
+    conninfo: str = field(repr=False)
     query: int
     fence: int
     #: Queue and group ids of what is read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ DATA = "__data"
 class Reading:
     """How the tasks of a query read: sent to every worker."""
 
-    conninfo: str
+    conninfo: str = field(repr=False)
     query: int
     query_name: str
     #: Declared and inferred types of the fields that come out of here.

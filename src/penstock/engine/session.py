@@ -66,7 +66,11 @@ _START = {
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
+#: What the shuffle partitions were set to here; if they are something else, somebody has said how many.
+_CORES = "penstock.cores"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_PYTHON = "spark.pyspark.python"
+_PY_FILES = "spark.submit.pyFiles"
 
 _lock = threading.Lock()
 _ours: SparkSession | None = None
@@ -82,8 +86,8 @@ def spark_session(
     started, on this machine (``local[*]``) unless ``master`` says where, with ``conf`` on top of our settings.
 
     The executors have to be able to import ``penstock`` and what the pipeline's callables import. On this machine they
-    run the same Python and can. On other machines install it there, and set ``PYSPARK_PYTHON`` to the Python that has
-    it.
+    run the same Python and can. On other machines install it there, and name the Python that has it with
+    ``spark.pyspark.python`` or ``PYSPARK_PYTHON``, or send it along with ``spark.submit.pyFiles``.
     """
     global _ours
     with _lock:
@@ -102,18 +106,28 @@ def spark_session(
 def session_beside(shared: SparkSession) -> SparkSession:
     """A session with views and sources of its own, and the settings of the shared one, which Spark does not hand on."""
     session = shared.newSession()
-    for key in (*_SQL, _PARTITIONS):
-        session.conf.set(key, str(shared.conf.get(key)))
+    for key in (*_SQL, _PARTITIONS, _CORES):
+        session.conf.set(key, str(shared.conf.get(key, "")))
     return session
 
 
+def tasks_at_once(session: SparkSession) -> int:
+    """How many tasks Spark can run now; shuffles follow. On a cluster, executors come after the session, and go."""
+    if session.conf.get(_PARTITIONS) == session.conf.get(_CORES, ""):
+        _match_cores(session)
+    return max(2, session.sparkContext.defaultParallelism)
+
+
 def _started(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, and knows what was asked for
         SparkContext._ensure_initialized()
         settings = SparkConf()
+        if _is_on_this_machine(settings.get("spark.master", "local")):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     else:
+        # PySpark looks only at the variable, also where the setting names another one.
+        os.environ["PYSPARK_PYTHON"] = conf.get(_PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         java = find_java()
         os.environ["JAVA_HOME"] = str(java.home)
         use_modules_as_installed(java)
@@ -153,7 +167,8 @@ def _joined(context: SparkContext, conf: Mapping[str, str]) -> SparkSession:
 
 def _match_cores(session: SparkSession) -> None:
     """One shuffle partition for each core, and two at least: with Spark's 200, tasks cost more than the work."""
-    session.conf.set(_PARTITIONS, str(session.sparkContext.defaultParallelism))
+    for key in (_PARTITIONS, _CORES):
+        session.conf.set(key, str(session.sparkContext.defaultParallelism))
 
 
 def _set_while_running(session: SparkSession, conf: Mapping[str, str]) -> None:
@@ -168,8 +183,15 @@ def _set_while_running(session: SparkSession, conf: Mapping[str, str]) -> None:
 
 
 def _is_set(running: str | None, key: str, value: str) -> bool:
+    if key == _PY_FILES:
+        # Spark makes addresses of them.
+        return running is not None and _names(running) == _names(value)
     # Ours come before those that were asked for.
     return running == value or (key == _JAVA_OPTIONS and f" {running}".endswith(f" {value}"))
+
+
+def _names(files: str) -> set[str]:
+    return {file.rpartition("/")[2] for file in files.split(",")}
 
 
 def _check_master(context: SparkContext, master: str | None) -> None:

@@ -12,21 +12,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import wraps
 from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructType
 
 from penstock.core.settings import Settings
+from penstock.engine import reports
 from penstock.engine.commit import Committer
 from penstock.engine.foreground import run_until_stopped
 from penstock.engine.options import RunOptions
 from penstock.engine.query import Query
-from penstock.engine.source import CycleSource
+from penstock.engine.reader import Reader
+from penstock.engine.workers import connection, current_task, load_plan
 from tests.engine.crash import orders, pairs
 
 
@@ -76,78 +76,38 @@ def before_transaction(commits: int, number: signal.Signals) -> None:
     mock.patch.object(Committer, "commit", commit).start()
 
 
-class _Clumsy:
-    """A reader whose task fails, once it has read and reported all; twice, and each time is noted in a file."""
-
-    def __init__(self, reader: Any, notes: str, differs: bool) -> None:
-        self._reader = reader
-        self._notes = notes
-        self._differs = differs
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._reader, name)
-
-    def partitions(self, *arguments: Any) -> Sequence[InputPartition]:
-        found: Sequence[InputPartition] = self._reader.partitions(*arguments)
-        return found
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from self._reader.read(partition)
-        for place in range(2):
-            try:
-                note = os.open(f"{self._notes}/{type(self).__name__}-{place}", os.O_CREAT | os.O_EXCL)
-            except FileExistsError:
-                continue
-            os.close(note)
-            if self._differs:
-                self._say_something_else()
-            raise OSError("this task fails after it has reported")
-
-    def _say_something_else(self) -> None:
-        """As if the failed attempt had found one event less."""
-        from penstock.engine import reports
-        from penstock.engine.workers import connection
-
-        conn = connection(self._reader._reading.conninfo)
-        newest = "SELECT ctid::text, report FROM penstock.reports ORDER BY fence DESC, cycle DESC LIMIT 1"
-        for row, said in conn.execute(newest, binary=True).fetchall():
-            report = reports.decode(said)
-            mark = report.marks[0]
-            report.marks[0] = type(mark)(
-                mark.partition_id, mark.offsets - 1, mark.events - 1, mark.high_us, mark.last_us
-            )
-            conn.execute("UPDATE penstock.reports SET report = %s WHERE ctid = %s::tid", (reports.encode(report), row))
-
-
-class _ClumsyStream(_Clumsy, DataSourceStreamReader):
-    def initialOffset(self) -> Any:
-        return self._reader.initialOffset()
-
-    def latestOffset(self, start: Any, limit: Any) -> Any:
-        return self._reader.latestOffset(start, limit)
-
-    def commit(self, end: Any) -> None:
-        self._reader.commit(end)
-
-    def stop(self) -> None:
-        self._reader.stop()
-
-
-class _ClumsyBatch(_Clumsy, DataSourceReader):
-    pass
-
-
 def tasks_run_twice(notes: str, differs: bool) -> None:
-    class ClumsySource(CycleSource):
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-            return _ClumsyStream(super().streamReader(schema), notes, differs)
+    """Tasks fail once they have read and reported all: two of small cycles and two of large, each noted in a file."""
 
-        def reader(self, schema: StructType) -> DataSourceReader:
-            return _ClumsyBatch(super().reader(schema), notes, differs)
+    class ClumsyReader(Reader):
+        def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from super().__call__(batches)
+            current = current_task()
+            if current is None:
+                return
+            size = "small" if load_plan(self.reading, current[1]).is_small else "large"
+            for place in range(2):
+                try:
+                    note = os.open(f"{notes}/{size}-{place}", os.O_CREAT | os.O_EXCL)
+                except FileExistsError:
+                    continue
+                os.close(note)
+                if differs:
+                    _say_something_else(self.reading.conninfo)
+                raise OSError("this task fails after it has reported")
 
-    mock.patch("penstock.engine.query.CycleSource", ClumsySource).start()
+    mock.patch("penstock.engine.preparing.Reader", ClumsyReader).start()
+
+
+def _say_something_else(conninfo: str) -> None:
+    """As if the failed attempt had found one event less."""
+    conn = connection(conninfo)
+    newest = "SELECT ctid::text, report FROM penstock.reports ORDER BY fence DESC, cycle DESC LIMIT 1"
+    for row, said in conn.execute(newest, binary=True).fetchall():
+        report = reports.decode(said)
+        mark = report.marks[0]
+        report.marks[0] = type(mark)(mark.partition_id, mark.offsets - 1, mark.events - 1, mark.high_us, mark.last_us)
+        conn.execute("UPDATE penstock.reports SET report = %s WHERE ctid = %s::tid", (reports.encode(report), row))
 
 
 def prepare(fault: list[Any]) -> None:

@@ -70,7 +70,9 @@ class Orders:
     def __enter__(self) -> Self:
         self._client.open()
         if not any(queue.name == QUEUE for queue in self._client.queues()):
-            self._client.queue(QUEUE).create(partitioning="hash", partitions=PARTITIONS)
+            # Deep enough for whatever is pushed while nobody reads.
+            deep = self._client.queue(QUEUE).config(max_depth_events=100_000_000)
+            deep.create(partitioning="hash", partitions=PARTITIONS)
             self._client.queue(SINK).create(partitioning="hash", partitions=SINK_PARTITIONS)
         return self
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engine import plan as plans
 from tests.engine.crash.drivers import Driver
 from tests.engine.crash.orders import Orders, ask, committed, eventually
 from tests.engine.spark_cluster import SparkCluster
@@ -37,3 +38,22 @@ def test_a_worker_that_is_killed_in_mid_cycle_costs_nothing(
             eventually(lambda: committed(url) > before, what=driver.text())
         orders.check()
         assert driver.process.poll() is None
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_a_large_cycle_has_a_task_for_each_core_that_came_after_the_driver(database_url: str, tmp_path: Path) -> None:
+    url = database_url
+    with (
+        SparkCluster(tmp_path / "cluster", workers=3) as cluster,
+        Orders(url) as orders,
+        Driver(url, tmp_path / "driver.log", master=cluster.url, conf=SMALL_EXECUTORS) as driver,
+    ):
+        orders.push(300)
+        eventually(lambda: committed(url) >= 1, what=driver.text())
+        eventually(lambda: all(cluster.executors(i) for i in range(3)), what="an executor on each worker")
+        orders.push(30_000)
+        eventually(lambda: orders.counted() >= orders.count, what=driver.text())
+        large = ask(url, "SELECT plan FROM penstock.cycles WHERE planned > 10000 ORDER BY cycle DESC LIMIT 1")
+        assert len(plans.decode(large).tasks) == 3
+        orders.check()

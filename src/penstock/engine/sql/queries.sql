@@ -63,6 +63,11 @@ SELECT plan FROM penstock.cycles
 WHERE query_id = %(query)s AND fence = %(fence)s AND committed_at IS NULL AND error IS NULL
 ORDER BY cycle DESC LIMIT 1
 
+-- name: plan_anew
+-- The same events for another number of tasks.
+UPDATE penstock.cycles SET plan = %(plan)s
+WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s AND committed_at IS NULL
+
 -- name: suspicion
 SELECT suspicion FROM penstock.queries WHERE id = %(query)s
 

@@ -1,0 +1,42 @@
+"""The package as a zip that travels with a job, and a Python that does without it."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+
+import penstock
+
+
+def packed_package(directory: Path) -> Path:
+    """A zip of the two folders that the package is."""
+    source = Path(penstock.__file__).parents[1]
+    archive = directory / "penstock.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for package in ("penstock", "pyspark_penstock"):
+            for path in (source / package).rglob("*"):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    packed.write(path, path.relative_to(source))
+    return archive
+
+
+def bare_python(path: Path) -> Path:
+    """A command that is this Python, with what the package depends on, and without the package."""
+    # Without site, there are the installed packages, and none that is only linked to, as ours is here.
+    libraries = Path(pyspark.__file__).parents[1]
+    return _command(path, f'PYTHONPATH="{libraries}:$PYTHONPATH" exec "{sys.executable}" -S "$@"')
+
+
+def whole_python(path: Path) -> Path:
+    """A command that is this Python."""
+    return _command(path, f'exec "{sys.executable}" "$@"')
+
+
+def _command(path: Path, line: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+    return path

@@ -1,0 +1,115 @@
+"""A machine to start drivers on, as far as disks go: a directory of its own for all that a program may keep."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from penstock.engine.java import find_java
+from tests.engine.crash.orders import QUERY, SINK, WINDOW_SECONDS
+
+#: How both commands are told to take no more of a cluster than it has.
+SMALL = (
+    *("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1"),
+    *("--conf", "spark.driver.memory=1g", "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+)
+#: The pipeline of the other tests, as somebody would write it down.
+PIPELINE = f"""
+from penstock import Stream, agg
+
+{QUERY} = (
+    Stream.from_("orders")
+    .window_tumbling(seconds={WINDOW_SECONDS}, event_time="at", idle_flush_seconds=86_400)
+    .aggregate({{"events": agg.count(), "total": agg.sum("amount")}})
+    .to("{SINK}")
+)
+"""
+#: The same as a program that needs no command of ours.
+PROGRAM = f"{PIPELINE}\n{QUERY}.run({QUERY!r}, interval_seconds=0)\n"
+
+
+def penstock_run(master: str, *more: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "penstock", "run", "app.py", "--master", master, *SMALL, *more)
+
+
+def spark_submit(master: str, *more: str) -> tuple[str, ...]:
+    return (str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", master, *SMALL, *more, "app.py")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A program that runs there, and what it has said."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def terminate(self) -> int:
+        """What a supervisor does: SIGTERM to the program that it has started, and wait."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(120)
+
+
+class Machine:
+    """Its home, its temporary files and its working directory are where no other machine looks."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._temporary = directory / "tmp"
+        self._temporary.mkdir(parents=True)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.directory / name
+        path.write_text(text)
+        return path
+
+    @contextmanager
+    def running(self, *command: str, **variables: str) -> Iterator[Running]:
+        """A program, until the block ends; then by ``kill -9``, with all that it started."""
+        log = self.directory / "log"
+        mine = {
+            "TMPDIR": str(self._temporary),
+            "SPARK_LOCAL_DIRS": str(self._temporary),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "HOME": str(self.directory),
+            "XDG_CACHE_HOME": str(self.directory / "cache"),
+            "JAVA_HOME": str(find_java().home),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONUNBUFFERED": "1",
+        }
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=os.environ | mine | variables,
+            )
+        try:
+            yield Running(process, log)
+        finally:
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    children = []
+    with suppress(psutil.NoSuchProcess):
+        children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+    process.wait()
+    psutil.wait_procs(children, timeout=30)

@@ -1,0 +1,111 @@
+"""`penstock run` and `spark-submit` on a standalone cluster: executors lost, drivers moved, nothing told to anybody."""
+
+from __future__ import annotations
+
+import base64
+import re
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.engine.crash.machines import PIPELINE, PROGRAM, Machine, penstock_run, spark_submit
+from tests.engine.crash.orders import Orders, committed, eventually, fence
+from tests.engine.spark_cluster import SparkCluster
+
+PASSWORD = "hidden-from-view"  # noqa: S105 - the server asks for none
+
+
+def shows(path: Path) -> bool:
+    """Whether the password is in a file, plainly or packed for the journey."""
+    content = path.read_bytes()
+    packed = re.findall(rb"[A-Za-z0-9+/]{40,}={0,2}", content)
+    return any(PASSWORD.encode() in text for text in (content, *(_unpacked(text) for text in packed)))
+
+
+def _unpacked(text: bytes) -> bytes:
+    with suppress(ValueError):
+        return base64.b64decode(text + b"=" * (-len(text) % 4))
+    return b""
+
+
+@pytest.mark.timeout(300)
+def test_a_file_of_streams_runs_on_a_cluster_and_the_password_shows_nowhere(
+    database_url: str, standalone_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    cluster, machine = standalone_cluster, Machine(tmp_path / "a")
+    events = machine.directory / "events"
+    events.mkdir()
+    machine.write("app.py", PIPELINE)
+    log = {"enabled": "true", "dir": events.as_uri(), "compress": "false", "rolling.enabled": "false"}
+    told = [part for key, value in log.items() for part in ("--conf", f"spark.eventLog.{key}={value}")]
+    secret = make_conninfo(database_url, password=PASSWORD)
+    with (
+        Orders(database_url) as orders,
+        machine.running(*penstock_run(cluster.url, *told), PENSTOCK_DATABASE_URL=secret) as driver,
+    ):
+        orders.push(500)
+        orders.push(15_000)  # more than one task
+        orders.check()
+        assert cluster.executors(0)
+        assert cluster.executors(1)
+        assert driver.terminate() == 0, driver.text()
+    # What Spark's pages show, live or in its history server, comes from its log of events.
+    eventually(lambda: [path for path in events.iterdir() if path.suffix != ".inprogress"], what="the log is whole")
+    written = [driver.log, *cluster.files(), *events.iterdir()]
+    assert len(written) > 7
+    assert not [path for path in written if shows(path)]
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+def test_a_driver_goes_on_in_another_place_and_by_another_command(
+    database_url: str, standalone_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    url, cluster = database_url, standalone_cluster
+    submit = spark_submit(cluster.url)
+    run = penstock_run(cluster.url)
+    with Orders(url) as orders:
+        for place, text, command in (("a", PIPELINE, run), ("b", PIPELINE, run), ("c", PROGRAM, submit)):
+            machine = Machine(tmp_path / place)
+            machine.write("app.py", text)
+            with machine.running(*command, PENSTOCK_DATABASE_URL=url) as driver:
+                orders.push(500)
+                before = committed(url)
+                eventually(lambda before=before: committed(url) > before, timeout=600, what=driver.text())  # type: ignore[misc]
+                with orders.pushing(1000):
+                    # Others take their place on the same worker.
+                    for executor in cluster.executors(0):
+                        with suppress(psutil.NoSuchProcess):
+                            executor.kill()
+                    before = committed(url)
+                    eventually(lambda before=before: committed(url) > before, timeout=600, what=driver.text())  # type: ignore[misc]
+                if place == "c":
+                    orders.check()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_a_standby_on_another_machine_takes_over_with_executors_of_its_own(
+    database_url: str, standalone_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    url = database_url
+    # Without a limit the first driver takes every core, and the second has none to be warm with.
+    command = penstock_run(standalone_cluster.url, "--conf", "spark.cores.max=1", "--json", "--report", "0.2")
+    here, there = Machine(tmp_path / "here"), Machine(tmp_path / "there")
+    for machine in (here, there):
+        machine.write("app.py", PIPELINE)
+    with Orders(url) as orders, ExitStack() as second_driver:
+        with here.running(*command, PENSTOCK_DATABASE_URL=url) as first:
+            orders.push(500)
+            eventually(lambda: committed(url) >= 1, timeout=600, what=first.text())
+            second = second_driver.enter_context(there.running(*command, PENSTOCK_DATABASE_URL=url))
+            eventually(lambda: re.search('"state": ?"standby"', second.text()), timeout=600, what=second.text())
+            its_fence = fence(url)
+        with orders.pushing(1000):
+            eventually(lambda: fence(url) != its_fence, what=second.text())
+            before = committed(url)
+            eventually(lambda: committed(url) > before, what=second.text())
+        orders.check()
