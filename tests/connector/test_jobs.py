@@ -7,10 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pyspark
 import pytest
 
@@ -21,6 +20,7 @@ from tests.connector.test_ranges import fill
 from tests.connector.test_staging import left_over
 from tests.engine.crash.orders import eventually
 from tests.engine.pipelines import Bench
+from tests.engine.spark_cluster import kill_tree
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
@@ -39,19 +39,7 @@ def running(command: list[str], log: Path, env: dict[str, str]) -> Iterator[subp
     try:
         yield process
     finally:
-        kill(process)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """``kill -9`` the program, its JVM and the JVM's Python."""
-    if process.poll() is None:
-        children = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-        for child in children:
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
-        psutil.wait_procs(children, timeout=30)
-    process.wait()
+        kill_tree(process)
 
 
 def copies(bench: Bench) -> list[int]:

@@ -87,7 +87,7 @@ class SparkCluster:
 
     def kill_worker(self, index: int = 0) -> None:
         """``kill -9`` a worker and all that it started: its executors, and their Python workers."""
-        _kill_tree(self.workers[index].process)
+        kill_tree(self.workers[index].process)
 
     def executors(self, index: int = 0) -> list[psutil.Process]:
         """The executors that run on a worker now."""
@@ -106,7 +106,7 @@ class SparkCluster:
     def stop(self) -> None:
         """Stop all that was started."""
         for daemon in reversed(self._daemons):
-            _kill_tree(daemon.process)
+            kill_tree(daemon.process)
 
     def _start(self, name: str, *arguments: str) -> Daemon:
         log = self._directory / f"{name}.log"
@@ -149,7 +149,8 @@ class SparkCluster:
         return match
 
 
-def _kill_tree(process: subprocess.Popen[bytes]) -> None:
+def kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """``kill -9`` a process and all that it started."""
     if process.poll() is None:
         # The parent first, so that it starts no more children.
         children = psutil.Process(process.pid).children(recursive=True)

@@ -8,12 +8,15 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import ClassVar
+from uuid import uuid4
 
 import psycopg
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, PenstockError, Refused, SparkFailure
 from penstock.core.settings import Settings
@@ -254,7 +257,7 @@ class Query:
                 _logger.info("query %r is run by another driver; this one stands by", self.name)
                 self.status.state = "warming up"
                 self._wheel.started.set()
-                warm = _warmed_up(assignment)
+                warm = _warmed_up(assignment, self._wheel.stopping)
                 self.status.state = "standby"
                 continue
             self._wheel.stopping.wait(_STANDBY_SECONDS)
@@ -275,16 +278,39 @@ def _explained(problem: BaseException) -> BaseException:
     return explained
 
 
-def _warmed_up(assignment: Assignment) -> Prepared | None:
+def _warmed_up(assignment: Assignment, stopping: threading.Event) -> Prepared | None:
     """All that takes the first cycle so long, done without events, so that a standby follows within seconds."""
     try:
-        known = assignment.run(assignment.registry.fields(assignment.id))
-        warm = prepare(assignment, known, None)
-        label_job(assignment.spark, None)
-        small_plan(warm).toArrow()
-        return warm
+        with _cancelled_by(stopping, assignment.spark.sparkContext):
+            known = assignment.run(assignment.registry.fields(assignment.id))
+            warm = prepare(assignment, known, None)
+            label_job(assignment.spark, None)
+            small_plan(warm).toArrow()
+            return warm
     except NothingYet:
         return None
     except Exception:
         _logger.debug("warming up failed", exc_info=True)
         return None
+
+
+@contextmanager
+def _cancelled_by(stopping: threading.Event, context: SparkContext) -> Iterator[None]:
+    """What Spark runs in the block is given up when the query is to stop: a cluster may be full and never begin it."""
+    tag, over = f"penstock-{uuid4().hex}", threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_STANDBY_SECONDS):
+            if stopping.is_set():
+                with suppress(Py4JError, ConnectionError):  # no JVM, no job
+                    context.cancelJobsWithTag(tag)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    context.addJobTag(tag)
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        context.removeJobTag(tag)

@@ -7,15 +7,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pyspark
 
 from penstock.engine.java import find_java
 from tests.engine.crash.orders import QUERY, SINK, WINDOW_SECONDS
+from tests.engine.spark_cluster import kill_tree
 
 #: How both commands are told to take no more of a cluster than it has.
 SMALL = (
@@ -100,16 +100,4 @@ class Machine:
         try:
             yield Running(process, log)
         finally:
-            _kill(process)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    children = []
-    with suppress(psutil.NoSuchProcess):
-        children = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    for child in children:
-        with suppress(psutil.NoSuchProcess):
-            child.kill()
-    process.wait()
-    psutil.wait_procs(children, timeout=30)
+            kill_tree(process)

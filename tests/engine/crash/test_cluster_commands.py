@@ -17,6 +17,8 @@ from tests.engine.spark_cluster import SparkCluster
 
 PASSWORD = "hidden-from-view"  # noqa: S105 - the server asks for none
 
+WARMING, WARM = (re.compile(f'"state": ?"{state}"') for state in ("warming up", "standby"))
+
 
 def shows(path: Path) -> bool:
     """Whether the password is in a file, plainly or packed for the journey."""
@@ -102,10 +104,33 @@ def test_a_standby_on_another_machine_takes_over_with_executors_of_its_own(
             orders.push(500)
             eventually(lambda: committed(url) >= 1, timeout=600, what=first.text())
             second = second_driver.enter_context(there.running(*command, PENSTOCK_DATABASE_URL=url))
-            eventually(lambda: re.search('"state": ?"standby"', second.text()), timeout=600, what=second.text())
+            eventually(lambda: WARM.search(second.text()), timeout=600, what=second.text())
             its_fence = fence(url)
         with orders.pushing(1000):
             eventually(lambda: fence(url) != its_fence, what=second.text())
             before = committed(url)
             eventually(lambda: committed(url) > before, what=second.text())
+        orders.check()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_a_standby_for_which_the_cluster_has_no_core_ends_when_asked_and_goes_on_when_there_is_one(
+    database_url: str, standalone_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    url = database_url
+    command = penstock_run(standalone_cluster.url, "--json", "--report", "0.2")
+    machines = [Machine(tmp_path / name) for name in "abc"]
+    for machine in machines:
+        machine.write("app.py", PIPELINE)
+    first, second, third = (machine.running(*command, PENSTOCK_DATABASE_URL=url) for machine in machines)
+    with Orders(url) as orders, ExitStack() as last:
+        with first as driver:
+            orders.push(500)
+            eventually(lambda: committed(url) >= 1, timeout=600, what=driver.text())
+            with second as standby:
+                eventually(lambda: WARMING.search(standby.text()), timeout=600, what=standby.text())
+                assert standby.terminate() == 0, standby.text()
+            standby = last.enter_context(third)
+            eventually(lambda: WARMING.search(standby.text()), timeout=600, what=standby.text())
         orders.check()
