@@ -267,12 +267,14 @@ class Appender:
         """The partitions that the requests need, made where they are missing."""
         wanted: dict[int, tuple[Queue, dict[str, None]]] = {}
         for request in requests:
-            for piece in request.pieces():
-                wanted.setdefault(piece.queue.id, (piece.queue, {}))[1][piece.partition] = None
+            for part in filter(None, request.parts):
+                queue = part[0].queue
+                _, names = wanted.setdefault(queue.id, (queue, {}))
+                names.update(dict.fromkeys([piece.partition for piece in part]))
         lanes: dict[tuple[int, str], int] = {}
         for queue, names in wanted.values():
-            for name, lane in (await self._catalog.lanes(queue, names)).items():
-                lanes[queue.id, name] = lane
+            found = await self._catalog.lanes(queue, names)
+            lanes.update({(queue.id, name): lane for name, lane in found.items()})
         return lanes
 
     async def look_again(self, requests: Sequence[Request]) -> None:

@@ -147,6 +147,9 @@ def settle(lanes: Sequence[Lane], rows: Sequence[Any]) -> None:
 
 def answer(requests: Sequence[Request], work: dict[tuple[int, str], Lane], repeated: Repeated) -> None:
     """Fill in the requests' results: where each event went, or where the one it repeats is."""
+    if not repeated:
+        _answer_all(requests, work)
+        return
     starts: dict[tuple[int, str], int] = {key: lane.base for key, lane in work.items()}
     told: dict[int, Sequence[int | Elsewhere]] = {}
     for request in requests:
@@ -156,17 +159,29 @@ def answer(requests: Sequence[Request], work: dict[tuple[int, str], Lane], repea
             for piece in part:
                 key = (piece.queue.id, piece.partition)
                 start = starts[key]
-                skipped = repeated.get(id(piece)) if repeated else None
+                skipped = repeated.get(id(piece))
                 if skipped is None:
                     starts[key] = end = start + piece.columns.count
-                    offsets = range(start, end)
-                    placed.append(_placed(piece, work[key].partition_id, offsets))
-                    if repeated:
-                        told[id(piece)] = offsets
+                    told[id(piece)] = range(start, end)
+                    placed.append(_placed(piece, work[key].partition_id, range(start, end)))
                     continue
                 where, starts[key] = _told(piece, start, skipped, told)
                 told[id(piece)] = where
                 placed += _placed_apart(piece, work[key].partition_id, where, skipped)
+            request.results.append(PushResult(placed))
+
+
+def _answer_all(requests: Sequence[Request], work: dict[tuple[int, str], Lane]) -> None:
+    """The same where no event repeats another: what nearly every flush is."""
+    for request in requests:
+        request.results = []
+        for part in request.parts:
+            placed: list[Placed] = []
+            for piece in part:
+                lane = work[piece.queue.id, piece.partition]
+                start = lane.base
+                lane.base = end = start + piece.columns.count
+                placed.append(_placed(piece, lane.partition_id, range(start, end)))
             request.results.append(PushResult(placed))
 
 
