@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,4 +92,6 @@ def _environment(settings: ServerSettings) -> dict[str, str]:
     for name, path in (("PENSTOCK_TLS_CERT", settings.tls_cert), ("PENSTOCK_TLS_KEY", settings.tls_key)):
         if path is not None:
             said[name] = str(path)
+    # One that takes the place of another knows who is signed in.
+    said.setdefault("PENSTOCK_CONSOLE_SECRET", secrets.token_hex(32))
     return said
