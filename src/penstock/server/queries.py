@@ -159,7 +159,12 @@ async def _find(call: Call) -> QueryInfo:
     for each in await Registry(call.services.log).list():
         if each.name == call.path["query"]:
             return each
-    raise _missing(call.path["query"])
+    # Of another kind, or none at all, which it says itself.
+    shared = await call.services.hubs.find_query(call.path["query"])
+    raise NotFound(
+        f"clients of the message plane compute the query {shared.name!r}, so nothing is known here of its cycles: "
+        f"GET /v1/queries/{shared.name}/live follows its state, which is in the view penstock.state too"
+    )
 
 
 def _missing(name: str) -> NotFound:

@@ -85,6 +85,12 @@ async def test_it_is_followed_for_some_keys_and_over_another_process(
         assert [row["value"] for row in json.loads(await socket.recv())["data"]["rows"]] == [2]
 
 
+async def test_who_asks_for_its_cycles_is_told_where_its_state_is(http: httpx.AsyncClient, query: Query) -> None:
+    answer = await http.get(f"/v1/queries/{query.queue}-query")
+    assert answer.status_code == 404
+    assert f"GET /v1/queries/{query.queue}-query/live follows its state" in answer.json()["detail"]
+
+
 async def test_who_follows_it_is_told_that_it_was_wiped(http: httpx.AsyncClient, query: Query) -> None:
     worked(query, "p", upsert("counter", 4))
     async with following(http, f"/v1/queries/{query.queue}-query/live") as reader:
