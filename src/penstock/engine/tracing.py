@@ -22,6 +22,7 @@ from penstock.engine.cycle import Cycles
 from penstock.engine.plan import CyclePlan
 from penstock.engine.preparing import Assignment, Prepared
 from penstock.engine.work import Outcome, Work
+from penstock.log.reader import read_events
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _sql = Statements("penstock.engine", "ledger.sql")
 
 #: So many events of so many partitions are looked at for the trace that they are part of.
-_LANES, _EVENTS = 16, 64
+_LANES, _EVENTS = 8, 64
 _MOST_LINKS = 64
 
 
@@ -74,7 +75,7 @@ class TracedCycles(Cycles):
 
     def _begin(self, plan: CyclePlan) -> Span:
         now = time.time_ns()
-        waited, pushes = self._run(self._look(plan))
+        waited = self._run(self._waited(plan))
         span = self._tracer.start_span(
             f"cycle {self._assignment.name}",
             self._trace.set_span_in_context(self._trace.INVALID_SPAN),
@@ -85,9 +86,11 @@ class TracedCycles(Cycles):
                 "penstock.planned": plan.events,
                 "penstock.partitions": len(plan.lanes),
             },
-            [self._trace.Link(push) for push in pushes],
-            now - waited,
+            start_time=now - waited,
         )
+        if span.is_recording():
+            for push in self._run(self._pushes(plan)):
+                span.add_link(push)
         within = self._trace.set_span_in_context(span)
         self._tracer.start_span("plan", within, start_time=now - waited).end(now)
         return span
@@ -113,24 +116,32 @@ class TracedCycles(Cycles):
         if span is not None:
             span.end()
 
-    async def _look(self, plan: CyclePlan) -> tuple[int, Sequence[SpanContext]]:
-        """For how many nanoseconds the cycle has been planned, and which pushes it is about to read of."""
+    async def _waited(self, plan: CyclePlan) -> int:
+        """For how many nanoseconds the cycle has been planned."""
+        params = {"query": self._assignment.id, "cycle": plan.cycle}
+        try:
+            async with self._assignment.log.database.connection() as conn:
+                row = await (await conn.execute(_sql["since_planned"], params)).fetchone()
+        except (PenstockError, psycopg.Error):
+            return 0  # a cycle is worth more than its trace
+        return 0 if row is None else int(row[0])
+
+    async def _pushes(self, plan: CyclePlan) -> Sequence[SpanContext]:
+        """The pushes that the cycle is about to read of, as far as its first events tell."""
         log = self._assignment.log
+        names = {queue_id: queue for queue, queue_id, *_ in self._prepared.groups}
+        said: dict[str, None] = {}
         try:
             async with log.database.connection() as conn:
-                params = {"query": self._assignment.id, "cycle": plan.cycle}
-                row = await (await conn.execute(_sql["since_planned"], params)).fetchone()
-            queues = {queue_id: queue for queue, queue_id, *_ in self._prepared.groups}
-            said: dict[str, None] = {}
-            for lane in plan.lanes[:_LANES]:
-                count = min(_EVENTS, lane.stop - lane.start)
-                for event in await log.read(queues[lane.queue_id], lane.partition_id, lane.start, count):
-                    if (parent := event.headers.get("traceparent")) is not None:
-                        said[parent] = None
+                for lane in plan.lanes[:_LANES]:
+                    queue = await log.catalog.get(names[lane.queue_id])
+                    count = min(_EVENTS, lane.stop - lane.start)
+                    for event in await read_events(conn, queue, lane.partition_id, lane.start, count, []):
+                        if (parent := event.headers.get("traceparent")) is not None:
+                            said[parent] = None
         except (PenstockError, psycopg.Error):
-            # A cycle is worth more than its trace.
-            return 0, []
-        return 0 if row is None else int(row[0]), [found for each in [*said][:_MOST_LINKS] for found in _context(each)]
+            return []
+        return [found for each in [*said][:_MOST_LINKS] for found in _context(each)]
 
 
 def _context(traceparent: str) -> list[Any]:
