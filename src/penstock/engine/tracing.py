@@ -49,6 +49,7 @@ class TracedCycles(Cycles):
 
     def compute(self, plan: CyclePlan) -> tuple[Work, pa.Table | None]:
         """Compute, within a span."""
+        self._end()
         self._span = self._begin(plan)
         with self._part("compute"):
             computed = super().compute(plan)
@@ -59,12 +60,11 @@ class TracedCycles(Cycles):
 
     def commit(self, work: Work) -> Outcome:
         """Commit, within a span."""
-        if self._span is None:
-            self._span = self._begin(work.plan)
+        whole = self._span = self._span or self._begin(work.plan)
         with self._part("commit"):
             outcome = super().commit(work)
-        self._span.set_attributes({f"penstock.{name}": count for name, count in asdict(outcome).items()})
-        self._span.set_attributes({f"penstock.ms.{part}": round(ms, 1) for part, ms in work.took.items()})
+        whole.set_attributes({f"penstock.{name}": count for name, count in asdict(outcome).items()})
+        whole.set_attributes({f"penstock.ms.{part}": round(ms, 1) for part, ms in work.took.items()})
         self._end()
         return outcome
 
@@ -98,12 +98,13 @@ class TracedCycles(Cycles):
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
         """A part of the cycle; if it fails, so has the cycle. What an error says may quote an event: only its type."""
-        assert self._span is not None  # noqa: S101 - it was begun
-        span = self._tracer.start_span(name, self._trace.set_span_in_context(self._span))
+        whole = self._span
+        assert whole is not None  # noqa: S101 - it was begun
+        span = self._tracer.start_span(name, self._trace.set_span_in_context(whole))
         try:
             yield
         except BaseException as error:
-            for failed in (span, self._span):
+            for failed in (span, whole):
                 failed.set_attribute("error.type", type(error).__qualname__)
                 failed.set_status(self._trace.StatusCode.ERROR)
             span.end()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeAlias
 
 from penstock.core.errors import NotFound
@@ -60,7 +59,8 @@ class SharedResults:
     ) -> Moment:
         """As :class:`~penstock.server.live.results.Readable` says; who comes back is given a snapshot."""
         wanted = None if keys is None else sorted(keys)
-        changes = None
+        before, changes = self._seen, None
+        looked: tuple[dict[_Place, _Seen], bool] | None = None
         async with self._database.connection() as conn, conn.transaction():
             await conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             await conn.execute(_sql["look_closely"])
@@ -68,27 +68,32 @@ class SharedResults:
             if found is None:
                 raise NotFound("the query was deleted")
             if (*found, wanted) != self._mark:
-                changes = await self._look(conn, wanted, committed_at=found[2])
-                self._mark = (*found, wanted)
+                looked = await self._look(conn, wanted)
+        if looked is not None:
+            # Not before the read is over: whoever could not be told now is told the next time.
+            self._seen, self._is_cut = looked
+            self._mark = (*found, wanted)
+            self._head = Head(True, False, self._head.cycle + 1, found[2])
+            changes = self._changes(before)
         whole = None
         if snapshot or any(True for _ in resumed):
             rows = [seen.row for seen in self._seen.values()]
             whole = Changes(self._head, rows, is_snapshot=True, is_cut=self._is_cut)
         return Moment(self._head, changes if since is not None else None, {}, whole, False)
 
-    async def _look(self, conn: Connection, keys: list[str] | None, *, committed_at: datetime | None) -> Changes:
-        """See what there is, and say what is different from the last time."""
+    async def _look(self, conn: Connection, keys: list[str] | None) -> tuple[dict[_Place, _Seen], bool]:
+        """What there is, and whether that is not all of it; read anew is only what has changed since the last look."""
         params = {"query": self._id, "keys": keys, "most": MOST_ROWS + 1}
         found = await (await conn.execute(_sql["shared_versions"], params, binary=True)).fetchall()
         versions: dict[_Place, int] = {(partition, key): version for partition, key, version in found[:MOST_ROWS]}
-        before = self._seen
-        kept = {place: seen for place, seen in before.items() if versions.get(place) == seen.version}
+        kept = {place: seen for place, seen in self._seen.items() if versions.get(place) == seen.version}
         new = await self._rows(conn, [place for place in versions if place not in kept])
-        fresh = {place: _Seen(versions[place], row) for place, row in new.items()}
-        self._seen, self._is_cut = kept | fresh, len(found) > MOST_ROWS
-        self._head = Head(True, False, self._head.cycle + 1, committed_at)
-        closed = [seen.closed() for place, seen in before.items() if place not in versions]
-        return Changes(self._head, list(new.values()), closed, is_cut=self._is_cut)
+        return kept | {place: _Seen(versions[place], row) for place, row in new.items()}, len(found) > MOST_ROWS
+
+    def _changes(self, before: dict[_Place, _Seen]) -> Changes:
+        rows = [seen.row for place, seen in self._seen.items() if before.get(place) is not seen]
+        closed = [seen.closed() for place, seen in before.items() if place not in self._seen]
+        return Changes(self._head, rows, closed, is_cut=self._is_cut)
 
     async def _rows(self, conn: Connection, places: Sequence[_Place]) -> dict[_Place, Row]:
         if not places:
