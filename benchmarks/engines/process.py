@@ -59,7 +59,7 @@ class EngineProcess:
                 env=os.environ
                 | {
                     "PYSPARK_PYTHON": sys.executable,
-                    "PYTHONPATH": str(_ROOT),
+                    "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_ROOT)])),
                     "SPARK_LOCAL_DIRS": str(directory),
                     "BENCHMARK_DIRECTORY": str(directory),
                 },

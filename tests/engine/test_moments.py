@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -75,10 +76,25 @@ def test_texts_mean_the_same_in_a_column(values: list[str]) -> None:
     _same(values, pa.array(values, pa.string()))
 
 
+#: Seconds, milliseconds, microseconds and nanoseconds since 1970, and what lies before.
+_SIZES = ((-(10**6), 10**6), (10**9, 2 * 10**9), (10**12, 2 * 10**12), (10**15, 2 * 10**15), (10**17, 2 * 10**18))
+
+
 @given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-(10**12), 10**17), st.none()), min_size=1))
 @settings(deadline=None, derandomize=True, max_examples=300)
 def test_whole_numbers_mean_the_same_in_a_column(values: list[int | None]) -> None:
     _same(values, pa.array(values, pa.int64()))
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), *[st.decimals(low, high, places=p) for low, high in _SIZES for p in (0, 4, 18)]),
+        min_size=1,
+    )
+)
+@settings(deadline=None, derandomize=True, max_examples=300)
+def test_numbers_with_a_point_mean_the_same_in_a_column(values: list[Decimal | None]) -> None:
+    _same(values, pa.array(values, pa.decimal128(38, 18)))
 
 
 def _same(values: list[Any], column: pa.Array) -> None:

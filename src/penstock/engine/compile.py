@@ -13,7 +13,8 @@ import pyarrow as pa
 from penstock.core.errors import InvalidRequest
 from penstock.engine import exact
 from penstock.engine.columns import ResultColumn, Shape, as_key, result_columns, shape_of
-from penstock.engine.folding import GROUPS, fold_column, folded
+from penstock.engine.combining import GROUPS
+from penstock.engine.folding import fold_column, folded
 from penstock.engine.reading import DATA, META, Reading
 from penstock.engine.sessions import Rules, with_sessions
 from penstock.engine.stages import Stage, group_stages, wants_data

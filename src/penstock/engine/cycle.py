@@ -161,7 +161,7 @@ class Cycles:
         if not rows and plan.lanes:
             # Spark saw that nothing would come of the events, as with a join to an empty table, and did not read them.
             frame = self._prepared.reader.frame(self._assignment.spark, max(1, len(plan.tasks)))
-            frame.select("__offset").count()
+            frame.select(frame.columns[0]).count()
             rows = self._run(self._committer.reports(plan.cycle))
         said = reports.gather(rows)
         read = {mark.partition_id: mark.offsets for report in said for mark in report.marks}

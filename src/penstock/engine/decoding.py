@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -35,7 +35,7 @@ class Columns:
             raise ValueError(f"the type of {self._time_path[0]!r} is not known")
         self._parser = Parser(reading.fields)
 
-    def batches(self, slices: list[Slice]) -> Iterator[pa.RecordBatch]:
+    def table(self, slices: list[Slice]) -> pa.Table:
         """The slices' events, less those that failed."""
         rows = sum(piece.columns.count for piece in slices)
         data = b"\n".join(piece.columns.data for piece in slices)
@@ -45,8 +45,7 @@ class Columns:
         else:
             table, places, times = self._straight(meta, data, rows)
         times = self._bounded(slices, times, meta)
-        table = self._assemble(meta, table, places)
-        yield from table.to_batches()
+        return self._assemble(meta, table, places)
 
     def _straight(self, meta: Meta, data: bytes, rows: int) -> tuple[pa.Table, Any, Any]:
         """Nothing but decoding."""
@@ -152,7 +151,7 @@ class Columns:
             "__bound": pa.array(meta.bound if places is None else meta.bound[places]),
             "__redriven": pa.array(meta.redriven() if places is None else meta.redriven()[places]),
         }
-        schema = self._reading.schema
+        schema = self._reading.events
         arrays = [columns[name] if name in columns else table.column(name) for name in schema.names]
         return pa.Table.from_arrays(arrays, schema=schema).combine_chunks()
 

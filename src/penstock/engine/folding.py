@@ -13,6 +13,7 @@ from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.callables import Failure, failure
 from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.combining import GROUPS, WINDOW
 from penstock.engine.reading import DATA, META, Reading
 from penstock.engine.reports import Report
 from penstock.engine.workers import asking, connection, report_stage
@@ -25,19 +26,7 @@ _sql = Statements("penstock.engine", "fold.sql")
 
 #: The number that its reports go by: after those of all other stages.
 _STAGE = 1000
-GROUPS = ("__k", "__ws", "__we", "__late", "__ref_p", "__ref_o")
-_OUT = pa.schema(
-    [
-        ("__k", pa.string()),
-        ("__ws", pa.int64()),
-        ("__we", pa.int64()),
-        ("__late", pa.bool_()),
-        ("__ref_p", pa.int64()),
-        ("__ref_o", pa.int64()),
-        ("__p", pa.int64()),
-        ("a0", pa.string()),
-    ]
-)
+_OUT = pa.schema([*WINDOW, ("a0", pa.string())])
 
 
 def fold_column() -> ResultColumn:

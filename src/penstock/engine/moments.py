@@ -73,12 +73,11 @@ def _fast(column: pa.ChunkedArray) -> Any:
     if column.null_count:
         return None
     kind = column.type
-    if pa.types.is_integer(kind):
-        numbers = column.to_numpy()
-        low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-        for least, most, scale in ((0, 10**11, 10**6), (10**11, 10**14, 10**3), (10**14, 10**17, 1)):
-            if least <= low and high < most and high * scale <= LAST:
-                return numbers.astype(np.int64) * scale
+    if pa.types.is_integer(kind) or pa.types.is_decimal128(kind):
+        low, high = (bound.as_py() or 0 for bound in pc.min_max(column).values())
+        for least, most, digits in ((0, 10**11, 6), (10**11, 10**14, 3), (10**14, 10**17, 0)):
+            if least <= low and high < most and high * 10**digits <= LAST:
+                return _shifted(column, digits)
         return None
     if pa.types.is_timestamp(kind):
         return _within(pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy())
@@ -91,6 +90,15 @@ def _fast(column: pa.ChunkedArray) -> Any:
         except pa.ArrowInvalid:
             return None
     return None
+
+
+def _shifted(column: pa.ChunkedArray, digits: int) -> Any:
+    """Numbers from zero on, with the point so many digits further to the right, and nothing after it."""
+    if pa.types.is_integer(column.type):
+        return column.to_numpy().astype(np.int64) * 10**digits
+    cut = pc.cast(column, pa.decimal128(38, digits), safe=False).combine_chunks()
+    # A decimal is a whole number of 16 bytes, of which the lower 8 hold all that is a time.
+    return np.frombuffer(cut.buffers()[1], dtype="<i8")[2 * cut.offset :: 2][: len(cut)]
 
 
 def _within(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:

@@ -255,7 +255,9 @@ class Planner:
             return
         took = max(now - began, 0.001)
         rate = events / took
-        if took < _QUICK_SECONDS:
+        if took < _QUICK_SECONDS / 2:
+            self._limit *= 8
+        elif took < _QUICK_SECONDS:
             self._limit *= 4
         elif took < _CYCLE_SECONDS or rate > 1.2 * self._rate:
             self._limit *= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +11,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 
 from penstock.core.errors import Conflict, InvalidRequest
+from penstock.engine.combining import combining_of
 from penstock.engine.compile import Split, compile_events, compile_windows, fields_read, split
 from penstock.engine.options import RunOptions
 from penstock.engine.reader import Reader
@@ -130,6 +132,11 @@ def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callabl
     if stream.windows:
         compiled = compile_windows(cut, small, references)
         transform = compiled.transform
+        combining = None if cut.rest else combining_of(cut.stream, schema)
+        if combining is not None:
+            reader = Reader(dataclasses.replace(reading, combining=combining))
+            small = reader.frame(spark, 1)
+            transform = combining.transform
         key_name = _key_name(stream, assignment.options.key_name)
         by_key = isinstance(stream.windows[0], Session)
         tables = ResultTables(assignment.id, assignment.name, compiled.columns, key_name, by_key, compiled.shape)

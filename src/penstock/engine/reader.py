@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.engine import moments
 from penstock.engine.callables import Failure
+from penstock.engine.combining import combined
 from penstock.engine.decoding import Columns
 from penstock.engine.moments import NEVER
 from penstock.engine.plan import CyclePlan, Lane
@@ -40,22 +41,32 @@ def read_task(reading: Reading, job: Job, plan: CyclePlan, task: int, attempt: i
     work = Columns(reading, progress, failures)
     with asking():
         conn = connection(reading.conninfo)
-    slices: list[Slice] = []
-    events = size = 0
-    for piece in slices_of(conn, reading.queues, lanes, progress, failures):
-        slices.append(piece)
-        events += piece.columns.count
-        size += len(piece.columns.data)
-        if events >= _BATCH_EVENTS or size >= _BATCH_BYTES:
-            yield from work.batches(slices)
-            slices, events, size = [], 0, 0
-    if slices:
-        yield from work.batches(slices)
+    tables = _tables(work, slices_of(conn, reading.queues, lanes, progress, failures))
+    if reading.combining is None:
+        for table in tables:
+            yield from table.to_batches()
+    else:
+        yield from combined(reading.combining, tables)
     marks = [
         Mark(p, seen.offsets, seen.events, None if seen.high == NEVER else seen.high, seen.last, seen.first)
         for p, seen in progress.items()
     ]
     send_report(reading, job, reading.number, task, attempt, Report(marks, failures, dict(work.dropped)))
+
+
+def _tables(work: Columns, pieces: Iterator[Slice]) -> Iterator[pa.Table]:
+    """The events of the slices, many at a time."""
+    slices: list[Slice] = []
+    events = size = 0
+    for piece in pieces:
+        slices.append(piece)
+        events += piece.columns.count
+        size += len(piece.columns.data)
+        if events >= _BATCH_EVENTS or size >= _BATCH_BYTES:
+            yield work.table(slices)
+            slices, events, size = [], 0, 0
+    if slices:
+        yield work.table(slices)
 
 
 @dataclass(frozen=True)
@@ -99,5 +110,4 @@ def columns_of(reading: Reading, events: Sequence[Event]) -> tuple[pa.Table, lis
     failures: list[Failure] = []
     progress = {piece.lane.partition_id: Progress(piece.lane) for piece in slices}
     work = Columns(reading, progress, failures)
-    batches = list(work.batches(slices)) if slices else []
-    return pa.Table.from_batches(batches, schema=reading.schema), failures
+    return work.table(slices) if slices else reading.events.empty_table(), failures

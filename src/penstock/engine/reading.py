@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.engine.combining import Combining
 from penstock.stream.steps import Step
 
 #: The columns that go with every event, whatever is done to it.
@@ -43,9 +44,16 @@ class Reading:
     with_data: bool
     #: The number that the reader's reports go by; another one for each reader of a cycle.
     number: int = 0
+    #: What the tasks add up by themselves, if they do.
+    combining: Combining | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
+        return self.events if self.combining is None else self.combining.schema
+
+    @property
+    def events(self) -> pa.Schema:
+        """The columns of events."""
         whole = [pa.field(DATA, pa.string())] if self.with_data else []
         return pa.schema([*META, *whole, *self.fields])
