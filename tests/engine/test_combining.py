@@ -32,7 +32,7 @@ SECOND = 1_000_000
 
 
 def how(stream: Stream | None = None, late: str = "drop", **aggregates: Any) -> Combining | None:
-    made = (stream or Stream.from_("orders")).window_tumbling(seconds=5, event_time="ts", late=late)  # type: ignore[arg-type]
+    made = (stream or Stream.from_("orders")).window_tumbling(seconds=5, event_time="ts", late=late)
     return combining_of(made.aggregate(aggregates or AGGREGATES), FIELDS)
 
 
