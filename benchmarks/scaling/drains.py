@@ -66,7 +66,7 @@ async def keys(bench: Bench, plan: Plan) -> AsyncIterator[Point]:
     """A queue for each number of keys."""
     for number, keys in enumerate(plan.points["keys"]):
         async with _filled(bench, plan, f"keys_{keys}", keys) as filled:
-            await filled.warm_up(1 if number else plan.warm_ups)
+            await filled.warm_up(min(1, plan.warm_ups) if number else plan.warm_ups)
             yield await filled.point("keys", keys)
 
 

@@ -63,7 +63,7 @@ QUICK = Plan(
     events=100_000,
     keys=1_000,
     per_second=10_000,
-    warm_ups=1,
+    warm_ups=0,
     rounds=1,
     stock=20_000,
 )

@@ -92,4 +92,4 @@ class Plan:
 
 
 FULL = Plan(Size(2_000_000, 10_000), rounds=3, warm_ups=3, batch=400_000)
-QUICK = Plan(Size(100_000, 10_000), rounds=1, warm_ups=1, batch=50_000)
+QUICK = Plan(Size(100_000, 10_000), rounds=1, warm_ups=0, batch=50_000)
