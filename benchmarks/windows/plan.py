@@ -47,8 +47,8 @@ PEERS = (
     Peer(
         "flink",
         "flink",
-        "streaming SQL without checkpoints, in a JVM that is kept; rows as CSV, then one COPY, since its connector to "
-        "PostgreSQL is not on PyPI",
+        "streaming SQL without checkpoints, in a JVM that is kept; windows close when all is read, since it may read "
+        "files in any order; rows as CSV, then one COPY, since its connector to PostgreSQL is not on PyPI",
     ),
     Peer(
         "pathway",
