@@ -73,7 +73,7 @@ format: $(DEV) ## Format the code and fix what ruff can fix
 types: $(DEV) ## Check types only
 	@$(BIN)/mypy $(CODE)
 
-bench: $(DEV) ## Run all benchmarks and make docs/benchmarks/ (ARGS="--only log,drain", ARGS=--quick)
+bench: $(DEV) ## Run all benchmarks and make docs/benchmarks/ (ARGS="--only log,drain")
 	@$(BIN)/python -m benchmarks all $(ARGS)
 
 coverage: $(DEV) ## Run all tests and report the lines they miss

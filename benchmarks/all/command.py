@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.all.runs import RUNS, Run, named
 from benchmarks.page.results import DIRECTORY
 
 _ROOT = Path(__file__).parents[2]
+_QUICK = Path(tempfile.gettempdir()) / "penstock-benchmarks"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -39,9 +41,15 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only", type=_runs, default=list(RUNS), metavar="NAMES", help=f"some of {','.join(run.name for run in RUNS)}"
     )
-    parser.add_argument("--out", type=Path, default=DIRECTORY, metavar="DIRECTORY", help="where results and page go")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where results and page go: docs/benchmarks, but of quick runs, which are not to replace those, "
+        "a directory for what is temporary",
+    )
     options = parser.parse_args(arguments)
-    options.out = options.out.resolve()
+    options.out = (options.out or (_QUICK if options.quick else DIRECTORY)).resolve()
     return options
 
 
