@@ -16,14 +16,14 @@ import pytest
 
 from penstock import SyncPenstock
 from tests.engine.crash.orders import eventually
-from tests.engine.gates.calls import TENANTS, check, prepare
+from tests.engine.gates.calls import CAPACITY, TENANTS, check, prepare
 
 ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
-def driver(url: str, log: Path) -> Iterator[None]:
-    """A driver and its JVM, killed with -9 at the end of the block."""
+def driver(url: str, log: Path) -> Iterator[int]:
+    """A driver and its JVM, a process group, killed with -9 at the end of the block."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.engine.gates.driver", url],
@@ -34,7 +34,7 @@ def driver(url: str, log: Path) -> Iterator[None]:
             start_new_session=True,
         )
     try:
-        yield
+        yield process.pid
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -65,3 +65,25 @@ def test_a_driver_that_is_killed_twenty_times_breaks_no_limit_and_loses_nothing(
     database_url: str, tmp_path: Path
 ) -> None:
     kill_again_and_again(database_url, tmp_path / "driver.log", 20, 1200, random.Random(20))
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_a_driver_that_sleeps_while_another_takes_over_breaks_no_limit(database_url: str, tmp_path: Path) -> None:
+    each, logs = 500, [tmp_path / "first.log", tmp_path / "second.log"]
+    with SyncPenstock(database_url) as client:
+        prepare(client, each)
+        with driver(database_url, logs[0]) as first:
+            eventually(lambda: check(client) > 0, timeout=200, what="the first driver's releases")
+            with driver(database_url, logs[1]):
+                for _ in range(2):
+                    os.killpg(first, signal.SIGSTOP)
+                    before = check(client)
+                    eventually(
+                        lambda before=before: check(client) > before + TENANTS * CAPACITY,  # type: ignore[misc]
+                        timeout=200,
+                        what="releases of the driver that took over",
+                    )
+                    os.killpg(first, signal.SIGCONT)
+                eventually(lambda: check(client) == TENANTS * each, timeout=200, what=logs[1].read_text()[-2000:])
+        check(client, each)
