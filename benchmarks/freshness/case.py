@@ -45,7 +45,7 @@ async def measure(case: Case, plan: Plan, server: Server, directory: Path, check
 
         await _until(lambda: bool(poller.seen), "the first row", engine, poller)
         await asyncio.sleep(plan.warm_up_seconds)
-        await _until(lambda: _is_close(case, poller, began), "the end of the backlog", engine, poller)
+        await _until(lambda: _is_close(case, poller, pusher, began), "the end of the backlog", engine, poller)
         since, cpu = time.monotonic(), _cpu(engine, server, poller)
         await asyncio.sleep(plan.seconds)
         until = time.monotonic()
@@ -70,7 +70,8 @@ async def _order(case: Case, url: str, name: str, directory: Path) -> Order:
         target.mkdir()
         return Order(str(target), case.rate)
     async with Penstock(url) as q:
-        await q.queue(name).create("hash", PARTITIONS)
+        # What is pushed while the JVM starts is a backlog, and not to be refused.
+        await q.queue(name).config(max_depth_events=None).create("hash", PARTITIONS)
     return Order(name, case.rate, url)
 
 
@@ -92,8 +93,10 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         process.kill()
 
 
-def _is_close(case: Case, poller: Poller, began: float) -> bool:
+def _is_close(case: Case, poller: Poller, pusher: asyncio.subprocess.Process, began: float) -> bool:
     """Whether what was pushed while the engine started has been worked off: the newest row is not old."""
+    if pusher.returncode is not None:
+        raise EngineError(f"the pusher ended with {pusher.returncode}")
     return max(seq for _, _, seq in poller.seen[-100:]) > (time.monotonic() - began - _BEHIND_SECONDS) * case.rate
 
 
