@@ -124,7 +124,7 @@ class Cycles:
         """Where an event is looked for that no cycle survives."""
         return self._run(self._suspicion())
 
-    def fail(self, plan: CyclePlan, error: BaseException, suspects: Suspicion) -> None:
+    def fail(self, plan: CyclePlan, error: BaseException, suspects: Suspicion | None) -> None:
         """Take note of a cycle that came to nothing, and of where to look for what stopped it."""
         self._run(self._committer.fail(plan, str(error), suspects))
 

@@ -269,7 +269,7 @@ class Drive:
                 # Nothing that an event could do.
                 self._end(error)
             except reports.Ambiguous as error:
-                self._end(SparkFailure(f"the tasks of a cycle do not agree: {error}"))
+                self._on_disagreement(cycles, plan, SparkFailure(f"the tasks of a cycle do not agree: {error}"))
             except Exception as error:
                 if DatabaseLost.__name__ in str(error):
                     self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {first_line(error)}"))
@@ -329,6 +329,16 @@ class Drive:
             wheel.verdicts.note(error)
         except Exception as second:
             self._end(second)
+
+    def _on_disagreement(self, cycles: Cycles, plan: CyclePlan | None, problem: SparkFailure) -> None:
+        """Begin anew, with the reason in the ledger. No event is to blame, so none is looked for."""
+        self._wheel.status.failed_cycles += 1
+        try:
+            if plan is not None:
+                cycles.fail(plan, problem, None)
+        except Exception:
+            _logger.debug("the reason could not be noted", exc_info=True)
+        self._end(problem)
 
     def _end(self, error: BaseException | None) -> None:
         self._error = error
