@@ -99,3 +99,8 @@ def test_a_queue_at_its_most_tells_producers_to_wait(plane: Plane, queue: str) -
     assert answer.status_code == 429
     assert answer.json()["code"] == "rate_limited"
     assert int(answer.headers["Retry-After"]) >= 1
+
+
+@pytest.mark.parametrize("name", ["namespace", "task"])
+def test_what_the_database_cannot_hold_is_refused(plane: Plane, queue: str, name: str) -> None:
+    assert name in plane.post("/api/v1/configure", {"queue": queue, name: "a\x00b"}, 400)["error"]

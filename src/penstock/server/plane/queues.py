@@ -10,6 +10,7 @@ import msgspec
 from psycopg.types.json import Jsonb
 
 from penstock.core.errors import Conflict, NotFound
+from penstock.core.names import check_text
 from penstock.db.statements import Statements
 from penstock.log.log import Log
 from penstock.log.queue import DEFAULT_KEY, Queue
@@ -87,6 +88,9 @@ async def configure(call: Call) -> Configured:
     already as it is told is answered. To change one takes an administrator.
     """
     call.permit(call.body.queue)
+    for name in ("namespace", "task"):
+        if getattr(call.body, name) is not None:
+            check_text(getattr(call.body, name), name)
     while True:
         try:
             return await _configure(call)
