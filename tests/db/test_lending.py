@@ -83,6 +83,38 @@ async def test_who_waits_gets_what_comes_back(database_url: str) -> None:
         await pool.close()
 
 
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("after", range(5))
+async def test_who_is_cancelled_while_giving_back_takes_no_connection_along(
+    database_url: str, before: int, after: int
+) -> None:
+    pool = await open_pool(Settings(database_url=database_url, pool_size=1))
+    has, may_go = asyncio.Event(), asyncio.Event()
+
+    async def use() -> None:
+        async with pool.connection():
+            has.set()
+            await may_go.wait()
+
+    try:
+        using = asyncio.create_task(use())
+        await has.wait()
+        waiting = asyncio.create_task(pool.getconn(timeout=5))
+        for _ in range(before):
+            await asyncio.sleep(0)
+        may_go.set()
+        for _ in range(after):
+            await asyncio.sleep(0)
+        using.cancel()
+        async with asyncio.timeout(20):
+            await pool.putconn(await waiting)
+            async with pool.connection(timeout=5) as conn:
+                assert await pid_of(conn)
+        await asyncio.wait([using])
+    finally:
+        await pool.close()
+
+
 async def test_a_transaction_ends_with_the_loan(pool: Pool) -> None:
     await execute(pool, "CREATE TABLE kept (n int)")
     async with pool.connection() as conn:

@@ -100,8 +100,8 @@ class SparkCluster:
         return found
 
     def files(self) -> list[Path]:
-        """All that master, workers and executors have written down."""
-        return [path for path in self._directory.rglob("*") if path.is_file()]
+        """All that master, workers and executors have written down; call it when the executors have ended."""
+        return [Path(place, name) for place, _, names in os.walk(self._directory) for name in names]
 
     def stop(self) -> None:
         """Stop all that was started."""

@@ -79,6 +79,8 @@ def test_spark_columns_are_as_exact_as_text_and_keep_their_names(session: SparkS
 
     assert made.collect()[0][1] == Decimal("4.7037034")
     assert made.columns == frame.select("price", F.col("price") * F.col("quantity") + 1).columns
+    added = F.aggregate(F.array("price", "price"), F.lit(0).cast("decimal(38,18)"), lambda s, x: s + x * frame.quantity)
+    assert frame.select(exact.column(session, added)).collect()[0][0] == Decimal("7.4074068")
 
 
 def test_a_query_is_exact_wherever_it_computes_and_names_its_columns_as_spark_does(session: SparkSession) -> None:

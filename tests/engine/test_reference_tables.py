@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import psycopg
@@ -37,6 +38,16 @@ def test_reduce_goes_on_from_events_in_time_to_late_ones(bench: Bench) -> None:
 
     values = sorted(row["value"] for row in bench.emitted("out"))
     assert [0, 2] in values
+
+
+def test_reduce_sees_what_an_event_has_become_in_order_and_whole_numbers_as_such(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    bench.push([("k", {"ts": 1_700_000_000 + n, "items": [10 * n + 9, 10 * n + 1]}) for n in range(3)])
+    exploded = Stream.from_("orders").map("ts, items").flat_map("transform(items, x -> struct(x * 2 AS twice))")
+    made = exploded.window_tumbling(seconds=3600).reduce(lambda seen, event: [*seen, event["twice"]], [])
+    bench.run(made.to("out"))
+
+    assert json.dumps(bench.emitted("out")[0]["value"]) == "[18, 2, 38, 22, 58, 42]"
 
 
 def test_a_table_is_read_again_when_it_is_said_to_have_changed(bench: Bench) -> None:

@@ -25,7 +25,7 @@ async def full_queue(log: Log, **options: object) -> None:
 
 async def takes_more(log: Log) -> bool:
     try:
-        return bool(await push(log, [1]))
+        return bool((await push(log, [1])).accepted)
     except QueueFull:
         return False
 
@@ -111,6 +111,21 @@ async def test_only_the_full_queue_of_a_push_sheds(log: Log) -> None:
     await log.configure("other")
     shed, kept = await log.push([Batch(QUEUE, [{"data": 1}]), Batch("other", [{"data": 2}])])
     assert (shed.accepted, shed.shed, kept.accepted, kept.shed) == (0, 1, 1, 0)
+
+
+@pytest.mark.parametrize("overflow", ["shed", "refuse"])
+async def test_a_push_that_was_stored_is_answered_again_when_its_queue_is_full(log: Log, overflow: str) -> None:
+    await log.configure(QUEUE, {"max_depth_events": 100, "overflow": overflow})
+    await log.subscribe(QUEUE, GROUP)
+    events = [Batch(QUEUE, [{"data": n} for n in range(60)])]
+    [first] = await log.push(events, idempotency_key="a")
+    await push(log, range(40))
+    assert not await takes_more(log)
+
+    [again] = await log.push(events, idempotency_key="a")
+
+    assert (again.accepted, again.shed, again.replayed) == (first.accepted, 0, True)
+    assert (await log.describe(QUEUE)).size.appended == 100
 
 
 async def test_a_push_that_could_never_fit_is_let_in_when_little_waits(log: Log) -> None:

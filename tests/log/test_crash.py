@@ -21,6 +21,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable
 from penstock.db import embedded
 from penstock.db.embedded import EmbeddedPostgres
+from penstock.log.append import Appender
 from penstock.log.dead import Filter
 from penstock.log.log import Batch, Log
 from penstock.log.pushed import PushResult
@@ -308,6 +309,29 @@ async def test_a_pop_that_reaches_the_server_after_its_repetition_leases_nothing
     proxy.arrive()
     (third,) = await pop(log)
     assert {event.key for event in (first, second, third)} == {"ada", "bob", "cy"}
+
+
+async def test_a_flush_that_may_have_got_through_is_not_repeated_under_another_mark(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_once = Appender._append_once
+    cut_off: Any = None
+
+    async def losing(self: Appender, conn: Any, requests: Any, *args: Any, **unsure: Any) -> None:
+        nonlocal cut_off
+        if requests is cut_off:
+            raise psycopg.errors.ReadOnlySqlTransaction("the server that answers now only stands by")
+        await append_once(self, conn, requests, *args, **unsure)
+        if cut_off is None and len(requests) > 1:
+            cut_off = requests
+            raise psycopg.OperationalError("the answer is lost")
+
+    monkeypatch.setattr(Appender, "_append_once", losing)
+    await log.configure(QUEUE)
+    answers = await asyncio.gather(*[push(log, [n]) for n in range(5)], return_exceptions=True)
+
+    assert len([answer for answer in answers if isinstance(answer, DatabaseUnavailable)]) == len(cut_off)
+    assert (await log.describe(QUEUE)).size.appended == 5
 
 
 @pytest.mark.usefixtures("memory")

@@ -37,6 +37,7 @@ class LendingPool(AsyncConnectionPool[Connection]):
         self._out_until: dict[Connection, float] = {}
         self._asking = 0
         self._is_closing = False
+        self._returns: set[asyncio.Task[None]] = set()
 
     def connection(  # type: ignore[override]  # what can be done with it is the same
         self, timeout: float | None = None
@@ -70,7 +71,7 @@ class LendingPool(AsyncConnectionPool[Connection]):
         ):
             self._at_hand.append((conn, until))
         else:
-            await super().putconn(conn)
+            await self._give_back(conn)
 
     async def close(self, timeout: float = 5.0) -> None:
         """Close the connections; those that are lent are closed when they come back."""
@@ -86,9 +87,16 @@ class LendingPool(AsyncConnectionPool[Connection]):
         before = task.cancelling() if task is not None else 0
         conn = await super().getconn(timeout)
         if task is not None and task.cancelling() > before:
-            await super().putconn(conn)
+            await self._give_back(conn)
             raise asyncio.CancelledError
         return conn
+
+    async def _give_back(self, conn: Connection) -> None:
+        """Let the driver's pool have it, even if who gives it back is cancelled: halfway, it would be lost to all."""
+        task = asyncio.ensure_future(super().putconn(conn))
+        self._returns.add(task)
+        task.add_done_callback(self._returns.discard)
+        await asyncio.shield(task)
 
 
 class _Loan(AbstractAsyncContextManager[Connection]):

@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import psycopg
+
 from penstock.db.patience import LOST
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class Backend:
     began: datetime
 
 
+#: How often it is looked whether they are gone, each time for a second.
+_MOST_LOOKS = 5
 _backends: WeakKeyDictionary[AsyncConnection[Any], Backend] = WeakKeyDictionary()
 
 
@@ -77,10 +81,17 @@ class Orphans:
             raise
 
     async def end(self, conn: AsyncConnection[Any]) -> None:
-        """End these processes and wait until they are gone: what they have not done by then, they never will."""
-        while self._backends:
+        """End these processes and wait until they are gone: what they have not done by then, they never will.
+
+        One that does not go is no better than a lost connection, and raised as such.
+        """
+        for _ in range(_MOST_LOOKS):
+            if not self._backends:
+                return
             pids = [backend.pid for backend in self._backends]
             began = [backend.began for backend in self._backends]
             found = await (await conn.execute(_END, (pids, began))).fetchall()
             if all(gone for (gone,) in found):
                 self._backends.clear()
+        if self._backends:
+            raise psycopg.OperationalError("a process of PostgreSQL whose client is gone does not end")

@@ -16,6 +16,7 @@ from penstock.engine.columns import Kept, ResultColumn
 from penstock.engine.combining import GROUPS, WINDOW
 from penstock.engine.reading import DATA, META, Reading
 from penstock.engine.reports import Report
+from penstock.engine.values import plain
 from penstock.engine.workers import asking, connection, report_stage
 from penstock.stream.definition import Reduce
 
@@ -44,9 +45,8 @@ def folded(frame: DataFrame, fold: Reduce, reading: Reading) -> DataFrame:
 
     hidden = {*META.names, *GROUPS, "__newest", DATA}
     fields = [name for name in frame.columns if name not in hidden]
-    event = F.col(DATA) if DATA in frame.columns else F.to_json(F.struct(*[f"`{name}`" for name in fields]))
-    # Late events of a window go on from what those in time have come to.
-    listed = F.array_sort(F.collect_list(F.struct("__late", "__partition", "__offset", event.alias("event"))))
+    event = F.col(DATA) if DATA in frame.columns else F.struct(*[f"`{name}`" for name in fields])
+    listed = F.collect_list(F.struct("__late", "__partition", "__offset", event.alias("event")))
     groups = [name for name in GROUPS if name != "__late"]
     grouped = frame.groupBy(*groups).agg(F.max("__partition").alias("__p"), listed.alias("events"))
     return grouped.mapInArrow(_Folder(fold, reading), from_arrow_schema(_OUT))
@@ -86,12 +86,14 @@ class _Folder:
     def _rows(
         self, group: dict[str, Any], before: dict[tuple[str, int, int], Any], failures: list[Failure]
     ) -> Iterator[dict[str, Any]]:
-        """The value of a window after its events in time, and after those that are late."""
+        """The value of a window after its events in time, and after those that are late, which go on from there."""
         if group["__ref_p"] is not None:
             yield {**group, "__late": True, "a0": None}
             return
+        # What one event has become keeps its order too.
+        listed = sorted(group["events"], key=lambda event: (event["__partition"], event["__offset"]))
         for late in (False, True):
-            events = [event for event in group["events"] if event["__late"] is late]
+            events = [event for event in listed if event["__late"] is late]
             if events:
                 value = self._fold({**group, "events": events}, before, failures)
                 before[group["__k"], group["__ws"], group["__we"]] = value
@@ -103,7 +105,9 @@ class _Folder:
         value = json.decode(json.encode(self.fold.initial)) if text is None else json.decode(text)
         for event in row["events"]:
             try:
-                value = json.decode(json.encode(self.fold.function(value, json.decode(event["event"]))))
+                given = event["event"]
+                seen = json.decode(given) if isinstance(given, str) else plain(given)
+                value = json.decode(json.encode(self.fold.function(value, seen)))
             except Exception as error:
                 partition, offset = event["__partition"], event["__offset"]
                 failures.append(failure(partition, offset, "reduce", error, 1))

@@ -17,6 +17,9 @@ NEVER = -(2**62)
 FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) - 366 * 86_400_000_000
 
+#: With room for every digit that an event can spell.
+_EXACT = decimal.Context(prec=10_000)
+
 
 def micros(moment: datetime) -> int:
     """A moment in microseconds."""
@@ -33,12 +36,12 @@ def of_value(value: Any) -> int:
         except ValueError:
             raise ValueError(f"{value[:60]!r} is no time; write it as 2026-01-31T12:00:00Z") from None
     elif isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool):
-        number = decimal.Decimal(value) if isinstance(value, int) else decimal.Decimal(str(value))
+        number = value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))
         if not number.is_finite():
             raise ValueError(f"{value} is no time")
-        size = abs(number)
-        scale = 10**6 if size < 10**11 else 10**3 if size < 10**14 else 1 if size < 10**17 else decimal.Decimal("0.001")
-        found = int((number * scale).to_integral_value(decimal.ROUND_FLOOR))
+        size = number.copy_abs()
+        digits = 6 if size < 10**11 else 3 if size < 10**14 else 0 if size < 10**17 else -3
+        found = int(_EXACT.scaleb(number, digits).to_integral_value(decimal.ROUND_FLOOR))
         return _checked(found, value)
     else:
         raise ValueError("the event has no time" if value is None else f"{str(value)[:60]} is no time")

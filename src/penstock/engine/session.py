@@ -45,6 +45,8 @@ logger.behind.level = error
 # What a query needs of its session. All can be set while Spark runs.
 _SQL = {
     "spark.sql.adaptive.enabled": "false",
+    # Without it, a sum that does not fit is null, and taken for one of nothing.
+    "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",

@@ -18,7 +18,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from penstock.core import json
-from penstock.core.errors import IdempotencyConflict
+from penstock.core.errors import DatabaseUnavailable, IdempotencyConflict
 from penstock.db.arrays import numbers
 from penstock.db.direct import fetch
 from penstock.db.orphans import Orphans
@@ -123,13 +123,19 @@ class Appender:
                         await self._append_once(conn, requests, lanes, flush, unsure=unsure)
                 self.announce(requests)
                 return
-            except psycopg.ProgrammingError as error:
-                if not moved_on(error) or looks > MOST_LOOKS:
-                    raise
             except LOST as error:
                 unsure = True
                 await patience.pause(error)
                 continue
+            except psycopg.Error as error:
+                if not moved_on(error) or looks > MOST_LOOKS:
+                    if unsure:
+                        # Whoever repeats it under another mark may store it twice.
+                        raise DatabaseUnavailable(
+                            f"a push was cut off, and whether it got through could not be found out: {error}; "
+                            "repeat it under the same idempotency key or ids"
+                        ) from error
+                    raise
             await self.look_again(requests)
 
     async def _append_once(
@@ -364,6 +370,11 @@ class Appender:
     async def remember(self, conn: AsyncConnection[Any], key: str, results: Sequence[PushResult]) -> None:
         """Keep what was answered to a request whose key was claimed in this transaction."""
         await self.store(conn, key, _stored(results))
+
+    async def knows(self, key: str) -> bool:
+        """Whether something was answered under an idempotency key."""
+        async with self._pool.connection() as conn:
+            return await (await conn.execute(_sql["read_request"], {"key": key})).fetchone() is not None
 
     async def answered_before(self, conn: AsyncConnection[Any], request: Request) -> bool:
         """Claim a request's key, or find out that it was answered before, and how."""

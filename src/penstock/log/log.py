@@ -432,7 +432,7 @@ class Log:
             claim = Request(parts)
             claim.idempotency_key = check_name(idempotency_key, "request")
             claim.fingerprint = fingerprint(parts, acks=lane_acks)
-        shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks))
+        shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks), idempotency_key)
         parts = [[] if i in shed else part for i, part in enumerate(parts)]
         return await self._transactions.run(lane_acks, parts, claim)
 

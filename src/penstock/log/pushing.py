@@ -9,6 +9,7 @@ from hashlib import blake2b
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
+from penstock.core.errors import QueueFull
 from penstock.core.names import check_name
 from penstock.log.batch import Batch, prepare_batch, prepare_partly
 from penstock.log.coalesce import Coalescer
@@ -50,6 +51,7 @@ class Pusher:
         stamp: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         self._catalog = catalog
+        self._appender = appender
         self._depths = depths
         self._max_event_bytes = max_event_bytes
         self._committed = committed
@@ -105,7 +107,7 @@ class Pusher:
             said = fingerprint(parts, letters)
         if self._stamp is not None and (stamp := self._stamp()):
             parts = stamped(parts, stamp)
-        shed = await self.admit_parts(parts)
+        shed = await self.admit_parts(parts, key=idempotency_key)
         request = Request([[] if i in shed else part for i, part in enumerate(parts)])
         request.rejected = letters
         request.idempotency_key, request.fingerprint = idempotency_key, said
@@ -136,22 +138,34 @@ class Pusher:
         ]
 
     async def admit_parts(
-        self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int] | None = None
+        self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int] | None = None, key: str | None = None
     ) -> dict[int, int]:
         """Let a push through, or raise QueueFull; what a transaction takes out of a queue it may put into it.
 
+        What was answered before under its idempotency key is let through: it is answered again, and not stored.
         Answers which parts are dropped, because their queue is full and sheds, and how many events each of them is.
         """
+        try:
+            shed = await self._over(parts, acked or {})
+        except QueueFull:
+            if key is None or not await self._appender.knows(key):
+                raise
+            return {}
+        if not shed or (key is not None and await self._appender.knows(key)):
+            return {}
+        await self._sheds.submit([(parts[i][0].queue.id, events) for i, events in shed.items()])
+        return shed
+
+    async def _over(self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int]) -> dict[int, int]:
+        """The parts whose queue is full and sheds, and how many events each of them is."""
         shed: dict[int, int] = {}
         for i, part in enumerate(parts):
             if part and part[0].queue.max_depth_events is not None:
                 queue = part[0].queue
                 more = sum([piece.columns.count for piece in part])
-                less = (acked or {}).get(queue.name, 0)
+                less = acked.get(queue.name, 0)
                 if more > less and not await self._depths.admit(queue, more - less):
                     shed[i] = more
-        if shed:
-            await self._sheds.submit([(parts[i][0].queue.id, events) for i, events in shed.items()])
         return shed
 
     async def admit(self, queue: Queue, events: int) -> bool:

@@ -110,6 +110,7 @@ class Upload:
                 async with self._parts.pool.connection() as conn:
                     await orphans.end(conn)
                     if unsure and await self._was_published(conn):
+                        self._parts.signals.pushed(self.queue.id)
                         return Uploaded(self.events)
                     with orphans.watching(conn):
                         done = await self._publish_on(conn, request)

@@ -54,6 +54,8 @@ def test_a_file_of_streams_runs_on_a_cluster_and_the_password_shows_nowhere(
         assert cluster.executors(0)
         assert cluster.executors(1)
         assert driver.terminate() == 0, driver.text()
+    # As they end, they remove what they had for themselves.
+    eventually(lambda: not cluster.executors(0) and not cluster.executors(1), what="the executors have ended")
     # What Spark's pages show, live or in its history server, comes from its log of events.
     eventually(lambda: [path for path in events.iterdir() if path.suffix != ".inprogress"], what="the log is whole")
     written = [driver.log, *cluster.files(), *events.iterdir()]
