@@ -224,8 +224,8 @@ class Keeper:
         began, changed = time.monotonic(), self._changed
         release = await self._once(lanes)
         took = time.monotonic() - began
-        ahead = release.now_us - int((began + took) * 1e6)
-        # A release that took long says little of the clock, unless that was put forward or back.
+        ahead = release.now_us - release.read_us
+        # An answer that came late says little of the clock, unless that was put forward or back.
         self._ahead_us = ahead if abs(ahead - self._ahead_us) > _JUMP_US else max(ahead, self._ahead_us - 1000)
         if release.is_paused:
             await asyncio.sleep(_PAUSED_SECONDS)

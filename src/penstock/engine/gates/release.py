@@ -76,7 +76,9 @@ class _Tried:
 class Release:
     """What a release did."""
 
+    #: The database's time that counted, and this process's when that was read.
     now_us: int
+    read_us: int = 0
     outcome: Outcome = field(default_factory=Outcome)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     request: Request | None = None
@@ -108,10 +110,11 @@ class Releaser:
         target = self._target
         params = {"query": target.query, "fence": target.fence}
         row = await (await conn.execute(_sql["begin"], params)).fetchone()
+        read_us = time.monotonic_ns() // 1000
         if row is None:
             raise Refused(f"query {target.name!r} was taken over by another driver")
         done.cycle, done.is_paused, now = row
-        done.now_us = micros(now)
+        done.now_us, done.read_us = micros(now), read_us
         if done.is_paused:
             raise _NothingHappened
         tried, shared = await self._look(conn, lanes, done.now_us)
