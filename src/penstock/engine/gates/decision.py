@@ -18,6 +18,9 @@ from penstock.engine.gates.meters import Meter
 #: What the events of a lane cost, in order: one number, if it is the same for all.
 Costs: TypeAlias = int | list[int]
 
+#: What the database holds of a lane's turn.
+_MOST = 2**62
+
 
 @dataclass(slots=True)
 class Waiting:
@@ -135,7 +138,7 @@ def _in_turn(
         place = queue[0]
         lane = lanes[place]
         if lane.deficit < _at(lane.costs[first], counts[place]):
-            lane.deficit += quantum * lane.weight
+            lane.deficit = min(lane.deficit + quantum * lane.weight, _MOST)
         while counts[place] < wishes[place] and lane.deficit >= _at(lane.costs[first], counts[place]):
             prices = [_at(lane.costs[gate], counts[place]) for gate, _ in meters]
             if any(meter.budget < price for (_, meter), price in zip(meters, prices, strict=True)):

@@ -74,9 +74,9 @@ class LaneAtHand:
         """Where the group stands when so many events have passed; those that were left out on the way pass too."""
         return self.offsets[passed] if passed < len(self) else self.upto
 
-    def drop(self, passed: int) -> None:
-        """Forget what has passed."""
-        self.position = self.position_after(passed)
+    def drop(self, passed: int, position: int) -> None:
+        """Forget what has passed; the group stands at the position, whatever came to hand since that was decided."""
+        self.position = position
         for offset in self.offsets[:passed]:
             self.failures.pop(offset, None)
             self.hopeless.pop(offset, None)

@@ -234,7 +234,7 @@ class Keeper:
         for lane in lanes:
             verdict = release.verdicts.get(lane.partition_id)
             if verdict is not None:
-                lane.drop(verdict.passed)
+                lane.drop(verdict.passed, release.stops[lane.partition_id])
                 positions[lane.partition_id] = lane.position
                 lane.waits_for_acks = verdict.waits_for_acks
                 lane.due_us = rest_us if verdict.next_us is None else max(verdict.next_us, rest_us)
@@ -243,7 +243,9 @@ class Keeper:
                 self._hand.discard_empty(lane)
             if changed != self._changed:
                 lane.due_us = rest_us
-            if lane.partition_id in self._hand.lanes and lane.due_us < _NEVER and len(lane):
+            # Of a lane whose events were all left out on the way, nothing is at hand, and its position has to move.
+            is_behind = len(lane) or lane.position != lane.upto
+            if lane.partition_id in self._hand.lanes and lane.due_us < _NEVER and is_behind:
                 self._push(lane)
         if release.request is not None:
             self._log.appender.announce([release.request])

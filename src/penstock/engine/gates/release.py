@@ -70,6 +70,8 @@ class _Tried:
     known: _Known
     waiting: Waiting
     verdict: Verdict = field(default_factory=lambda: Verdict(0))
+    #: Where the group stands after it. More may come to hand while it is written down.
+    stop: int = 0
 
 
 @dataclass(slots=True)
@@ -81,6 +83,8 @@ class Release:
     read_us: int = 0
     outcome: Outcome = field(default_factory=Outcome)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
+    #: Where the group stands in each lane.
+    stops: dict[int, int] = field(default_factory=dict)
     request: Request | None = None
     paused_lanes: set[int] = field(default_factory=set)
     is_paused: bool = False
@@ -121,16 +125,18 @@ class Releaser:
         decision = decide([each.waiting for each in tried], shared.meters, shared.turn)
         for each in tried:
             each.verdict = decision.verdicts[each.lane.partition_id]
+            each.stop = each.lane.position_after(each.verdict.passed)
         done.verdicts = decision.verdicts
+        done.stops = {each.lane.partition_id: each.stop for each in tried}
         done.paused_lanes = {each.lane.partition_id for each in tried if each.limits.paused}
-        moved = [each for each in tried if _position(each) != each.lane.position]
+        moved = [each for each in tried if each.stop != each.lane.position]
         changed = [each for each in tried if each in moved or each.verdict.is_denied != each.known.is_denied]
         if not changed:
             raise _NothingHappened
         await self._move(conn, moved, now)
         await self._remember(conn, changed, decision, shared, now)
         outcome = done.outcome
-        outcome.events_in = sum(_position(each) - each.lane.position for each in moved)
+        outcome.events_in = sum(each.stop - each.lane.position for each in moved)
         await self._bury(conn, moved, outcome)
         done.request = await self._append(conn, moved, outcome, now)
         took = {"release": round((time.perf_counter() - began) * 1000, 1)}
@@ -240,7 +246,7 @@ class Releaser:
             "groups": numbers([each.lane.group_id for each in moved]),
             "partitions": numbers([each.lane.partition_id for each in moved]),
             "starts": numbers([each.lane.position for each in moved]),
-            "stops": numbers([_position(each) for each in moved]),
+            "stops": numbers([each.stop for each in moved]),
             "now": now,
         }
         row = await (await conn.execute(_commit["move"], params)).fetchone()
@@ -266,7 +272,7 @@ class Releaser:
             "now": now,
             "partitions": numbers([each.lane.partition_id for each in changed]),
             "keys": [each.lane.key for each in changed],
-            "passed": numbers([_position(each) - each.lane.position for each in changed]),
+            "passed": numbers([each.stop - each.lane.position for each in changed]),
             "allowed": numbers([_allowed(each) for each in changed]),
             "denied": [each.verdict.is_denied for each in changed],
             "nexts": numbers([each.verdict.next_us for each in changed]),
@@ -354,10 +360,6 @@ class _Shared:
     turn: int
 
 
-def _position(each: _Tried) -> int:
-    return each.lane.position_after(each.verdict.passed)
-
-
 def _allowed(each: _Tried) -> int:
     lost = each.lane.lost
     if not lost:
@@ -373,7 +375,7 @@ def _wants(each: _Tried) -> int:
     for place, own in enumerate(each.waiting.costs):
         before = known.cost_totals.get(str(place + 1), 0.0) * NANO
         costs.append(float(own) if isinstance(own, int) else (before + spent(own, each.verdict.passed)) / events)
-    offsets = known.passed + _position(each) - lane.position
+    offsets = known.passed + each.stop - lane.position
     most = wanted(each.limits.gates, costs)
     return min(int(most * max(1.0, offsets / events)), 10 * most) + 1
 
