@@ -22,8 +22,7 @@ from penstock.stream.windows import Tumbling
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: What a row of partial results stands for: a key and a window; late events stand apart.
-GROUPS = ("__k", "__ws", "__we", "__late", "__ref_p", "__ref_o")
+#: What a row of partial results stands for, a key and a window, and the partition of one of its events.
 WINDOW = pa.schema(
     [
         ("__k", pa.string()),
@@ -35,6 +34,8 @@ WINDOW = pa.schema(
         ("__p", pa.int64()),
     ]
 )
+#: Late events stand apart.
+GROUPS = tuple(name for name in WINDOW.names if name != "__p")
 #: Rows that a task holds before it hands them on: those of the same key and window become one meanwhile.
 _HELD = 1 << 17
 _DIGITS = 38
@@ -132,10 +133,15 @@ def combined(how: Combining, tables: Iterator[pa.Table]) -> Iterator[pa.RecordBa
         held.append(_merged(how, _singly(how, table)))
         rows += held[-1].num_rows
         if rows >= _HELD:
-            yield from _merged(how, pa.concat_tables(held)).combine_chunks().to_batches()
+            yield from _handed_on(how, held)
             held, rows = [], 0
     if held:
-        yield from _merged(how, pa.concat_tables(held)).combine_chunks().to_batches()
+        yield from _handed_on(how, held)
+
+
+def _handed_on(how: Combining, held: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+    whole = held[0] if len(held) == 1 else _merged(how, pa.concat_tables(held))
+    yield from whole.combine_chunks().to_batches()
 
 
 def _singly(how: Combining, table: pa.Table) -> pa.Table:

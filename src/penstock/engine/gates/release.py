@@ -114,11 +114,11 @@ class Releaser:
         target = self._target
         params = {"query": target.query, "fence": target.fence}
         row = await (await conn.execute(_sql["begin"], params)).fetchone()
-        read_us = time.monotonic_ns() // 1000
+        done.read_us = time.monotonic_ns() // 1000
         if row is None:
             raise Refused(f"query {target.name!r} was taken over by another driver")
         done.cycle, done.is_paused, now = row
-        done.now_us, done.read_us = micros(now), read_us
+        done.now_us = micros(now)
         if done.is_paused:
             raise _NothingHappened
         tried, shared = await self._look(conn, lanes, done.now_us)
