@@ -21,7 +21,7 @@ from penstock.db.statements import Statements
 from penstock.engine import alerting, suspicion
 from penstock.engine.bounds import Bounds
 from penstock.engine.callables import Failure
-from penstock.engine.moments import EPOCH, FIRST, LAST
+from penstock.engine.moments import to_moment
 from penstock.engine.plan import CyclePlan
 from penstock.engine.staging import as_csv
 from penstock.engine.suspicion import Suspicion
@@ -269,8 +269,8 @@ class Committer:
         params = {
             "partitions": numbers(list(ends)),
             "bounds": numbers(list(ends.values())),
-            "closed": [_moment(end) for end in ends.values()],
-            "latest": _moment(max(ends.values(), default=0)),
+            "closed": [to_moment(end) for end in ends.values()],
+            "latest": to_moment(max(ends.values(), default=0)),
             "now": now,
             "late": False,
         }
@@ -356,8 +356,8 @@ class Committer:
             "dead": outcome.dead,
             "dropped": outcome.dropped,
             "took": json.dumps({name: round(ms, 1) for name, ms in work.took.items()}),
-            "oldest": None if oldest is None else _moment(oldest),
-            "watermark": _moment(min(bounds.values())) if bounds else None,
+            "oldest": None if oldest is None else to_moment(oldest),
+            "watermark": to_moment(min(bounds.values())) if bounds else None,
         }
         await conn.execute(_sql["finish_cycle"], params)
         left = None if suspects is None else suspicion.after_success(suspicion.decode(suspects), work.plan)
@@ -405,11 +405,6 @@ def _rekeyed(line: bytes, key: Any) -> tuple[str | None, bytes]:
             f"{type(error).__name__}: {error}; mend the function and start the query again"
         ) from error
     return None if found is None else str(found), line
-
-
-def _moment(us: int) -> datetime:
-    """A moment, or the first or last that there is."""
-    return EPOCH + timedelta(microseconds=min(max(us, FIRST), LAST))
 
 
 def _events(rows: list[tuple[str, int, str | None]]) -> list[tuple[str | None, bytes]]:

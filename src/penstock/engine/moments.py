@@ -26,6 +26,11 @@ def micros(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
+def to_moment(us: int) -> datetime:
+    """The moment of so many microseconds, or the first or last that there is."""
+    return EPOCH + timedelta(microseconds=min(max(us, FIRST), LAST))
+
+
 def of_value(value: Any) -> int:
     """What an event says of its time: ISO 8601 text, or a number since 1970 whose size tells its unit."""
     if isinstance(value, datetime):

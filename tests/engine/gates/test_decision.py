@@ -209,6 +209,18 @@ def test_lanes_share_what_they_cost_and_not_how_many_events_they_have() -> None:
     assert dear + cheap >= 1990
 
 
+def test_lanes_that_need_little_wait_for_the_one_that_needs_much_when_it_is_its_turn() -> None:
+    limit = Limit("token_bucket", 10 * NANO, rate=NANO)
+    shared = meter(limit, State(0), 3 * SECOND, 0)
+    lanes = [Waiting(1, 50, [NANO], [None]), Waiting(2, 1, [10 * NANO], [None]), Waiting(3, 50, [NANO], [None])]
+    decision = decide(lanes, [shared], turn=2)
+    assert (decision.awaited, decision.turn) == (2, 2)
+    assert {verdict.next_us for verdict in decision.verdicts.values()} == {10 * SECOND}
+    assert [verdict.passed for verdict in decision.verdicts.values()] == [0, 0, 0]
+    then = decide(lanes, [meter(limit, State(0), 10 * SECOND, 0)], turn=2)
+    assert then.verdicts[2].passed == 1
+
+
 def test_a_lane_that_has_nothing_leaves_its_share_to_the_others() -> None:
     shared = meter(Limit("token_bucket", 10 * NANO, rate=NANO), None, 0, 0)
     lanes = [Waiting(1, 0, [NANO], [None]), Waiting(2, 50, [NANO], [None]), Waiting(3, 2, [NANO], [None])]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg
 import pytest
+
+from penstock.engine.gates.meters import BucketMeter, Limit, State
+from penstock.stream.gates import NANO
 
 WAITING = """
 INSERT INTO penstock.queries (name, description, fingerprint, history_seconds) VALUES ('q', '{}', '', 0);
@@ -16,8 +21,11 @@ FROM penstock.queries q, generate_series(1, 2) AS n;
 INSERT INTO penstock.gate_states (query_id, partition_id, gate, amount, rate, at_us, level)
 SELECT q.id, n, 1, 100, 1, penstock.micros(clock_timestamp()) - 10000000, 0
 FROM penstock.queries q, generate_series(1, 2) AS n;
+INSERT INTO penstock.gate_rules (query_id, gate, kind, amount, rate, shared)
+SELECT q.id, 1, 'token_bucket', 100, 1, false FROM penstock.queries q;
 LISTEN penstock_gates
 """
+TEN_SECONDS_LATER = "UPDATE penstock.gate_states SET at_us = at_us - 10000000"
 CHANGES = {
     "insert": "INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', 't1', 1, 50)",
     "update": "UPDATE penstock.gate_limits SET rate = 60 WHERE key = 't1'",
@@ -60,3 +68,84 @@ def test_a_change_for_all_keys_concerns_every_lane_and_what_they_share(conn: psy
 def test_limits_of_a_query_that_was_never_started_wait_for_it(conn: psycopg.Connection[Any]) -> None:
     conn.execute(CHANGES["insert"].encode())
     assert conn.execute("SELECT rate FROM penstock.gate_limits").fetchall() == [(50,)]
+
+
+def level(conn: psycopg.Connection[Any], lane: int = 1) -> Decimal:
+    """What a lane's bucket held when it was last looked at."""
+    found: Decimal = conn.execute("SELECT level FROM penstock.gate_states WHERE partition_id = %s", [lane]).fetchall()[
+        0
+    ][0]
+    return found
+
+
+def hold(conn: psycopg.Connection[Any], seconds: float) -> None:
+    conn.execute(
+        "INSERT INTO penstock.gate_limits (query, key, gate, hold_until) "
+        "VALUES ('q', 't1', 0, clock_timestamp() + make_interval(secs => %s)) "
+        "ON CONFLICT (query, key, gate) DO UPDATE SET hold_until = excluded.hold_until",
+        [seconds],
+    )
+
+
+def test_between_two_changes_a_bucket_is_refilled_at_the_rate_of_the_first(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(WAITING.encode())
+    conn.execute(b"INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', 't1', 1, 3)")
+    assert 10 <= level(conn) < 11
+    conn.execute(TEN_SECONDS_LATER.encode())
+    conn.execute(b"INSERT INTO penstock.gate_limits (query, key, gate, paused) VALUES ('q', 't1', 0, true)")
+    assert 40 <= level(conn) < 45
+    conn.execute(TEN_SECONDS_LATER.encode())
+    conn.execute(b"DELETE FROM penstock.gate_limits WHERE gate = 1")
+    assert 70 <= level(conn) < 75
+    conn.execute(TEN_SECONDS_LATER.encode())
+    conn.execute(b"UPDATE penstock.gate_limits SET paused = false")
+    assert 80 <= level(conn) < 85, "without a limit of its own, the lane has that of its gate again"
+
+
+def test_what_a_smaller_capacity_took_does_not_come_back_with_a_larger(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(WAITING.encode())
+    conn.execute(b"INSERT INTO penstock.gate_limits (query, key, gate, amount) VALUES ('q', 't1', 1, 4)")
+    conn.execute(b"UPDATE penstock.gate_limits SET amount = 1000")
+    assert 4 <= level(conn) < 5
+
+
+def test_a_bucket_that_was_held_stays_empty_whatever_changes_then(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(WAITING.encode())
+    hold(conn, 3600)
+    conn.execute(b"INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', 't1', 1, 2)")
+    assert level(conn) == 0
+    conn.execute(TEN_SECONDS_LATER.encode())
+    hold(conn, 0)
+    assert level(conn) == 0, "nor does who shortens it get what would have come meanwhile"
+
+
+def test_a_bucket_is_refilled_since_the_end_of_a_hold_and_not_before(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(WAITING.encode())
+    hold(conn, -4)
+    conn.execute(b"DELETE FROM penstock.gate_limits")
+    assert 4 <= level(conn) < 9
+
+
+def test_limits_of_a_stream_that_is_started_anew_are_in_force_from_then_on(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(WAITING.encode())
+    conn.execute(b"UPDATE penstock.gate_rules SET rate = 50")
+    conn.execute(b"SELECT penstock.settle_gates(ARRAY['q'], ARRAY[''], NULL)")
+    assert 10 <= level(conn) < 15
+    assert conn.execute("SELECT rate FROM penstock.gate_states").fetchall() == [(50,), (50,)]
+    assert conn.execute("SELECT count(*) FROM penstock.gate_lanes WHERE wakes_at IS NULL").fetchall() == [(2,)]
+
+
+def test_the_database_and_the_driver_count_tokens_alike(conn: psycopg.Connection[Any]) -> None:
+    chance = random.Random(5)
+    for _ in range(300):
+        now = 1_800_000_000_000_000
+        amount, rate = chance.randint(1, 10**12), chance.choice([1, NANO // 7, NANO, 10**15])
+        at = now - chance.choice([0, 1, 999_999, chance.randint(1, 10**9)])
+        held = chance.choice([0, 0, at - 1, at, at + 1, now, now + 5_000_000, chance.randint(at, now)])
+        before = State(at, level=chance.randint(0, amount * 1_000_000))
+        meter = BucketMeter(Limit("token_bucket", amount, rate=rate), before, now, held)
+        row = conn.execute(
+            "SELECT penstock.tokens(%s::numeric, %s::numeric, %s::numeric, %s, %s, %s) * 1000000000000000",
+            [f"{amount}e-9", f"{rate}e-9", f"{before.level}e-15", at, held or None, now],
+        ).fetchall()
+        assert meter.state().level == row[0][0], (amount, rate, before, held)

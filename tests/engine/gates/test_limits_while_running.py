@@ -10,6 +10,8 @@ import pytest
 
 from penstock import concurrency_gate, token_bucket_gate
 from penstock.core.errors import InvalidOption, NotFound
+from penstock.stream.gates import NANO
+from tests.engine.gates import limiter
 from tests.engine.oracle import micros
 from tests.engine.pipelines import Bench, eventually, stream
 
@@ -77,6 +79,15 @@ def test_limits_that_are_written_into_the_table_count_at_once(calls: Bench) -> N
         assert passed(calls, "t1") == 2
 
 
+def test_a_stream_that_is_started_anew_with_other_limits_lets_its_lanes_pass_at_once(calls: Bench) -> None:
+    with calls.running(SLOW):
+        eventually(
+            lambda: calls.ask("SELECT count(*) FROM penstock.cursors WHERE state = 3") == 2, "both are laid down"
+        )
+    with calls.running(stream("calls").gate(token_bucket_gate(capacity=2, refill_per_sec=1000)).to("out")):
+        eventually(lambda: len(calls.events("out")) == 12, "all pass, though they were to wait for long")
+
+
 def test_a_lane_is_paused_and_resumed_and_held_back_for_a_while(calls: Bench) -> None:
     gate = calls.penstock.gate("q")
     fast = stream("calls").gate(token_bucket_gate(capacity=2, refill_per_sec=50)).to("out")
@@ -117,6 +128,34 @@ def test_lanes_that_share_a_limit_are_served_in_turn(calls: Bench) -> None:
     order = sorted(calls.events("out"), key=lambda event: (event.appended_at, event.key))
     assert [event.data["seq"] for event in order] == [i for i in range(6) for _ in range(2)]
     assert calls.ask("SELECT to_jsonb(g) ->> 'allowed_total' FROM penstock.gates g") == "12"
+
+
+def test_an_event_that_costs_much_has_its_turn_among_those_that_cost_little(bench: Bench) -> None:
+    for name in ("calls", "out"):
+        bench.queue(name, "key")
+    bench.push(((f"t{t}", {"cost": 1}) for _ in range(30) for t in range(3)), "calls")
+    bench.push([("dear", {"cost": 10})], "calls")
+    gate = token_bucket_gate(capacity=10, refill_per_sec=40, cost_fn="cost", shared=True)
+    bench.run(stream("calls", schema={"cost": "int"}).gate(gate).to("out"))
+    order = sorted(bench.events("out"), key=lambda event: event.appended_at)
+    assert len(order) == 91
+    assert [event.key for event in order].index("dear") < 45
+
+
+def test_times_that_the_consumer_sees_keep_the_limit_when_the_clock_goes_back(calls: Bench) -> None:
+    shared = stream("calls").gate(token_bucket_gate(capacity=4, refill_per_sec=10, shared=True)).to("out")
+    calls.run(shared)
+    with psycopg.connect(calls.url, autocommit=True) as conn:
+        # What the gate remembers lies in the future, as it does when the clock has been put back.
+        conn.execute("UPDATE penstock.gate_states SET at_us = at_us + 2000000, level = 4")
+        conn.execute("UPDATE penstock.gate_states SET at_us = at_us + 500000 WHERE partition_id <> 0")
+    remembered = calls.ask("SELECT max(at_us) FROM penstock.gate_states")
+    calls.push([(f"t{t}", {"seq": 6 + i}) for i in range(4) for t in range(2)], "calls")
+    calls.run(shared)
+    times = sorted(micros(event.appended_at) for event in calls.events("out"))
+    assert len(times) == 20
+    assert times[12] >= remembered
+    assert limiter.bucket_is_kept([(at, NANO) for at in times], 4 * NANO, 10 * NANO)
 
 
 def test_the_recipes_queries_run_word_for_word(calls: Bench) -> None:

@@ -62,13 +62,20 @@ class Decision:
 
     verdicts: dict[int, Verdict]
     turn: int
+    #: The lane whose turn it is, if what they share does not suffice for it: the others wait until it does, or those
+    #: that need little would take it all, time and again.
+    awaited: int | None = None
 
 
 def decide(lanes: Sequence[Waiting], shared: Sequence[Meter | None] = (), turn: int = 0) -> Decision:
     """Decide, and charge the meters. ``shared`` has for each gate the meter of all lanes, or None."""
     wishes = [_wish(lane) for lane in lanes]
+    awaited: int | None = None
+    least: list[int | None] = []
     if any(meter is not None for meter in shared):
-        counts, turn = _in_turn(lanes, wishes, shared, turn)
+        counts, turn, place = _in_turn(lanes, wishes, shared, turn)
+        if place is not None:
+            awaited, least = lanes[place].lane, _free(lanes[place].costs, shared, counts[place])
     else:
         counts = wishes
     verdicts = {}
@@ -76,8 +83,8 @@ def decide(lanes: Sequence[Waiting], shared: Sequence[Meter | None] = (), turn: 
         for costs, meter in zip(lane.costs, lane.meters, strict=True):
             if meter is not None and count:
                 meter.charge(spent(costs, count))
-        verdicts[lane.lane] = _verdict(lane, wish, count, shared)
-    return Decision(verdicts, turn)
+        verdicts[lane.lane] = _verdict(lane, count, least if count < wish else [])
+    return Decision(verdicts, turn, awaited)
 
 
 def spent(costs: Costs, count: int) -> int:
@@ -104,29 +111,29 @@ def _wish(lane: Waiting) -> int:
     return most
 
 
-def _verdict(lane: Waiting, wish: int, count: int, shared: Sequence[Meter | None]) -> Verdict:
+def _free(costs: Sequence[Costs], meters: Sequence[Meter | None], place: int) -> list[int | None]:
+    """From when on the gates that do not suffice for this event now will; None: when nobody knows."""
+    return [
+        meter.free_at(_at(some, place))
+        for some, meter in zip(costs, meters, strict=True)
+        if meter is not None and meter.budget < _at(some, place)
+    ]
+
+
+def _verdict(lane: Waiting, count: int, least: Sequence[int | None]) -> Verdict:
+    """``least``: when it is the lane's turn again, where it shares a gate and has to wait for that."""
     if count == lane.count or lane.paused:
         return Verdict(count)
     times: list[int | None] = [lane.held_us] if lane.held_us else []
-    times += [
-        meter.free_at(_at(costs, count))
-        for costs, meter in zip(lane.costs, lane.meters, strict=True)
-        if meter is not None and meter.budget < _at(costs, count)
-    ]
-    if count < wish:
-        times += [
-            meter.free_at(_at(costs, count))
-            for costs, meter in zip(lane.costs, shared, strict=True)
-            if meter is not None
-        ]
+    times += [*_free(lane.costs, lane.meters, count), *least]
     known = [time for time in times if time is not None]
     return Verdict(count, max(known, default=None), None in times, lane.deficit)
 
 
 def _in_turn(
     lanes: Sequence[Waiting], wishes: Sequence[int], shared: Sequence[Meter | None], turn: int
-) -> tuple[list[int], int]:
-    """Serve the lanes one after the other until all have what they wish or the budget is spent."""
+) -> tuple[list[int], int, int | None]:
+    """Serve the lanes one after the other until all have what they wish or one (the last answer) has to wait."""
     counts = [0] * len(lanes)
     order = sorted((place for place, wish in enumerate(wishes) if wish), key=lambda place: lanes[place].lane)
     order.sort(key=lambda place: lanes[place].lane < turn)
@@ -142,7 +149,7 @@ def _in_turn(
         while counts[place] < wishes[place] and lane.deficit >= _at(lane.costs[first], counts[place]):
             prices = [_at(lane.costs[gate], counts[place]) for gate, _ in meters]
             if any(meter.budget < price for (_, meter), price in zip(meters, prices, strict=True)):
-                return counts, lane.lane
+                return counts, lane.lane, place
             for (_, meter), price in zip(meters, prices, strict=True):
                 meter.charge(price)
             lane.deficit -= _at(lane.costs[first], counts[place])
@@ -153,4 +160,4 @@ def _in_turn(
         else:
             lane.deficit = 0
         turn = lane.lane + 1
-    return counts, turn
+    return counts, turn, None

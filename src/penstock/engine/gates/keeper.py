@@ -77,6 +77,8 @@ class Keeper:
         #: The database's clock less this process's, in microseconds.
         self._ahead_us = 0
         self._changed = 0
+        #: Where lanes share a gate, the one whose turn it is and which has to wait: nobody passes without it.
+        self._awaited: int | None = None
         self._tidied = 0
         self._releasing = asyncio.Lock()
 
@@ -101,6 +103,7 @@ class Keeper:
                     )
                 await log.group_book.subscribe(sink, gate.group)
         async with log.database.connection() as conn, conn.transaction():
+            has_changed = False
             for place, gate in enumerate(self._gates, 1):
                 limit = defined(gate)
                 params = {
@@ -113,8 +116,10 @@ class Keeper:
                     "group": gate.group if isinstance(gate, Concurrency) else None,
                     "shared": gate.shared,
                 }
-                await conn.execute(_sql["store_rule"], params)
+                has_changed |= await (await conn.execute(_sql["store_rule"], params)).fetchone() is not None
             await conn.execute(_sql["forget_rules"], {"query": target.query, "gates": len(self._gates)})
+            if has_changed:
+                await conn.execute(_sql["settle"], {"name": target.name})
             for *_, group in target.groups:
                 await conn.execute(_sql["take_up_all"], {"query": target.query, "group": group})
 
@@ -210,6 +215,9 @@ class Keeper:
             lane = self._hand.lanes.get(partition)
             if lane is not None and lane.due_us == due:
                 found[partition] = lane
+        awaited = self._hand.lanes.get(self._awaited) if found and self._awaited is not None else None
+        if awaited is not None:
+            found[awaited.partition_id] = awaited
         return list(found.values())
 
     async def _set_clock(self) -> None:
@@ -223,6 +231,7 @@ class Keeper:
     async def _release(self, lanes: Sequence[LaneAtHand]) -> None:
         began, changed = time.monotonic(), self._changed
         release = await self._once(lanes)
+        self._awaited = release.awaited
         took = time.monotonic() - began
         ahead = release.now_us - release.read_us
         # An answer that came late says little of the clock, unless that was put forward or back.
@@ -247,8 +256,7 @@ class Keeper:
             is_behind = len(lane) or lane.position != lane.upto
             if lane.partition_id in self._hand.lanes and lane.due_us < _NEVER and is_behind:
                 self._push(lane)
-        if release.request is not None:
-            self._log.appender.announce([release.request])
+        self._log.appender.announce(release.requests)
         self._done(release.outcome, positions)
 
     async def _once(self, lanes: Sequence[LaneAtHand]) -> Release:

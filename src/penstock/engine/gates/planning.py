@@ -20,6 +20,8 @@ MOST_AT_HAND = 100_000
 _LEAST_ROOM = 1_000
 #: After so many full cycles in a row they may grow.
 _FULL_CYCLES = 8
+#: Of so many lanes it is remembered how far they were read, without a look at which are drained.
+_MOST_READ = 10_000
 #: What is at hand is looked after so often.
 _LOOK_SECONDS = 0.25
 
@@ -43,6 +45,8 @@ class GatedPlanner(Planner):
         self._read: dict[int, int] = {}
         self._before: dict[int, int] = {}
         self._positions: dict[int, int] = {}
+        #: How many lanes may be remembered before those of which nothing is at hand are forgotten.
+        self._most_read = _MOST_READ
         self._fair = MOST_AT_HAND
         self._full = 0
         self._cycle: int | None = None
@@ -55,7 +59,7 @@ class GatedPlanner(Planner):
         if row is None:
             return []
         heads = self._conn.execute(_sql.table("heads", queue_id, row[1]), self._params(group=group_id)).fetchall()
-        self._note(heads)
+        self._note(heads, group_id)
         found = [(queue_id, group_id, head) for head in self._unread(heads)]
         if not found:
             return []
@@ -103,7 +107,7 @@ class GatedPlanner(Planner):
             self._read.update(self._before)
         self._cycle, self._before = None, {}
 
-    def _note(self, heads: list[Any]) -> None:
+    def _note(self, heads: list[Any], group_id: int) -> None:
         """Where the lanes stand. One that was sent back is read again; one that is drained begins where it stands."""
         now = {head[0]: head[4] for head in heads}
         for partition, position in now.items():
@@ -111,8 +115,15 @@ class GatedPlanner(Planner):
                 self._read.pop(partition, None)
         self._positions = now
         self._fair = max(1, MOST_AT_HAND // max(1, len(now)))
-        if len(self._read) > 2 * len(now) + 1000:
-            self._read = {partition: upto for partition, upto in self._read.items() if partition in now}
+        if len(self._read) > self._most_read:
+            self._forget_drained(group_id)
+
+    def _forget_drained(self, group_id: int) -> None:
+        """Forget how far lanes were read where the group stands just there: not those that wait, and are at hand."""
+        params = {"group": group_id, "partitions": numbers(list(self._read))}
+        stands = dict(self._conn.execute(_sql["positions"], params).fetchall())
+        self._read = {lane: upto for lane, upto in self._read.items() if stands.get(lane, upto) < upto}
+        self._most_read = 2 * len(self._read) + _MOST_READ
 
     def _at_hand(self, partition: int) -> int:
         return max(0, self._read.get(partition, 0) - self._positions[partition])

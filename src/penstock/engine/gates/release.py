@@ -23,7 +23,7 @@ from penstock.engine.gates.decision import Decision, Verdict, Waiting, decide, s
 from penstock.engine.gates.hand import LaneAtHand, Line
 from penstock.engine.gates.limits import LaneLimits, Overrides, meter, wanted
 from penstock.engine.gates.meters import FINE, Limit, Meter, State
-from penstock.engine.moments import micros
+from penstock.engine.moments import micros, to_moment
 from penstock.engine.work import Outcome, Target
 from penstock.log.flush import Request
 from penstock.log.position import Signal
@@ -69,6 +69,8 @@ class _Tried:
     limits: LaneLimits
     known: _Known
     waiting: Waiting
+    #: When it decides: the database's time, or what its gates remember from before that was put back.
+    now_us: int
     verdict: Verdict = field(default_factory=lambda: Verdict(0))
     #: Where the group stands after it. More may come to hand while it is written down.
     stop: int = 0
@@ -85,7 +87,9 @@ class Release:
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     #: Where the group stands in each lane.
     stops: dict[int, int] = field(default_factory=dict)
-    request: Request | None = None
+    requests: list[Request] = field(default_factory=list)
+    #: The lane whose turn it is, if it has to wait for what all share.
+    awaited: int | None = None
     paused_lanes: set[int] = field(default_factory=set)
     is_paused: bool = False
     cycle: int = 0
@@ -126,7 +130,7 @@ class Releaser:
         for each in tried:
             each.verdict = decision.verdicts[each.lane.partition_id]
             each.stop = each.lane.position_after(each.verdict.passed)
-        done.verdicts = decision.verdicts
+        done.verdicts, done.awaited = decision.verdicts, decision.awaited
         done.stops = {each.lane.partition_id: each.stop for each in tried}
         done.paused_lanes = {each.lane.partition_id for each in tried if each.limits.paused}
         moved = [each for each in tried if each.stop != each.lane.position]
@@ -138,7 +142,7 @@ class Releaser:
         outcome = done.outcome
         outcome.events_in = sum(each.stop - each.lane.position for each in moved)
         await self._bury(conn, moved, outcome)
-        done.request = await self._append(conn, moved, outcome, now)
+        done.requests = await self._append(conn, moved, outcome)
         took = {"release": round((time.perf_counter() - began) * 1000, 1)}
         await conn.execute(
             _sql["ledger"],
@@ -168,12 +172,19 @@ class Releaser:
         keys = ["", *(lane.key for lane in lanes)]
         rows = await (await conn.execute(_sql["limits"], {"name": self._target.name, "keys": keys})).fetchall()
         overrides = Overrides(rows)
+        times = {0: now_us, **dict.fromkeys(ids, now_us)}
+        for (partition, _), state in states.items():
+            times[partition] = max(times[partition], state.at_us)
+        if any(gate.shared for gate in self._gates):
+            # What is charged to one gate at a time is charged to all at that time, or their limits would not hold for
+            # the times that a consumer sees.
+            times = dict.fromkeys(times, max(times.values()))
         flying = [await self._in_flight(conn, gate, lanes) for gate in self._gates]
         everybody = overrides.of("", self._gates)
         shared = _Shared(
             everybody,
             [
-                meter(limit, states.get((0, place)), now_us, everybody.held_us) if gate.shared else None
+                meter(limit, states.get((0, place)), times[0], everybody.held_us) if gate.shared else None
                 for place, (gate, limit) in enumerate(zip(self._gates, everybody.gates, strict=True), 1)
             ],
             turn,
@@ -189,7 +200,7 @@ class Releaser:
                 else meter(
                     limit,
                     states.get((lane.partition_id, place)),
-                    now_us,
+                    times[lane.partition_id],
                     limits.held_us,
                     flying[place - 1].get(lane.partition_id, 0),
                 )
@@ -200,7 +211,7 @@ class Releaser:
             waiting = Waiting(
                 lane.partition_id, len(lane), costs, meters, limits.weight, about.deficit, limits.paused, held
             )
-            tried.append(_Tried(lane, limits, about, waiting))
+            tried.append(_Tried(lane, limits, about, waiting, times[lane.partition_id]))
         return tried, shared
 
     def _find_hopeless(self, lane: LaneAtHand, limits: LaneLimits) -> None:
@@ -308,7 +319,7 @@ class Releaser:
     ) -> list[tuple[Any, ...]]:
         rows = []
         for place, (limit, common) in enumerate(zip(shared.limits.gates, shared.meters, strict=True), 1):
-            if common is not None and any(each.verdict.passed for each in changed):
+            if common is not None and (decision.turn != shared.turn or any(each.verdict.passed for each in changed)):
                 cost = sum(spent(each.waiting.costs[place - 1], each.verdict.passed) for each in changed)
                 rows.append(_row(0, place, limit, common, cost, decision.turn, now_us))
         return rows
@@ -333,22 +344,24 @@ class Releaser:
             queue = await self._log.catalog.get(queue_name)
             await self._log.burials.bury(conn, queue, group, lane.partition_id, signals)
 
-    async def _append(
-        self, conn: AsyncConnection[Any], moved: Sequence[_Tried], outcome: Outcome, now: datetime
-    ) -> Request | None:
-        lines: list[Line] = []
+    async def _append(self, conn: AsyncConnection[Any], moved: Sequence[_Tried], outcome: Outcome) -> list[Request]:
+        """Append to the sink what passes; all at one time, but for lanes that have yet to see a clock catch up."""
+        by_time: dict[int, list[Line]] = {}
         for each in moved:
             lost = each.lane.lost
+            lines = by_time.setdefault(each.now_us, [])
             for offset, some in zip(each.lane.offsets[: each.verdict.passed], each.lane.lines, strict=False):
                 if offset not in lost:
                     lines += some
-        outcome.events_out = len(lines)
-        if not lines or self._target.sink is None:
-            return None
-        request = Request([pieces(await self._log.catalog.get(self._target.sink), lines)])
-        places = await self._log.appender.lanes([request])
-        await self._log.appender.append_on(conn, [request], places, at=now)
-        return request
+        outcome.events_out = sum(map(len, by_time.values()))
+        requests = []
+        for now_us, lines in by_time.items():
+            if lines and self._target.sink is not None:
+                request = Request([pieces(await self._log.catalog.get(self._target.sink), lines)])
+                places = await self._log.appender.lanes([request])
+                await self._log.appender.append_on(conn, [request], places, at=to_moment(now_us))
+                requests.append(request)
+        return requests
 
 
 @dataclass(slots=True)

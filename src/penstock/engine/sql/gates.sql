@@ -135,7 +135,23 @@ SELECT committed_at IS NOT NULL FROM penstock.cycles WHERE query_id = %(query)s 
 DELETE FROM penstock.gate_rules WHERE query_id = %(query)s AND gate > %(gates)s
 
 -- name: store_rule
-INSERT INTO penstock.gate_rules (query_id, gate, kind, amount, rate, window_us, group_name, shared)
+-- A row, if the gate is another than it was.
+INSERT INTO penstock.gate_rules AS u (query_id, gate, kind, amount, rate, window_us, group_name, shared)
 VALUES (%(query)s, %(gate)s, %(kind)s, %(amount)s, %(rate)s, %(window)s, %(group)s, %(shared)s)
 ON CONFLICT (query_id, gate) DO UPDATE SET kind = excluded.kind, amount = excluded.amount, rate = excluded.rate,
     window_us = excluded.window_us, group_name = excluded.group_name, shared = excluded.shared
+WHERE (u.kind, u.amount, u.rate, u.window_us, u.group_name, u.shared)
+    IS DISTINCT FROM (excluded.kind, excluded.amount, excluded.rate, excluded.window_us, excluded.group_name, excluded.shared)
+RETURNING u.gate
+
+-- name: settle
+SELECT penstock.settle_gates(ARRAY[%(name)s], ARRAY[''], NULL)
+
+-- name: positions
+-- Where the group stands in these lanes.
+SELECT w.partition_id, p.next_offset
+FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
+CROSS JOIN LATERAL (
+    SELECT p.next_offset FROM penstock.positions p
+    WHERE p.group_id = %(group)s AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
+) p
