@@ -150,6 +150,37 @@ async def test_one_that_broke_is_not_lent_again(pool: Pool) -> None:
             assert await pid_of(again) != pid
 
 
+async def test_those_that_the_server_has_ended_are_lent_to_nobody(database_url: str) -> None:
+    # Three at hand, and more that rest in the driver's pool.
+    pool = await open_pool(Settings(database_url=database_url, pool_size=6))
+    try:
+        lent = [await pool.getconn() for _ in range(6)]
+        before = {await pid_of(conn) for conn in lent}
+        # One that the driver was waiting for when it was last used, and so is not watched.
+        await lent[0].execute("SELECT length(%s)", ("x" * (8 << 20),))
+        for conn in lent:
+            await pool.putconn(conn)
+        async with await AsyncConnection.connect(database_url, autocommit=True) as other:
+            await other.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS p (pid)", [[*before]])
+        after = [await pool.getconn(timeout=20) for _ in range(6)]
+        assert before.isdisjoint({await pid_of(conn) for conn in after})
+        for conn in after:
+            await pool.putconn(conn)
+    finally:
+        await pool.close()
+
+
+async def test_a_word_of_the_server_that_ends_nothing_ends_nothing(pool: Pool, database_url: str) -> None:
+    async with pool.connection() as conn:
+        pid = await pid_of(conn)
+        await conn.execute("LISTEN here")
+    async with await AsyncConnection.connect(database_url, autocommit=True) as other:
+        await other.execute("NOTIFY here, 'a word'")
+    async with pool.connection() as again:
+        assert await pid_of(again) == pid
+        await again.execute("UNLISTEN *")
+
+
 async def test_one_that_was_lent_for_long_goes_back_to_the_drivers_pool(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -240,8 +240,8 @@ class TestRecovery:
         monkeypatch.setattr(pool, "_RECONNECT_SECONDS", 1.0)
         async with Database(Settings(database_url=postgres.start())) as database:
             await asyncio.to_thread(postgres.stop)
-            with pytest.raises(OperationalError):
-                await ask(database, "SELECT 1")
+            with pytest.raises(DatabaseUnavailable):
+                await ask(database, "SELECT 1", timeout=0.5)
             # Left to itself, the pool would be at a pause of 16 seconds by then.
             while database.pool.get_stats().get("connections_errors", 0) < 5:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

@@ -142,6 +142,20 @@ async def test_who_is_cancelled_when_the_answer_is_there_leaves_nothing_for_the_
         assert await ask(conn, "SELECT %s::int", -n) == -n
 
 
+async def test_who_is_cancelled_before_the_server_has_begun_leaves_the_connection_usable(
+    conn: AsyncConnection[Any],
+) -> None:
+    pid = await ask(conn, "SELECT pg_backend_pid()")
+    for turns in range(10):
+        sleeping = asyncio.create_task(ask(conn, "SELECT pg_sleep(60)"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        sleeping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sleeping
+    assert await ask(conn, "SELECT pg_backend_pid()") == pid
+
+
 class CountingSelector(selectors.DefaultSelector):
     """Counts how often the event loop goes round."""
 

@@ -17,6 +17,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
+from penstock.db.watched import WatchedConnection
+
 Connection: TypeAlias = AsyncConnection[TupleRow]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 
@@ -26,7 +28,7 @@ _LONGEST_SECONDS = 60.0
 
 
 class LendingPool(AsyncConnectionPool[Connection]):
-    """A pool that lends at once what it has just got back.
+    """A pool that lends at once what it has just got back, and nothing that the server has ended meanwhile.
 
     Nobody waits while there is one at hand: what comes back while somebody asks for one goes to who waits longest.
     """
@@ -47,8 +49,11 @@ class LendingPool(AsyncConnectionPool[Connection]):
 
     async def getconn(self, timeout: float | None = None) -> Connection:
         """A connection, to be given back."""
-        if self._at_hand:
+        while self._at_hand:
             conn, until = self._at_hand.pop()
+            if not _is_lost(conn):
+                break
+            await self._give_back(conn)
         else:
             self._asking += 1
             try:
@@ -85,11 +90,16 @@ class LendingPool(AsyncConnectionPool[Connection]):
         # comes at that moment: a pop would wait on after its client was closed.
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
-        conn = await super().getconn(timeout)
-        if task is not None and task.cancelling() > before:
+        until = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            conn = await super().getconn(until - time.monotonic())
+            is_cancelled = task is not None and task.cancelling() > before
+            if not is_cancelled and not _is_lost(conn):
+                return conn
+            # One that the server has ended is replaced by the driver's pool.
             await self._give_back(conn)
-            raise asyncio.CancelledError
-        return conn
+            if is_cancelled:
+                raise asyncio.CancelledError
 
     async def _give_back(self, conn: Connection) -> None:
         """Let the driver's pool have it, even if who gives it back is cancelled: halfway, it would be lost to all."""
@@ -97,6 +107,10 @@ class LendingPool(AsyncConnectionPool[Connection]):
         self._returns.add(task)
         task.add_done_callback(self._returns.discard)
         await asyncio.shield(task)
+
+
+def _is_lost(conn: Connection) -> bool:
+    return conn.is_lost if isinstance(conn, WatchedConnection) else conn.closed
 
 
 class _Loan(AbstractAsyncContextManager[Connection]):

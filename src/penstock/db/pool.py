@@ -13,6 +13,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
+from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -28,6 +29,7 @@ from penstock.db.lending import Connection as Connection
 from penstock.db.lending import LendingPool
 from penstock.db.lending import Pool as Pool
 from penstock.db.orphans import Backend, note_backend
+from penstock.db.probe import Probe
 from penstock.db.watched import WatchedConnection
 
 if TYPE_CHECKING:
@@ -119,6 +121,7 @@ class Database:
         self.settings = settings
         self._server: EmbeddedPostgres | None = None
         self._pool: Pool | None = None
+        self._probe = Probe(self._connect_to_look)
 
     async def open(self) -> Self:
         """Start the server if it is ours, connect, and see to the schema."""
@@ -144,6 +147,7 @@ class Database:
         pool, self._pool = self._pool, None
         server, self._server = self._server, None
         try:
+            await self._probe.close()
             if pool is not None:
                 await pool.close()
         finally:
@@ -168,11 +172,13 @@ class Database:
         """A connection of its own beside the pool's, for who keeps it long; the caller closes it."""
         return await AsyncConnection.connect(self.conninfo, **connect_options(self.conninfo))
 
-    async def check(self, timeout: float = 3.0) -> None:
-        """Raise DatabaseError unless the database answers in time and has the schema of this package."""
+    async def check(self, timeout: float = 2.0) -> None:
+        """Raise DatabaseError unless the database answers in time and has the schema of this package.
+
+        That takes no connection of the pool's, and no longer than it may, even if the server stands still.
+        """
         try:
-            async with asyncio.timeout(timeout), self.connection(timeout) as conn:
-                await migrate.verify(conn)
+            await self._probe.ask(timeout)
         except (TimeoutError, psycopg.Error) as error:
             raise _unavailable(self.settings, error) from error
 
@@ -193,6 +199,9 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def _connect_to_look(self) -> WatchedConnection[TupleRow]:
+        return await WatchedConnection.connect(self.conninfo, **connect_options(self.conninfo))
 
     async def _start_server(self) -> str:
         # Asked before each new connection, so a server that was killed comes back.

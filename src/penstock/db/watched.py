@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import finalize
 
 from psycopg import AsyncConnection, errors
 from psycopg.abc import PQGen
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.rows import Row
 from psycopg.waiting import Ready, Wait
 
@@ -23,6 +24,7 @@ _READABLE = Wait.R
 
 # How long a statement may take to end that was told to.
 _CANCEL_SECONDS = 5.0
+_AGAIN_SECONDS = 0.1
 
 
 class WatchedConnection(AsyncConnection[Row]):
@@ -46,6 +48,7 @@ class WatchedConnection(AsyncConnection[Row]):
     async def wait(self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None) -> _Answer:
         """Wait for what the generator waits for, to its end."""
         if timeout is not None or os.name != "posix":
+            self._unwatch()
             return await super().wait(gen, interval, timeout)
         try:
             self._wanted = next(gen)
@@ -71,14 +74,13 @@ class WatchedConnection(AsyncConnection[Row]):
                 return answer
         # There is more to say than the socket takes at once.
         self._unwatch()
-        return await super().wait(_resumed(gen, self._wanted), interval)
+        return await super().wait(self._resumed(gen), interval)
 
     def _heard(self) -> None:
         # Read here, and not when the waiter gets to run: the event loop would tell of the same once more.
         gen = self._under_way
         if gen is None:
-            # The server ends the connection. Whoever uses it next will see.
-            self._unwatch()
+            self._hear_unasked()
             return
         is_ended = True
         try:
@@ -99,9 +101,41 @@ class WatchedConnection(AsyncConnection[Row]):
         if not self._waiter.done():
             self._waiter.set_result(is_ended)
 
+    def _hear_unasked(self) -> None:
+        """Take what comes though nothing was asked: mostly the server's last word, after which nobody is lent it."""
+        self._unwatch()
+        if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            return  # rows, which are taken when somebody wants them
+        with suppress(errors.OperationalError):
+            # The word first, and then that there is nothing after it.
+            self.pgconn.consume_input()
+            self.pgconn.consume_input()
+            while (notice := self.pgconn.notifies()) is not None:
+                if self.pgconn.notify_handler is not None:
+                    self.pgconn.notify_handler(notice)
+        if self.closed:
+            self._let_go()
+        elif self._name is not None:
+            self._watch()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server has ended it, as far as anybody here can know without asking."""
+        if not self._is_watched and self.pgconn.status == ConnStatus.OK:
+            self._hear_unasked()  # it was the driver's for a while, and nobody has listened since
+        return self.pgconn.status == ConnStatus.BAD
+
     async def close(self) -> None:
         """Close the connection."""
         await super().close()
+        self._told_of_the_end()
+
+    def cut(self) -> None:
+        """Close the connection at once, whatever is under way: the server may be one that no longer answers."""
+        self.pgconn.finish()
+        self._told_of_the_end()
+
+    def _told_of_the_end(self) -> None:
         if self.closed:
             if self._under_way is not None:
                 self._heard()  # who waits is told that nothing will come
@@ -131,19 +165,24 @@ class WatchedConnection(AsyncConnection[Row]):
         if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
             return
         self._unwatch()
+        until = self._loop.time() + _CANCEL_SECONDS
+        with suppress(errors.Error, OSError):
+            while self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                left = until - self._loop.time()
+                if left <= 0:
+                    break
+                await self.cancel_safe(timeout=left)
+                # The server forgets what it is told before it has begun with the statement: then it is told again.
+                with suppress(errors._WaitTimeout):
+                    await super().wait(self._resumed(gen), timeout=min(left, _AGAIN_SECONDS))
+        if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            self.pgconn.finish()
+
+    def _resumed(self, gen: PQGen[_Answer]) -> PQGen[_Answer]:
+        """A generator that has begun, from where it waits."""
         try:
-            await self.cancel_safe(timeout=_CANCEL_SECONDS)
-            await super().wait(_resumed(gen, self._wanted), timeout=_CANCEL_SECONDS)
-        except (errors.Error, OSError):
-            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                self.pgconn.finish()
-
-
-def _resumed(gen: PQGen[_Answer], wanted: Wait) -> PQGen[_Answer]:
-    """A generator that has begun, from where it waits."""
-    try:
-        while True:
-            wanted = gen.send((yield wanted))
-    except StopIteration as end:
-        answer: _Answer = end.value
-        return answer
+            while True:
+                self._wanted = gen.send((yield self._wanted))
+        except StopIteration as end:
+            answer: _Answer = end.value
+            return answer
