@@ -4,7 +4,16 @@ import asyncio
 
 import pytest
 
-from penstock import BufferFull, InvalidEvent, InvalidRequest, NotFound, Penstock, PushFailed, SyncPenstock
+from penstock import (
+    BufferFull,
+    EventShed,
+    InvalidEvent,
+    InvalidRequest,
+    NotFound,
+    Penstock,
+    PushFailed,
+    SyncPenstock,
+)
 from penstock.client.queue import QueueHandle
 from tests.client.conditions import PATIENCE, eventually, seqs
 
@@ -106,6 +115,19 @@ async def test_what_nobody_asked_about_is_raised_at_the_end(q: Penstock) -> None
     assert isinstance(failed.value.failures[0][1], NotFound)
     with pytest.raises(InvalidRequest, match="is closed"):
         await buffer.push({"data": 3})
+
+
+async def test_what_a_full_queue_sheds_is_no_failure_and_is_said_to_who_asks(q: Penstock) -> None:
+    queue = q.queue("shedding").config(max_depth_events=10, overflow="shed")
+    await queue.create()
+    await queue.pop()
+    await queue.push([{"data": n} for n in range(10)])
+    async with queue.buffered() as buffer:
+        receipt = await buffer.push({"data": 10})
+        await buffer.flush()
+        with pytest.raises(EventShed, match="overflow") as shed:
+            await receipt.result()
+    assert shed.value.queue == "shedding"
 
 
 async def test_a_full_buffer_makes_producers_wait_or_says_so(clicks: QueueHandle) -> None:

@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.core.errors import InvalidOption, NotFound, QueueFull
+from penstock.core.errors import IdempotencyConflict, InvalidOption, NotFound, QueueFull
+from penstock.log import wire
 from penstock.log.log import Batch, Log
 from tests.log.logs import GROUP, QUEUE, drain, eventually, pop, push
 
@@ -126,6 +127,46 @@ async def test_a_push_that_was_stored_is_answered_again_when_its_queue_is_full(l
 
     assert (again.accepted, again.shed, again.replayed) == (first.accepted, 0, True)
     assert (await log.describe(QUEUE)).size.appended == 100
+
+
+async def test_what_was_shed_is_said_again_under_its_key_and_not_stored_when_there_is_room(log: Log) -> None:
+    await full_queue(log, overflow="shed")
+    await log.configure("other")
+    mixed = [Batch(QUEUE, [{"data": 1}, {"data": 2}]), Batch("other", [{"data": 3}])]
+    whole = [Batch(QUEUE, [{"data": n} for n in range(5)])]
+
+    async def answers() -> list[tuple[int, int, bool]]:
+        results = [*await log.push(mixed, idempotency_key="mixed"), *await log.push(whole, idempotency_key="whole")]
+        return [(result.accepted, result.shed, result.replayed) for result in results]
+
+    assert await answers() == [(0, 2, False), (1, 0, False), (0, 5, False)]
+    assert await answers() == [(0, 2, True), (1, 0, True), (0, 5, True)]
+    assert (await log.describe(QUEUE)).size.shed == 7
+    for group in ("quick", "slow"):
+        await drain(log, group=group)
+    await eventually(lambda: takes_more(log))
+    assert await answers() == [(0, 2, True), (1, 0, True), (0, 5, True)]
+    # The one that was let in, and nothing that was shed.
+    assert (await log.describe(QUEUE)).size.appended == 101
+    with pytest.raises(IdempotencyConflict):
+        await log.push(mixed, idempotency_key="whole")
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_a_transaction_says_what_it_shed_each_time_it_is_asked(log: Log, acks: int) -> None:
+    await full_queue(log, overflow="shed")
+    await log.configure("jobs")
+    await push(log, [1], queue="jobs")
+    (event,) = await pop(log, "jobs", batch=1)
+    delivery = event.delivery
+    assert delivery.lease_id is not None
+    ack = wire.TransactionAck(delivery.partition_id, event.offset, delivery.lease_id, queue="jobs", group=GROUP)
+    said = [ack] * acks
+    for replayed in (False, True):
+        done = await log.transact_leased(said, [Batch(QUEUE, [{"data": 1}])], idempotency_key="once")
+        assert [(each.accepted, each.shed, each.replayed) for each in done.pushes] == [(0, 1, replayed)]
+    size = (await log.describe(QUEUE)).size
+    assert (size.appended, size.shed) == (100, 1)
 
 
 async def test_a_push_that_could_never_fit_is_let_in_when_little_waits(log: Log) -> None:

@@ -56,7 +56,10 @@ class SyncReceipt:
         return self._twin.done
 
     def result(self) -> Pushed:
-        """Where the event went; it is durable when this returns. Raises the error, if it could not be stored."""
+        """Where the event went; it is durable when this returns. Raises the error, if it could not be stored.
+
+        That is EventShed if its queue was full and sheds, which is no failure of the buffer.
+        """
         return self._portal.run(self._twin.result())
 
 

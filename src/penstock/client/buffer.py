@@ -12,7 +12,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.core import json
-from penstock.core.errors import BufferFull, InvalidEvent, InvalidRequest, PenstockError, PushFailed, QueueFull
+from penstock.core.errors import (
+    BufferFull,
+    EventShed,
+    InvalidEvent,
+    InvalidRequest,
+    PenstockError,
+    PushFailed,
+    QueueFull,
+)
 from penstock.core.names import key_problem
 from penstock.log.batch import Batch
 from penstock.log.ndjson import Lines
@@ -62,7 +70,10 @@ class Receipt:
         return self._result is not None or self._error is not None
 
     async def result(self) -> Pushed:
-        """Where the event went; it is durable when this returns. Raises the error, if it could not be stored."""
+        """Where the event went; it is durable when this returns. Raises the error, if it could not be stored.
+
+        That is EventShed if its queue was full and sheds, which is no failure of the buffer.
+        """
         self._heeded = True
         if not self.done:
             if self._waiter is None:
@@ -279,8 +290,9 @@ class Buffer:
                 self._fail(left, PenstockError("the client was closed before the event was known to be stored"))
                 raise
             else:
+                shed = _shed(self._queue) if result.shed else None
                 for place, each in enumerate(left):
-                    each.receipt._settle(result, place, None)
+                    each.receipt._settle(None if shed else result, place, shed)
                 return
 
     def _fail(self, events: Sequence[_Waiting], error: Exception) -> None:
@@ -302,6 +314,14 @@ class Buffer:
                 count=count,
                 failures=unheard,
             ) from unheard[0][1]
+
+
+def _shed(queue: str) -> EventShed:
+    return EventShed(
+        f"queue {queue!r} was full and dropped the event, as its option overflow says; `penstock queue show` counts "
+        "them, and overflow='refuse' makes producers wait instead",
+        queue=queue,
+    )
 
 
 def _batch(queue: str, key: str | None, events: Sequence[_Waiting]) -> Batch:

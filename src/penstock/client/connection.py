@@ -148,6 +148,7 @@ class _Connection(asyncio.Protocol):
         self.heard = False
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Answer] | None = None
+        self._until_the_end = False
 
     async def ask(self, request: bytes) -> Answer:
         """Send a request and wait for its answer."""

@@ -29,6 +29,7 @@
     │   ├── SparkFailure          Spark ended it
     │   └── WindowKeyFailed       the function that gives closed windows their key raised
     ├── QueueFull                 the queue is at its maximum depth (``retry_after`` seconds)
+    ├── EventShed                 the queue was full and dropped the event, as it was told to (``overflow``)
     ├── BufferFull                a buffer holds as many events as it may
     ├── PushFailed                events of a buffer could not be stored (``failures`` says which, and why)
     ├── SinkError                 what a sink says of what it was given
@@ -195,6 +196,14 @@ class QueueFull(PenstockError):
         self.depth = depth
         self.limit = limit
         self.retry_after = retry_after
+
+
+class EventShed(PenstockError):
+    """The queue was full and dropped the event, because that is what it was told to do; it is counted there."""
+
+    def __init__(self, message: str, *, queue: str) -> None:
+        super().__init__(message)
+        self.queue = queue
 
 
 class SinkError(PenstockError):

@@ -80,10 +80,14 @@ def as_json_text(raw: bytes) -> str:
 
 class _StoredResult(msgspec.Struct, array_like=True):
     parts: list[list[Placed]]
+    #: How many events of each part were shed; empty if none were.
+    shed: list[int] = []
 
 
 def _stored(results: Sequence[PushResult]) -> bytes:
-    return msgspec.msgpack.encode(_StoredResult([[p.plain() for p in result.placed()] for result in results]))
+    shed = [result.shed for result in results]
+    parts = [[p.plain() for p in result.placed()] for result in results]
+    return msgspec.msgpack.encode(_StoredResult(parts, shed if any(shed) else []))
 
 
 class Appender:
@@ -382,7 +386,10 @@ class Appender:
         if before is None:
             return False
         stored = msgspec.msgpack.decode(before, type=_StoredResult)
-        request.results = [PushResult(part, replayed=True) for part in stored.parts]
+        shed = stored.shed or [0] * len(stored.parts)
+        request.results = [
+            PushResult(part, replayed=True, shed=lost) for part, lost in zip(stored.parts, shed, strict=True)
+        ]
         return True
 
     async def claim(self, conn: AsyncConnection[Any], request: Request) -> bytes | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -86,11 +87,13 @@ class Browser:
         found: list[Event] = []
         if key is not None and partition is None and queue.epoch == 0:
             partition = queue.place(key)
-        async for event in self._newest(queue, partition, since, until):
-            if (key is None or event.key == key) and (matching is None or matching(event)):
-                found.append(event)
-                if len(found) >= limit:
-                    break
+        # Closed with the look: what it is left with in the middle would keep its connection for a while.
+        async with aclosing(self._newest(queue, partition, since, until)) as newest:
+            async for event in newest:
+                if (key is None or event.key == key) and (matching is None or matching(event)):
+                    found.append(event)
+                    if len(found) >= limit:
+                        break
         return found
 
     async def latest(self, queue: Queue, limit: int) -> list[Event]:
@@ -147,7 +150,7 @@ class Browser:
 
     async def _newest(
         self, queue: Queue, partition: str | None, since: datetime | None, until: datetime | None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         async with self._pool.connection() as conn:
             span = {"queue": queue.id, "since": since, "until": until}
             segments = await (await conn.execute(_sql["segments_between"], span)).fetchall()

@@ -26,6 +26,8 @@ class Request:
     results: list[PushResult] = field(default_factory=list)
     #: What could not be events, to become dead letters in the same transaction, and of which queue.
     rejected: Sequence[tuple[int, Rejected]] = ()
+    #: The parts that were dropped because their queue is full and sheds, and how many events each of them was.
+    shed: Mapping[int, int] | None = None
     #: How much of a flush it takes: its events, or for large ones their bytes in units of what is usual.
     weight: int = 0
 
@@ -35,10 +37,20 @@ class Request:
                 columns = piece.columns
                 self.weight += max(columns.count, len(columns.data) // _USUAL_BYTES)
 
+    @classmethod
+    def less(cls, parts: Sequence[list[Piece]], shed: Mapping[int, int]) -> Request:
+        """A request without the parts that are shed; its answer tells of them."""
+        return cls([[] if i in shed else part for i, part in enumerate(parts)], shed=shed or None)
+
     def pieces(self) -> Iterable[Piece]:
         """All pieces, of all queues."""
         for part in self.parts:
             yield from part
+
+    def tell_shed(self) -> None:
+        """Say in the results what was shed."""
+        for i, events in (self.shed or {}).items():
+            self.results[i].shed = events
 
 
 class Lane(msgspec.Struct, gc=False):
@@ -169,6 +181,7 @@ def answer(requests: Sequence[Request], work: dict[tuple[int, str], Lane], repea
                 told[id(piece)] = where
                 placed += _placed_apart(piece, work[key].partition_id, where, skipped)
             request.results.append(PushResult(placed))
+        request.tell_shed()
 
 
 def _answer_all(requests: Sequence[Request], work: dict[tuple[int, str], Lane]) -> None:
@@ -183,6 +196,8 @@ def _answer_all(requests: Sequence[Request], work: dict[tuple[int, str], Lane]) 
                 lane.base = end = start + piece.columns.count
                 placed.append(_placed(piece, lane.partition_id, range(start, end)))
             request.results.append(PushResult(placed))
+        if request.shed:
+            request.tell_shed()
 
 
 def _told(

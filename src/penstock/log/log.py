@@ -288,9 +288,12 @@ class Log:
         return self._depths.room(queue)
 
     @_reachable
-    async def check_room(self, queue: Queue) -> None:
-        """Raise QueueFull if the queue takes nothing for now: worth knowing before much is read."""
-        await self._depths.check(queue)
+    async def check_room(self, queue: Queue, idempotency_key: str | None = None) -> None:
+        """Raise QueueFull if the queue takes nothing for now: worth knowing before much is read.
+
+        What was answered before under the key is answered again however full it is.
+        """
+        await self._pusher.check_room(queue, idempotency_key)
 
     @_reachable
     async def upload(self, queue: str) -> Upload:
@@ -299,9 +302,9 @@ class Log:
         return await self._uploads.begin(await self.catalog.get(queue))
 
     @_reachable
-    async def admit(self, queue: Queue, events: int) -> bool:
+    async def admit(self, queue: Queue, events: int, idempotency_key: str | None = None) -> bool:
         """Whether so many more events are let in, and if so counted as there; QueueFull if not, False if shed."""
-        return await self._pusher.admit(queue, events)
+        return await self._pusher.admit(queue, events, idempotency_key)
 
     async def prepare(self, batch: Batch) -> list[Piece]:
         """Check and encode a batch."""
@@ -404,10 +407,10 @@ class Log:
         lane_acks = [lane_ack(said[0][0].delivery, tuple(s for _, s in said)) for said in lanes.values()]
         parts = [await self.prepare(batch) for batch in batches]
         shed = await self._pusher.admit_parts(parts, Counter(event.queue for event, *_ in acks))
-        parts = [[] if i in shed else part for i, part in enumerate(parts)]
+        request = Request.less(parts, shed)
         if connection is not None:
-            return await self._transactions.run_on(await borrow(connection), lane_acks, parts)
-        return await self._transactions.run(lane_acks, parts)
+            return await self._transactions.run_on(await borrow(connection), lane_acks, request)
+        return await self._transactions.run(lane_acks, request)
 
     @_reachable
     async def transact_leased(
@@ -426,15 +429,16 @@ class Log:
             if found is None:
                 raise NotFound(f"queue {queue!r} has no group {group!r}")
             lane_acks += _lane_acks(queue, found, some)
-        parts = [await self.prepare(batch) for batch in batches]
-        claim: Request | None = None
         if idempotency_key is not None:
-            claim = Request(parts)
-            claim.idempotency_key = check_name(idempotency_key, "request")
-            claim.fingerprint = fingerprint(parts, acks=lane_acks)
+            check_name(idempotency_key, "request")
+        parts = [await self.prepare(batch) for batch in batches]
         shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks), idempotency_key)
-        parts = [[] if i in shed else part for i, part in enumerate(parts)]
-        return await self._transactions.run(lane_acks, parts, claim)
+        request, claim = Request.less(parts, shed), None
+        if idempotency_key is not None:
+            claim = Request.less(parts, shed)
+            claim.idempotency_key = idempotency_key
+            claim.fingerprint = fingerprint(parts, acks=lane_acks)
+        return await self._transactions.run(lane_acks, request, claim)
 
     @_reachable
     async def ack_by_id(self, said: Sequence[SaidById]) -> list[Answer]:
@@ -463,10 +467,10 @@ class Log:
         """
         acks, ordered = await self.by_id.resolve_all(said, leases)
         parts = [await self.prepare(batch) for batch in batches]
+        shed: Mapping[int, int] = {}
         if also is None:
             shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks for _ in ack.signals))
-            parts = [[] if i in shed else part for i, part in enumerate(parts)]
-        return await self._transactions.run(acks, parts, also=also), ordered
+        return await self._transactions.run(acks, Request.less(parts, shed), also=also), ordered
 
     # Groups
 

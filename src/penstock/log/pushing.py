@@ -72,8 +72,7 @@ class Pusher:
         parts = [prepare_batch(*(self._at_hand(batch) or await self._place_for(batch)), batch) for batch in batches]
         for part in parts:
             if not part or part[0].queue.max_depth_events is not None:
-                shed = await self.admit_parts(parts)
-                return await self._store(Request([[] if i in shed else part for i, part in enumerate(parts)]), shed)
+                return await self._store(Request.less(parts, await self.admit_parts(parts)))
         return await self._store(Request(parts))
 
     async def push_with(
@@ -107,51 +106,42 @@ class Pusher:
             said = fingerprint(parts, letters)
         if self._stamp is not None and (stamp := self._stamp()):
             parts = stamped(parts, stamp)
-        shed = await self.admit_parts(parts, key=idempotency_key)
-        request = Request([[] if i in shed else part for i, part in enumerate(parts)])
+        request = Request.less(parts, await self.admit_parts(parts, key=idempotency_key))
         request.rejected = letters
         request.idempotency_key, request.fingerprint = idempotency_key, said
-        return await self._store(request, shed, bad)
+        return await self._store(request, bad)
 
-    async def _store(
-        self, request: Request, shed: Mapping[int, int] | None = None, bad: Sequence[Sequence[Rejected]] = ()
-    ) -> list[PushResult]:
+    async def _store(self, request: Request, bad: Sequence[Sequence[Rejected]] = ()) -> list[PushResult]:
         """Store a request, and answer for all its parts, those too that were shed or rejected."""
-        if request.weight or request.rejected or (request.idempotency_key is not None and not shed):
+        if request.weight or request.rejected or request.idempotency_key is not None:
             begun = time.perf_counter()
             await self._pushes.submit(request)
             if self._committed is not None:
                 self._committed(time.perf_counter() - begun)
-            results = request.results
         else:
-            results = [PushResult([]) for _ in request.parts]
-        if not shed and not request.rejected:
-            return results
-        return [
-            PushResult(
-                result.placed(),
-                replayed=result.replayed,
-                shed=shed.get(i, 0) if shed else 0,
-                rejected=bad[i] if bad else (),
-            )
-            for i, result in enumerate(results)
-        ]
+            request.results = [PushResult([]) for _ in request.parts]
+            request.tell_shed()
+        if request.rejected:
+            for result, refused in zip(request.results, bad, strict=True):
+                result.rejected = refused
+        return request.results
 
     async def admit_parts(
         self, parts: Sequence[Sequence[Piece]], acked: Mapping[str, int] | None = None, key: str | None = None
     ) -> dict[int, int]:
         """Let a push through, or raise QueueFull; what a transaction takes out of a queue it may put into it.
 
-        What was answered before under its idempotency key is let through: it is answered again, and not stored.
+        What was answered before under its idempotency key is let through: it is answered again, and not stored. So is
+        what was shed then, whether there is room for it by now or not.
         Answers which parts are dropped, because their queue is full and sheds, and how many events each of them is.
         """
         try:
             shed = await self._over(parts, acked or {})
         except QueueFull:
-            if key is None or not await self._appender.knows(key):
+            if not await self._is_answered(key):
                 raise
             return {}
-        if not shed or (key is not None and await self._appender.knows(key)):
+        if not shed or await self._is_answered(key):
             return {}
         await self._sheds.submit([(parts[i][0].queue.id, events) for i, events in shed.items()])
         return shed
@@ -168,12 +158,34 @@ class Pusher:
                     shed[i] = more
         return shed
 
-    async def admit(self, queue: Queue, events: int) -> bool:
-        """Whether so many more events are let in, and if so counted as there; QueueFull if not, False if shed."""
-        if await self._depths.admit(queue, events):
+    async def admit(self, queue: Queue, events: int, key: str | None = None) -> bool:
+        """Whether so many more events are let in, and if so counted as there; QueueFull if not, False if shed.
+
+        What was answered before under its idempotency key is let through, as it is with a push.
+        """
+        try:
+            if await self._depths.admit(queue, events):
+                return True
+        except QueueFull:
+            if not await self._is_answered(key):
+                raise
+            return True
+        if await self._is_answered(key):
             return True
         await self._sheds.submit([(queue.id, events)])
         return False
+
+    async def check_room(self, queue: Queue, key: str | None = None) -> None:
+        """Raise QueueFull if the queue takes nothing for now, unless there is an answer under the key already."""
+        try:
+            await self._depths.check(queue)
+        except QueueFull:
+            if not await self._is_answered(key):
+                raise
+
+    async def _is_answered(self, key: str | None) -> bool:
+        """Whether something was answered under an idempotency key."""
+        return key is not None and await self._appender.knows(key)
 
     async def _write_shed(self, asked: Sequence[Sequence[tuple[int, int]]]) -> None:
         """Count what several pushes lost in one statement."""

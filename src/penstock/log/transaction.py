@@ -13,7 +13,6 @@ from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, 
 from penstock.db.patience import LOST
 from penstock.db.statements import Statements
 from penstock.log.append import MOST_LOOKS, moved_on
-from penstock.log.flush import Request
 from penstock.log.signals import CHANNEL
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from penstock.log.ack import Acks, LaneAck
     from penstock.log.append import Appender
     from penstock.log.catalog import Catalog
+    from penstock.log.flush import Request
     from penstock.log.position import Verdict
-    from penstock.log.prepare import Piece
     from penstock.log.pushed import PushResult
 
 #: What else is to happen in a transaction, on its connection.
@@ -55,16 +54,15 @@ class Transactions:
     async def run(
         self,
         acks: Sequence[LaneAck],
-        pushes: list[list[Piece]],
+        request: Request,
         claim: Request | None = None,
         also: Also | None = None,
     ) -> TransactionResult:
-        """Settle the acks under their leases and append the pushes, or raise TransactionRefused and do neither.
+        """Settle the acks under their leases and append the request, or raise TransactionRefused and do neither.
 
         A ``claim`` has the idempotency key under which it happens once: the answer is kept, and given again. What is
         to happen ``also`` is done in between: after cursors are locked and before partitions are.
         """
-        request = Request(pushes)
         if not acks and also is None:
             # A push, and nothing else: it knows how to survive a lost answer.
             request = claim or request
@@ -94,11 +92,8 @@ class Transactions:
         await self._acks.announce(acks)
         return TransactionResult(request.results, sum(len(ack.signals) for ack in acks), verdicts)
 
-    async def run_on(
-        self, conn: AsyncConnection[Any], acks: Sequence[LaneAck], pushes: list[list[Piece]]
-    ) -> TransactionResult:
+    async def run_on(self, conn: AsyncConnection[Any], acks: Sequence[LaneAck], request: Request) -> TransactionResult:
         """The same inside the transaction of a borrowed connection: it happens when that commits, if it does."""
-        request = Request(pushes)
         for looks in count():
             lanes = await self._appender.lanes([request])
             try:

@@ -54,6 +54,8 @@ class Uploaded(msgspec.Struct, array_like=True):
 
     accepted: int
     replayed: bool = False
+    #: Events of it that were dropped, because the queue was full and sheds.
+    shed: int = 0
 
 
 class Staged(msgspec.Struct, array_like=True):
@@ -96,9 +98,17 @@ class Upload:
             await self._stage()
 
     async def publish(
-        self, *, idempotency_key: str | None = None, fingerprint: bytes = b"", rejected: Sequence[Rejected] = ()
+        self,
+        *,
+        idempotency_key: str | None = None,
+        fingerprint: bytes = b"",
+        rejected: Sequence[Rejected] = (),
+        is_shed: bool = False,
     ) -> Uploaded:
-        """Make all of it visible, or what was answered before under the key; nothing of it if that fails."""
+        """Make all of it visible, or what was answered before under the key; nothing of it if that fails.
+
+        What is shed is removed instead, and the key remembers that it was.
+        """
         await self._stage()
         request = Request([], idempotency_key, b"upload:" + fingerprint)
         request.rejected = [(self.queue.id, each) for each in rejected]
@@ -113,7 +123,7 @@ class Upload:
                         self._parts.signals.pushed(self.queue.id)
                         return Uploaded(self.events)
                     with orphans.watching(conn):
-                        done = await self._publish_on(conn, request)
+                        done = await self._publish_on(conn, request, is_shed=is_shed)
                 self._parts.signals.pushed(self.queue.id)
                 return done
             except MovedOnError:
@@ -181,7 +191,8 @@ class Upload:
         except psycopg.errors.UndefinedTable:
             raise _gone(self.queue) from None
 
-    async def _publish_on(self, conn: AsyncConnection[Any], request: Request) -> Uploaded:
+    async def _publish_on(self, conn: AsyncConnection[Any], request: Request, *, is_shed: bool) -> Uploaded:
+        done = Uploaded(0, shed=self.events) if is_shed else Uploaded(self.events)
         async with conn.transaction():
             if await (await conn.execute(_sql["take"], {"upload": self._id})).fetchone() is None:
                 raise _gone(self.queue)
@@ -189,12 +200,15 @@ class Upload:
             if before is not None:
                 await conn.execute(self._statement("discard"), {"upload": self._id})
                 stored: Uploaded = msgspec.msgpack.decode(before, type=Uploaded)
-                return Uploaded(stored.accepted, replayed=True)
+                return Uploaded(stored.accepted, replayed=True, shed=stored.shed)
             await self._parts.appender.reject(conn, [request])
-            await self._place(conn)
+            if is_shed:
+                await conn.execute(self._statement("discard"), {"upload": self._id})
+            else:
+                await self._place(conn)
             if idempotency_key := request.idempotency_key:
-                await self._parts.appender.store(conn, idempotency_key, msgspec.msgpack.encode(Uploaded(self.events)))
-        return Uploaded(self.events)
+                await self._parts.appender.store(conn, idempotency_key, msgspec.msgpack.encode(done))
+        return done
 
     async def _place(self, conn: AsyncConnection[Any]) -> None:
         await lock_for(conn, self.queue, self._ends)

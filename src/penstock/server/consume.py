@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 
 from penstock.log import wire
 from penstock.log.event import Event
@@ -17,6 +17,7 @@ from penstock.log.lease import PopRequest
 from penstock.server.endpoint import Call, Endpoint, Role
 from penstock.server.events import batch_of, taking
 from penstock.server.ingest.route import idempotency_key
+from penstock.server.looking import disconnected
 
 _CONSUME = frozenset({Role.CONSUME})
 
@@ -57,7 +58,7 @@ async def pop(call: Call) -> wire.Events:
 
 async def _until(popping: asyncio.Task[list[Event]], call: Call) -> None:
     """Wait for the pop; it ends early when the server does, and is in vain when nobody is there to be answered."""
-    gone = asyncio.create_task(_disconnected(call.request))
+    gone = asyncio.create_task(disconnected(call.request))
     stopping = asyncio.create_task(call.services.stopping.wait())
     try:
         await asyncio.wait({popping, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -81,11 +82,6 @@ async def _let_go(popping: asyncio.Task[list[Event]], call: Call) -> None:
             firsts.setdefault(event.partition_id, event)
         if firsts:
             await call.services.log.ack(list(firsts.values()), "retry")
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def ack(call: Call) -> wire.AckResults:
@@ -120,7 +116,7 @@ async def transaction(call: Call) -> wire.TransactionOutcome:
         call.permit([batch.queue for batch in asked.pushes], Role.PRODUCE)
     key = idempotency_key(call.request.headers, call.caller)
     log = call.services.log
-    with taking(call, [batch.queue for batch in asked.pushes]) as taken:
+    async with taking(call, [batch.queue for batch in asked.pushes]) as taken:
         batches = [batch_of(each) for each in asked.pushes]
         result = await _to_the_end(log.transact_leased(asked.acks, batches, idempotency_key=key))
         taken += result.pushes

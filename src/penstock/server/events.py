@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.core.errors import IdempotencyConflict, InvalidEvent, InvalidRequest, QueueFull
+from penstock.core.errors import IdempotencyConflict, InvalidEvent, InvalidRequest, PenstockError, QueueFull
 from penstock.log import wire
 from penstock.log.batch import Batch
 from penstock.log.envelopes import read_envelopes
@@ -17,6 +17,7 @@ from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.log.pushed import PushResult
 from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.ingest.counted import count_push, producer_of
 from penstock.server.ingest.headers import full_headers
 from penstock.server.ingest.route import idempotency_key
 from penstock.server.problems import Problem, problem_of
@@ -70,6 +71,10 @@ class _Gathered:
 
 async def events(call: Call) -> wire.Events:
     """Events, without consuming them."""
+    return await call.services.looks.look(call, _events(call))
+
+
+async def _events(call: Call) -> wire.Events:
     asked: EventsQuery = call.query
     gathered = _Gathered(asked)
     log, queue = call.services.log, call.path["queue"]
@@ -109,18 +114,17 @@ async def push(call: Call) -> wire.Pushes:
     queues = [batch.queue for batch in asked.batches]
     call.permit(queues)
     key = idempotency_key(call.request.headers, call.caller)
-    with taking(call, queues) as taken:
+    async with taking(call, queues) as taken:
         batches = [batch_of(each) for each in asked.batches]
         taken += await call.services.log.push(batches, idempotency_key=key)
     return wire.Pushes([wire.PushOutcome.of(result) for result in taken])
 
 
-@contextmanager
-def taking(call: Call, queues: Sequence[str]) -> Iterator[list[PushResult]]:
+@asynccontextmanager
+async def taking(call: Call, queues: Sequence[str]) -> AsyncIterator[list[PushResult]]:
     """While events are pushed: they are counted, and held against what their producer may push."""
     services = call.services
-    producer = call.caller or (call.request.client.host if call.request.client else "")
-    services.producers.check(producer)
+    services.producers.check(producer_of(call))
     results: list[PushResult] = []
     try:
         yield results
@@ -135,16 +139,20 @@ def taking(call: Call, queues: Sequence[str]) -> Iterator[list[PushResult]]:
         ) from None
     except InvalidEvent:
         for queue in queues[:1]:
-            services.metrics.pushed(queue, accepted=0, rejected=1)
+            # Of one that there is, or anybody could make series by naming many.
+            if await _is_queue(services.log, queue):
+                services.metrics.pushed(queue, accepted=0, rejected=1)
         raise
     for queue, result in zip(queues, results, strict=True):
-        services.metrics.pushed(
-            queue,
-            accepted=0 if result.replayed else result.accepted,
-            duplicates=result.accepted + result.duplicates if result.replayed else result.duplicates,
-            dropped=result.shed,
-        )
-        services.producers.take(producer, result.accepted + result.duplicates + result.shed)
+        count_push(call, queue, result)
+
+
+async def _is_queue(log: Log, name: str) -> bool:
+    try:
+        await log.queue(name)
+    except PenstockError:
+        return False
+    return True
 
 
 def batch_of(given: wire.PushBatch) -> Batch:
@@ -181,6 +189,6 @@ ENDPOINTS = (
         _READ,
         query=EventsQuery,
         answer=wire.Events,
-        problems=("not-found", "invalid-name"),
+        problems=("not-found", "invalid-name", "too-large", "overloaded"),
     ),
 )

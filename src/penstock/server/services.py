@@ -13,6 +13,7 @@ from penstock.server.endpoint import Endpoint
 from penstock.server.ingest.budget import Budget
 from penstock.server.ingest.producers import Producers
 from penstock.server.live.hubs import Hubs
+from penstock.server.looking import Looks
 from penstock.server.metrics.instruments import Instruments
 from penstock.server.metrics.standing import Standing
 from penstock.server.openapi import rendered
@@ -42,6 +43,7 @@ class Services:
         rate = self.settings.producer_events_per_second
         # Each process knows of its own requests only.
         self.producers = Producers(None if rate is None else rate / max(1, self.settings.workers))
+        self.looks = Looks(self.settings.core.pool_size)
         self.standing = Standing(self.log.database)
         self.hubs = Hubs(self.log, self.metrics, self.stopping, self.settings.live_streams)
 

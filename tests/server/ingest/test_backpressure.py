@@ -17,6 +17,7 @@ from tests.client.conditions import soon
 from tests.server.ingest.pushing import Door, problem
 from tests.server.serving import Serving, serving
 
+NDJSON = "application/x-ndjson"
 LIMIT = re.compile(r'"depth";r=(\d+);t=(\d+)')
 
 
@@ -72,6 +73,31 @@ def test_what_is_shed_is_counted_and_said(door: Callable[..., Door]) -> None:
     assert queue.store.queue(queue.queue).describe().size.shed == 2
 
 
+@pytest.mark.parametrize("overflow", ["shed", "refuse"])
+def test_what_was_answered_is_answered_again_however_full_the_queue_is(
+    door: Callable[..., Door], overflow: str
+) -> None:
+    queue = door(max_depth_events=20_000, overflow=overflow)
+    queue.store.queue(queue.queue).group("readers").pop()
+    large = b"".join(b'"%0100d"\n' % n for n in range(15_000))
+    pushes = [(b"1\n2", "small"), (large, "large")]
+
+    def answers() -> list[tuple[int, int, bool]]:
+        said = [queue.accepted(body, NDJSON, {"Idempotency-Key": key}) for body, key in pushes]
+        return [(each["accepted"], each["shed"], each["replayed"]) for each in said]
+
+    assert answers() == [(2, 0, False), (15_000, 0, False)]
+    queue.lines(list(range(4_998)))
+    assert answers() == [(2, 0, True), (15_000, 0, True)]
+    if overflow == "shed":
+        pushes = [(b"3\n4", "small shed"), (large + b"5", "large shed")]
+        assert answers() == [(0, 2, False), (0, 15_001, False)]
+        assert answers() == [(0, 2, True), (0, 15_001, True)]
+        assert queue.store.queue(queue.queue).describe().size.shed == 15_003
+    else:
+        assert queue.refused(b"3", NDJSON, {"Idempotency-Key": "new"})[:2] == (429, "queue-full")
+
+
 @pytest.fixture(scope="module")
 def strict_server(module_url: str) -> Iterator[Serving]:
     with serving(module_url, ["--producer-events-per-second", "50"]) as running:
@@ -95,6 +121,24 @@ def test_a_producer_that_is_too_fast_has_to_wait(door: Callable[..., Door], stri
         assert answer.headers["ratelimit-policy"] == '"producer";q=50;w=1'
         assert 1 <= int(answer.headers["retry-after"]) <= 3
         soon(lambda: quick.lines([1]).status_code == 200)
+
+
+def test_a_producer_that_is_too_fast_has_to_wait_on_the_message_plane_too(strict_server: Serving) -> None:
+    with httpx.Client(base_url=strict_server.url) as http:
+
+        def push(events: int) -> httpx.Response:
+            items = [{"queue": "plane", "payload": n} for n in range(events)]
+            return http.post("/api/v1/push", json={"items": items})
+
+        soon(lambda: push(120).status_code == 201)
+        answer = push(1)
+        assert (answer.status_code, answer.json()["code"]) == (429, "rate_limited")
+        assert 1 <= int(answer.headers["retry-after"]) <= 3
+        refused = http.post(
+            "/api/v1/transaction", json={"operations": [{"type": "push", "items": [{"queue": "plane"}]}]}
+        )
+        assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+        soon(lambda: push(1).status_code == 201)
 
 
 def test_a_process_holds_no_more_than_it_may(door: Callable[..., Door], small_server: Serving) -> None:

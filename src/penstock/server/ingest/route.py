@@ -16,6 +16,7 @@ from penstock.log.queue import Queue
 from penstock.server.endpoint import MAX_BODY_BYTES, Call, Endpoint, Role, json_response
 from penstock.server.ingest.body import Body
 from penstock.server.ingest.budget import EACH_PUSH, Hold
+from penstock.server.ingest.counted import count_push, producer_of
 from penstock.server.ingest.documented import DOCUMENTED
 from penstock.server.ingest.forms import Form, encoding_of, form_of
 from penstock.server.ingest.headers import depth_headers, full_headers, merged
@@ -56,7 +57,7 @@ async def push_events(call: Call) -> Any:
     """Store the events of a request; the answer is sent when they are durable."""
     begun = time.perf_counter()
     services = call.services
-    producer = call.caller or (call.request.client.host if call.request.client else "")
+    producer = producer_of(call)
     try:
         services.producers.check(producer)
         queue = await services.log.catalog.get(call.path["queue"])
@@ -69,14 +70,7 @@ async def push_events(call: Call) -> Any:
     except InvalidEvent:
         services.metrics.pushed(call.path["queue"], accepted=0, rejected=1)
         raise
-    services.metrics.pushed(
-        queue.name,
-        accepted=0 if result.replayed else result.accepted,
-        duplicates=result.accepted + result.duplicates if result.replayed else result.duplicates,
-        rejected=len(result.rejected),
-        dropped=result.shed,
-    )
-    services.producers.take(producer, result.accepted + result.duplicates + result.shed + len(result.rejected))
+    count_push(call, queue.name, result)
     answer = PushAnswer(
         result.accepted,
         result.duplicates,
@@ -99,7 +93,7 @@ async def _receive(call: Call, queue: Queue, hold: Hold) -> PushResult:
         call.request, encoding, settings, hold, settings.max_upload_bytes if form is Form.LINES else MAX_BODY_BYTES
     )
     try:
-        await call.services.log.check_room(queue)
+        await call.services.log.check_room(queue, key)
         if form is Form.LINES:
             return await _receive_lines(call, queue, body, key)
         batch, rejected = read(form, await body.whole(), call.query, headers, queue.name)

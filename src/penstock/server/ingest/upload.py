@@ -41,14 +41,13 @@ async def upload(call: Call, queue: Queue, slices: AsyncIterator[bytes], idempot
                 last = rejected[-1]
                 raise too_many(InvalidEvent(last.reason, index=last.index, field=last.field))
             await staged.add(pieces)
-        if not await log.admit(queue, staged.events):
-            return PushResult([], shed=staged.events)
-        done = await _publish(staged, idempotency_key, digest.digest(), rejected)
+        is_shed = not await log.admit(queue, staged.events, idempotency_key)
+        done = await _publish(staged, idempotency_key, digest.digest(), rejected, is_shed=is_shed)
         published = True
     finally:
         if not published:
             await staged.abandon()
-    result = PushResult([], replayed=done.replayed, rejected=rejected)
+    result = PushResult([], replayed=done.replayed, shed=done.shed, rejected=rejected)
     result.accepted = done.accepted
     return result
 
@@ -65,9 +64,11 @@ async def _prepared(call: Call, batch: Batch, before: int) -> tuple[Sequence[Pie
 
 
 async def _publish(
-    staged: Upload, idempotency_key: str | None, fingerprint: bytes, rejected: Sequence[Rejected]
+    staged: Upload, idempotency_key: str | None, fingerprint: bytes, rejected: Sequence[Rejected], *, is_shed: bool
 ) -> Uploaded:
     try:
-        return await staged.publish(idempotency_key=idempotency_key, fingerprint=fingerprint, rejected=rejected)
+        return await staged.publish(
+            idempotency_key=idempotency_key, fingerprint=fingerprint, rejected=rejected, is_shed=is_shed
+        )
     except UploadLost as error:
         raise Problem("overloaded", str(error), {"retry_after": 1.0}, retry_after(1)) from None

@@ -16,6 +16,7 @@ from penstock.log.log import Batch, Log
 from penstock.log.pushed import Pushed, PushResult
 from penstock.log.queue import DEFAULT_KEY
 from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.ingest.counted import producer_of
 from penstock.server.plane.queues import TAG, ensure
 from penstock.server.plane.wire import Kind, message_id, pack
 from penstock.server.problems import Problem, problem_of
@@ -24,6 +25,7 @@ from penstock.server.problems import Problem, problem_of
 TRACE_HEADER = "traceId"
 PRODUCER_HEADER = "producerSub"
 
+_SLOWER = {"code": "rate_limited"}
 _SHED = "dropped and counted: the queue is full, and was told to shed what comes then"
 
 
@@ -124,6 +126,7 @@ async def push(call: Call) -> list[ItemPushed]:
     if not body.items:
         return []
     log = call.services.log
+    check_rate(call)
     try:
         pushed = items.results(await log.push(await items.batches(log)))
     except QueueFull as error:
@@ -132,8 +135,17 @@ async def push(call: Call) -> list[ItemPushed]:
     return pushed
 
 
+def check_rate(call: Call) -> None:
+    """Refuse a producer that is too fast, with the code by which the clients know that."""
+    try:
+        call.services.producers.check(producer_of(call))
+    except Problem as problem:
+        raise Problem(problem.kind, problem.detail, {**problem.facts, **_SLOWER}, problem.headers) from None
+
+
 def count(call: Call, pushed: Sequence[ItemPushed]) -> None:
-    """Add a push to the metrics, by queue."""
+    """Add a push to the metrics, by queue, and to what its producer has pushed."""
+    call.services.producers.take(producer_of(call), len(pushed))
     by_queue = Counter((each.queueName, each.status) for each in pushed)
     for queue in dict.fromkeys(each.queueName for each in pushed):
         call.services.metrics.pushed(
@@ -147,7 +159,7 @@ def count(call: Call, pushed: Sequence[ItemPushed]) -> None:
 def too_fast(error: QueueFull) -> Problem:
     """A full queue, with the code by which the clients know that they are to slow down."""
     problem = problem_of(error)
-    return Problem(problem.kind, problem.detail, {**problem.facts, "code": "rate_limited"}, problem.headers)
+    return Problem(problem.kind, problem.detail, {**problem.facts, **_SLOWER}, problem.headers)
 
 
 ENDPOINTS = (
@@ -163,6 +175,6 @@ ENDPOINTS = (
         answer=list[ItemPushed],
         status=201,
         plane=True,
-        problems=("invalid-event", "invalid-name", "queue-full"),
+        problems=("invalid-event", "invalid-name", "queue-full", "rate-limited"),
     ),
 )

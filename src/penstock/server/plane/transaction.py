@@ -13,7 +13,7 @@ from penstock.log.by_id import SaidById
 from penstock.log.position import Verdict
 from penstock.server.endpoint import Call, Endpoint, Role
 from penstock.server.plane.ack import Ack, permit_partitions, said_of
-from penstock.server.plane.push import ItemPushed, Items, PushItem, count, too_fast
+from penstock.server.plane.push import ItemPushed, Items, PushItem, check_rate, count, too_fast
 from penstock.server.plane.queues import TAG
 from penstock.server.plane.wire import as_uuid
 from penstock.server.problems import Problem
@@ -83,6 +83,8 @@ async def transact(call: Call) -> TransactionDone:
         return TransactionDone(transaction_id, False, [], f"ACK operation failed: {problem}; all was rolled back")
     taken = [each for each in said if isinstance(each, SaidById)]
     log = call.services.log
+    if pushed:
+        check_rate(call)
     try:
         done, ordered = await log.transact_by_id(taken, await items.batches(log), leases=leases)
     except TransactionRefused as error:
@@ -151,6 +153,6 @@ ENDPOINTS = (
         body=Transaction,
         answer=TransactionDone,
         plane=True,
-        problems=("invalid-event", "invalid-name", "queue-full"),
+        problems=("invalid-event", "invalid-name", "queue-full", "rate-limited"),
     ),
 )
