@@ -60,6 +60,26 @@ def test_queries_are_listed_with_their_lag(cli: CommandLine) -> None:
     assert row.split()[:5] == ["orders_5s", "stopped", "–", "orders", "totals"]
 
 
+def test_what_clients_compute_is_listed_too_and_can_be_forgotten(cli: CommandLine) -> None:
+    with psycopg.connect(str(cli.database_url)) as conn:
+        conn.execute(
+            "INSERT INTO penstock.shared_queries (name, source_queue, config_hash, group_name) "
+            "VALUES ('per_user', 'orders', 'h', 'streams.per_user')"
+        )
+    spark, clients = cli.json("query", "list")
+    assert (spark["computed_by"], clients["computed_by"]) == ("spark", "clients")
+    assert (clients["name"], clients["state"], clients["queues"], clients["lag"]) == (
+        "per_user",
+        "stopped",
+        ["orders"],
+        0,
+    )
+    assert cli.ok("query", "list").splitlines()[2].split()[:4] == ["per_user", "stopped", "clients", "orders"]
+    assert "penstock.state" in cli.refused("query", "show", "per_user")[1]
+    cli.ok("query", "delete", "per_user", "--yes")
+    assert [query["name"] for query in cli.json("query", "list")] == ["orders_5s"]
+
+
 def test_a_query_that_somebody_drives_is_running(cli: CommandLine) -> None:
     run_it(cli)
     (query,) = cli.json("query", "list")

@@ -37,6 +37,11 @@ def query(console: Running) -> None:
         await driven.cycle({"a": (50, 1000.0)}, (start, start + timedelta(minutes=1)))
         await driven.fail("ValueError: <script>alert(1)</script> is no amount")
         await driven.cycle({"b": (1, 20.0)}, (start, start + timedelta(minutes=1)))
+        async with log.database.connection() as conn:
+            await conn.execute(
+                "INSERT INTO penstock.shared_queries (name, source_queue, sink_queue, config_hash, group_name) "
+                "VALUES ('per user <i>', 'orders', NULL, 'h', 'streams.per user')"
+            )
 
     arrange(console.database_url, prepare)
 
@@ -52,6 +57,13 @@ def test_the_list_leads_to_the_details(page: Page) -> None:
     expect(row).to_contain_text("running")
     row.get_by_role("link", name=NAME).click()
     expect(page.get_by_role("region", name="Pipeline")).to_be_visible()
+
+
+def test_what_clients_compute_is_listed_too(page: Page) -> None:
+    page.goto("/queries")
+    row = page.get_by_role("region", name="Computed by clients").get_by_role("row", name="per user <i>")
+    expect(row).to_contain_text("stopped")
+    expect(row).to_contain_text("orders")
 
 
 def test_the_pipeline_is_drawn_from_its_source_to_its_sink(page: Page) -> None:

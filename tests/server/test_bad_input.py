@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import re
 
 import httpx
 import pytest
 
+from penstock.server.app import ENDPOINTS
 from tests.server.refusals import refusal
+from tests.server.serving import Serving
 
 JSON = {"Content-Type": "application/json"}
 DEEP = 200_000
@@ -122,3 +125,21 @@ def test_a_character_that_postgresql_cannot_store(v1: httpx.Client, queue: str, 
     answer = v1.get(str(v1.base_url.join(path.format(queue=queue))))
     assert answer.status_code == 400
     assert "U+0000" in answer.text
+
+
+def test_no_part_of_a_path_that_the_database_cannot_hold_is_a_fault_of_the_server(shared_server: Serving) -> None:
+    with httpx.Client(base_url=shared_server.url) as http:
+        for endpoint in ENDPOINTS:
+            for part in [] if endpoint.websocket else re.findall(r"\{(\w+)", endpoint.path):
+                path = endpoint.path.replace(f"{{{part}}}", "a%00")
+                path = re.sub(r"\{\w+\}", "a", path)
+                answer = http.request(endpoint.method, path)
+                assert 400 <= answer.status_code < 500, (endpoint.method, path, answer.text)
+                # Each plane in its own shape.
+                assert ("error" in answer.json()) == endpoint.plane, (path, answer.text)
+
+
+def test_a_path_that_is_no_text_is_refused_in_the_shape_of_its_plane(shared_server: Serving) -> None:
+    assert httpx.get(f"{shared_server.url}/v1/queues/%ff").json()["type"].endswith("/invalid-request")
+    refused = httpx.get(f"{shared_server.url}/api/v1/pop/queue/%ff")
+    assert (refused.status_code, refused.json()) == (400, {"error": "the path is not UTF-8"})

@@ -312,7 +312,14 @@ def test_nothing_answers_to_the_wrong_one(stage: Stage) -> None:
                 status,
                 text,
             )
+            # Nobody learns what a queue is called by naming something in it.
+            assert QUEUE not in text or names_the_queue(stage, endpoint), (name_of(endpoint), caller, text)
     assert everything_stored(stage.database_url) == before
+
+
+def names_the_queue(stage: Stage, endpoint: Endpoint) -> bool:
+    body = BODIES[name_of(endpoint)](stage.facts) if needs_body(endpoint) else ""
+    return "{queue" in endpoint.path or QUEUE in f"{QUERIES.get(name_of(endpoint))} {body}"
 
 
 def is_for(endpoint: Endpoint, roles: frozenset[Role]) -> bool:

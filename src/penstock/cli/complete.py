@@ -45,7 +45,8 @@ async def _queues(database: Database) -> list[str]:
 
 async def _queries(database: Database) -> list[str]:
     async with database.connection() as conn:
-        rows = await (await conn.execute("SELECT name FROM penstock.queries ORDER BY name")).fetchall()
+        statement = "SELECT name FROM penstock.queries UNION SELECT name FROM penstock.shared_queries ORDER BY name"
+        rows = await (await conn.execute(statement)).fetchall()
     return [name for (name,) in rows]
 
 

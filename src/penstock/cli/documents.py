@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.log.log import GroupInfo, QueueInfo
     from penstock.log.partitions import Partition
     from penstock.log.queue import Queue
+    from penstock.server.shared_queries import SharedQuery
 
 OPTIONS = (*options.DEFAULTS, "dedup_window_seconds")
 
@@ -115,6 +116,7 @@ def query_listing(query: QueryInfo, groups: Sequence[GroupInfo]) -> dict[str, An
     """A query in a list of them."""
     return {
         "name": query.name,
+        "computed_by": "spark",
         "state": query.state,
         "is_paused": query.is_paused,
         "driver": query.driver if query.is_running else None,
@@ -122,6 +124,23 @@ def query_listing(query: QueryInfo, groups: Sequence[GroupInfo]) -> dict[str, An
         "sink": query.sink,
         "lag": sum(group.lag for group in groups),
         "cycle": query.cycle,
+        "committed_at": query.committed_at,
+        "created_at": query.created_at,
+    }
+
+
+def shared_listing(query: SharedQuery) -> dict[str, Any]:
+    """The same for one that clients of the message plane compute."""
+    return {
+        "name": query.name,
+        "computed_by": "clients",
+        "state": query.state,
+        "is_paused": False,
+        "driver": None,
+        "queues": [query.queue],
+        "sink": query.sink,
+        "lag": query.lag,
+        "cycle": 0,
         "committed_at": query.committed_at,
         "created_at": query.created_at,
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,9 +34,13 @@ async def list_queries(session: Session) -> None:
     """List all queries: who runs each, how far behind it is, and when it last committed."""
     from penstock.cli import documents
     from penstock.engine.registry import Registry
+    from penstock.server.shared_queries import shared_queries
 
     async with session.log() as log:
-        listing = [documents.query_listing(query, await _groups(log, query)) for query in await Registry(log).list()]
+        groups = await log.groups()
+        listing = [documents.query_listing(each, _of(each, groups)) for each in await Registry(log).list()]
+        listing += [documents.shared_listing(each) for each in await shared_queries(log, groups=groups)]
+        listing.sort(key=itemgetter("name"))
     if session.out.json:
         session.out.document(listing)
         return
@@ -45,7 +51,7 @@ async def list_queries(session: Session) -> None:
         (
             query["name"],
             query["state"],
-            query["driver"] or "–",
+            "clients" if query["computed_by"] == "clients" else query["driver"] or "–",
             ", ".join(query["queues"]),
             query["sink"] or "–",
             number(query["lag"]),
@@ -199,12 +205,15 @@ async def delete(session: Session, query: QueryName, yes: Yes = False) -> None:
     What it wrote to its queue stays, and so do its dead letters.
     """
     from penstock.engine.registry import Registry
+    from penstock.server.shared_queries import delete_shared, find_shared
 
     async with session.log() as log:
-        info = await _find_query(log, query)
+        shared = await find_shared(log, query)
+        if shared is None:
+            await _find_query(log, query)
         if not yes:
-            session.out.confirm(f"Forget query {info.name}, its open windows and its history?")
-        deleted = await Registry(log).delete(info.name)
+            session.out.confirm(f"Forget query {query}, its open windows and its history?")
+        deleted = await (Registry(log).delete(query) if shared is None else delete_shared(log, query))
     if session.out.json:
         session.out.document({"query": query, "deleted": deleted})
     else:
@@ -212,11 +221,18 @@ async def delete(session: Session, query: QueryName, yes: Yes = False) -> None:
 
 
 async def _find_query(log: Log, name: str) -> QueryInfo:
+    from penstock.core.errors import NotFound
     from penstock.engine.registry import Registry
+    from penstock.server.shared_queries import find_shared
 
     for info in await Registry(log).list():
         if info.name == name:
             return info
+    if await find_shared(log, name) is not None:
+        raise NotFound(
+            f"clients of the message plane compute the query {name!r}, so nothing more is known here than "
+            "`penstock query list` shows, and its state, which is in the view penstock.state"
+        )
     raise _missing(name)
 
 
@@ -228,4 +244,8 @@ def _missing(name: str) -> Exception:
 
 async def _groups(log: Log, query: QueryInfo) -> list[GroupInfo]:
     """The query's groups, one in each queue that it reads."""
-    return [group for group in await log.groups() if group.query_id == query.name]
+    return _of(query, await log.groups())
+
+
+def _of(query: QueryInfo, groups: Sequence[GroupInfo]) -> list[GroupInfo]:
+    return [group for group in groups if group.query_id == query.name]

@@ -24,7 +24,7 @@ from penstock.server.live import routes as live_routes
 from penstock.server.metrics import routes as metrics_routes
 from penstock.server.metrics.instruments import Instruments
 from penstock.server.plane.routes import ENDPOINTS as PLANE
-from penstock.server.problems import KINDS, Problem
+from penstock.server.problems import KINDS, PLANE_PATHS, Problem
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 from penstock.server.socket import SocketDispatch
@@ -125,12 +125,17 @@ def _log(database: Database, clock: Clock | None, metrics: Instruments, tracing:
 
 
 def _routes(endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:
-    return [
-        WebSocketRoute(endpoint.path, SocketDispatch(endpoint, services))
-        if endpoint.websocket
-        else Route(endpoint.path, Dispatch(endpoint, services), methods=[endpoint.method], include_in_schema=False)
-        for endpoint in endpoints
-    ]
+    routes: list[BaseRoute] = []
+    for endpoint in endpoints:
+        if endpoint.websocket:
+            routes.append(WebSocketRoute(endpoint.path, SocketDispatch(endpoint, services)))
+            continue
+        route = Route(endpoint.path, Dispatch(endpoint, services), methods=[endpoint.method], include_in_schema=False)
+        if endpoint.changes and route.methods is not None:
+            # Whoever asks for the head of an answer does not get what the answer would have held.
+            route.methods.discard("HEAD")
+        routes.append(route)
+    return routes
 
 
 def _no_such_thing(request: Request, error: HTTPException) -> Response:
@@ -142,13 +147,9 @@ def _no_such_thing(request: Request, error: HTTPException) -> Response:
     # As it was written: decoded, it can hold anything.
     path = bytes(request.scope.get("raw_path") or b"").decode("latin-1")
     problem = Problem(kind, f"{KINDS[kind].title}: {request.method} {path}", headers=headers)
-    if path.startswith(("/api/v1", "/streams/v1")):
-        return Response(
-            b'{"error":"Not found"}' if status == 404 else b'{"error":"Method not allowed"}',
-            status_code=status,
-            headers=headers,
-            media_type="application/json",
-        )
+    if path.startswith(PLANE_PATHS):
+        said = "Not found" if status == 404 else "Method not allowed"
+        return Problem(kind, said, headers=headers).plane_response()
     return problem.response(request.scope.get("state", {}).get("request_id", ""))
 
 

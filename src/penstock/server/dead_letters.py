@@ -71,7 +71,7 @@ async def show(call: Call) -> wire.DeadLetterDocument:
         call.sees_all()
         raise NotFound(f"there is no dead letter {text!r}: it has a number")
     letter = await call.services.log.dead_letter(int(text))
-    call.permit(letter.queue)
+    call.permit_found(letter.queue)
     return wire.DeadLetterDocument.of(letter)
 
 
@@ -103,7 +103,7 @@ async def _permit(call: Call, which: Filter) -> None:
         if which.ids is None:
             raise Problem("forbidden", "the key is limited to some queues: name the queue whose dead letters you mean")
         found = await call.services.log.dead_letters(which, limit=max(len(which.ids), 1))
-        call.permit({letter.queue for letter in found})
+        call.permit_found({letter.queue for letter in found})
 
 
 def _read_ids(text: str | None) -> list[int] | None:

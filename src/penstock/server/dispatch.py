@@ -16,7 +16,7 @@ from penstock.core.errors import PenstockError
 from penstock.server.access.gate import Gate
 from penstock.server.access.identity import Identity
 from penstock.server.endpoint import MAX_BODY_BYTES, Call, Endpoint, Nothing, json_response
-from penstock.server.frame import SLASH
+from penstock.server.frame import IS_FOREIGN, SLASH
 from penstock.server.incoming import Incoming
 from penstock.server.ingest.body import Body
 from penstock.server.ingest.forms import encoding_of
@@ -48,7 +48,10 @@ class Dispatch:
         request_id: str = state.get("request_id", "")
         path = {name: value.replace(SLASH, "/") for name, value in request.path_params.items()}
         try:
+            if self._endpoint.changes and state.get(IS_FOREIGN):
+                raise Problem("forbidden", "pages of this origin may not call: --cors-origin names those that may")
             identity = await self._gate.admit(request, path, request_id)
+            check_path(self._endpoint, path)
             response = await self._answer(request, path, identity, request_id)
         except ClientDisconnect:
             return
@@ -63,11 +66,7 @@ class Dispatch:
 
     def refusal(self, problem: Problem, request_id: str) -> Response:
         """A problem in the shape of this endpoint's plane."""
-        if self._endpoint.plane:
-            # Its clients know one status for all that is wrong with what they sent.
-            status = 400 if problem.status == 422 else problem.status
-            return json_response({"error": problem.detail, **problem.facts}, status, problem.headers)
-        return problem.response(request_id)
+        return problem.plane_response() if self._endpoint.plane else problem.response(request_id)
 
     def _query(self, request: Request) -> Any:
         """The query string, read once for all requests that have the same: most callers never change theirs."""
@@ -104,6 +103,14 @@ class Dispatch:
         if answer is None:
             return Response(status_code=204 if endpoint.answer is None else endpoint.status)
         return json_response(answer, endpoint.status)
+
+
+def check_path(endpoint: Endpoint, path: Mapping[str, str]) -> None:
+    """Refuse what no text of the database can hold."""
+    for name, value in path.items():
+        if "\x00" in value:
+            kind = "invalid-name" if "invalid-name" in endpoint.problems else "invalid-request"
+            raise Problem(kind, f"the {name} must not hold the character U+0000")
 
 
 @cache

@@ -73,6 +73,16 @@ class Call:
                 detail = f"Insufficient permissions: the key is not for the queue {queue!r}"
                 raise Problem("forbidden", detail, {"queue": queue})
 
+    def permit_found(self, queues: str | Iterable[str], *roles: Role) -> None:
+        """The same for queues that the caller has not named: of others' it is not told even what they are called."""
+        try:
+            self.permit(queues, *roles)
+        except Problem as problem:
+            if "queue" in problem.facts:
+                detail = "Insufficient permissions: this belongs to a queue that the key is not for"
+                raise Problem(problem.kind, detail) from None
+            raise
+
     def sees(self, queue: str) -> bool:
         """Whether a queue may appear in the answer: what lists queues leaves the others out."""
         self.asked = True
@@ -107,6 +117,8 @@ class Endpoint:
         plane: A route of the message plane: errors as ``{"error": ...}``, unknown parameters ignored.
         documented: More for the OpenAPI operation, merged into it: media types, headers, other answers.
         websocket: The handler is given a WebSocket and not a request.
+        changes: It is a GET that changes something, because its clients call it so: no HEAD goes with it, and no page
+            of another site can have a browser call it.
     """
 
     method: str
@@ -125,6 +137,7 @@ class Endpoint:
     plane: bool = False
     documented: Mapping[str, Any] = field(default_factory=dict)
     websocket: bool = False
+    changes: bool = False
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -14,11 +14,12 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.server.logs import RequestLog, timestamp
 from penstock.server.metrics.instruments import Instruments
-from penstock.server.problems import Problem
+from penstock.server.problems import PLANE_PATHS, Problem
 from penstock.server.settings import ServerSettings
 
 logger = logging.getLogger("penstock.server")
@@ -26,6 +27,9 @@ logger = logging.getLogger("penstock.server")
 #: A slash inside a part of the path (``%2F``) while it is routed: it separates nothing, and no text that arrives over
 #: HTTP holds this character.
 SLASH = "\udc2f"
+
+#: In a request's state: a browser asks, for a page of another site that is not among those that may call.
+IS_FOREIGN = "is_foreign"
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PORT = re.compile(r":\d+$")
@@ -73,12 +77,14 @@ class Frame:
             return
         begun = time.perf_counter()
         origin = asked = foreign = None
-        host = ""
+        host, site = "", b""
         for name, value in scope["headers"]:
             if name == b"x-request-id":
                 asked = value.decode("latin-1")
             elif name == b"host":
                 host = value.decode("latin-1")
+            elif name == b"sec-fetch-site":
+                site = value
             elif name == b"origin":
                 if value in self._origins:
                     origin = value
@@ -87,6 +93,8 @@ class Frame:
         request_id = asked if asked and _SANE_ID.fullmatch(asked) else f"{self._prefix}{next(self._ids):06x}"
         state: dict[str, Any] = scope.setdefault("state", {})
         state["request_id"] = request_id
+        # What browsers say themselves, also where they name no origin: an image, a link, a form.
+        state[IS_FOREIGN] = site in (b"cross-site", b"same-site") and origin is None
         extra = [(b"x-request-id", request_id.encode())]
         if self._origins:
             extra.append((b"vary", b"Origin"))
@@ -121,15 +129,14 @@ class Frame:
                 await self._app(scope, receive, send_framed)
         except Problem as problem:
             state["problem"] = problem.kind
-            await problem.response(request_id)(scope, receive, send_framed)
+            await _refusal(scope, problem, request_id)(scope, receive, send_framed)
         except Exception:
             logger.exception("request failed", extra={"request_id": request_id})
             if status:
                 raise
             state["problem"] = "internal"
-            await Problem("internal", "the server failed; its log says more, under the request's id").response(
-                request_id
-            )(scope, receive, send_framed)
+            failed = Problem("internal", "the server failed; its log says more, under the request's id")
+            await _refusal(scope, failed, request_id)(scope, receive, send_framed)
         finally:
             self._metrics.answered(scope, state, status, time.perf_counter() - begun)
             if self._logged == "all" or (self._logged == "errors" and (status >= 400 or not status)):
@@ -180,6 +187,13 @@ def _decode_path(scope: Scope) -> None:
     except UnicodeDecodeError:
         raise Problem("invalid-request", "the path is not UTF-8") from None
     scope["path"] = unquote(re.sub("%2f", SLASH, raw.decode("ascii"), flags=re.IGNORECASE))
+
+
+def _refusal(scope: Scope, problem: Problem, request_id: str) -> Response:
+    """A problem in the shape of the plane whose address was asked for."""
+    raw = bytes(scope.get("raw_path") or b"").decode("latin-1")
+    is_plane = scope["type"] == "http" and raw.startswith(PLANE_PATHS)
+    return problem.plane_response() if is_plane else problem.response(request_id)
 
 
 def _is_preflight(scope: Scope) -> bool:

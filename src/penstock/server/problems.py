@@ -96,6 +96,20 @@ class Problem(Exception):
             media_type="application/problem+json",
         )
 
+    def plane_response(self) -> Response:
+        """The same in the shape that clients of the message plane read."""
+        # They know one status for all that is wrong with what they sent.
+        return Response(
+            msgspec.json.encode({"error": self.detail, **self.facts}),
+            status_code=400 if self.status == 422 else self.status,
+            headers=dict(self.headers),
+            media_type="application/json",
+        )
+
+
+#: How the addresses of the message plane begin.
+PLANE_PATHS = ("/api/v1", "/streams/v1")
+
 
 def retry_after(seconds: float) -> dict[str, str]:
     """The header that says when to come again, in whole seconds as it must be, and never 0."""

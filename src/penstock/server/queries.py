@@ -1,4 +1,4 @@
-"""Queries over HTTP: what runs on Spark, how far it is, what its cycles did; pausing, stopping and forgetting it."""
+"""Queries over HTTP: which there are, how far each is, what its cycles did; pausing, stopping and forgetting it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.core.errors import NotFound
+from penstock.core.errors import Conflict, NotFound
 from penstock.engine import control
 from penstock.engine.ledger import Activity, Cycle, activity_of, cycles_of
 from penstock.engine.registry import QueryInfo, Registry
 from penstock.log.log import GroupInfo
 from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.shared_queries import SharedQuery, delete_shared, find_shared, open_rows, shared_queries
 
 _READ = frozenset({Role.READ})
 _ADMIN = frozenset({Role.ADMIN})
@@ -26,13 +27,17 @@ class QueryListing(Struct, frozen=True, kw_only=True):
     """A query in a list of them."""
 
     name: str
+    #: spark, or clients: those of the message plane, which compute it for themselves.
+    computed_by: str
     #: running, paused or stopped
     state: str
+    #: Who drives it on Spark.
     driver: str | None
     queues: list[str]
     sink: str | None
     #: How many events it has yet to read.
     lag: int
+    #: Its last cycle; 0 for those of clients, which are not numbered.
     cycle: int
     committed_at: datetime | None
     created_at: datetime
@@ -67,7 +72,8 @@ class QueryDetails(QueryListing, frozen=True, kw_only=True):
     watermark: datetime | None
     lease_until: datetime | None
     history_seconds: float
-    lately: Lately
+    #: None for those of clients, which keep no ledger here.
+    lately: Lately | None
     groups: list[GroupInfo]
 
 
@@ -110,12 +116,18 @@ class CyclesQuery(Struct, frozen=True):
 
 async def queries(call: Call) -> Queries:
     """Every query."""
-    groups = await call.services.log.groups()
-    return Queries([_listing(each, groups) for each in await Registry(call.services.log).list()])
+    log = call.services.log
+    groups = await log.groups()
+    found = [_listing(each, groups) for each in await Registry(log).list()]
+    found += [_shared_listing(each) for each in await shared_queries(log, groups=groups)]
+    return Queries(sorted(found, key=lambda each: each.name))
 
 
 async def query(call: Call) -> QueryDetails:
     """One query."""
+    log = call.services.log
+    if (shared := await find_shared(log, call.path["query"])) is not None:
+        return _shared_details(shared, await open_rows(log, shared.name))
     info = await _find(call)
     activity = await activity_of(call.services.log.database, info.id, _LATELY)
     if activity is None:
@@ -135,23 +147,26 @@ async def cycles(call: Call) -> Cycles:
 
 async def pause(call: Call) -> None:
     """Let it begin no more cycles."""
+    await _refuse_shared(call)
     await control.pause(call.services.log.database, call.path["query"])
 
 
 async def resume(call: Call) -> None:
     """Let it go on."""
+    await _refuse_shared(call)
     await control.resume(call.services.log.database, call.path["query"])
 
 
 async def stop(call: Call) -> None:
     """Let its drivers end."""
+    await _refuse_shared(call)
     await control.stop(call.services.log.database, call.path["query"])
 
 
 async def delete(call: Call) -> None:
     """Forget it."""
-    name = call.path["query"]
-    if not await Registry(call.services.log).delete(name):
+    name, log = call.path["query"], call.services.log
+    if not await Registry(log).delete(name) and not await delete_shared(log, name):
         raise _missing(name)
 
 
@@ -167,6 +182,15 @@ async def _find(call: Call) -> QueryInfo:
     )
 
 
+async def _refuse_shared(call: Call) -> None:
+    """What clients compute is theirs to stop."""
+    if (shared := await find_shared(call.services.log, call.path["query"])) is not None:
+        raise Conflict(
+            f"clients of the message plane compute the query {shared.name!r}, and nobody here can tell them to stop: "
+            "stop them where they run"
+        )
+
+
 def _missing(name: str) -> NotFound:
     return NotFound(f"there is no query {name!r}: GET /v1/queries lists those there are")
 
@@ -179,6 +203,7 @@ def _listing(info: QueryInfo, groups: Sequence[GroupInfo]) -> QueryListing:
     own = _of(info, groups)
     return QueryListing(
         name=info.name,
+        computed_by="spark",
         state=info.state,
         driver=info.driver if info.is_running else None,
         queues=[group.queue for group in own],
@@ -212,6 +237,35 @@ def _details(info: QueryInfo, groups: Sequence[GroupInfo], activity: Activity) -
     )
 
 
+def _shared_listing(query: SharedQuery) -> QueryListing:
+    return QueryListing(
+        name=query.name,
+        computed_by="clients",
+        state=query.state,
+        driver=None,
+        queues=[query.queue],
+        sink=query.sink,
+        lag=query.lag,
+        cycle=0,
+        committed_at=query.committed_at,
+        created_at=query.created_at,
+    )
+
+
+def _shared_details(query: SharedQuery, rows: int) -> QueryDetails:
+    listing = _shared_listing(query)
+    return QueryDetails(
+        **{name: getattr(listing, name) for name in QueryListing.__struct_fields__},
+        description=query.description,
+        open_windows=rows,
+        watermark=None,
+        lease_until=None,
+        history_seconds=0.0,
+        lately=None,
+        groups=query.groups,
+    )
+
+
 def _cycle(cycle: Cycle) -> CycleDetails:
     fresh = None
     if cycle.committed_at is not None and cycle.oldest_at is not None:
@@ -236,6 +290,7 @@ def _cycle(cycle: Cycle) -> CycleDetails:
 
 
 _QUERY = "/v1/queries/{query}"
+_CONTROL = ("not-found", "conflict")
 
 ENDPOINTS = (
     Endpoint("GET", "/v1/queries", queries, "List queries", _TAG, _READ, answer=Queries),
@@ -251,9 +306,9 @@ ENDPOINTS = (
         answer=Cycles,
         problems=("not-found",),
     ),
-    Endpoint("POST", f"{_QUERY}/pause", pause, "Pause a query", _TAG, _ADMIN, problems=("not-found",)),
-    Endpoint("POST", f"{_QUERY}/resume", resume, "Let a paused query go on", _TAG, _ADMIN, problems=("not-found",)),
-    Endpoint("POST", f"{_QUERY}/stop", stop, "Stop whoever drives a query", _TAG, _ADMIN, problems=("not-found",)),
+    Endpoint("POST", f"{_QUERY}/pause", pause, "Pause a query", _TAG, _ADMIN, problems=_CONTROL),
+    Endpoint("POST", f"{_QUERY}/resume", resume, "Let a paused query go on", _TAG, _ADMIN, problems=_CONTROL),
+    Endpoint("POST", f"{_QUERY}/stop", stop, "Stop whoever drives a query", _TAG, _ADMIN, problems=_CONTROL),
     Endpoint(
         "DELETE",
         _QUERY,

@@ -103,7 +103,7 @@ async def save(call: Call) -> RuleDocument:
     book = Rules(call.services.log)
     before = await book.find(made.name)
     if before is not None:
-        call.permit([before.queue, before.alerts])
+        call.permit_found([before.queue, before.alerts])
     await call.services.log.catalog.get(made.queue)
     await book.save(made)
     return _document(made, 0)
@@ -116,7 +116,7 @@ async def delete(call: Call) -> None:
     found = await book.find(call.path["rule"])
     if found is None:
         raise NotFound(f"there is no rule {call.path['rule']!r}: GET /v1/rules lists those there are")
-    call.permit(found.queue)
+    call.permit_found(found.queue)
     await book.delete(found.name)
 
 

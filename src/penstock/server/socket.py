@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from penstock.core.errors import PenstockError
 from penstock.server.access.gate import Gate
-from penstock.server.dispatch import read_query
+from penstock.server.dispatch import check_path, read_query
 from penstock.server.endpoint import Endpoint
 from penstock.server.frame import SLASH
 from penstock.server.problems import Problem, problem_of
@@ -63,6 +63,7 @@ class SocketDispatch:
         try:
             admit = partial(self._gate.admit, _with_key(socket), path, request_id)
             await admit()
+            check_path(self._endpoint, path)
             query = read_query(socket, self._endpoint)
             readmit = None if self._services.guard is None else admit
             await self._endpoint.handler(SocketCall(socket, self._services, path, query, readmit))

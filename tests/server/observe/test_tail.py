@@ -82,6 +82,21 @@ async def test_of_more_than_it_can_tell_the_newest_are_told(http: httpx.AsyncCli
     assert data(message) == list(range(500, 1500))
 
 
+async def test_of_more_bytes_than_it_can_tell_the_newest_are_told(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("heavy", {"max_event_bytes": 8 << 20}, partitioning="hash", partitions=1)
+    async with following(http, "/v1/queues/heavy/tail") as reader:
+        seen = await reader.next()
+    for size in (1, 2 << 20, 3 << 20, 100):
+        await push(log, "heavy", "x" * size)
+    async with following(http, "/v1/queues/heavy/tail", seen.id) as reader:
+        message = await reader.next()
+        assert message.data["skipped"] == 2
+        assert [len(each) for each in data(message)] == [3 << 20, 100]
+        # One that is larger than that is told alone.
+        await push(log, "heavy", "x" * (5 << 20))
+        assert [len(each) for each in await gather(reader, 1)] == [5 << 20]
+
+
 async def test_many_readers_cost_one_read_for_each_wave(http: httpx.AsyncClient, log: Log) -> None:
     await log.configure("watched", partitioning="hash", partitions=2)
     async with AsyncExitStack() as stack:

@@ -236,3 +236,12 @@ def test_a_group_can_start_at_a_time(plane: Plane, queue: str) -> None:
     assert data(plane.pop(queue, batch=5, consumerGroup="g", subscriptionFrom=later)) == ["b"]
     naive = later.removesuffix("Z")
     assert data(plane.pop(queue, batch=5, consumerGroup="h", subscriptionFrom=naive)) == ["b"]
+
+
+def test_names_that_the_database_cannot_hold_are_those_of_nobody(plane: Plane, queue: str) -> None:
+    plane.push(queue, [1])
+    (message,) = plane.pop(queue)
+    for name in ("transactionId", "consumerGroup"):
+        answer = plane.ack({**message, name: "a\x00"})
+        assert (answer["success"], "unresolv" in answer["error"]) == (False, True)
+    assert plane.ack(message, "failed", error="a\x00")["success"]

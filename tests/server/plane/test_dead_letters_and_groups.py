@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+
 from tests.server.plane.speaking import Plane, data
 
 
@@ -137,3 +139,12 @@ def test_when_a_group_subscribed_can_be_noted(plane: Plane, queue: str) -> None:
     (listed,) = [each for each in plane.get("/api/v1/consumer-groups") if each["queueName"] == queue]
     assert listed["subscriptionTimestamp"] == "2026-01-02T03:04:05+00:00"
     assert "subscriptionTimestamp is required" in plane.post(path, {}, 400)["error"]
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "soon"])
+def test_a_moment_that_is_none_in_utc_is_refused(plane: Plane, queue: str, moment: str) -> None:
+    plane.push(queue, [1])
+    plane.pop(queue, consumerGroup="g")
+    assert plane.post("/api/v1/consumer-groups/g/subscription", {"subscriptionTimestamp": moment}, 400)["error"]
+    assert plane.post(f"/api/v1/consumer-groups/g/queues/{queue}/seek", {"timestamp": moment}, 400)["error"]
+    assert plane.http.get("/api/v1/messages", params={"from": moment}).status_code == 400

@@ -86,7 +86,7 @@ async def test_it_is_followed_for_some_keys_and_over_another_process(
 
 
 async def test_who_asks_for_its_cycles_is_told_where_its_state_is(http: httpx.AsyncClient, query: Query) -> None:
-    answer = await http.get(f"/v1/queries/{query.queue}-query")
+    answer = await http.get(f"/v1/queries/{query.queue}-query/cycles")
     assert answer.status_code == 404
     assert f"GET /v1/queries/{query.queue}-query/live follows its state" in answer.json()["detail"]
 

@@ -215,3 +215,18 @@ def test_queues_of_a_namespace_are_popped_together(plane: Plane, queue: str) -> 
     only = plane.get("/api/v1/pop", namespace=queue, task="mail", consumerGroup="g", wait="true", timeout=5000)
     assert (only["queue"], data(only["messages"])) == (f"{queue}.mail.out", ["a"])
     assert "namespace or task" in plane.get("/api/v1/pop", 400)["error"]
+
+
+def test_a_page_of_another_site_cannot_have_a_browser_take_messages(plane: Plane, queue: str) -> None:
+    plane.push(queue, [1])
+    path = f"/api/v1/pop/queue/{queue}?autoAck=true"
+    # An image or a link: it names no origin, but a browser says where it comes from.
+    for site in ("cross-site", "same-site"):
+        assert plane.http.get(path, headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}).status_code == 403
+    # Who asks for the head of an answer would not get what it holds.
+    refused = plane.http.head(path)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
+    assert plane.http.get("/healthz", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
+    for site in ("none", "same-origin"):
+        plane.push(queue, [site], ids=[site])
+        assert plane.http.get(path, headers={"Sec-Fetch-Site": site}).status_code == 200

@@ -228,3 +228,45 @@ async def test_a_query_on_spark_cannot_have_the_name_of_a_shared_one(plane: Plan
 def test_nothing_of_spark_is_loaded_for_the_plane() -> None:
     check = "import sys, penstock.server.plane.routes; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_a_query_of_clients_is_listed_with_those_on_spark_and_can_be_forgotten(
+    plane: Plane, query: Query, plane_url: str
+) -> None:
+    name = f"{query.queue}-query"
+
+    def listed() -> dict[str, Any]:
+        (found,) = [each for each in plane.get("/v1/queries")["queries"] if each["name"] == name]
+        return dict(found)
+
+    said = listed()
+    assert (said["computed_by"], said["state"], said["lag"], said["committed_at"]) == ("clients", "stopped", 0, None)
+    assert (said["queues"], said["sink"]) == ([query.queue], f"{query.queue}-out")
+    (message,) = query.pop(batch=1)
+    query.cycle(message["partitionId"], message, state_ops=[upsert("k", 1), upsert("__wm__", 1)])
+    said = plane.get(f"/v1/queries/{name}")
+    assert (said["state"], said["lag"], said["open_windows"], said["lately"]) == ("running", 2, 1, None)
+    assert said["committed_at"] is not None
+    assert [group["group"] for group in said["groups"]] == [query.group]
+    assert "GET /v1/queries" in plane.get(f"/v1/queries/{name}/cycles", 404)["detail"]
+    for what in ("pause", "resume", "stop"):
+        refused = plane.post(f"/v1/queries/{name}/{what}", None, 409)
+        assert refused["detail"].endswith("stop them where they run")
+    assert plane.http.delete(f"/v1/queries/{name}").json()["type"].endswith("/group-busy")
+    with psycopg.connect(plane_url, autocommit=True) as conn:
+        conn.execute(
+            "UPDATE penstock.groups SET seen_at = clock_timestamp() - interval '1 hour' WHERE name = %s", [query.group]
+        )
+    assert listed()["state"] == "stopped"
+    assert plane.http.delete(f"/v1/queries/{name}").status_code == 204
+    assert plane.http.get(f"/v1/queries/{name}").status_code == 404
+    assert plane.http.delete(f"/v1/queries/{name}").status_code == 404
+    assert query.group not in [each["name"] for each in plane.get("/api/v1/consumer-groups")]
+    assert Query(plane, query.queue).state(message["partitionId"]) == {}
+
+
+def test_a_query_that_is_registered_with_another_source_is_shown_with_that(plane: Plane, query: Query) -> None:
+    body = {"name": f"{query.queue}-query", "source_queue": f"{query.queue}-out", "config_hash": "h1"}
+    assert plane.post("/streams/v1/queries", body)["query_id"] == query.id
+    said = plane.get(f"/v1/queries/{body['name']}")
+    assert (said["queues"], said["sink"]) == ([f"{query.queue}-out"], None)

@@ -20,6 +20,7 @@ from penstock.log.log import GroupInfo
 from penstock.server.endpoint import Role
 from penstock.server.metrics import standing
 from penstock.server.metrics.family import Family
+from penstock.server.shared_queries import SharedQuery, shared_queries
 
 _CYCLES = 60
 _LISTED = 15
@@ -43,6 +44,8 @@ _COLUMNS: Sequence[Column | str] = (
     "State",
     *numbers("Events", "Lag", "Freshness", "Watermark behind", "Open windows", "Late", "Dead letters", "Failed cycles"),
 )
+_SHARED_COLUMNS: Sequence[Column | str] = ("Query", "State", "Reads", "Writes", "Group", *numbers("Lag"), "Last got on")
+_SHARED_SECONDS = 5.0
 _CYCLE_COLUMNS: Sequence[Column | str] = (
     *numbers("Cycle"),
     "State",
@@ -71,15 +74,43 @@ async def _list(view: View) -> None:
         )
     with parts.card("Queries") as card:
         table = parts.table("Queries", _COLUMNS)
+    with parts.card(
+        "Computed by clients", hint="streams of the message plane, whose state is in penstock.state"
+    ) as theirs:
+        shared = parts.table("Computed by clients", _SHARED_COLUMNS)
+    there = {"spark": False, "clients": False}
+
+    def show_or_hide() -> None:
+        card.set_visibility(there["spark"])
+        theirs.set_visibility(there["clients"])
+        nothing.set_visibility(not any(there.values()))
 
     def show(seen: Sequence[Sight]) -> None:
         sight = seen[-1]
         names = sorted(query for (query,) in sight.values(standing.QUERY_RUNNING))
-        nothing.set_visibility(not names)
-        card.set_visibility(bool(names))
         table.set([_row(sight, name) for name in names])
+        there["spark"] = bool(names)
+        show_or_hide()
 
+    def show_shared(found: Sequence[SharedQuery]) -> None:
+        shared.set([_shared_row(view, each) for each in found])
+        there["clients"] = bool(found)
+        show_or_hide()
+
+    await view.follow("shared queries", lambda: shared_queries(view.log), show_shared, seconds=_SHARED_SECONDS)
     await view.follow("vitals", view.console.vitals.look, show)
+
+
+def _shared_row(view: View, query: SharedQuery) -> list[Cell | str]:
+    return [
+        Cell(query.name, classes="ps-strong"),
+        Cell(query.state, tone=_TONES[query.state]),
+        query.queue,
+        query.sink or "–",
+        query.group,
+        words.short(query.lag),
+        view.times.ago(query.committed_at),
+    ]
 
 
 def _row(sight: Sight, name: str) -> list[Cell | str]:

@@ -25,8 +25,10 @@ from penstock.server.metrics.instruments import Instruments
 _sql = Statements("penstock.server", "tail.sql")
 logger = logging.getLogger("penstock.server")
 
-#: A message has so many events at the most; those before are skipped, and it says how many.
+#: A message has so many events at the most, and so many bytes unless one alone has more; those before are skipped, and
+#: it says how many.
 MOST_EVENTS = 1_000
+MOST_BYTES = 4 << 20
 #: A stream of more partitions cannot be taken up where it ended: its place would be too long to send.
 MOST_RESUMABLE = 64
 
@@ -201,9 +203,15 @@ class QueueHub(Hub):
 
 
 def _frame(events: Sequence[Event], skipped: int, place: str) -> Frame:
+    ordered = sorted(events, key=lambda e: e.appended_at)
+    first, size = len(ordered), 0
+    while first and (first == len(ordered) or size + len(ordered[first - 1].raw) <= MOST_BYTES):
+        first -= 1
+        size += len(ordered[first].raw)
+    skipped += first
     shown = [
         TailEvent(e.partition, e.offset, e.key, e.id, e.time, e.appended_at, e.headers, msgspec.Raw(e.raw))
-        for e in sorted(events, key=lambda e: e.appended_at)
+        for e in ordered[first:]
     ]
     return Frame("events", msgspec.json.encode({"events": shown, "skipped": skipped}), place)
 

@@ -166,6 +166,7 @@ STORED = (
 _MOST = 2_000
 #: A set of statements may take so long, and an answer is good for so long, or for ten times what it took.
 _SECONDS = 3.0
+_MARGIN_SECONDS = 0.5
 _FRESH_SECONDS = 1.0
 
 _Samples = dict[Family, dict[tuple[str, ...], float | Distribution]]
@@ -197,8 +198,9 @@ class Standing:
             return last
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
-        # Whoever leaves does not take it from the others.
-        return await asyncio.shield(self._reading)
+        # Whoever leaves does not take it from the others. A database that stands still takes a while to give up.
+        done, _ = await asyncio.wait([self._reading], timeout=_SECONDS + _MARGIN_SECONDS)
+        return self._reading.result() if done else Read(seconds=_SECONDS)
 
     async def _read(self) -> Read:
         begun = time.monotonic()

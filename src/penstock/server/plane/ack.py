@@ -76,7 +76,7 @@ class Extended(msgspec.Struct):
 def said_of(item: AckItem, group: str | None) -> SaidById | str:
     """What is said of a message, or what is wrong with that."""
     partition_id = unpack(Kind.PARTITION, item.partition_id)
-    if partition_id is None:
+    if partition_id is None or "\x00" in f"{item.transaction_id}{group or ''}":
         return UNRESOLVED
     status = STATUSES.get(item.status or "completed")
     if status is None:
@@ -93,7 +93,7 @@ async def permit_partitions(call: Call, said: Sequence[SaidById | str], *roles: 
     for partition_id in {each.partition_id for each in said if isinstance(each, SaidById)}:
         lane = await call.services.log.by_id.lane(partition_id)
         if lane is not None:
-            call.permit(lane.queue, *roles)
+            call.permit_found(lane.queue, *roles)
 
 
 async def ack_one(call: Call) -> list[Acked]:
@@ -142,7 +142,7 @@ async def extend(call: Call) -> Extended:
     log = call.services.log
     if not body.seconds > 0:
         raise Problem("invalid-request", "seconds must be a number above 0")
-    call.permit(() if lease_id is None else await log.by_id.queues_of(lease_id))
+    call.permit_found(() if lease_id is None else await log.by_id.queues_of(lease_id))
     renewed, until = (0, None) if lease_id is None else await log.extend_lease(lease_id, body.seconds)
     told = None if until is None else moment(until)
     error = None if renewed else "Lease not found, or expired already"

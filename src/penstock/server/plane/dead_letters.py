@@ -110,7 +110,7 @@ async def replay(call: Call) -> Replayed:
         raise NotFound("Message not found")
     log = call.services.log
     letter = await log.dead_letter(number)
-    call.permit(letter.queue)
+    call.permit_found(letter.queue)
     done = await log.redrive(Filter(ids=[number]))
     for problem in done.problems.values():
         raise Problem("conflict", problem)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,6 +28,9 @@ from penstock.server.plane.wire import Kind, message_id, moment, pack, read_mome
 from penstock.server.problems import Problem
 
 _sql = Statements("penstock.server.plane", "messages.sql")
+
+#: So many messages of a queue are looked at for a list.
+_MOST_LOOKED_AT = 100_000
 
 _APPEND_ONLY = (
     "a message cannot be taken out of an append-only log before retention drops it: "
@@ -136,8 +140,35 @@ class _Reader:
         return self.leased and self.next_offset <= offset < self.lease_end and offset not in self.skipped
 
 
+class _Enough(Exception):
+    """No more messages are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A message without what it holds, of which there may be much."""
+
+    queue: str
+    partition: str
+    partition_id: int
+    offset: int
+    id: str
+    headers: Mapping[str, str]
+    appended_at: datetime
+
+    @classmethod
+    def of(cls, event: Event) -> _Seen:
+        return cls(
+            event.queue, event.partition, event.partition_id, event.offset, event.id, event.headers, event.appended_at
+        )
+
+
 async def list_messages(call: Call) -> ListedMessages:
     """List messages."""
+    return await call.services.looks.look(call, _list_messages(call))
+
+
+async def _list_messages(call: Call) -> ListedMessages:
     query: MessagesQuery = call.query
     call.permit(query.queue or ())
     log = call.services.log
@@ -153,19 +184,14 @@ async def list_messages(call: Call) -> ListedMessages:
         for each in await queues.find(log, query.ns or None, query.task or None)
         if (not query.queue or each.name == query.queue) and call.sees(each.name)
     ]
-    found: list[tuple[Event, ListedMessage]] = []
+    found: list[tuple[_Seen, ListedMessage]] = []
     readers: dict[int, list[_Reader]] = {}
     wanted = query.offset + query.limit
+    # With a status, more may have to be looked at than is shown; without one, the newest are enough.
+    most = _MOST_LOOKED_AT if query.status else min(wanted, _MOST_LOOKED_AT)
     for queue in known:
-        # With a status, more may have to be looked at than is shown; without one, the newest are enough.
         try:
-            events = await log.browse(
-                queue.name,
-                partition=query.partition or None,
-                since=since,
-                until=until,
-                limit=100_000 if query.status else wanted,
-            )
+            events = await _newest(log, queue.name, query.partition or None, since, until, most)
         except NotFound:
             continue  # deleted meanwhile
         dead = await _dead_offsets(log, queue, events)
@@ -175,9 +201,26 @@ async def list_messages(call: Call) -> ListedMessages:
             listed = _listed(queue, event, readers[event.partition_id], dead)
             if not query.status or listed.status == query.status:
                 found.append((event, listed))
-    found.sort(key=lambda each: (each[0].appended_at, each[0].partition_id, each[0].offset), reverse=True)
+        found.sort(key=lambda each: (each[0].appended_at, each[0].partition_id, each[0].offset), reverse=True)
+        del found[wanted:]
     groups = {reader.group for some in readers.values() for reader in some}
     return ListedMessages([listed for _, listed in found[query.offset : wanted]], _mode(groups))
+
+
+async def _newest(
+    log: Log, queue: str, partition: str | None, since: datetime | None, until: datetime | None, most: int
+) -> list[_Seen]:
+    seen: list[_Seen] = []
+
+    def take(event: Event) -> bool:
+        seen.append(_Seen.of(event))
+        if len(seen) >= most:
+            raise _Enough
+        return False
+
+    with suppress(_Enough):
+        await log.browse(queue, partition=partition, since=since, until=until, matching=take, limit=1)
+    return seen
 
 
 async def get_message(call: Call) -> MessageDetail:
@@ -187,7 +230,7 @@ async def get_message(call: Call) -> MessageDetail:
     (queue,) = [each for each in await queues.find(log) if each.id == lane.queue_id]
     readers = await _readers(log, lane.partition_id)
     letters = await _letters(log, lane, event)
-    listed = _listed(queue, event, readers, {(lane.partition_id, event.offset)} if letters else set())
+    listed = _listed(queue, _Seen.of(event), readers, {(lane.partition_id, event.offset)} if letters else set())
     options = theirs(await log.catalog.get(queue.name))
     names = ("leaseTime", "retryLimit", "retryDelay", "ttl", "priority")
     return MessageDetail(
@@ -259,7 +302,7 @@ async def _find(call: Call) -> tuple[Lane, Event]:
     )
     if found is None:
         raise NotFound("Message not found")
-    call.permit(found[0].queue)
+    call.permit_found(found[0].queue)
     return found
 
 
@@ -280,7 +323,7 @@ async def _letters(log: Log, lane: Lane, event: Event) -> list[tuple[int, str, s
     return rows
 
 
-async def _dead_offsets(log: Log, queue: Known, events: Sequence[Event]) -> set[tuple[int, int]]:
+async def _dead_offsets(log: Log, queue: Known, events: Sequence[_Seen]) -> set[tuple[int, int]]:
     lanes: dict[int, list[int]] = {}
     for event in events:
         lanes.setdefault(event.partition_id, []).append(event.offset)
@@ -293,7 +336,7 @@ async def _dead_offsets(log: Log, queue: Known, events: Sequence[Event]) -> set[
     return dead
 
 
-def _listed(queue: Known, event: Event, readers: Sequence[_Reader], dead: set[tuple[int, int]]) -> ListedMessage:
+def _listed(queue: Known, event: _Seen, readers: Sequence[_Reader], dead: set[tuple[int, int]]) -> ListedMessage:
     shared = next((each for each in readers if each.group == QUEUE_MODE), None)
     groups = [each for each in readers if each.group != QUEUE_MODE]
     past = sum(each.is_past(event.offset) for each in groups)
@@ -351,7 +394,14 @@ def _endpoint(method: str, path: str, handler: Any, summary: str, roles: frozens
 
 ENDPOINTS = (
     _endpoint(
-        "GET", "/api/v1/messages", list_messages, "List messages", _READERS, query=MessagesQuery, answer=ListedMessages
+        "GET",
+        "/api/v1/messages",
+        list_messages,
+        "List messages",
+        _READERS,
+        query=MessagesQuery,
+        answer=ListedMessages,
+        problems=("not-found", "conflict", "too-large", "overloaded"),
     ),
     _endpoint("GET", _MESSAGE, get_message, "Look at a message", _READERS, answer=MessageDetail),
     _endpoint("DELETE", _MESSAGE, delete_message, "Refused: a log is append-only", _ADMIN),

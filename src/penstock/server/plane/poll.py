@@ -12,6 +12,7 @@ from starlette.requests import Request
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.server.endpoint import Call
+from penstock.server.looking import disconnected
 
 #: Looks for events for so many seconds.
 Look: TypeAlias = Callable[[float], Awaitable[list[Event]]]
@@ -26,7 +27,7 @@ async def long_poll(call: Call, look: Look, seconds: float) -> list[Event]:
     if events or seconds <= 0 or call.services.stopping.is_set():
         return events
     looking = asyncio.create_task(_look(look, seconds))
-    gone = asyncio.create_task(_gone(call.request))
+    gone = asyncio.create_task(disconnected(call.request))
     stopping = asyncio.create_task(call.services.stopping.wait())
     try:
         await asyncio.wait({looking, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -51,12 +52,6 @@ async def _look(look: Look, seconds: float) -> list[Event]:
 async def _has_gone(request: Request) -> bool:
     """Whether the client has gone already; the first message is the request's empty body."""
     return await request.is_disconnected() or await request.is_disconnected()
-
-
-async def _gone(request: Request) -> None:
-    """Wait until the client has gone."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def give_back(log: Log, events: Sequence[Event]) -> None:

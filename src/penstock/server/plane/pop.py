@@ -256,6 +256,7 @@ def _endpoint(path: str, handler: Any, summary: str, *, asks: bool = False) -> E
         plane=True,
         problems=("invalid-name",),
         documented=_NOTHING,
+        changes=True,
     )
 
 

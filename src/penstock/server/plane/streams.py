@@ -161,7 +161,7 @@ async def register(call: Call) -> RegisteredQuery:
             return RegisteredQuery(pack(Kind.QUERY, made[0]), body.name, body.config_hash, True, False)
         query_id, known, source = row
         # Its name is not enough: who registers it anew with another source could wipe what is not his.
-        call.permit(source, Role.CONSUME)
+        call.permit_found(source, Role.CONSUME)
         if known != body.config_hash:
             if not body.reset:
                 raise Problem(
@@ -171,7 +171,7 @@ async def register(call: Call) -> RegisteredQuery:
                     {"success": False, "query_id": pack(Kind.QUERY, query_id), "name": body.name},
                 )
             await conn.execute(_sql["wipe"], {"query": query_id})
-            await conn.execute(_sql["change"], {**params, "query": query_id})
+        await conn.execute(_sql["change"], {**params, "query": query_id})
     return RegisteredQuery(pack(Kind.QUERY, query_id), body.name, body.config_hash, False, known != body.config_hash)
 
 
@@ -184,7 +184,7 @@ async def get_state(call: Call) -> StateRows:
     body: StateGet = call.body
     call.permit(())
     query, lane = await _place(call, body.query_id, body.partition_id)
-    call.permit(lane.queue)
+    call.permit_found(lane.queue)
     for text in (*body.keys, body.key_prefix or ""):
         check_text(text, "a key")
     ripe = body.ripe_at_or_before
@@ -203,7 +203,7 @@ async def cycle(call: Call) -> CycleDone:
     call.permit(())
     query, lane = await _place(call, body.query_id, body.partition_id)
     items = Items(body.push_items, call.caller)
-    call.permit(lane.queue, Role.CONSUME)
+    call.permit_found(lane.queue, Role.CONSUME)
     if items.queues:
         call.permit(items.queues, Role.PRODUCE)
     group = check_name(body.consumer_group or query.group, "group")
@@ -259,7 +259,7 @@ async def _place(call: Call, query_text: str, partition_text: str) -> tuple[_Que
     lane = await log.by_id.lane(partition_id)
     if row is None or lane is None:
         raise Problem("not-found", "the query is gone" if row is None else "the partition is gone")
-    call.permit(row[4])
+    call.permit_found(row[4])
     return _Query(query_id, row[0], row[1]), lane
 
 

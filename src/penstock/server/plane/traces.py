@@ -119,7 +119,7 @@ async def add(call: Call) -> Any:
         # The status is the one that clients know for it, and retry; 404 is the one that it means.
         return json_response({"success": False, "error": "Message not found"}, 404)
     lane, event = found
-    call.permit(lane.queue)
+    call.permit_found(lane.queue)
     params = {
         "partition": lane.partition_id,
         "offset": event.offset,
@@ -152,7 +152,7 @@ async def of_message(call: Call) -> Traces:
     lane = None if partition_id is None else await log.by_id.lane(partition_id)
     if lane is None:
         return Traces([])
-    call.permit(lane.queue)
+    call.permit_found(lane.queue)
     params = {"partition": partition_id, "event": check_text(call.path["transaction"], "the transaction id")}
     async with log.database.connection() as conn:
         rows = await (await conn.execute(_sql["of_event"], params)).fetchall()

@@ -68,4 +68,7 @@ def moment(time: datetime) -> datetime:
 def read_moment(text: str) -> datetime:
     """A time that was told, in UTC unless it says otherwise; ValueError if it is none."""
     time = datetime.fromisoformat(text)
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+    try:
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("in UTC it would be of no year that there is") from None

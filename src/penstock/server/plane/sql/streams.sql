@@ -16,6 +16,7 @@ RETURNING id
 -- name: change
 UPDATE penstock.shared_queries SET source_queue = %(source)s, sink_queue = %(sink)s, config_hash = %(hash)s
 WHERE id = %(query)s
+  AND (source_queue, sink_queue, config_hash) IS DISTINCT FROM (%(source)s::text, %(sink)s::text, %(hash)s::text)
 
 -- name: wipe
 DELETE FROM penstock.shared_state WHERE query_id = %(query)s
