@@ -109,6 +109,23 @@ async def test_a_transaction_whose_answer_is_lost_happens_once(q: Penstock, prox
     assert seqs(await q.queue("jobs").batch(10).pop()) == ["more"]
 
 
+async def test_dead_letters_that_are_sent_back_some_at_a_time_are_no_more_than_that_if_the_answer_is_lost(
+    q: Penstock, proxy: Proxy
+) -> None:
+    await q.queue("jobs").push(numbered(4))
+    await q.ack(await q.queue("jobs").batch(10).pop(), "dead_letter")
+    proxy.plan.extend([problem(503, "stopping"), LOSE])
+
+    with pytest.raises(ServerUnavailable, match="look before you ask again"):
+        await q.queue("jobs").dlq().redrive(limit=1)
+    assert await q.queue("jobs").dlq().count() == 3
+
+    # All of them are all of them, however often.
+    proxy.plan.append(LOSE)
+    await q.queue("jobs").dlq().redrive(all=True)
+    assert await q.queue("jobs").dlq().count() == 0
+
+
 async def test_a_pop_that_is_cancelled_leaves_nothing_leased_even_if_its_answer_was_on_the_way(
     q: Penstock, proxy: Proxy
 ) -> None:

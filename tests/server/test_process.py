@@ -77,6 +77,33 @@ def test_whoever_says_nothing_is_let_go(impatient: Serving) -> None:
         assert everything(silent) == b""
 
 
+def test_whoever_does_not_read_is_cut_off(impatient: Serving) -> None:
+    pushed = {"batches": [{"queue": "unread", "events": [{"data": "x" * (1 << 20)}]}]}
+    greeting = (
+        b"GET /v1/queues/unread/tail HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    request = b"GET /v1/queues/unread/tail HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    server = psutil.Process(impatient.process.pid)
+    with (
+        httpx.Client(base_url=impatient.url, timeout=30) as http,
+        connected(impatient) as socket_reader,
+        connected(impatient) as event_reader,
+    ):
+        assert http.put("/v1/queues/unread", json={"options": {"max_event_bytes": 2 << 20}}).status_code == 200
+        readers = {each.getsockname()[1] for each in (socket_reader, event_reader)}
+        socket_reader.sendall(greeting)
+        event_reader.sendall(request)
+        for reader, status in ((socket_reader, b"101"), (event_reader, b"200")):
+            assert reader.recv(12) == b"HTTP/1.1 " + status
+
+        def are_gone() -> bool:
+            http.post("/v1/push", json=pushed)
+            return readers.isdisjoint(each.raddr.port for each in server.net_connections() if each.raddr)
+
+        eventually(are_gone)
+
+
 @pytest.mark.parametrize(
     "request_head",
     [

@@ -24,6 +24,15 @@ _KEPT = 32
 class NoAnswer(Exception):
     """The server could not be reached, or its answer did not arrive whole."""
 
+    #: Whether the server may have got the request.
+    was_sent = True
+
+
+class NoConnection(NoAnswer):
+    """The server could not even be reached."""
+
+    was_sent = False
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -130,11 +139,11 @@ class Connections:
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=self._ssl)
         except TimeoutError:
-            raise NoAnswer(f"no connection within {self._connect_seconds:g} s") from None
+            raise NoConnection(f"no connection within {self._connect_seconds:g} s") from None
         except ssl.SSLCertVerificationError:
             raise
         except OSError as error:
-            raise NoAnswer(str(error) or type(error).__name__) from error
+            raise NoConnection(str(error) or type(error).__name__) from error
         return connection
 
 

@@ -18,6 +18,7 @@ from penstock.client.connection import Answer, Connections, NoAnswer
 from penstock.client.problems import error_of, retry_after
 from penstock.core.errors import (
     ConfigurationError,
+    DatabaseUnavailable,
     InvalidRequest,
     PenstockError,
     QueueFull,
@@ -91,6 +92,7 @@ class Exchange:
         body: Callable[[], bytes] | bytes | None = None,
         key: str | None = None,
         wait_seconds: float = 0.0,
+        once: bool = False,
     ) -> _Answer:
         """The answer to a request, or the error that it was.
 
@@ -102,8 +104,9 @@ class Exchange:
             body: JSON; called anew for each try, if a try has to differ from the one before.
             key: The idempotency key, the same for every try.
             wait_seconds: How long the server may take beyond what is usual.
+            once: To do it twice would be to do more: it is not repeated if it may have been done.
         """
-        response = await self.send(method, path, query=query, body=body, key=key, wait_seconds=wait_seconds)
+        response = await self.send(method, path, query=query, body=body, key=key, wait_seconds=wait_seconds, once=once)
         try:
             return msgspec.json.decode(response.content, type=answer)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -121,6 +124,7 @@ class Exchange:
         body: Callable[[], bytes] | bytes | None = None,
         key: str | None = None,
         wait_seconds: float = 0.0,
+        once: bool = False,
     ) -> Answer:
         """The same for an answer that need not be read."""
         server = self._server
@@ -139,6 +143,11 @@ class Exchange:
                     "one of its own, name the file that vouches for it as tls_ca_file"
                 ) from error
             except NoAnswer as error:
+                if once and error.was_sent:
+                    raise ServerUnavailable(
+                        f"the server at {self.url} gave no answer ({error}), and may have done what it was asked to or "
+                        "not: look before you ask again"
+                    ) from error
                 await tries.again(self._unreachable(error), None)
                 continue
             if response.is_success:
@@ -146,6 +155,8 @@ class Exchange:
             refusal = error_of(self.url, response)
             is_full = isinstance(refusal, QueueFull)
             if response.status not in _PASSING or (is_full and not self._wait_for_room):
+                raise refusal
+            if once and isinstance(refusal, DatabaseUnavailable):
                 raise refusal
             wanted = refusal.retry_after if isinstance(refusal, QueueFull) else retry_after(response)
             await tries.again(refusal, wanted)

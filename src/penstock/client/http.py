@@ -50,7 +50,7 @@ class HttpTransport:
 
     Every request can be repeated, so a lost answer is asked for again: a push and a transaction under an idempotency
     key of their own, an ack because it changes nothing the second time, a pop under a new lease that says which one it
-    replaces.
+    replaces. Only some of many dead letters are sent back once: if that answer is lost, who asked has to look.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -397,7 +397,9 @@ class HttpTransport:
         """Send the oldest that match back, at most ``limit`` (None: all)."""
         more: dict[str, Any] = {"all": True} if limit is None else {"limit": limit}
         body = _json({**msgspec.structs.asdict(wire.Which.of(which)), **more})
-        return await self._exchange.ask("POST", "dead-letters/redrive", Redrive, body=body)
+        # Some of those that are left would be others the second time.
+        once = limit is not None and which.ids is None
+        return await self._exchange.ask("POST", "dead-letters/redrive", Redrive, body=body, once=once)
 
     async def purge(self, which: Filter) -> int:
         """Delete those that match; answers how many."""

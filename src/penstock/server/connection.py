@@ -153,12 +153,31 @@ class Conversation(WebSocketsSansIOProtocol):
     """A WebSocket. That one was refused, or that a caller sent nonsense, is no error of the server.
 
     The library takes a handshake that was answered with a problem for one that was forgotten, and writes what a
-    caller did wrong into the log with a traceback. What there is to say of either is in the request's own line.
+    caller did wrong into the log with a traceback. What there is to say of either is in the request's own line. And it
+    closes a connection in order whose other end reads no more, which then never ends.
     """
+
+    config: LimitedConfig
+    stalled_since = 0.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = _mute
+
+    def pause_writing(self) -> None:
+        """Note that the reader does not read."""
+        self.stalled_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that he does again."""
+        self.stalled_since = 0.0
+        super().resume_writing()
+
+    def look(self, now: float) -> None:
+        """Cut off a reader who takes nothing for too long."""
+        if self.stalled_since and now - self.stalled_since > self.config.limits.stalled_seconds:
+            self.transport.abort()
 
     async def send(self, message: Any) -> None:
         """Send on; a refusal that is on its way ends the handshake."""
@@ -179,5 +198,5 @@ async def look_at(connections: set[Any]) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
         now = loop.time()
         for connection in list(connections):
-            if isinstance(connection, Connection):
+            if isinstance(connection, Connection | Conversation):
                 connection.look(now)

@@ -9,7 +9,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.core.errors import IdempotencyConflict, InvalidEvent, InvalidRequest, PenstockError, QueueFull
+from penstock.core.errors import (
+    CorruptChunk,
+    IdempotencyConflict,
+    InvalidEvent,
+    InvalidRequest,
+    PenstockError,
+    QueueFull,
+)
 from penstock.log import wire
 from penstock.log.batch import Batch
 from penstock.log.envelopes import read_envelopes
@@ -28,6 +35,8 @@ _PRODUCE = frozenset({Role.PRODUCE})
 _TAG = "Events"
 #: Events that are larger in sum are not given in one answer.
 MOST_BYTES = 16 << 20
+#: So many are read before it is known how large they are.
+_FIRST_PAGE = 16
 
 
 class EventsQuery(Struct, frozen=True):
@@ -68,6 +77,11 @@ class _Gathered:
         self.events.append(event)
         return True
 
+    def likely(self) -> int:
+        """How many more events are likely to fit."""
+        each = max(self._bytes // max(len(self.events), 1), 1)
+        return max((MOST_BYTES - self._bytes) // each, 0) + _FIRST_PAGE
+
 
 async def events(call: Call) -> wire.Events:
     """Events, without consuming them."""
@@ -80,8 +94,7 @@ async def _events(call: Call) -> wire.Events:
     log, queue = call.services.log, call.path["queue"]
     try:
         if asked.offset is not None:
-            for event in await _from_offset(log, queue, asked, asked.offset):
-                gathered.take(event)
+            await _from_offset(log, queue, asked, asked.offset, gathered)
         elif asked.partition_id is not None:
             raise InvalidRequest("a partition_id goes with an offset")
         else:
@@ -99,13 +112,32 @@ async def _events(call: Call) -> wire.Events:
     return wire.Events([wire.EventDocument.of(event) for event in gathered.events], gathered.more)
 
 
-async def _from_offset(log: Log, queue: str, asked: EventsQuery, offset: int) -> list[Event]:
+async def _from_offset(log: Log, queue: str, asked: EventsQuery, offset: int, gathered: _Gathered) -> None:
     others = (asked.key, asked.id, asked.since, asked.until)
     if (asked.partition is None) == (asked.partition_id is None) or others != (None, None, None, None):
         raise InvalidRequest("an offset is a place in one partition: give offset with partition or partition_id, alone")
-    if asked.partition is not None:
-        return await log.fetch(queue, asked.partition, offset, asked.limit)
-    return await log.read(queue, asked.partition_id or 0, offset, asked.limit)
+    size = _FIRST_PAGE
+    while (room := asked.limit - len(gathered.events)) > 0:
+        some = min(size, room)
+        try:
+            if asked.partition is not None:
+                page = await log.fetch(queue, asked.partition, offset, some)
+            else:
+                page = await log.read(queue, asked.partition_id or 0, offset, some)
+        except CorruptChunk:
+            if gathered.events:
+                return  # they end before it; who asks for what is in it is told so
+            raise
+        for event in page:
+            gathered.take(event)
+        if not page and some < room:
+            size = room  # retention may have dropped what the partition began with
+            continue
+        if len(page) < some:
+            return
+        offset = page[-1].offset + 1
+        # As many as are likely to fit the answer, by what those before were like.
+        size = gathered.likely()
 
 
 async def push(call: Call) -> wire.Pushes:

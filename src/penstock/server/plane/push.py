@@ -17,6 +17,7 @@ from penstock.log.pushed import Pushed, PushResult
 from penstock.log.queue import DEFAULT_KEY
 from penstock.server.endpoint import Call, Endpoint, Role
 from penstock.server.ingest.counted import producer_of
+from penstock.server.ingest.headers import full_headers
 from penstock.server.plane.queues import TAG, ensure
 from penstock.server.plane.wire import Kind, message_id, pack
 from penstock.server.problems import Problem, problem_of
@@ -159,7 +160,7 @@ def count(call: Call, pushed: Sequence[ItemPushed]) -> None:
 def too_fast(error: QueueFull) -> Problem:
     """A full queue, with the code by which the clients know that they are to slow down."""
     problem = problem_of(error)
-    return Problem(problem.kind, problem.detail, {**problem.facts, **_SLOWER}, problem.headers)
+    return Problem(problem.kind, problem.detail, {**problem.facts, **_SLOWER}, full_headers(error))
 
 
 ENDPOINTS = (
