@@ -210,6 +210,29 @@ def test_a_worker_that_is_killed_is_replaced(pg18: Server) -> None:
         assert running.process.wait(20) == 0
 
 
+#: A supervisor that is told to stop at the moment at which it has started a worker.
+_STOPPED_EARLY = """
+import os, signal
+fork = os.fork
+def fork_and_stop():
+    os.fork, pid = fork, fork()
+    if pid:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return pid
+os.fork = fork_and_stop
+from penstock.cli import main
+main()
+"""
+
+
+def test_workers_that_are_just_being_started_are_stopped_too(database_url: str) -> None:
+    command = [sys.executable, "-c", _STOPPED_EARLY, "serve", "--port", "0", "--workers", "3"]
+    environ = {**os.environ, "PENSTOCK_DATABASE_URL": database_url}
+    # Those who are forgotten are ended hard in the end, which takes 35 seconds.
+    ended = subprocess.run(command, env=environ, capture_output=True, timeout=20, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_workers_do_not_outlive_their_supervisor(pg18: Server) -> None:
     with pg18.fresh_database(servers.TEMPLATE) as url, serving(url, ["--workers", "2"]) as running:
         eventually(lambda: len(workers(running)) == 2)

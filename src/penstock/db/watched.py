@@ -22,7 +22,7 @@ _Answer = TypeVar("_Answer")
 
 _READABLE = Wait.R
 
-# How long a statement may take to end that was told to.
+# How long a statement may take to end that was told to, and after how long it is told again, the first time.
 _CANCEL_SECONDS = 5.0
 _AGAIN_SECONDS = 0.1
 
@@ -165,7 +165,7 @@ class WatchedConnection(AsyncConnection[Row]):
         if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
             return
         self._unwatch()
-        until = self._loop.time() + _CANCEL_SECONDS
+        until, pause = self._loop.time() + _CANCEL_SECONDS, _AGAIN_SECONDS
         with suppress(errors.Error, OSError):
             while self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 left = until - self._loop.time()
@@ -174,7 +174,8 @@ class WatchedConnection(AsyncConnection[Row]):
                 await self.cancel_safe(timeout=left)
                 # The server forgets what it is told before it has begun with the statement: then it is told again.
                 with suppress(errors._WaitTimeout):
-                    await super().wait(self._resumed(gen), timeout=min(left, _AGAIN_SECONDS))
+                    await super().wait(self._resumed(gen), timeout=min(left, pause))
+                pause *= 2
         if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
             self.pgconn.finish()
 

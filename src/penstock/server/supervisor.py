@@ -21,6 +21,7 @@ from penstock.server.worker import Worker
 logger = logging.getLogger("penstock.server")
 
 _READY = b"ready"
+_STOPS = (signal.SIGTERM, signal.SIGINT)
 #: What a worker that could not start says first, and the error that it means.
 _FAILURES: dict[bytes, type[PenstockError]] = {b"configuration:": ConfigurationError, b"database:": DatabaseError}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
@@ -61,7 +62,8 @@ class Supervisor:
         with selectors.DefaultSelector() as self._selector, self._signals() as wake:
             self._selector.register(wake, selectors.EVENT_READ)
             for _ in range(self._settings.workers):
-                self._start()
+                if self._stops_at is None:
+                    self._start()
             while self._children or (self._pauses and self._stops_at is None):
                 for key, _ in self._selector.select(self._timeout()):
                     if key.fd == wake:
@@ -76,14 +78,19 @@ class Supervisor:
 
     def _start(self) -> None:
         ours, theirs = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(ours)
-            os.close(self._alive[1])
-            self._become_worker(theirs)
-        os.close(theirs)
-        self._children[ours] = _Child(pid, ours, time.monotonic())
-        self._selector.register(ours, selectors.EVENT_READ)
+        # Whoever is told to stop has to know of all that he is to stop.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                os.close(ours)
+                os.close(self._alive[1])
+                self._become_worker(theirs)
+            os.close(theirs)
+            self._children[ours] = _Child(pid, ours, time.monotonic())
+            self._selector.register(ours, selectors.EVENT_READ)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
 
     def _become_worker(self, pipe: int) -> None:
         """Be a worker, and never come back."""
@@ -92,6 +99,7 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
             self._selector.close()
             for other in self._children:
                 os.close(other)
@@ -175,7 +183,7 @@ class Supervisor:
         os.set_blocking(write, False)
         os.set_blocking(read, False)
         before = signal.set_wakeup_fd(write)
-        handlers = {each: signal.signal(each, lambda *_: self._stop()) for each in (signal.SIGTERM, signal.SIGINT)}
+        handlers = {each: signal.signal(each, lambda *_: self._stop()) for each in _STOPS}
         try:
             yield read
         finally:

@@ -130,10 +130,10 @@ def test_a_producer_that_is_too_fast_has_to_wait_on_the_message_plane_too(strict
             items = [{"queue": "plane", "payload": n} for n in range(events)]
             return http.post("/api/v1/push", json={"items": items})
 
-        soon(lambda: push(120).status_code == 201)
+        soon(lambda: push(80).status_code == 201)
         answer = push(1)
         assert (answer.status_code, answer.json()["code"]) == (429, "rate_limited")
-        assert 1 <= int(answer.headers["retry-after"]) <= 3
+        assert answer.headers["retry-after"] in ("1", "2")
         refused = http.post(
             "/api/v1/transaction", json={"operations": [{"type": "push", "items": [{"queue": "plane"}]}]}
         )

@@ -1,7 +1,13 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
+import httpx
+import psycopg
+
+from tests.client.conditions import soon
 from tests.server.plane.speaking import Plane, data
 
 
@@ -119,3 +125,37 @@ def test_queues_are_listed_with_namespace_and_task(plane: Plane, queue: str) -> 
 def test_health_is_what_clients_ask_for(plane: Plane) -> None:
     answer = plane.get("/health")
     assert (answer["status"], answer["database"], answer["server"]) == ("healthy", "connected", "penstock")
+
+
+def test_looks_that_take_long_keep_nobody_from_pushing_and_end_when_their_callers_leave(
+    plane: Plane, queue: str, plane_url: str
+) -> None:
+    plane.push(queue, [1])
+    paths = [f"/v1/queues/{queue}/events?id=nothing", f"/api/v1/messages?queue={queue}"]
+
+    def look(path: str) -> None:
+        with suppress(httpx.TimeoutException):
+            httpx.get(str(plane.http.base_url) + path, timeout=1)
+
+    with psycopg.connect(plane_url) as holder, psycopg.connect(plane_url, autocommit=True) as watcher:
+        ((table,),) = holder.execute(
+            "SELECT format('chunks_%%s_%%s', id, segment) FROM penstock.queues WHERE name = %s", [queue]
+        ).fetchall()
+
+        def looks() -> int:
+            ((count,),) = watcher.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s",
+                [f"%k.body FROM penstock.{table} k%"],
+            ).fetchall()
+            return int(count)
+
+        holder.execute(f"LOCK TABLE penstock.{table} IN ACCESS EXCLUSIVE MODE".encode())
+        with ThreadPoolExecutor(12) as callers:
+            asked = [callers.submit(look, path) for path in paths * 6]
+            soon(lambda: looks() == 2)
+            # Of eight connections two are for looking.
+            plane.push(f"{queue}-other", [1])
+            assert looks() <= 2
+        soon(lambda: looks() == 0)
+        assert all(each.done() for each in asked)
+    assert [plane.http.get(path).status_code for path in paths] == [200, 200]
