@@ -51,14 +51,41 @@ class LimitedConfig(uvicorn.Config):
         self.limits = limits
 
 
-class Connection(HttpToolsProtocol):
+class _Written(asyncio.Protocol):
+    """What is written to a caller, and whether he reads it.
+
+    The library closes a connection in order, which never ends while there is something that nobody reads.
+    """
+
+    config: LimitedConfig
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    #: Since when the caller does not read; 0 while he does.
+    stalled_since = 0.0
+
+    def pause_writing(self) -> None:
+        """Note that the caller does not read."""
+        self.stalled_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that he does again."""
+        self.stalled_since = 0.0
+        super().resume_writing()
+
+    def look(self, now: float) -> None:
+        """Cut off a caller who takes nothing for too long."""
+        if self.stalled_since and now - self.stalled_since > self.config.limits.stalled_seconds:
+            self.transport.abort()
+
+
+class Connection(_Written, HttpToolsProtocol):
     """A connection with limits."""
 
     config: LimitedConfig
 
-    #: Since when it waits for the head of a request, for the caller to read; 0 while it does not.
+    #: Since when it waits for the head of a request; 0 while it does not.
     waits_since = 0.0
-    stalled_since = 0.0
     _head_bytes = 0
     _refusal: Problem | None = None
 
@@ -106,26 +133,15 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         super().on_message_begin()
 
-    def pause_writing(self) -> None:
-        """Note that the caller does not read."""
-        self.stalled_since = self.loop.time()
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        """Note that he does again."""
-        self.stalled_since = 0.0
-        super().resume_writing()
-
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request, in our shape."""
         self._refuse(self._refusal or Problem("invalid-request", "this is no HTTP request"))
 
     def look(self, now: float) -> None:
         """Cut off a caller who takes too long."""
+        super().look(now)
         limits = self.config.limits
-        if self.stalled_since and now - self.stalled_since > limits.stalled_seconds:
-            self.transport.abort()
-        elif self.waits_since and now - self.waits_since > limits.head_seconds:
+        if self.waits_since and now - self.waits_since > limits.head_seconds:
             if self._head_bytes:
                 seconds = f"{limits.head_seconds:g} s"
                 self._refuse(Problem("request-timeout", f"the head of the request did not arrive within {seconds}"))
@@ -149,35 +165,18 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-class Conversation(WebSocketsSansIOProtocol):
+class Conversation(_Written, WebSocketsSansIOProtocol):
     """A WebSocket. That one was refused, or that a caller sent nonsense, is no error of the server.
 
     The library takes a handshake that was answered with a problem for one that was forgotten, and writes what a
-    caller did wrong into the log with a traceback. What there is to say of either is in the request's own line. And it
-    closes a connection in order whose other end reads no more, which then never ends.
+    caller did wrong into the log with a traceback. What there is to say of either is in the request's own line.
     """
 
     config: LimitedConfig
-    stalled_since = 0.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = _mute
-
-    def pause_writing(self) -> None:
-        """Note that the reader does not read."""
-        self.stalled_since = self.loop.time()
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        """Note that he does again."""
-        self.stalled_since = 0.0
-        super().resume_writing()
-
-    def look(self, now: float) -> None:
-        """Cut off a reader who takes nothing for too long."""
-        if self.stalled_since and now - self.stalled_since > self.config.limits.stalled_seconds:
-            self.transport.abort()
 
     async def send(self, message: Any) -> None:
         """Send on; a refusal that is on its way ends the handshake."""
@@ -198,5 +197,5 @@ async def look_at(connections: set[Any]) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
         now = loop.time()
         for connection in list(connections):
-            if isinstance(connection, Connection | Conversation):
+            if isinstance(connection, _Written):
                 connection.look(now)
