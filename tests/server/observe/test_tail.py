@@ -135,6 +135,12 @@ async def test_a_line_break_in_an_event_does_not_break_the_stream(http: httpx.As
         assert await gather(reader, 1) == [{"text": "a\nb"}]
 
 
+async def test_who_asks_for_the_head_of_a_stream_gets_it_at_once(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("headed")
+    answer = await http.head("/v1/queues/headed/tail", timeout=10)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+
+
 async def test_a_queue_that_is_none_or_goes_away(http: httpx.AsyncClient, log: Log) -> None:
     assert (await http.get("/v1/queues/nothing/tail")).status_code == 404
     await log.configure("leaving")

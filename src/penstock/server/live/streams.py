@@ -44,6 +44,11 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until there is nothing more, or nobody who reads."""
         scope["state"]["streams"] = True
+        if scope["method"] == "HEAD":
+            # Whoever wants to know what it is wants to know now.
+            await _in_time(send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         with self._following as subscriber:
             gone = asyncio.create_task(_gone(receive, subscriber))
             try:
