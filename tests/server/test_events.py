@@ -96,7 +96,7 @@ def test_an_answer_that_would_be_too_large_says_that_there_is_more(v1: httpx.Cli
 def test_events_of_any_size_are_found_however_many_are_asked_for(v1: httpx.Client, queue: str) -> None:
     push(v1, queue, [{"data": n if n % 40 else "x" * 200_000} for n in range(100)], key="k")
     for offset, limit in ((0, 100), (0, 16), (0, 17), (3, 50), (-40, 100), (99, 5), (100, 5), (-1000, 10_000)):
-        asked = {"partition": "k", "offset": offset, "limit": limit}
+        asked: dict[str, str | int] = {"partition": "k", "offset": offset, "limit": limit}
         first = max(offset if offset >= 0 else 100 + offset, 0)
         found = v1.get(f"queues/{queue}/events", params=asked).json()
         assert [event["offset"] for event in found["events"]] == list(range(first, min(first + limit, 100)))
