@@ -78,6 +78,21 @@ def test_a_number_is_exactly_what_the_json_spells_or_it_does_not_fit(numerals: l
         assert rows[place]["n"] == (value if fits else None)
 
 
+def test_a_number_that_would_look_small_after_128_bits_does_not_fit_either() -> None:
+    # What is left of n * 10**18 is k * 2**18: a little under 10**15, as a number with 18 digits after the point.
+    lines = []
+    for k in range(38 * 10**26 + 1, 38 * 10**26 + 20):
+        n = k * pow(5**18, -1, 2**110) % 2**110
+        assert n * 10**18 % 2**128 == k * 2**18
+        lines.append(f'{{"n": {n}}}'.encode())
+    for line in lines:
+        (row,), problems = parse([line], pa.schema([("n", NUMBER)]))
+        assert row == {"n": None}
+        assert "larger than a decimal(38,18) holds" in problems[0]
+    _, problems = parse([b'{"n": 123456789012}', b'{"n": 5}'], pa.schema([("n", pa.decimal128(38, 30))]))
+    assert list(problems) == [0]
+
+
 def test_what_is_wrong_is_said_with_the_field_and_the_value() -> None:
     lines = [b'{"n": "much"}', b'{"o": {"x": true}}', b'{"l": [1]}', b"5", b'{"n": 1e-19}', b'{"s": 5}', b'{"i": 1.5}']
     _, problems = parse(lines)

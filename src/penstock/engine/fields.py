@@ -13,17 +13,17 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pj
+
+from penstock.engine.alike import Alike
 
 #: Every number that is not declared: 20 digits before the point and 18 after it.
 NUMBER = pa.decimal128(38, 18)
 _BLOCK = 1 << 20
 _decode = msgspec.json.Decoder(float_hook=decimal.Decimal).decode
+#: The digits of the largest decimals.
+_ROOM = 76
 _NUMERAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-#: A number with very many digits, or with an exponent, in JSON.
-_HUGE = r'[:\[,]\s*"?-?(\d{20}|\d+(\.\d+)?[eE]\+?\d+"?\s*[,}\]])'
-_HARDLY_EVER = 10**15
 #: A fifth faster here than Arrow's own.
 _MEMORY = pa.system_memory_pool()
 
@@ -100,17 +100,22 @@ class Parser:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        self._alike = Alike(schema)
+        #: As Arrow reads it.
+        self._read_as = pa.schema([(field.name, _with_room(field.type)) for field in schema])
+        self._options = pj.ParseOptions(explicit_schema=self._read_as, unexpected_field_behavior="ignore")
 
     def parse(self, data: bytes, count: int) -> tuple[pa.Table, dict[int, str]]:
         """The columns of ``count`` lines, and why some lines do not fit; those have nulls in every column."""
         if not len(self.schema):
             return pa.table({"": pa.nulls(count)}).select([]), {}
+        if (alike := self._alike.read(data, count)) is not None:
+            return alike, {}
         try:
             # A line that is nothing but null ends Arrow's reader, and the process with it.
             if not data.startswith(b"null") and b"\nnull" not in data:
                 table = self._read(data)
-                if table.num_rows == count and not _may_have_wrapped(table, data):
+                if table.num_rows == count:
                     return table, {}
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pass
@@ -129,7 +134,7 @@ class Parser:
         table = pj.read_json(
             pa.BufferReader(data), read_options=options, parse_options=self._options, memory_pool=_MEMORY
         )
-        return table.select(self.schema.names)
+        return table.select(self.schema.names).cast(self.schema)
 
     def _carefully(self, lines: list[bytes]) -> tuple[pa.Table, dict[int, str]]:
         problems: dict[int, str] = {}
@@ -178,21 +183,19 @@ class Parser:
         return None
 
 
-def _may_have_wrapped(table: pa.Table, data: bytes) -> bool:
-    """Whether a number may be none that was spelt: Arrow takes what is too large for its decimals for another one.
+def _with_room(kind: pa.DataType) -> pa.DataType:
+    """The type with room for every number that Arrow does not refuse.
 
-    What comes of it is as good as random, so it is hardly ever small; the text is looked at only where it is not.
+    It counts the digits of a number as they are spelled, and then moves the point: what is too large for its decimal is
+    taken for another number.
     """
-    look = False
-    for column in table.columns:
-        if pa.types.is_decimal(column.type):
-            least, most = (bound.as_py() or 0 for bound in pc.min_max(column).values())
-            largest = max(-least, most)
-            if largest >= 10 ** (column.type.precision - column.type.scale):
-                return True
-            look = look or largest >= _HARDLY_EVER
-        look = look or pa.types.is_nested(column.type)
-    return look and bool(pc.match_substring_regex(pa.array([data], pa.large_binary()), _HUGE)[0].as_py())
+    if pa.types.is_decimal128(kind):
+        return pa.decimal256(_ROOM - kind.scale, kind.scale)
+    if pa.types.is_struct(kind):
+        return pa.struct([(inner.name, _with_room(inner.type)) for inner in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_with_room(kind.value_type))
+    return kind
 
 
 def _misfit(value: Any, kind: pa.DataType) -> str | None:
