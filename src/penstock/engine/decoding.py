@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from penstock.engine import moments
 from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
 from penstock.engine.fields import Parser
 from penstock.engine.moments import EPOCH, NEVER
+from penstock.engine.plan import Lane
 from penstock.engine.reading import DATA, Reading
 from penstock.engine.slices import Progress, Slice
 from penstock.log.queue import DEFAULT_KEY
@@ -44,7 +46,7 @@ class Columns:
             table, places, times = self._through_python(slices, meta, data.split(b"\n"))
         else:
             table, places, times = self._straight(meta, data, rows)
-        times = self._bounded(slices, times, meta)
+        self._bounded(times, meta)
         return self._assemble(meta, table, places)
 
     def _straight(self, meta: Meta, data: bytes, rows: int) -> tuple[pa.Table, Any, Any]:
@@ -127,20 +129,19 @@ class Columns:
             column = pa.compute.struct_field(column, name)
         return moments.of_column(column)
 
-    def _bounded(self, slices: list[Slice], times: Any, meta: Meta) -> Any:
+    def _bounded(self, times: Any, meta: Meta) -> None:
         """For each event, up to where windows were closed before it, by the rule that does not depend on batching."""
         bounds = np.empty(len(times), dtype=np.int64)
         place = 0
-        for piece in slices:
-            upto = place + piece.columns.count
-            seen = self._progress[piece.lane.partition_id]
+        for lane, count in meta.runs():
+            upto = place + count
+            seen = self._progress[lane.partition_id]
             running = np.maximum.accumulate(np.concatenate(([seen.high], times[place:upto])))
-            floor = NEVER if piece.lane.floor_us is None else piece.lane.floor_us
+            floor = NEVER if lane.floor_us is None else lane.floor_us
             bounds[place:upto] = np.maximum(running[:-1] - self._reading.lateness_us, floor)
             seen.high = int(running[-1])
             place = upto
         meta.time, meta.bound = times, bounds
-        return times
 
     def _assemble(self, meta: Meta, table: pa.Table, places: Any) -> pa.Table:
         columns = {
@@ -164,18 +165,25 @@ class Meta:
 
     def __init__(self, slices: list[Slice], rows: int) -> None:
         self._slices = slices
-        counts = [piece.columns.count for piece in slices]
+        counts = np.array([piece.columns.count for piece in slices], dtype=np.int64)
         self._counts = counts
         self.partition = np.repeat(np.array([s.lane.partition_id for s in slices], dtype=np.int64), counts)
-        self.offset = np.concatenate([np.arange(s.first, s.first + s.columns.count, dtype=np.int64) for s in slices])
+        firsts = np.array([piece.first for piece in slices], dtype=np.int64)
+        self.offset = np.arange(rows, dtype=np.int64) + np.repeat(firsts - counts.cumsum() + counts, counts)
         self.time = self.bound = np.empty(0, dtype=np.int64)
         self._keys: pa.Array | None = None
 
     def keys(self) -> pa.Array:
         """Each event's key, or null."""
         if self._keys is None:
-            self._keys = pa.concat_arrays([_keys(piece) for piece in self._slices])
+            self._keys = _keys(self._slices, self._counts)
         return self._keys
+
+    def runs(self) -> Iterator[tuple[Lane, int]]:
+        """The partitions as they follow each other, and how many events of each do."""
+        for _, pieces in groupby(self._slices, key=lambda piece: piece.lane.partition_id):
+            some = list(pieces)
+            yield some[0].lane, sum(piece.columns.count for piece in some)
 
     def redriven(self) -> np.ndarray[Any, Any]:
         """Whether each event is a dead letter that was sent back."""
@@ -221,9 +229,12 @@ class Meta:
         }
 
 
-def _keys(piece: Slice) -> pa.Array:
-    if piece.lane.is_lane and piece.lane.name != DEFAULT_KEY:
-        return pa.array([piece.lane.name] * piece.columns.count, pa.string())
-    if piece.columns.keys is None:
-        return pa.nulls(piece.columns.count, pa.string())
-    return pa.array(piece.columns.keys, pa.string())
+def _keys(slices: Sequence[Slice], counts: np.ndarray[Any, Any]) -> pa.Array:
+    """Each event's key: in a queue by key, the name of its lane."""
+    named = [piece.lane.name if piece.lane.is_lane and piece.lane.name != DEFAULT_KEY else None for piece in slices]
+    if all(name is not None for name in named):
+        return pa.array(named, pa.string()).take(pa.array(np.repeat(np.arange(len(slices)), counts)))
+    keys: list[str | None] = []
+    for name, piece in zip(named, slices, strict=True):
+        keys += [name] * piece.columns.count if piece.columns.keys is None or name is not None else piece.columns.keys
+    return pa.array(keys, pa.string())

@@ -21,6 +21,8 @@ from penstock.log.dead import DAMAGED
 from penstock.log.reader import named
 
 _read = Statements("penstock.log", "read.sql")
+#: Rows that are taken over at a time, where the client's library can: one by one, each has its price.
+_ROWS = 32 if psycopg.capabilities.has_stream_chunked() else 1
 
 
 @dataclass(slots=True)
@@ -100,7 +102,7 @@ def slices_of(
 
 def _stream(conn: psycopg.Connection[Any], statement: str, params: dict[str, Any]) -> Iterator[Any]:
     with asking():
-        yield from conn.cursor().stream(statement, params, binary=True)
+        yield from conn.cursor().stream(statement, params, binary=True, size=_ROWS)
 
 
 def _cut(columns: chunk.Columns, lo: int, hi: int) -> chunk.Columns:
