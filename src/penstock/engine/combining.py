@@ -1,26 +1,25 @@
 """In a Spark worker: events are added up per key and window before Spark sees them, where that is all there is to do.
 
 A sum of sums is a sum. A stream that only counts and adds up fields in tumbling windows has its tasks hand on a row for
-each key and window instead of one for each event, and Spark adds up those rows. What Arrow adds up without leaving the
-task need not be sent to the JVM, where a decimal of 38 digits is an object.
+each key and window instead of one for each event, and the driver, which collects those rows in any case, adds them up.
+They go through Spark as blocks of bytes: a decimal of 38 digits would be an object in the JVM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.conditions import Condition, condition_of, selected
 from penstock.stream.aggregates import Aggregate
 from penstock.stream.definition import Definition
+from penstock.stream.steps import Filter, Map
 from penstock.stream.windows import Tumbling
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: What a row of partial results stands for, a key and a window, and the partition of one of its events.
 WINDOW = pa.schema(
@@ -36,6 +35,8 @@ WINDOW = pa.schema(
 )
 #: Late events stand apart.
 GROUPS = tuple(name for name in WINDOW.names if name != "__p")
+#: What Spark sees of them.
+BLOCKS = pa.schema([("__rows", pa.binary())])
 #: Rows that a task holds before it hands them on: those of the same key and window become one meanwhile.
 _HELD = 1 << 17
 _DIGITS = 38
@@ -66,50 +67,61 @@ class Combining:
     #: Whether late events count in their windows; if not, each is referred to by itself.
     with_late: bool
     parts: tuple[Part, ...]
+    #: What events have to meet; the others are left out.
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
         return pa.schema([*WINDOW, *[(part.slot, part.type) for part in self.parts]])
 
-    def transform(self, frame: DataFrame, single: bool) -> DataFrame:
-        """What Spark makes of the rows of all tasks: one for each key and window."""
-        from pyspark.sql import functions as F
 
-        return frame.groupBy(*GROUPS).agg(
-            F.max("__p").alias("__p"), *[getattr(F, part.merge)(part.slot).alias(part.slot) for part in self.parts]
-        )
-
-
-def combining_of(stream: Definition, fields: pa.Schema) -> Combining | None:
+def combining_of(stream: Definition, fields: pa.Schema, steps: Sequence[Any] = ()) -> Combining | None:
     """How the tasks of a stream can add up, or None if more than fields is to be computed.
 
-    Steps that Spark runs after the reader must be none; whoever calls knows.
+    ``steps`` are those that Spark would run after the reader: conditions on fields, and fields under other names.
     """
     if stream.fold is not None or len(stream.windows) != 1 or not isinstance(stream.windows[0], Tumbling):
         return None
-    types = {field.name: field.type for field in fields}
-    key = stream.key
-    if key is not None and not (isinstance(key, str) and types.get(key) == pa.string()):
-        return None
+    known = {field.name: field for field in fields}
+    conditions: list[Condition] = []
+    for step in steps:
+        match step:
+            case Filter(condition=str(text)):
+                condition = condition_of(text, known)
+                if condition is None:
+                    return None
+                conditions.append(condition)
+            case Map(expression=str(text)):
+                chosen = selected(text, known)
+                if chosen is None:
+                    return None
+                known = chosen
+            case _:
+                return None
+    key: str | None = None
+    if stream.key is not None:
+        field = known.get(stream.key) if isinstance(stream.key, str) else None
+        if field is None or field.type != pa.string():
+            return None
+        key = field.name
     parts: list[Part] = []
     for place, aggregate in enumerate(stream.aggregates.values()):
-        found = _parts(f"a{place}", aggregate, types)
+        found = _parts(f"a{place}", aggregate, known)
         if found is None:
             return None
         parts += found
-    rules = stream.time
-    return Combining(key, stream.windows[0].size_us, rules.grace_us, rules.late == "include", tuple(parts))
+    rules, size = stream.time, stream.windows[0].size_us
+    return Combining(key, size, rules.grace_us, rules.late == "include", tuple(parts), tuple(conditions))
 
 
-def _parts(slot: str, aggregate: Aggregate, types: Mapping[str, pa.DataType]) -> list[Part] | None:
+def _parts(slot: str, aggregate: Aggregate, fields: Mapping[str, pa.Field]) -> list[Part] | None:
     """The columns of an aggregate, named as those that Spark would keep; None if it is of no plain number."""
     if aggregate.kind == "count" and aggregate.argument is None:
         return [Part(slot, "sum", None, pa.int64())]
-    field = aggregate.argument
-    if not isinstance(field, str) or field not in types:
+    if not isinstance(aggregate.argument, str) or aggregate.argument not in fields:
         return None
-    kind = types[field]
+    field, kind = fields[aggregate.argument].name, fields[aggregate.argument].type
     if aggregate.kind == "count":
         return [Part(slot, "sum", field, pa.int64(), counts=True)]
     if not (pa.types.is_decimal(kind) or pa.types.is_int64(kind) or pa.types.is_float64(kind)):
@@ -126,22 +138,33 @@ def _parts(slot: str, aggregate: Aggregate, types: Mapping[str, pa.DataType]) ->
 
 
 def combined(how: Combining, tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
-    """The rows for tables of events."""
+    """In a task: the rows for tables of events, in blocks."""
     held: list[pa.Table] = []
     rows = 0
     for table in tables:
+        for condition in how.conditions:
+            table = table.filter(condition.of(table))
         held.append(_merged(how, _singly(how, table)))
         rows += held[-1].num_rows
         if rows >= _HELD:
-            yield from _handed_on(how, held)
+            yield _block(how, held)
             held, rows = [], 0
     if held:
-        yield from _handed_on(how, held)
+        yield _block(how, held)
 
 
-def _handed_on(how: Combining, held: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+def added_up(how: Combining, blocks: pa.Table) -> pa.Table:
+    """In the driver: what all tasks hand on, as one row for each key and window."""
+    tables = [pa.ipc.open_stream(block.as_buffer()).read_all() for block in blocks.column(0)]
+    return _merged(how, pa.concat_tables([how.schema.empty_table(), *tables]), at_last=True)
+
+
+def _block(how: Combining, held: list[pa.Table]) -> pa.RecordBatch:
     whole = held[0] if len(held) == 1 else _merged(how, pa.concat_tables(held))
-    yield from whole.combine_chunks().to_batches()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, how.schema) as stream:
+        stream.write_table(whole.combine_chunks())
+    return pa.record_batch([pa.array([sink.getvalue().to_pybytes()], pa.binary())], schema=BLOCKS)
 
 
 def _singly(how: Combining, table: pa.Table) -> pa.Table:
@@ -176,34 +199,55 @@ def _value(part: Part, table: pa.Table, rows: int) -> Any:
     return column if column.type == part.type else column.cast(part.type)
 
 
-def _merged(how: Combining, table: pa.Table) -> pa.Table:
-    """The same with one row for each key and window; late events stay by themselves, and so does what might not fit."""
+def _merged(how: Combining, table: pa.Table, at_last: bool = False) -> pa.Table:
+    """The same with one row for each key and window, and for each late event that is refused; at last, of all of it."""
     late = table.column("__late")
-    apart = None
-    if pc.any(late).as_py():
-        apart, table = table.filter(late), table.filter(pc.invert(late))
+    if not pc.any(late).as_py():
+        return _grouped(how, table, at_last)
+    in_time = _grouped(how, table.filter(pc.invert(late)), at_last)
+    return pa.concat_tables([in_time, _grouped(how, table.filter(late), at_last, GROUPS)])
+
+
+def _grouped(how: Combining, table: pa.Table, at_last: bool, by: Sequence[str] = ("__k", "__ws")) -> pa.Table:
+    """One row for each key and window; at last, also where a sum might not fit."""
     if not _fits(how, table):
-        return table if apart is None else pa.concat_tables([table, apart])
-    wanted = [("__p", "max"), *[(part.slot, part.merge) for part in how.parts]]
-    grouped = table.group_by(["__k", "__ws"], use_threads=False).aggregate(wanted)
+        if not at_last:
+            return table
+        table = table.cast(_roomy(table.schema))
+    merges = {"__p": "max", **{part.slot: part.merge for part in how.parts}}
+    grouped = table.group_by(list(by), use_threads=False).aggregate(list(merges.items()))
     rows = grouped.num_rows
-    start = grouped.column("__ws")
     columns = {
-        "__k": grouped.column("__k"),
-        "__ws": start,
-        "__we": pc.add(start, how.size_us),
+        "__we": pc.add(grouped.column("__ws"), how.size_us),
         "__late": pa.array(np.zeros(rows, dtype=bool)),
         "__ref_p": pa.nulls(rows, pa.int64()),
         "__ref_o": pa.nulls(rows, pa.int64()),
-        "__p": grouped.column("__p_max"),
-        **{part.slot: grouped.column(f"{part.slot}_{part.merge}") for part in how.parts},
+        **{name: grouped.column(name) for name in by},
+        **{name: grouped.column(f"{name}_{merge}") for name, merge in merges.items()},
     }
-    made = pa.table(columns, schema=how.schema)
-    return made if apart is None else pa.concat_tables([made, apart])
+    try:
+        return pa.table(columns).select(how.schema.names).cast(how.schema)
+    except pa.ArrowInvalid as error:
+        raise OverflowError(
+            f"a sum in a window has more than {_DIGITS} digits ({error}); declare the field as double"
+        ) from error
+
+
+def _roomy(schema: pa.Schema) -> pa.Schema:
+    """The schema with room for sums of more digits."""
+    return pa.schema(
+        [
+            (
+                field.name,
+                pa.decimal256(2 * _DIGITS, field.type.scale) if pa.types.is_decimal(field.type) else field.type,
+            )
+            for field in schema
+        ]
+    )
 
 
 def _fits(how: Combining, table: pa.Table) -> bool:
-    """Whether no sum has more digits than a decimal holds: Arrow would give another number, and not say so."""
+    """Whether no sum can have more digits than its decimal holds: Arrow would give another number, and not say so."""
     for part in how.parts:
         if part.merge == "sum" and pa.types.is_decimal(part.type):
             least, most = (bound.as_py() or 0 for bound in pc.min_max(table.column(part.slot)).values())

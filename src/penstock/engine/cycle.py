@@ -17,6 +17,7 @@ from penstock.db.statements import Statements
 from penstock.engine import plan as plans
 from penstock.engine import reports, suspicion
 from penstock.engine.callables import Failure
+from penstock.engine.combining import added_up
 from penstock.engine.commit import Committer
 from penstock.engine.plan import CyclePlan, spread
 from penstock.engine.preparing import Assignment, Prepared
@@ -33,6 +34,8 @@ from penstock.engine.workers import Job, label_job
 from penstock.stream.expression import is_python
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from pyspark.sql import DataFrame
 
 _sql = Statements("penstock.engine", "queries.sql")
@@ -82,14 +85,22 @@ class Cycles:
             self._run(self._plan_anew(plan))
         return plan
 
-    def compute(self, plan: CyclePlan) -> tuple[Work, pa.Table | None]:
-        """What is to be committed of a cycle, and the rows that it was made of."""
+    def forget(self, plan: CyclePlan) -> None:
+        """Take a cycle that was planned and is not to be done out of the ledger."""
+        self._run(self._forget(plan))
+
+    def answer(self, plan: CyclePlan) -> pa.Table:
+        """Spark's answer for the events of a cycle."""
+        return _in_order(self._answer(plan))
+
+    def compute(self, plan: CyclePlan, answer: Future[pa.Table] | None = None) -> tuple[Work, pa.Table | None]:
+        """What is to be committed of a cycle, and the rows that it was made of; Spark may have been asked before."""
         started, clock = datetime.now(UTC), time.perf_counter()
         took: dict[str, float] = {}
         table: pa.Table | None = None
         is_join = self._prepared.waiting is not None
         if plan.lanes or is_join:
-            table = _in_order(self._answer(plan))
+            table = self.answer(plan) if answer is None else answer.result()
         took["spark"] = (time.perf_counter() - clock) * 1000
         clock = time.perf_counter()
         said = self._checked(plan) if plan.lanes or is_join else []
@@ -144,7 +155,9 @@ class Cycles:
             made = self._job(plan)
         except Exception as error:
             raise SparkFailure(f"the plan of a cycle cannot be made: {first_line(error)}") from error
-        return made.toArrow()
+        table = made.toArrow()
+        how = self._prepared.combining
+        return table if how is None else added_up(how, table)
 
     def _job(self, plan: CyclePlan) -> DataFrame:
         """What computes a cycle. No event has been looked at when it is made."""
@@ -200,6 +213,11 @@ class Cycles:
         params = {"query": self._assignment.id, "fence": self._fence, "cycle": plan.cycle, "plan": plans.encode(plan)}
         async with self._assignment.log.database.connection() as conn:
             await conn.execute(_sql["plan_anew"], params)
+
+    async def _forget(self, plan: CyclePlan) -> None:
+        params = {"query": self._assignment.id, "fence": self._fence, "cycle": plan.cycle}
+        async with self._assignment.log.database.connection() as conn:
+            await conn.execute(_sql["forget_plan"], params)
 
     async def _begin_flush(self) -> int | None:
         # Tasks that a join asks for a plan find one without events; its own number is not in it.

@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.core.errors import DatabaseUnavailable, HopelessQuery, PenstockError, Refused, SparkFailure
 from penstock.db.patience import LOST
 from penstock.engine import reports, suspicion
+from penstock.engine.ahead import Ahead
 from penstock.engine.checkpoint import Checkpoint
 from penstock.engine.cycle import Cycles
 from penstock.engine.gates.keeper import Keeper
@@ -25,6 +26,7 @@ from penstock.engine.preparing import Assignment, NothingYet, Prepared, prepare
 from penstock.engine.saying import first_line
 from penstock.engine.session import tasks_at_once
 from penstock.engine.source import packed
+from penstock.engine.staging import Closing
 from penstock.engine.status import Status
 from penstock.engine.suspicion import Verdicts
 from penstock.engine.work import Outcome, Target, Work
@@ -82,7 +84,7 @@ class Drive:
         self._stops: dict[int, int] | None = None
         self._cycle = threading.Lock()
         self._busy_since: float | None = None
-        #: Whether Spark has come as far as to run a cycle.
+        #: Whether it has come further than to a first cycle.
         self.has_run = False
 
     def until_it_ends(self, warm: Prepared | None) -> None:
@@ -105,8 +107,8 @@ class Drive:
         if self._assignment.stream.gates:
             planning = self._mind_gates(self._cycles.target, planning)
         else:
-            self._first_cycle(planning)
-        if not self._over.is_set():
+            self._catch_up(planning)
+        if not (self._over.is_set() or wheel.stopping.is_set()):
             self._start(planning)
         wheel.status.state = "running"
         wheel.started.set()
@@ -201,18 +203,31 @@ class Drive:
             prepared.waiting if prepared.waiting is not None and prepared.waiting.sends_alone else None,
         )
 
-    def _first_cycle(self, planning: Planning) -> None:
-        """The first cycle is planned here and done at once: Spark takes its time to start a stream."""
+    def _catch_up(self, planning: Planning) -> None:
+        """Do the first cycle at once, and those that follow while there is more to read than fits into one.
+
+        Spark takes its time to start a stream, and asks for each batch in its own time.
+        """
+        wheel, cycles, prepared = self._wheel, self._cycles, self._prepared
+        assert cycles is not None and prepared is not None  # noqa: S101,PT018 - the caller made them
         try:
             planner = Planner(planning)
+            by_plan_alone = prepared.combining is not None and prepared.closing is not Closing.TOGETHER
+            ahead = Ahead(planner, cycles) if by_plan_alone else None
             try:
-                planned = planner.next_cycle()
+                while (ahead is not None and ahead.holds()) or planner.next_cycle() is not None:
+                    self._on_cycle(None, 0, ahead)
+                    if not planner.is_behind or self._over.is_set() or wheel.stopping.is_set():
+                        break
+                    wheel.status.state = "running"
+                    wheel.started.set()
+                    self.has_run = True
             finally:
+                if ahead is not None:
+                    ahead.close()
                 planner.close()
         except Fenced as error:
             raise Refused("the query was taken over by another driver") from error
-        if planned is not None:
-            self._on_cycle(None, 0)
 
     def _mind_gates(self, target: Target, planning: Planning) -> GatedPlanning:
         """Let gates decide when events pass: a cycle only brings them to hand."""
@@ -245,7 +260,7 @@ class Drive:
 
     # Cycles
 
-    def _on_cycle(self, frame: DataFrame | None, batch: int) -> None:
+    def _on_cycle(self, frame: DataFrame | None, batch: int, ahead: Ahead | None = None) -> None:
         """What Spark calls for each cycle. It never raises: what goes wrong is in the ledger, or ends the drive."""
         wheel, cycles = self._wheel, self._cycles
         with self._cycle:
@@ -255,12 +270,19 @@ class Drive:
             self.has_run = self.has_run or frame is not None
             plan: CyclePlan | None = None
             try:
-                plan = cycles.planned()
+                answer = None
+                if ahead is not None and ahead.is_waiting:
+                    plan, answer = ahead.take()
+                else:
+                    plan = cycles.planned()
                 if plan is None and batch == 0:
                     return  # Spark begins with a batch in any case, also when there is nothing to do
                 if plan is None:
                     raise Refused("the ledger has no cycle of this driver")
-                self._finish_cycle(cycles, *cycles.compute(plan))
+                work, table = cycles.compute(plan, answer)
+                if ahead is not None:
+                    ahead.begin(work)
+                self._finish_cycle(cycles, work, table)
                 if plan.lanes:
                     wheel.verdicts.clear()
             except LOST as error:
@@ -356,7 +378,7 @@ class Drive:
             preparing = (
                 self._over.is_set() or self._streaming is None or time.monotonic() - self._began < _STARTING_SECONDS
             )
-            if not preparing and (since is None or time.monotonic() - since > _LONGEST_CYCLE_SECONDS):
+            if not preparing if since is None else time.monotonic() - since > _LONGEST_CYCLE_SECONDS:
                 continue
             try:
                 # A JVM that stands still does not answer, and then the lease ends.

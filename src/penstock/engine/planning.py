@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -83,6 +84,7 @@ class Planner:
         self._last = 0.0
         self._limit = planning.small_events
         self._previous: tuple[float, int] | None = None
+        self._is_full = False
         self._rate = 0.0
         self._ticks = 0
         self._look_for_due = 0.0
@@ -90,6 +92,11 @@ class Planner:
     def close(self) -> None:
         """Let go of the connection."""
         self._conn.close()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the cycle that was planned last is as large as it may be."""
+        return self._is_full
 
     def next_cycle(self) -> int | None:
         """The number of the next cycle; None if there is nothing to do yet."""
@@ -113,6 +120,33 @@ class Planner:
                 return None
             self._wait(min(left, _LOOK_SECONDS))
 
+    def plan_ahead(self, reached: Mapping[int, tuple[int, int | None]]) -> int | None:
+        """The number of the cycle that follows one that is yet to be committed, if there is a full one.
+
+        ``reached`` says up to which offset that one has come in each of its partitions, and up to which time.
+        """
+        now = time.monotonic()
+        self._adapt(now)
+        seen = self._look()
+        if seen.is_paused or seen.suspects is not None or now < self._last + self._planning.interval_seconds:
+            return None
+        found, segments = self._heads()
+        found = [(q, g, _further(h, *reached[h[0]]) if h[0] in reached else h) for q, g, h in found]
+        lanes = self._spread(seen, [(q, g, h) for q, g, h in found if h[4] < h[5]], segments)
+        if sum(lane.stop - lane.start for lane in lanes) < self._limit * _FULL:
+            return None
+        return self._begin(lanes)
+
+    def is_as_planned(self, lanes: Sequence[Lane]) -> bool:
+        """Whether a cycle that was planned ahead begins where its partitions are now, with their times."""
+        seen = self._look()
+        heads = {head[0]: (head[4], head[6], head[7]) for _, _, head in self._heads()[0]}
+        return (
+            not seen.is_paused
+            and seen.suspects is None
+            and all(heads.get(lane.partition_id) == (lane.start, lane.high_us, lane.floor_us) for lane in lanes)
+        )
+
     def _renew(self) -> None:
         # The lease is kept by who asks for work: a driver whose JVM is dead loses it.
         if time.monotonic() - self._renewed < _RENEW_SECONDS:
@@ -128,8 +162,8 @@ class Planner:
             raise Fenced("another driver has taken this query over")
         return Seen(None if row[0] is None else suspicion.decode(row[0]), row[1])
 
-    def _lanes(self, seen: Seen) -> list[Lane]:
-        """What is unread, up to the limit, spread over the partitions."""
+    def _heads(self) -> tuple[list[_Head], dict[int, int]]:
+        """The partitions with something unread, and the open segment of each queue."""
         found: list[_Head] = []
         segments: dict[int, int] = {}
         for queue_id, group_id in self._planning.groups:
@@ -140,6 +174,13 @@ class Planner:
             statement = _sql.table("heads", queue_id, row[1])
             for head in self._conn.execute(statement, self._params(group=group_id)).fetchall():
                 found.append((queue_id, group_id, head))
+        return found, segments
+
+    def _lanes(self, seen: Seen) -> list[Lane]:
+        """What is unread, up to the limit, spread over the partitions."""
+        return self._spread(seen, *self._heads())
+
+    def _spread(self, seen: Seen, found: list[_Head], segments: dict[int, int]) -> list[Lane]:
         if self._planning.stops is not None:
             found = [
                 (q, g, (*h[:5], min(h[5], self._planning.stops.get(h[0], 0)), *h[6:]))
@@ -243,6 +284,7 @@ class Planner:
             )
         self._renewed = self._last = time.monotonic()
         self._previous = (self._last, events)
+        self._is_full = events >= self._limit * _FULL
         return plan.cycle
 
     def _adapt(self, now: float) -> None:
@@ -251,7 +293,7 @@ class Planner:
             return
         began, events = self._previous
         self._previous = None
-        if events < self._limit * 0.9:
+        if events < self._limit * _FULL:
             return
         took = max(now - began, 0.001)
         rate = events / took
@@ -280,6 +322,13 @@ class Planner:
 #: Up to how long a cycle may take when there is more to read than fits into one, and what counts as hardly any time.
 _CYCLE_SECONDS = 2.0
 _QUICK_SECONDS = 0.7
+#: A cycle of so much of what it may have is full: partitions do not divide evenly.
+_FULL = 0.9
+
+
+def _further(head: Any, offset: int, high_us: int | None) -> Any:
+    """A row of what is unread, when a cycle has come so far."""
+    return (*head[:4], offset, head[5], high_us, *head[7:])
 
 
 def shares(unread: list[int], limit: int) -> list[int]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 
 from penstock.core.errors import Conflict, InvalidRequest
-from penstock.engine.combining import combining_of
+from penstock.engine.combining import Combining, combining_of
 from penstock.engine.compile import Split, compile_events, compile_windows, fields_read, split
 from penstock.engine.options import RunOptions
 from penstock.engine.reader import Reader
@@ -79,6 +79,8 @@ class Prepared:
     closing: Closing
     #: The state of a join of streams.
     waiting: WaitingTable | None = None
+    #: What tasks add up by themselves, and the driver for all of them.
+    combining: Combining | None = None
     #: What computes a small cycle, if it can be run more than once.
     small_plan: DataFrame | None = None
 
@@ -129,14 +131,15 @@ def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callabl
     references = ReferenceTables(conninfo, reading)
     cut = resolve_stages(cut, small, references, sample)
     tables: ResultTables | None = None
+    combining: Combining | None = None
     if stream.windows:
         compiled = compile_windows(cut, small, references)
         transform = compiled.transform
-        combining = None if cut.rest else combining_of(cut.stream, schema)
+        combining = combining_of(cut.stream, schema, cut.rest)
         if combining is not None:
             reader = Reader(dataclasses.replace(reading, combining=combining))
             small = reader.frame(spark, 1)
-            transform = combining.transform
+            transform = _as_it_is
         key_name = _key_name(stream, assignment.options.key_name)
         by_key = isinstance(stream.windows[0], Session)
         tables = ResultTables(assignment.id, assignment.name, compiled.columns, key_name, by_key, compiled.shape)
@@ -144,7 +147,11 @@ def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callabl
     else:
         transform = compile_events(cut, small, references)
     closing = assignment.run(_closing(assignment, groups))
-    return Prepared(known, groups, reader, small, transform, references, tables, closing)
+    return Prepared(known, groups, reader, small, transform, references, tables, closing, combining=combining)
+
+
+def _as_it_is(frame: DataFrame, single: bool) -> DataFrame:
+    return frame
 
 
 def _prepare_join(

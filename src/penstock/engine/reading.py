@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.combining import Combining
+from penstock.engine.combining import BLOCKS, Combining
 from penstock.stream.steps import Step
 
 #: The columns that go with every event, whatever is done to it.
@@ -50,7 +50,7 @@ class Reading:
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        return self.events if self.combining is None else self.combining.schema
+        return self.events if self.combining is None else BLOCKS
 
     @property
     def events(self) -> pa.Schema:

@@ -60,5 +60,6 @@ def staged(table: pa.Table, kept: Sequence[str], closing: Closing) -> Partials:
 def as_csv(table: pa.Table) -> bytes:
     """Rows as COPY takes them: text is quoted, so that an empty one is told from none."""
     buffer = io.BytesIO()
-    pyarrow.csv.write_csv(table, buffer, pyarrow.csv.WriteOptions(include_header=False))
+    # Of a chunk without rows, Arrow writes whatever is in its memory.
+    pyarrow.csv.write_csv(table.combine_chunks(), buffer, pyarrow.csv.WriteOptions(include_header=False))
     return buffer.getvalue()

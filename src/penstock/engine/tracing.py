@@ -25,6 +25,8 @@ from penstock.engine.work import Outcome, Work
 from penstock.log.reader import read_events
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from opentelemetry.trace import Span, SpanContext
 
 _sql = Statements("penstock.engine", "ledger.sql")
@@ -47,12 +49,12 @@ class TracedCycles(Cycles):
         self._tracer = provider.get_tracer("penstock.engine")
         self._span: Span | None = None
 
-    def compute(self, plan: CyclePlan) -> tuple[Work, pa.Table | None]:
+    def compute(self, plan: CyclePlan, answer: Future[pa.Table] | None = None) -> tuple[Work, pa.Table | None]:
         """Compute, within a span."""
         self._end()
         self._span = self._begin(plan)
         with self._part("compute"):
-            computed = super().compute(plan)
+            computed = super().compute(plan, answer)
         if self._assignment.stream.gates:
             # What is committed is what the gates let through, whenever they do.
             self._end()

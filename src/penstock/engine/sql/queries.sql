@@ -68,6 +68,10 @@ ORDER BY cycle DESC LIMIT 1
 UPDATE penstock.cycles SET plan = %(plan)s
 WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s AND committed_at IS NULL
 
+-- name: forget_plan
+DELETE FROM penstock.cycles
+WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s AND committed_at IS NULL
+
 -- name: suspicion
 SELECT suspicion FROM penstock.queries WHERE id = %(query)s
 

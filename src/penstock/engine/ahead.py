@@ -1,0 +1,82 @@
+"""The next cycle of a query that is behind, computed while the one before it is committed.
+
+Committing keeps PostgreSQL busy, and computing Spark's tasks. What a cycle comes to depends on its plan alone, where
+tasks add up by themselves; so it may be computed before it is its turn, from a plan that says how the commit will leave
+things. If the commit leaves them otherwise, what was computed is thrown away.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from penstock.engine.cycle import Cycles
+from penstock.engine.plan import CyclePlan
+from penstock.engine.planning import Fenced, Planner
+from penstock.engine.work import Work
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Ahead:
+    """One cycle more than is committed."""
+
+    def __init__(self, planner: Planner, cycles: Cycles) -> None:
+        self._planner = planner
+        self._cycles = cycles
+        self._thread = ThreadPoolExecutor(1, "penstock ahead")
+        self._next: tuple[CyclePlan, Future[pa.Table]] | None = None
+        self._is_worth_it = True
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is a cycle that waits for its turn."""
+        return self._next is not None
+
+    def begin(self, work: Work) -> None:
+        """Let the cycle after this one, which is about to be committed, be computed; if there is a full one."""
+        if not self._is_worth_it:
+            return
+        highs = {mark.partition_id: mark.high_us for report in work.reports for mark in report.marks}
+        reached = {lane.partition_id: (lane.stop, highs.get(lane.partition_id)) for lane in work.plan.lanes}
+        try:
+            plan = None if self._planner.plan_ahead(reached) is None else self._cycles.planned()
+        except (Fenced, psycopg.Error):
+            return  # the commit finds out what is wrong
+        if plan is not None:
+            self._next = (plan, self._thread.submit(self._cycles.answer, plan))
+
+    def holds(self) -> bool:
+        """Whether there is a cycle whose turn it is now, as it was planned; what was planned otherwise is forgotten."""
+        if self._next is None:
+            return False
+        if self._planner.is_as_planned(self._next[0].lanes):
+            return True
+        # What made it differ, such as windows that all partitions close together, will do so again.
+        self._is_worth_it = False
+        self._forget()
+        return False
+
+    def take(self) -> tuple[CyclePlan, Future[pa.Table]]:
+        """The cycle whose turn it is."""
+        assert self._next is not None  # noqa: S101 - the caller asked
+        taken, self._next = self._next, None
+        return taken
+
+    def close(self) -> None:
+        """Wait for what is being computed, and forget it."""
+        try:
+            self._forget()
+        finally:
+            self._thread.shutdown()
+
+    def _forget(self) -> None:
+        if self._next is not None:
+            plan, answer = self.take()
+            with suppress(Exception):
+                answer.result()
+            self._cycles.forget(plan)
