@@ -17,6 +17,7 @@ _WHAT = {
     "nexmark": "Nexmark's queries as streaming SQL over generated persons, auctions and bids, held against DuckDB",
     "connector": 'format("penstock") in Spark: reading and writing a queue, beside Spark\'s own files',
     "scaling": "curves: events, keys, queries, lanes, executors, groups",
+    "profile": "the engine: where the CPU time of an event and the time of a cycle go, as tables and flame graphs",
     "freshness": "the engine: how long from a push to the row in SQL, and what that costs",
 }
 

@@ -31,6 +31,7 @@ RUNS = (
     Run("day", ("e2e", "--day"), quick=False),
     Run("connector", ("connector",)),
     Run("nexmark", ("nexmark",)),
+    Run("profile", ("profile",)),
     *(Run(f"scaling-{curve}", ("scaling", "--curve", curve)) for curve in CURVES),
 )
 

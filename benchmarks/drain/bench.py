@@ -131,7 +131,7 @@ class Bench:
         self.drains.setdefault(what, []).append(measured)
         measured.say(what)
         for result in drained.results:
-            await self._verify(what, result, oracle)
+            await self.verify(what, result, oracle)
         return measured
 
     def rate(self, what: str) -> int:
@@ -151,7 +151,8 @@ class Bench:
         job = Drain(f"drain_{next(_numbers)}", self.server.url, source, batch, python_map, queries, master)
         return await (await self.engine(engine)).drain(job)
 
-    async def _verify(self, what: str, result: Result, oracle: Oracle) -> None:
+    async def verify(self, what: str, result: Result, oracle: Oracle) -> None:
+        """Hold every row of a result, and what came into its sink, against the oracle."""
         rows = self.directory / "result.csv"
         await asyncio.to_thread(copy_out, self.server.url, result.select, rows)
         problems = await asyncio.to_thread(oracle.problems, rows)

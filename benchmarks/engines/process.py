@@ -92,6 +92,11 @@ class EngineProcess:
         return cpu_seconds(self._tree)
 
     @property
+    def pid(self) -> int:
+        """The driver's process."""
+        return self._tree.pid
+
+    @property
     def runs(self) -> bool:
         return self._process.returncode is None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from benchmarks.engines.jobs import Follow
 from benchmarks.engines.process import EngineError, EngineProcess
 from benchmarks.engines.results import live_rows, totals
 from benchmarks.freshness.latency import latencies_ms, percentile
-from benchmarks.freshness.plan import PARTITIONS, Case, Plan
+from benchmarks.freshness.plan import PARTITIONS, PUSHER, Case, Plan
 from benchmarks.freshness.poller import Poller
 from benchmarks.freshness.pusher import Order, Pushed
 from benchmarks.log.checks import Checks
@@ -31,8 +32,15 @@ _BEHIND_SECONDS = 3.0
 _LINE_BYTES = 256 << 20
 
 
-async def measure(case: Case, plan: Plan, server: Server, directory: Path, checks: Checks) -> dict[str, Any]:
-    """Let it run, and answer the percentiles and the cores it used."""
+async def measure(
+    case: Case,
+    plan: Plan,
+    server: Server,
+    directory: Path,
+    checks: Checks,
+    observe: Callable[[EngineProcess], Awaitable[None]] | None = None,
+) -> dict[str, Any]:
+    """Let it run, and answer the percentiles and the cores it used; it may be observed in the time that counts."""
     name = f"fresh_{case.name}"
     order = await _order(case, server.url, name, directory)
     async with AsyncExitStack() as stack:
@@ -47,7 +55,7 @@ async def measure(case: Case, plan: Plan, server: Server, directory: Path, check
         await asyncio.sleep(plan.warm_up_seconds)
         await _until(lambda: _is_close(case, poller, pusher, began), "the end of the backlog", engine, poller)
         since, cpu = time.monotonic(), _cpu(engine, server, poller)
-        await asyncio.sleep(plan.seconds)
+        await (asyncio.sleep(plan.seconds) if observe is None else observe(engine))
         until = time.monotonic()
         cores = (_cpu(engine, server, poller) - cpu) / (until - since)
 
@@ -85,6 +93,7 @@ async def _start_pusher(order: Order) -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.PIPE,
         cwd=_ROOT,
         limit=_LINE_BYTES,
+        env=os.environ | {"PGAPPNAME": PUSHER},
     )
 
 

@@ -13,6 +13,8 @@ PUSH_MS = 10
 #: A file for plain Spark does. More and smaller files would cost it more in listing than they would win.
 FILE_MS = 50
 PARTITIONS = 8
+#: What the benchmark's own connections call themselves, so that their processes can be told from the engine's.
+PUSHER, OBSERVER = "benchmark pusher", "benchmark observer"
 
 
 @dataclass(frozen=True, slots=True)

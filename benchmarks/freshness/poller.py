@@ -16,7 +16,7 @@ from typing import Self
 import psutil
 import psycopg
 
-from benchmarks.freshness.plan import POLL_MS, PROBES
+from benchmarks.freshness.plan import OBSERVER, POLL_MS, PROBES
 
 
 class Poller(threading.Thread):
@@ -27,7 +27,7 @@ class Poller(threading.Thread):
         self.seen: list[tuple[float, str, int]] = []
         self.asked_ms: list[float] = []
         self._query = query.encode()
-        self._conn = psycopg.connect(url, autocommit=True)
+        self._conn = psycopg.connect(url, autocommit=True, application_name=OBSERVER)
         self._backend = psutil.Process(self._conn.info.backend_pid)
         self._done = threading.Event()
         self._failure: Exception | None = None

@@ -33,7 +33,7 @@ class Server:
     """A running server with databases of our making."""
 
     def __init__(self, url: str, pid: int) -> None:
-        self.url = url
+        self.url, self.pid = url, pid
         self._postmaster = psutil.Process(pid)
 
     def create_database(self, name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks.page.names import NAMES
-from benchmarks.page.parts import Comparison, Section, Table, cell
+from benchmarks.page.parts import Comparison, Flame, Section, Table, cell
 from benchmarks.page.results import Result, find
 
 _INTRODUCTION = """# Benchmarks
@@ -70,7 +70,10 @@ def _section(name: str, section: Section, result: Result) -> str:
         said = "\n".join(f"    - {cell(failure)}" for failure in result.get("failures", []))
         parts.append(f'!!! failure "Checks of this run failed"\n\n{said}')
     parts += [table.markdown() for table in section.tables if table.rows]
-    parts += [f"![{plot.says}]({plot.name}.svg)" for plot in section.plots]
+    for plot in section.plots:
+        picture = f"![{plot.says}]({plot.name}.svg)"
+        # A browser shows what frames say only where the picture is a page of its own.
+        parts.append(f"[{picture}]({plot.name}.svg)" if isinstance(plot, Flame) else picture)
     parts.append("\n".join(f"- {cell(note)}" for note in section.notes))
     command = find(result, "environment", "command") or f"python -m benchmarks {name}"
     parts.append(f"[`{name}.json`]({name}.json): `{command}`")

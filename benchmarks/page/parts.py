@@ -46,6 +46,20 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
+class Flame:
+    """A flame graph: what was spent in each of some stacks, whose frames are joined by semicolons."""
+
+    name: str
+    says: str
+    unit: str
+    stacks: Mapping[str, float]
+
+    @property
+    def shows_something(self) -> bool:
+        return bool(self.stacks)
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """One figure of Penstock's and of a peer that did the same work in the same run."""
 
@@ -69,7 +83,7 @@ class Section:
     title: str
     about: str
     tables: list[Table] = field(default_factory=list)
-    plots: list[Plot] = field(default_factory=list)
+    plots: list[Plot | Flame] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page.parts import Panel, Plot
+from benchmarks.page import flame
+from benchmarks.page.parts import Flame, Panel, Plot
 
 #: Colours that those who do not tell red from green can tell apart (Okabe and Ito).
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#999999", "#000000", "#b8a800")
@@ -23,7 +24,7 @@ _STYLE: Any = {
 _WIDTH, _HEIGHT = 4.6, 3.1
 
 
-def draw(plots: list[Plot], directory: Path) -> None:
+def draw(plots: list[Plot | Flame], directory: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -31,6 +32,9 @@ def draw(plots: list[Plot], directory: Path) -> None:
 
     with matplotlib.rc_context(_STYLE):
         for plot in plots:
+            if isinstance(plot, Flame):
+                flame.draw(plot.stacks, plot.says, plot.unit, directory / f"{plot.name}.svg")
+                continue
             columns = len(plot.panels)
             figure, axes = pyplot.subplots(1, columns, figsize=(_WIDTH * columns, _HEIGHT), squeeze=False)
             for panel, place in zip(plot.panels, axes[0], strict=True):

@@ -1,0 +1,49 @@
+"""Where the time of a cycle goes by the clock, from the ledger that every query keeps."""
+
+from __future__ import annotations
+
+import psycopg
+
+_CYCLES = """
+SELECT extract(epoch FROM started_at - planned_at) * 1000,
+    extract(epoch FROM committed_at - started_at) * 1000,
+    extract(epoch FROM lead(planned_at) OVER (ORDER BY cycles.cycle) - committed_at) * 1000,
+    took, events_in
+FROM penstock.cycles JOIN penstock.queries ON queries.id = cycles.query_id
+WHERE queries.name = %s AND events_in > 0 AND planned_at > clock_timestamp() - make_interval(secs => %s)
+"""
+#: The parts as the ledger calls them, in their order.
+_PARTS = {
+    "spark": "Spark's job, with the tasks' reading",
+    "prepare": "driver: reports checked, partials laid out",
+    "copy": "commit: partials copied to PostgreSQL",
+    "advance": "commit: fence checked, positions moved",
+    "merge": "commit: merged into live rows, windows closed",
+    "dead letters": "commit: dead letters",
+    "append": "commit: closed windows into the sink queue",
+}
+
+
+def by_part(url: str, query: str, seconds: float) -> dict[str, object]:
+    """Mean milliseconds of each part, over the cycles with events that a query planned in the last seconds."""
+    with psycopg.connect(url) as conn:
+        rows = conn.execute(_CYCLES, (query, seconds)).fetchall()
+    cycles = max(len(rows), 1)
+
+    def mean(values: list[float]) -> float:
+        return round(sum(values) / cycles, 2)
+
+    took = {label: mean([row[3].get(part, 0.0) for row in rows]) for part, label in _PARTS.items()}
+    inside = mean([float(row[1]) for row in rows])
+    return {
+        "cycles": len(rows),
+        "events_per_cycle": round(sum(row[4] for row in rows) / cycles),
+        "mean_ms": {
+            "from the plan to the cycle": mean([float(row[0]) for row in rows]),
+            **took,
+            "commit: the ledger, and the rest": round(inside - sum(took.values()), 2),
+            "to the next plan: on disk, Spark's bookkeeping, planning, waiting": mean(
+                [float(row[2]) for row in rows if row[2] is not None]
+            ),
+        },
+    }

@@ -1,0 +1,67 @@
+"""What processes, threads and connections are for, by what they are called."""
+
+from __future__ import annotations
+
+from benchmarks.freshness.plan import OBSERVER, PUSHER
+
+DRIVER, PLANNER, TASKS = "driver (Python)", "planner (Python)", "tasks (Python)"
+JVM, POSTGRESQL = "JVM", "PostgreSQL"
+ENDED = "ended between two looks"
+OBSERVERS = f"{POSTGRESQL};observers"
+_OTHER = "other"
+
+#: How the names of the JVM's threads begin. The kernel keeps 15 characters of a name.
+_THREADS = {
+    "task threads": ("Executor task", "stdout writer", "Writer Thread", "Worker Monitor", "Idle Worker"),
+    "JIT compiler": ("C1 Compiler", "C2 Compiler", "Sweeper"),
+    "garbage collector": ("GC Thread", "G1 ", "VM Thread", "VM Periodic"),
+    "stream and scheduler": (
+        "stream executio",
+        "dag-scheduler",
+        "task-result-get",
+        "task-scheduler",
+        "driver-heartbea",
+        "broadcast-excha",
+        "shuffle-exchang",
+        "QueryStageCreat",
+        "subquery",
+        "spark-listener",
+        "SparkListenerBu",
+        "element-trackin",
+        "context-cleaner",
+        "Spark Context C",
+        "block-manager",
+    ),
+    "calls from and to Python": ("Thread-", "main", "java"),
+    "RPC": ("dispatcher-", "netty-", "rpc-", "shuffle-", "map-output", "files-"),
+}  # fmt: skip
+
+#: Backends of PostgreSQL by the names that the connections give themselves.
+_CONNECTIONS = {
+    "penstock worker": "tasks' reads and reports",
+    "penstock planner": "planner",
+    "penstock": "driver's commits",
+    PUSHER: "pushes",
+    OBSERVER: "observers",
+}
+_HOUSEKEEPING = "WAL, checkpoints, vacuum"
+
+
+def thread_part(name: str) -> str:
+    """The part of the JVM that a thread belongs to, by its name or the beginning of it."""
+    for part, beginnings in _THREADS.items():
+        if name.startswith(beginnings):
+            return f"{JVM};{part}"
+    return f"{JVM};{_OTHER}"
+
+
+def backend_part(application: str, kind: str) -> str:
+    """The part of PostgreSQL that a process belongs to, by its connection's name and what it says it is."""
+    if kind not in ("client backend", "parallel worker"):
+        return f"{POSTGRESQL};{_HOUSEKEEPING}"
+    return f"{POSTGRESQL};{_CONNECTIONS.get(application, _OTHER)}"
+
+
+def process_part(command: str) -> str:
+    """The part that a Python process below the JVM is, by its command line."""
+    return PLANNER if "streaming_source" in command else TASKS

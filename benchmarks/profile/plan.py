@@ -1,0 +1,50 @@
+"""How much of everything: the full run, and the quick one that makes the same checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.drain.events import Work
+from benchmarks.freshness import plan as freshness
+
+PARTITIONS = 8
+KEYS = 10_000
+#: Events a second, at the setting that is the default.
+RATE = 1_000
+STEADY = freshness.Case("steady", "penstock", RATE, eager=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The size of a run."""
+
+    quick: bool
+    #: The drain that is looked at, and how often it is done before.
+    events: int
+    per_second: int
+    warm_ups: int
+    #: The steady run: how long it is left alone, and how long it is looked at, first without samplers and then with.
+    steady: freshness.Plan
+    sampled_seconds: float
+
+    @property
+    def work(self) -> Work:
+        return Work(KEYS, self.per_second)
+
+
+FULL = Plan(
+    quick=False,
+    events=3_000_000,
+    per_second=100_000,
+    warm_ups=2,
+    steady=freshness.Plan(quick=False, warm_up_seconds=40.0, seconds=25.0),
+    sampled_seconds=20.0,
+)
+QUICK = Plan(
+    quick=True,
+    events=200_000,
+    per_second=40_000,
+    warm_ups=0,
+    steady=freshness.Plan(quick=True, warm_up_seconds=1.0, seconds=2.0),
+    sampled_seconds=2.0,
+)

@@ -1,0 +1,149 @@
+"""Who takes the samples: py-spy for Python, JDK Flight Recorder for the JVM; each says so if it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from benchmarks.peers.environment import PeerUnavailable, python_for
+from benchmarks.profile import stacks
+
+_RATE = 100
+_PATIENCE_SECONDS = 60.0
+_RECORDING = "penstock"
+_DEPTH = 256
+
+
+class Unavailable(Exception):
+    """A sampler that cannot be used here; the text says why."""
+
+
+@dataclass(slots=True)
+class Samples:
+    """Stacks by part, and why there are none of some."""
+
+    by_part: dict[str, dict[str, float]] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def sampling(engine: int, directory: Path) -> AsyncIterator[Samples]:
+    """Take samples of a driver and all below it until the end of ``async with``; they are there afterwards."""
+    samples = Samples()
+    recorder, spy = FlightRecorder(engine, directory / "jvm.jfr"), PySpy(engine, directory / "python.txt")
+    started: list[FlightRecorder | PySpy] = []
+    for sampler in (recorder, spy):
+        try:
+            await sampler.start()
+            started.append(sampler)
+        except Unavailable as error:
+            samples.unavailable[sampler.name] = str(error)
+    try:
+        yield samples
+    finally:
+        for sampler in reversed(started):
+            try:
+                samples.by_part |= await sampler.stop()
+            except Unavailable as error:
+                samples.unavailable[sampler.name] = str(error)
+
+
+class PySpy:
+    """Looks at the driver and at every Python process below it, from outside; it needs the right to trace them."""
+
+    name = "py-spy"
+
+    def __init__(self, engine: int, file: Path) -> None:
+        self._engine, self._file = engine, file
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        try:
+            program = (await asyncio.to_thread(python_for, "py-spy")).with_name("py-spy")
+        except PeerUnavailable as error:
+            raise Unavailable(str(error)) from error
+        options = ["--subprocesses", "--nolineno", "--format", "raw", "--rate", str(_RATE), "--output", self._file]
+        self._process = process = await asyncio.create_subprocess_exec(
+            program,
+            "record",
+            "--pid",
+            str(self._engine),
+            *options,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said = await asyncio.wait_for(self._until_it_samples(process), _PATIENCE_SECONDS)
+        if said is not None:
+            raise Unavailable(f"it cannot look at processes here, for which it needs the right to trace them: {said}")
+
+    async def stop(self) -> dict[str, dict[str, float]]:
+        process = self._process
+        if process is None:
+            return {}
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        said, _ = await asyncio.wait_for(process.communicate(), _PATIENCE_SECONDS)
+        if not self._file.exists():
+            raise Unavailable(f"it wrote nothing: {_last(said)}")
+        return await asyncio.to_thread(lambda: stacks.of_python(self._file.read_text().splitlines()))
+
+    @staticmethod
+    async def _until_it_samples(process: asyncio.subprocess.Process) -> str | None:
+        """None when it has begun; else the first that it said, which is the error: where in its code comes after."""
+        said, first = process.stdout, ""
+        while said is not None and (line := await said.readline()):
+            if b"Sampling process" in line:
+                return None
+            first = first or line.decode(errors="replace").strip()
+        return first or "it ended"
+
+
+class FlightRecorder:
+    """Lets the JVM itself write down what its threads are at; the JDK has it, a bare runtime may not."""
+
+    name = "JDK Flight Recorder"
+
+    def __init__(self, engine: int, file: Path) -> None:
+        self._engine, self._file = engine, file
+        self._pid = 0
+        self._tools = Path()
+
+    async def start(self) -> None:
+        below = psutil.Process(self._engine).children(recursive=True)
+        pid = next((process.pid for process in below if process.name() == "java"), None)
+        if pid is None:
+            raise Unavailable("there is no JVM below the driver")
+        self._pid, self._tools = pid, Path(psutil.Process(pid).exe()).parent
+        if missing := [tool for tool in ("jcmd", "jfr") if not (self._tools / tool).exists()]:
+            raise Unavailable(f"the Java that Spark runs on has no {' and no '.join(missing)}: use a whole JDK")
+        # Spark calls deeper than the recorder looks by itself, and what is cut off is the outer end.
+        await self._run("jcmd", str(pid), "JFR.configure", f"stackdepth={_DEPTH}")
+        await self._run("jcmd", str(pid), "JFR.start", f"name={_RECORDING}", "settings=profile")
+
+    async def stop(self) -> dict[str, dict[str, float]]:
+        await self._run("jcmd", str(self._pid), "JFR.stop", f"name={_RECORDING}", f"filename={self._file}")
+        text = await self._run(
+            "jfr", "print", "--events", "jdk.ExecutionSample", "--stack-depth", str(_DEPTH), str(self._file)
+        )
+        return await asyncio.to_thread(stacks.of_jvm, text.splitlines())
+
+    async def _run(self, tool: str, *arguments: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            self._tools / tool, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        said, _ = await asyncio.wait_for(process.communicate(), _PATIENCE_SECONDS)
+        if process.returncode:
+            raise Unavailable(f"{tool} {' '.join(arguments[:2])}: {_last(said)}")
+        return said.decode(errors="replace")
+
+
+def _last(said: bytes) -> str:
+    lines = said.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "nothing was said"

@@ -1,0 +1,81 @@
+"""Stacks that samplers saw, collapsed: frames from the outermost on with semicolons between them, and how often."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from benchmarks.profile import names
+
+Stacks = Mapping[str, float]
+
+#: A frame that is a smaller part of the whole than this is counted to the one that called it.
+SMALLEST = 0.002
+_DEEPEST = 45
+_PROCESS = re.compile(r'process \d+:"([^"]*)";')
+_SEEN = re.compile(rf"(?P<processes>(?:{_PROCESS.pattern})+)(?P<stack>.+) (?P<times>\d+)$")
+_THREAD = re.compile(r'sampledThread = "(.*)" \(')
+_FRAME = re.compile(r"^ {4}(?P<method>[^\s(]+)\(")
+# What the JVM numbers anew in each run.
+_NUMBERED = re.compile(r"(\$\$Lambda)[^.]*|(?<=\D)(/0x[0-9a-f]+|\+0x[0-9a-f]+)")
+
+
+def of_python(lines: Iterable[str]) -> dict[str, dict[str, float]]:
+    """What py-spy wrote, by part; the driver is the process that it was told to look at."""
+    found: dict[str, Counter[str]] = {}
+    for line in lines:
+        # Of a process below another py-spy names all that are above it, the nearest last.
+        if match := _SEEN.match(line):
+            commands = _PROCESS.findall(match["processes"])
+            part = names.process_part(commands[-1]) if len(commands) > 1 else names.DRIVER
+            frames = match["stack"].split(";")
+            found.setdefault(part, Counter())[";".join(frames[:_DEEPEST])] += int(match["times"])
+    return {part: dict(stacks) for part, stacks in found.items()}
+
+
+def of_jvm(lines: Iterable[str]) -> dict[str, dict[str, float]]:
+    """What ``jfr print`` says of ``jdk.ExecutionSample``, by part of the JVM; a trace has the innermost frame first."""
+    found: dict[str, Counter[str]] = {}
+    part, frames = "", list[str]()
+    for line in lines:
+        if match := _THREAD.search(line):
+            part, frames = names.thread_part(match[1]), []
+        elif match := _FRAME.match(line):
+            frames.append(_NUMBERED.sub(r"\1", match["method"]).removeprefix("org.apache."))
+        elif line.startswith("}") and part and frames:
+            found.setdefault(part, Counter())[";".join(reversed(frames[-_DEEPEST:]))] += 1
+            part = ""
+    return {part: dict(stacks) for part, stacks in found.items()}
+
+
+def weighed(spent: Stacks, sampled: Mapping[str, Stacks]) -> dict[str, float]:
+    """One picture of everything: each part as wide as what it spent, divided as the samples of it are.
+
+    A part that nobody sampled, such as the JIT compiler or PostgreSQL, has no frames in it.
+    """
+    whole: Counter[str] = Counter()
+    for part, cost in spent.items():
+        stacks = sampled.get(part, {})
+        seen = sum(stacks.values())
+        for stack, times in stacks.items():
+            whole[f"{part};{stack}"] += cost * times / seen
+        if not seen:
+            whole[part] += cost
+    return dict(whole)
+
+
+def pruned(stacks: Stacks, smallest: float = SMALLEST) -> dict[str, float]:
+    """The same without frames that are too small to be seen, which count to those that called them."""
+    below: Counter[str] = Counter()
+    for stack, cost in stacks.items():
+        frames = stack.split(";")
+        for depth in range(1, len(frames) + 1):
+            below[";".join(frames[:depth])] += cost
+    least = smallest * sum(stacks.values())
+    kept: Counter[str] = Counter()
+    for stack, cost in stacks.items():
+        while below[stack] < least and ";" in stack:
+            stack = stack.rpartition(";")[0]
+        kept[stack] += cost
+    return dict(sorted(kept.items()))

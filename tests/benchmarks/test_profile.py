@@ -1,0 +1,125 @@
+"""The profile: stacks are collapsed, weighed by what was spent, and drawn so that the picture adds up."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import psutil
+import psycopg
+import pytest
+
+from benchmarks.log.server import Server
+from benchmarks.page.flame import svg
+from benchmarks.profile import names
+from benchmarks.profile.accounts import Accounts, Stat
+from benchmarks.profile.samplers import FlightRecorder, Unavailable
+from benchmarks.profile.stacks import of_jvm, of_python, pruned, weighed
+
+ROOT = Path(__file__).parents[2]
+_SVG = "{http://www.w3.org/2000/svg}"
+
+PYTHON = """\
+process 7:"python -m benchmarks.engines.serve";<module> (serve.py);commit (penstock/engine/commit.py) 3
+process 7:"python -m benchmarks.engines.serve";process 9:"python -m pyspark.daemon";main (worker.py);decode (d.py) 5
+process 7:"python -m benchmarks.engines.serve";process 9:"python -m pyspark.daemon";main (worker.py);decode (d.py) 2
+process 7:"p";process 8:"python -m pyspark.sql.streaming.python_streaming_source_runner";plan (planning.py) 1
+"""
+JVM = """\
+jdk.ExecutionSample {
+  startTime = 02:12:47.973
+  sampledThread = "Executor task launch worker for task 0.0 in stage 1.0 (TID 1)" (javaThreadId = 61)
+  state = "STATE_RUNNABLE"
+  stackTrace = [
+    org.apache.spark.Inner$$Lambda$1234+0x00007f.apply(Object) line: 12
+    org.apache.spark.Outer.run() line: 3
+    ...
+  ]
+}
+
+jdk.ExecutionSample {
+  sampledThread = "stream execution thread for penstock q 1 [id = 1]" (javaThreadId = 62)
+  stackTrace = [
+  ]
+}
+"""
+
+
+def test_stacks_of_python_go_to_the_process_that_they_were_seen_in() -> None:
+    assert of_python(PYTHON.splitlines()) == {
+        names.DRIVER: {"<module> (serve.py);commit (penstock/engine/commit.py)": 3},
+        names.TASKS: {"main (worker.py);decode (d.py)": 7},
+        names.PLANNER: {"plan (planning.py)": 1},
+    }
+
+
+def test_stacks_of_the_jvm_begin_with_the_outermost_frame_and_leave_out_what_is_numbered_anew() -> None:
+    assert of_jvm(JVM.splitlines()) == {"JVM;task threads": {"spark.Outer.run;spark.Inner$$Lambda.apply": 1}}
+
+
+def test_a_part_is_as_wide_as_what_it_spent_however_often_it_was_sampled() -> None:
+    whole = weighed({"a": 3.0, "b": 1.0}, {"a": {"f": 1, "f;g": 2}})
+
+    assert whole == {"a;f": 1.0, "a;f;g": 2.0, "b": 1.0}
+
+
+def test_frames_too_small_to_be_seen_count_to_their_callers() -> None:
+    assert pruned({"a;f;g": 1.0, "a;f": 98.0, "b;h": 1.0}, 0.05) == {"a;f": 99.0, "b": 1.0}
+
+
+def test_the_picture_adds_up_and_says_what_each_frame_is() -> None:
+    text = svg({"Python;<module> & co": 3.0, "Python": 1.0, "JVM;run": 4.0}, "all of it", "CPU s")
+
+    root = ElementTree.fromstring(text)  # noqa: S314 - it is ours
+    drawn = {
+        str(group.findtext(f"{_SVG}title")): float(group.find(f"{_SVG}rect").attrib["width"])  # type: ignore[union-attr]
+        for group in root.iter(f"{_SVG}g")
+    }
+    assert root.findtext(f"{_SVG}title") == "all of it"
+    assert list(root.iter(f"{_SVG}script")) == []
+    everything = drawn["everything: 100.0 % of 8.00 CPU s"]
+    assert drawn["Python: 50.0 % of 8.00 CPU s"] == drawn["JVM: 50.0 % of 8.00 CPU s"] == everything / 2
+    assert drawn["<module> & co: 37.5 % of 8.00 CPU s"] == pytest.approx(everything * 3 / 8)
+
+
+def test_nothing_sampled_is_a_picture_too() -> None:
+    assert ElementTree.fromstring(svg({}, "nothing", "CPU s")) is not None  # noqa: S314
+
+
+@pytest.mark.parametrize("name", ["C2 CompilerThre", "a) (b", ""])
+def test_a_thread_may_be_called_anything(name: str) -> None:
+    stat = Stat.parse(f"42 ({name}) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 777 0 0")
+
+    assert (stat.who, stat.name) == ((42, 777), name)
+    assert (stat.cpu.seconds, stat.cpu.kernel) == (2.0, 0.5)
+
+
+def test_connections_are_known_by_what_they_call_themselves(empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True, application_name="penstock worker") as conn:
+        postmaster = psutil.Process(conn.info.backend_pid).ppid()
+        burn = [sys.executable, "-c", "import sys; sum(range(3_000_000)); sys.stdin.read()"]
+        with subprocess.Popen(burn, stdin=subprocess.PIPE) as driver:
+            with Accounts(driver.pid, Server(empty_database_url, postmaster)) as accounts:
+                conn.execute("SELECT sum(i) FROM generate_series(1, 1000000) i")
+            driver.communicate()
+    spent = accounts.by_part()
+
+    assert spent["PostgreSQL;tasks' reads and reports"].seconds > 0
+    assert names.DRIVER in spent
+    assert names.OBSERVERS not in spent
+
+
+def test_who_cannot_take_samples_says_why(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as driver:
+        with pytest.raises(Unavailable, match="no JVM below the driver"):
+            asyncio.run(FlightRecorder(driver.pid, tmp_path / "jvm.jfr").start())
+        driver.communicate(b"\n")
+
+
+def test_the_command_is_listed() -> None:
+    done = subprocess.run([sys.executable, "-m", "benchmarks"], cwd=ROOT, capture_output=True, text=True)
+
+    assert "\n  profile  " in done.stderr
