@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.profile import names
 
@@ -17,6 +17,20 @@ _PROCESS = re.compile(r'process \d+:"([^"]*)";')
 _SEEN = re.compile(rf"(?P<processes>(?:{_PROCESS.pattern})+)(?P<stack>.+) (?P<times>\d+)$")
 _THREAD = re.compile(r'sampledThread = "(.*)" \(')
 _FRAME = re.compile(r"^ {4}(?P<method>[^\s(]+)\(")
+#: Where Python waits: a sampler takes a thread that waits in the kernel for one that runs now and then.
+_WAITS = (
+    "SocketIO.readinto (",
+    "EpollSelector.select (",
+    "PollSelector.select (",
+    "SelectSelector.select (",
+    "Condition.wait (",
+    "Event.wait (",
+    "FinalizerWorker.run (",
+    "UpdateRequestHandler.handle.<locals>.poll (",
+    "manager (pyspark/daemon.py)",
+)
+#: Frames that only lead from one to the next.
+_BETWEEN = ("_run_module_as_main (", "Thread._bootstrap", "java.lang.Thread.run", "java.util.concurrent.", "scala.")
 # What the JVM numbers anew in each run.
 _NUMBERED = re.compile(r"(\$\$Lambda)[^.]*|(?<=\D)(/0x[0-9a-f]+|\+0x[0-9a-f]+)")
 
@@ -30,7 +44,8 @@ def of_python(lines: Iterable[str]) -> dict[str, dict[str, float]]:
             commands = _PROCESS.findall(match["processes"])
             part = names.process_part(commands[-1]) if len(commands) > 1 else names.DRIVER
             frames = match["stack"].split(";")
-            found.setdefault(part, Counter())[";".join(frames[:_DEEPEST])] += int(match["times"])
+            if not frames[-1].startswith(_WAITS):
+                found.setdefault(part, Counter())[_joined(frames)] += int(match["times"])
     return {part: dict(stacks) for part, stacks in found.items()}
 
 
@@ -42,11 +57,22 @@ def of_jvm(lines: Iterable[str]) -> dict[str, dict[str, float]]:
         if match := _THREAD.search(line):
             part, frames = names.thread_part(match[1]), []
         elif match := _FRAME.match(line):
-            frames.append(_NUMBERED.sub(r"\1", match["method"]).removeprefix("org.apache."))
+            frames.append(_NUMBERED.sub(r"\1", match["method"]))
         elif line.startswith("}") and part and frames:
-            found.setdefault(part, Counter())[";".join(reversed(frames[-_DEEPEST:]))] += 1
+            found.setdefault(part, Counter())[_joined(frames[::-1])] += 1
             part = ""
     return {part: dict(stacks) for part, stacks in found.items()}
+
+
+def _joined(frames: Sequence[str]) -> str:
+    """A stack from the outermost frame on, without those that tell nothing."""
+    kept = [frame for frame in frames if not frame.startswith(_BETWEEN) and "<frozen " not in frame]
+    return ";".join(_short(frame) for frame in kept[:_DEEPEST])
+
+
+def _short(frame: str) -> str:
+    """A method of the JVM with its class alone; a function of Python has its file behind it."""
+    return frame if " (" in frame else ".".join(frame.split(".")[-2:])
 
 
 def weighed(spent: Stacks, sampled: Mapping[str, Stacks]) -> dict[str, float]:
@@ -59,7 +85,7 @@ def weighed(spent: Stacks, sampled: Mapping[str, Stacks]) -> dict[str, float]:
         stacks = sampled.get(part, {})
         seen = sum(stacks.values())
         for stack, times in stacks.items():
-            whole[f"{part};{stack}"] += cost * times / seen
+            whole[f"{part};{stack}" if stack else part] += cost * times / seen
         if not seen:
             whole[part] += cost
     return dict(whole)

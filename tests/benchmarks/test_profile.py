@@ -27,6 +27,7 @@ process 7:"python -m benchmarks.engines.serve";<module> (serve.py);commit (penst
 process 7:"python -m benchmarks.engines.serve";process 9:"python -m pyspark.daemon";main (worker.py);decode (d.py) 5
 process 7:"python -m benchmarks.engines.serve";process 9:"python -m pyspark.daemon";main (worker.py);decode (d.py) 2
 process 7:"p";process 8:"python -m pyspark.sql.streaming.python_streaming_source_runner";plan (planning.py) 1
+process 7:"p";<module> (serve.py);SocketIO.readinto (socket.py) 9
 """
 JVM = """\
 jdk.ExecutionSample {
@@ -35,7 +36,9 @@ jdk.ExecutionSample {
   state = "STATE_RUNNABLE"
   stackTrace = [
     org.apache.spark.Inner$$Lambda$1234+0x00007f.apply(Object) line: 12
+    scala.Option.foreach(Function1) line: 437
     org.apache.spark.Outer.run() line: 3
+    java.lang.Thread.run() line: 840
     ...
   ]
 }
@@ -48,7 +51,7 @@ jdk.ExecutionSample {
 """
 
 
-def test_stacks_of_python_go_to_the_process_that_they_were_seen_in() -> None:
+def test_stacks_of_python_go_to_the_process_that_they_were_seen_in_unless_it_waits() -> None:
     assert of_python(PYTHON.splitlines()) == {
         names.DRIVER: {"<module> (serve.py);commit (penstock/engine/commit.py)": 3},
         names.TASKS: {"main (worker.py);decode (d.py)": 7},
@@ -56,8 +59,8 @@ def test_stacks_of_python_go_to_the_process_that_they_were_seen_in() -> None:
     }
 
 
-def test_stacks_of_the_jvm_begin_with_the_outermost_frame_and_leave_out_what_is_numbered_anew() -> None:
-    assert of_jvm(JVM.splitlines()) == {"JVM;task threads": {"spark.Outer.run;spark.Inner$$Lambda.apply": 1}}
+def test_stacks_of_the_jvm_begin_with_the_outermost_frame_and_leave_out_what_tells_nothing() -> None:
+    assert of_jvm(JVM.splitlines()) == {"JVM;task threads": {"Outer.run;Inner$$Lambda.apply": 1}}
 
 
 def test_a_part_is_as_wide_as_what_it_spent_however_often_it_was_sampled() -> None:
