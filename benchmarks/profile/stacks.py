@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.profile import names
@@ -80,7 +80,7 @@ def weighed(spent: Stacks, sampled: Mapping[str, Stacks]) -> dict[str, float]:
 
     A part that nobody sampled, such as the JIT compiler or PostgreSQL, has no frames in it.
     """
-    whole: Counter[str] = Counter()
+    whole: defaultdict[str, float] = defaultdict(float)
     for part, cost in spent.items():
         stacks = sampled.get(part, {})
         seen = sum(stacks.values())
@@ -93,13 +93,13 @@ def weighed(spent: Stacks, sampled: Mapping[str, Stacks]) -> dict[str, float]:
 
 def pruned(stacks: Stacks, smallest: float = SMALLEST) -> dict[str, float]:
     """The same without frames that are too small to be seen, which count to those that called them."""
-    below: Counter[str] = Counter()
+    below: defaultdict[str, float] = defaultdict(float)
     for stack, cost in stacks.items():
         frames = stack.split(";")
         for depth in range(1, len(frames) + 1):
             below[";".join(frames[:depth])] += cost
     least = smallest * sum(stacks.values())
-    kept: Counter[str] = Counter()
+    kept: defaultdict[str, float] = defaultdict(float)
     for stack, cost in stacks.items():
         while below[stack] < least and ";" in stack:
             stack = stack.rpartition(";")[0]
