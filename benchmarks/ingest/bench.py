@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,13 +97,15 @@ async def measure(batch: int, plan: Plan, running: Server, workers: int, checks:
 async def _round(url: str, queue: str, batch: int, seconds: float, sent: Counter[int]) -> dict[str, Any]:
     address = urlsplit(url)
     told = [str(part) for part in (address.hostname, address.port, queue, batch, CONNECTIONS, seconds)]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.ingest.generator", *told, stdout=subprocess.PIPE
-    )
-    output, _ = await process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"the load generator ended with {process.returncode}")
-    said: dict[str, Any] = json.loads(output)
+    # A file and no pipe: it says a megabyte at once, of which a part has once been lost on the way.
+    with tempfile.TemporaryFile() as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "benchmarks.ingest.generator", *told, stdout=output
+        )
+        if await process.wait():
+            raise RuntimeError(f"the load generator ended with {process.returncode}")
+        output.seek(0)
+        said: dict[str, Any] = json.load(output)
     for body, times in enumerate(said["accepted"]):
         sent[body] += times
     return said

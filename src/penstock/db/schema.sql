@@ -251,7 +251,9 @@ CREATE TABLE penstock.queries (
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- Nothing new is begun while it is paused; drivers that were started before it was stopped end.
     is_paused         boolean NOT NULL DEFAULT false,
-    stopped_at        timestamptz
+    stopped_at        timestamptz,
+    -- When its gates last decided: their time never goes back.
+    gate_time         timestamptz NOT NULL DEFAULT 'epoch'
 );
 
 -- How far the time of a partition has come, as a query sees it. high_us: the latest event time that was read.
@@ -646,6 +648,7 @@ CREATE TABLE penstock.gate_lanes (
     decided_at     timestamptz NOT NULL,
     PRIMARY KEY (query_id, partition_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX gate_lanes_key ON penstock.gate_lanes (query_id, key);
 CREATE INDEX gate_lanes_waiting ON penstock.gate_lanes (query_id, wakes_at) WHERE wakes_at IS NOT NULL;
 
 -- What a gate remembers of a lane; lane 0: of all, where they share it. amount, rate and window_us: as they were in force
@@ -672,12 +675,12 @@ CREATE TABLE penstock.gate_limits (
     query      text NOT NULL,
     key        text NOT NULL,
     gate       smallint NOT NULL,
-    amount     numeric CHECK (amount > 0),
-    rate       numeric CHECK (rate > 0),
+    amount     numeric CHECK (amount BETWEEN 0.000000001 AND 1000000000),
+    rate       numeric CHECK (rate BETWEEN 0.000000001 AND 1000000000),
     window_us  bigint CHECK (window_us > 0),
     weight     integer CHECK (weight > 0),
     paused     boolean,
-    hold_until timestamptz,
+    hold_until timestamptz CHECK (hold_until BETWEEN '1970-01-01 00:00+00' AND '9000-01-01 00:00+00'),
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (query, key, gate)
 );
@@ -692,37 +695,43 @@ RETURN least(amount, CASE WHEN hold_us > least(at_us, now_us) THEN 0 ELSE level 
 -- Limits have just changed, for these keys of these queries; key '' stands for all, and for what they share, which is lane
 -- 0. What was refilled up to now was refilled as the limits were up to now, and as these holds had it, which the change may
 -- have removed; from now on the new ones are in force. Lanes that wait are looked at again. No event is let through meanwhile.
+-- Few lanes are found by their indexes; of many, nothing is looked for one by one, whatever is known of the tables.
 CREATE FUNCTION penstock.settle_gates(names text[], keys text[], holds timestamptz[]) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_nestloop = on AS $$
 BEGIN
     PERFORM FROM penstock.queries WHERE name = ANY(names) ORDER BY id FOR UPDATE;
+    UPDATE penstock.queries SET gate_time = greatest(gate_time, clock_timestamp()) WHERE name = ANY(names);
+    IF cardinality(names) > 50 OR '' = ANY(keys) THEN
+        SET LOCAL enable_nestloop = off;
+    END IF;
+    EXECUTE $settle$
     WITH changed AS (
-        SELECT q.id AS query_id, q.name, c.key, max(c.hold_until) AS hold_until
-        FROM unnest(names, keys, holds) AS c (name, key, hold_until) JOIN penstock.queries q ON q.name = c.name
-        GROUP BY q.id, q.name, c.key
+        SELECT q.id AS query_id, q.name, penstock.micros(q.gate_time) AS now_us, c.key, max(c.hold_until) AS hold_until
+        FROM unnest($1, $2, $3) AS c (name, key, hold_until) JOIN penstock.queries q ON q.name = c.name
+        GROUP BY q.id, q.name, q.gate_time, c.key
     ), meant AS (
-        SELECT c.query_id, c.name, l.partition_id, l.key
-        FROM changed c JOIN penstock.gate_lanes l ON l.query_id = c.query_id AND l.key = c.key
-        UNION
-        SELECT c.query_id, c.name, l.partition_id, l.key
-        FROM changed c JOIN penstock.gate_lanes l ON l.query_id = c.query_id WHERE c.key = ''
-        UNION
-        SELECT c.query_id, c.name, 0, '' FROM changed c WHERE c.key = ''
+        SELECT m.query_id, m.name, m.now_us, m.partition_id, m.key, max(m.hold_until) AS hold_until
+        FROM (
+            SELECT c.*, l.partition_id
+            FROM changed c JOIN penstock.gate_lanes l ON l.query_id = c.query_id AND l.key = c.key
+            UNION ALL
+            SELECT c.query_id, c.name, c.now_us, l.key, c.hold_until, l.partition_id
+            FROM changed c JOIN penstock.gate_lanes l ON l.query_id = c.query_id WHERE c.key = ''
+            UNION ALL
+            SELECT c.*, 0 FROM changed c WHERE c.key = ''
+        ) m
+        GROUP BY m.query_id, m.name, m.now_us, m.partition_id, m.key
     ), in_force AS (
         SELECT m.query_id, m.partition_id, s.gate, coalesce(own.amount, every.amount, u.amount, s.amount) AS amount,
-               coalesce(own.rate, every.rate, u.rate, s.rate) AS rate, n.us AS now_us,
-               penstock.micros(greatest(lane.hold_until, all_lanes.hold_until, was.hold_until, was_all.hold_until))
-                   AS hold_us
+               coalesce(own.rate, every.rate, u.rate, s.rate) AS rate, m.now_us,
+               penstock.micros(greatest(lane.hold_until, all_lanes.hold_until, m.hold_until)) AS hold_us
         FROM meant m
-        CROSS JOIN (SELECT penstock.micros(clock_timestamp()) AS us) n
         JOIN penstock.gate_states s ON s.query_id = m.query_id AND s.partition_id = m.partition_id
         LEFT JOIN penstock.gate_rules u ON u.query_id = m.query_id AND u.gate = s.gate
         LEFT JOIN penstock.gate_limits own ON own.query = m.name AND own.key = m.key AND own.gate = s.gate
         LEFT JOIN penstock.gate_limits every ON every.query = m.name AND every.key = '' AND every.gate = s.gate
         LEFT JOIN penstock.gate_limits lane ON lane.query = m.name AND lane.key = m.key AND lane.gate = 0
         LEFT JOIN penstock.gate_limits all_lanes ON all_lanes.query = m.name AND all_lanes.key = '' AND all_lanes.gate = 0
-        LEFT JOIN changed was ON was.query_id = m.query_id AND was.key = m.key
-        LEFT JOIN changed was_all ON was_all.query_id = m.query_id AND was_all.key = ''
         WHERE s.level IS NOT NULL
     ), settled AS (
         UPDATE penstock.gate_states s
@@ -736,7 +745,8 @@ BEGIN
     )
     UPDATE penstock.cursors c SET state = 0
     FROM meant m JOIN penstock.groups g ON g.query_id = m.name
-    WHERE c.group_id = g.id AND c.partition_id = m.partition_id AND c.state = 3;
+    WHERE c.group_id = g.id AND c.partition_id = m.partition_id AND c.state = 3
+    $settle$ USING names, keys, holds;
 END
 $$;
 
@@ -753,6 +763,8 @@ BEGIN
             SELECT array_agg(query), array_agg(key), array_agg(hold_until) INTO names, keys, holds FROM changed;
         WHEN 'DELETE' THEN
             SELECT array_agg(query), array_agg(key), array_agg(hold_until) INTO names, keys, holds FROM former;
+        WHEN 'TRUNCATE' THEN
+            SELECT array_agg(name), array_agg(''::text) INTO names, keys FROM penstock.queries;
         ELSE
             SELECT array_agg(query), array_agg(key), array_agg(hold_until) INTO names, keys, holds
             FROM (TABLE changed UNION ALL TABLE former) c;
@@ -764,11 +776,24 @@ BEGIN
 END
 $$;
 
+-- One after the other: who changes limits has locked the rows before the queries, and two would wait for each other.
+CREATE FUNCTION penstock.gate_limits_change() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(7812746384131);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER one_by_one BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON penstock.gate_limits
+FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_change();
 CREATE TRIGGER inserted AFTER INSERT ON penstock.gate_limits REFERENCING NEW TABLE AS changed
 FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
 CREATE TRIGGER updated AFTER UPDATE ON penstock.gate_limits REFERENCING OLD TABLE AS former NEW TABLE AS changed
 FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
 CREATE TRIGGER deleted AFTER DELETE ON penstock.gate_limits REFERENCING OLD TABLE AS former
+FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON penstock.gate_limits
 FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
 
 -- Every gate of every lane, as it is now.

@@ -10,6 +10,7 @@ import pytest
 from penstock.engine.gates.decision import Verdict, Waiting, decide
 from penstock.engine.gates.limits import meter
 from penstock.engine.gates.meters import Limit, State
+from penstock.engine.gates.turns import Turns
 from penstock.stream.gates import NANO
 from tests.engine.gates import limiter
 from tests.engine.gates.limiter import Passed
@@ -214,11 +215,55 @@ def test_lanes_that_need_little_wait_for_the_one_that_needs_much_when_it_is_its_
     shared = meter(limit, State(0), 3 * SECOND, 0)
     lanes = [Waiting(1, 50, [NANO], [None]), Waiting(2, 1, [10 * NANO], [None]), Waiting(3, 50, [NANO], [None])]
     decision = decide(lanes, [shared], turn=2)
-    assert (decision.awaited, decision.turn) == (2, 2)
+    assert (decision.awaited, decision.turn) == ((2,), 2)
     assert {verdict.next_us for verdict in decision.verdicts.values()} == {10 * SECOND}
     assert [verdict.passed for verdict in decision.verdicts.values()] == [0, 0, 0]
     then = decide(lanes, [meter(limit, State(0), 10 * SECOND, 0)], turn=2)
     assert then.verdicts[2].passed == 1
+
+
+def test_what_is_kept_for_a_lane_holds_up_nobody_who_does_not_need_it() -> None:
+    short = meter(Limit("token_bucket", 10 * NANO, rate=NANO), State(0), 3 * SECOND, 0)
+    ample = meter(Limit("token_bucket", 10 * NANO, rate=NANO), None, 3 * SECOND, 0)
+    lanes = [
+        Waiting(1, 1, [10 * NANO, NANO], [None, None]),
+        Waiting(2, 4, [0, NANO], [None, None]),
+        Waiting(3, 4, [[0, 0, NANO, 0], 0], [None, None]),
+    ]
+    decision = decide(lanes, [short, ample])
+    assert [verdict.passed for verdict in decision.verdicts.values()] == [0, 4, 2]
+    assert decision.awaited == (1,)
+
+
+def test_a_lane_whose_first_events_cost_nothing_is_decided_at_once() -> None:
+    shared = meter(Limit("token_bucket", 10 * NANO, rate=NANO), None, 0, 0)
+    assert decide([Waiting(1, 3, [[0, 5 * NANO, 5 * NANO]], [None])], [shared]).verdicts[1].passed == 3
+
+
+@pytest.mark.parametrize(("tokens", "cheap"), [(3, True), (25, True), (40, True), (7, False)])
+def test_lanes_are_served_in_turn_also_where_not_all_are_asked_at_once(tokens: int, cheap: bool) -> None:
+    prices = [1 if cheap or lane % 7 else 5 for lane in range(30)]
+    limit = Limit("token_bucket", 50 * NANO, rate=tokens * NANO)
+    turns, due, state, turn, now = Turns(10), set(range(1, 31)), State(0), 0, 0
+    got, deficits = dict.fromkeys(due, 0), dict.fromkeys(due, 0)
+    for _ in range(3000):
+        if not due and not turns.has_more:
+            now, due = now + SECOND, set(got)
+        lot = turns.lot(due, got)
+        due = set()
+        shared = meter(limit, state, now, 0)
+        lanes = [Waiting(lane, 50, [prices[lane - 1] * NANO], [None], 1, deficits[lane]) for lane in lot]
+        decision = decide(lanes, [shared], turn, once=turns.has_more)
+        turn, state = decision.turn, shared.state() or state
+        turns.go_on(decision.turn, decision.awaited)
+        for waiting in lanes:
+            verdict = decision.verdicts[waiting.lane]
+            got[waiting.lane] += verdict.passed * prices[waiting.lane - 1]
+            deficits[waiting.lane] = waiting.deficit
+            if verdict.next_us is None:
+                due.add(waiting.lane)
+    assert sum(got.values()) >= now // SECOND * tokens - 50
+    assert max(got.values()) - min(got.values()) <= 20
 
 
 def test_a_lane_that_has_nothing_leaves_its_share_to_the_others() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -149,3 +150,54 @@ def test_the_database_and_the_driver_count_tokens_alike(conn: psycopg.Connection
             [f"{amount}e-9", f"{rate}e-9", f"{before.level}e-15", at, held or None, now],
         ).fetchall()
         assert meter.state().level == row[0][0], (amount, rate, before, held)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"UPDATE penstock.gate_limits SET rate = 1e-10",
+        b"UPDATE penstock.gate_limits SET rate = 'NaN'",
+        b"UPDATE penstock.gate_limits SET amount = 'Infinity'",
+        b"UPDATE penstock.gate_limits SET amount = 1e10",
+        b"UPDATE penstock.gate_limits SET hold_until = 'infinity'",
+    ],
+)
+def test_what_no_driver_could_count_with_is_refused(conn: psycopg.Connection[Any], wrong: bytes) -> None:
+    conn.execute(CHANGES["insert"].encode())
+    with pytest.raises(psycopg.errors.CheckViolation):
+        conn.execute(wrong)
+
+
+def test_a_table_that_is_emptied_is_settled_too(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(WAITING.encode())
+    conn.execute(CHANGES["insert"].encode())
+    conn.execute(TEN_SECONDS_LATER.encode())
+    conn.execute(b"TRUNCATE penstock.gate_limits")
+    assert level(conn) == 100, "10, and 500 at the rate that the lane had"
+    assert conn.execute("SELECT rate FROM penstock.gate_states WHERE partition_id = 1").fetchall() == [(1,)]
+
+
+def test_who_changes_many_limits_and_who_changes_one_do_not_wait_for_each_other(database_url: str) -> None:
+    many, one = (psycopg.connect(database_url) for _ in range(2))
+    with many, one, ThreadPoolExecutor() as pool:
+        many.execute(WAITING.replace("LISTEN penstock_gates", "SELECT 1").encode())
+        many.commit()
+        many.execute(b"INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', 't1', 1, 5)")
+        change = (
+            b"INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', 't2', 1, 5), ('q', 't1', 1, 6)"
+        )
+        later = pool.submit(one.execute, change + b" ON CONFLICT (query, key, gate) DO UPDATE SET rate = 6")
+        many.execute(b"INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', 't2', 1, 7)")
+        many.commit()
+        later.result()
+        rates = one.execute("SELECT key, rate FROM penstock.gate_limits ORDER BY key").fetchall()
+    assert rates == [("t1", 6), ("t2", 6)]
+
+
+def test_limits_of_many_keys_are_changed_in_one_statement(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(WAITING.replace("generate_series(1, 2)", "generate_series(1, 20000)").encode())
+    contracts = "SELECT 'q', 't' || n, 1, 5 FROM generate_series(1, 20000) AS n"
+    conn.execute(f"INSERT INTO penstock.gate_limits (query, key, gate, rate) {contracts}".encode())
+    conn.execute(b"UPDATE penstock.gate_limits SET rate = 6")
+    settled = "SELECT count(*), min(level) >= 10, max(rate) FROM penstock.gate_states WHERE rate = 6"
+    assert conn.execute(settled.encode()).fetchall() == [(20_000, True, 6)]

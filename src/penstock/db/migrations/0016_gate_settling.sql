@@ -5,6 +5,28 @@ DROP TRIGGER updated ON penstock.gate_limits;
 DROP TRIGGER deleted ON penstock.gate_limits;
 DROP FUNCTION penstock.gate_limits_changed();
 
+-- What a driver could not count with.
+ALTER TABLE penstock.gate_limits DROP CONSTRAINT gate_limits_amount_check, DROP CONSTRAINT gate_limits_rate_check;
+ALTER TABLE penstock.gate_limits
+    ADD CONSTRAINT gate_limits_amount_check CHECK (amount BETWEEN 0.000000001 AND 1000000000),
+    ADD CONSTRAINT gate_limits_rate_check CHECK (rate BETWEEN 0.000000001 AND 1000000000),
+    ADD CONSTRAINT gate_limits_hold_until_check
+        CHECK (hold_until BETWEEN '1970-01-01 00:00+00' AND '9000-01-01 00:00+00');
+
+ALTER TABLE penstock.queries ADD COLUMN gate_time timestamptz NOT NULL DEFAULT 'epoch';
+CREATE INDEX gate_lanes_key ON penstock.gate_lanes (query_id, key);
+
+-- A bucket has the limits that are in force; so far it had those of its last release, whatever was changed then.
+UPDATE penstock.gate_states s
+SET amount = coalesce(own.amount, every.amount, u.amount), rate = coalesce(own.rate, every.rate, u.rate)
+FROM penstock.gate_states t
+JOIN penstock.queries q ON q.id = t.query_id
+JOIN penstock.gate_rules u ON u.query_id = t.query_id AND u.gate = t.gate AND u.kind = 'token_bucket'
+LEFT JOIN penstock.gate_lanes l ON l.query_id = t.query_id AND l.partition_id = t.partition_id
+LEFT JOIN penstock.gate_limits own ON own.query = q.name AND own.key = l.key AND own.gate = t.gate
+LEFT JOIN penstock.gate_limits every ON every.query = q.name AND every.key = '' AND every.gate = t.gate
+WHERE s.query_id = t.query_id AND s.partition_id = t.partition_id AND s.gate = t.gate AND s.level IS NOT NULL;
+
 -- What a bucket holds: up to its capacity it was refilled since at_us, when it held level; a hold empties it and has it
 -- refilled only when that ends.
 CREATE FUNCTION penstock.tokens(amount numeric, rate numeric, level numeric, at_us bigint, hold_us bigint, now_us bigint)
@@ -15,37 +37,43 @@ RETURN least(amount, CASE WHEN hold_us > least(at_us, now_us) THEN 0 ELSE level 
 -- Limits have just changed, for these keys of these queries; key '' stands for all, and for what they share, which is lane
 -- 0. What was refilled up to now was refilled as the limits were up to now, and as these holds had it, which the change may
 -- have removed; from now on the new ones are in force. Lanes that wait are looked at again. No event is let through meanwhile.
+-- Few lanes are found by their indexes; of many, nothing is looked for one by one, whatever is known of the tables.
 CREATE FUNCTION penstock.settle_gates(names text[], keys text[], holds timestamptz[]) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_nestloop = on AS $$
 BEGIN
     PERFORM FROM penstock.queries WHERE name = ANY(names) ORDER BY id FOR UPDATE;
+    UPDATE penstock.queries SET gate_time = greatest(gate_time, clock_timestamp()) WHERE name = ANY(names);
+    IF cardinality(names) > 50 OR '' = ANY(keys) THEN
+        SET LOCAL enable_nestloop = off;
+    END IF;
+    EXECUTE $settle$
     WITH changed AS (
-        SELECT q.id AS query_id, q.name, c.key, max(c.hold_until) AS hold_until
-        FROM unnest(names, keys, holds) AS c (name, key, hold_until) JOIN penstock.queries q ON q.name = c.name
-        GROUP BY q.id, q.name, c.key
+        SELECT q.id AS query_id, q.name, penstock.micros(q.gate_time) AS now_us, c.key, max(c.hold_until) AS hold_until
+        FROM unnest($1, $2, $3) AS c (name, key, hold_until) JOIN penstock.queries q ON q.name = c.name
+        GROUP BY q.id, q.name, q.gate_time, c.key
     ), meant AS (
-        SELECT c.query_id, c.name, l.partition_id, l.key
-        FROM changed c JOIN penstock.gate_lanes l ON l.query_id = c.query_id AND l.key = c.key
-        UNION
-        SELECT c.query_id, c.name, l.partition_id, l.key
-        FROM changed c JOIN penstock.gate_lanes l ON l.query_id = c.query_id WHERE c.key = ''
-        UNION
-        SELECT c.query_id, c.name, 0, '' FROM changed c WHERE c.key = ''
+        SELECT m.query_id, m.name, m.now_us, m.partition_id, m.key, max(m.hold_until) AS hold_until
+        FROM (
+            SELECT c.*, l.partition_id
+            FROM changed c JOIN penstock.gate_lanes l ON l.query_id = c.query_id AND l.key = c.key
+            UNION ALL
+            SELECT c.query_id, c.name, c.now_us, l.key, c.hold_until, l.partition_id
+            FROM changed c JOIN penstock.gate_lanes l ON l.query_id = c.query_id WHERE c.key = ''
+            UNION ALL
+            SELECT c.*, 0 FROM changed c WHERE c.key = ''
+        ) m
+        GROUP BY m.query_id, m.name, m.now_us, m.partition_id, m.key
     ), in_force AS (
         SELECT m.query_id, m.partition_id, s.gate, coalesce(own.amount, every.amount, u.amount, s.amount) AS amount,
-               coalesce(own.rate, every.rate, u.rate, s.rate) AS rate, n.us AS now_us,
-               penstock.micros(greatest(lane.hold_until, all_lanes.hold_until, was.hold_until, was_all.hold_until))
-                   AS hold_us
+               coalesce(own.rate, every.rate, u.rate, s.rate) AS rate, m.now_us,
+               penstock.micros(greatest(lane.hold_until, all_lanes.hold_until, m.hold_until)) AS hold_us
         FROM meant m
-        CROSS JOIN (SELECT penstock.micros(clock_timestamp()) AS us) n
         JOIN penstock.gate_states s ON s.query_id = m.query_id AND s.partition_id = m.partition_id
         LEFT JOIN penstock.gate_rules u ON u.query_id = m.query_id AND u.gate = s.gate
         LEFT JOIN penstock.gate_limits own ON own.query = m.name AND own.key = m.key AND own.gate = s.gate
         LEFT JOIN penstock.gate_limits every ON every.query = m.name AND every.key = '' AND every.gate = s.gate
         LEFT JOIN penstock.gate_limits lane ON lane.query = m.name AND lane.key = m.key AND lane.gate = 0
         LEFT JOIN penstock.gate_limits all_lanes ON all_lanes.query = m.name AND all_lanes.key = '' AND all_lanes.gate = 0
-        LEFT JOIN changed was ON was.query_id = m.query_id AND was.key = m.key
-        LEFT JOIN changed was_all ON was_all.query_id = m.query_id AND was_all.key = ''
         WHERE s.level IS NOT NULL
     ), settled AS (
         UPDATE penstock.gate_states s
@@ -59,7 +87,8 @@ BEGIN
     )
     UPDATE penstock.cursors c SET state = 0
     FROM meant m JOIN penstock.groups g ON g.query_id = m.name
-    WHERE c.group_id = g.id AND c.partition_id = m.partition_id AND c.state = 3;
+    WHERE c.group_id = g.id AND c.partition_id = m.partition_id AND c.state = 3
+    $settle$ USING names, keys, holds;
 END
 $$;
 
@@ -76,6 +105,8 @@ BEGIN
             SELECT array_agg(query), array_agg(key), array_agg(hold_until) INTO names, keys, holds FROM changed;
         WHEN 'DELETE' THEN
             SELECT array_agg(query), array_agg(key), array_agg(hold_until) INTO names, keys, holds FROM former;
+        WHEN 'TRUNCATE' THEN
+            SELECT array_agg(name), array_agg(''::text) INTO names, keys FROM penstock.queries;
         ELSE
             SELECT array_agg(query), array_agg(key), array_agg(hold_until) INTO names, keys, holds
             FROM (TABLE changed UNION ALL TABLE former) c;
@@ -87,11 +118,24 @@ BEGIN
 END
 $$;
 
+-- One after the other: who changes limits has locked the rows before the queries, and two would wait for each other.
+CREATE FUNCTION penstock.gate_limits_change() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(7812746384131);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER one_by_one BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON penstock.gate_limits
+FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_change();
 CREATE TRIGGER inserted AFTER INSERT ON penstock.gate_limits REFERENCING NEW TABLE AS changed
 FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
 CREATE TRIGGER updated AFTER UPDATE ON penstock.gate_limits REFERENCING OLD TABLE AS former NEW TABLE AS changed
 FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
 CREATE TRIGGER deleted AFTER DELETE ON penstock.gate_limits REFERENCING OLD TABLE AS former
+FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON penstock.gate_limits
 FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
 
 -- Every gate of every lane, as it is now.

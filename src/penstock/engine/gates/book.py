@@ -101,10 +101,7 @@ class GateBook:
         check_name(query, "query")
         key = "" if change.key is None else check_key(change.key)
         async with self._database.connection() as conn, conn.transaction():
-            row = await (await conn.execute(_sql["lock_query"], {"query": query})).fetchone()
             rules = await self._rules(conn, query)
-            if row is None:
-                raise _missing(query)
             about = {"query": query, "key": key}
             if change.clear:
                 await conn.execute(_sql["clear"], about)

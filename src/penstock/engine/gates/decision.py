@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -62,29 +62,40 @@ class Decision:
 
     verdicts: dict[int, Verdict]
     turn: int
-    #: The lane whose turn it is, if what they share does not suffice for it: the others wait until it does, or those
-    #: that need little would take it all, time and again.
-    awaited: int | None = None
+    #: Lanes for which what they share does not suffice, when it is their turn. It is kept for them: those that need
+    #: little would else take each token as it comes.
+    awaited: tuple[int, ...] = ()
 
 
-def decide(lanes: Sequence[Waiting], shared: Sequence[Meter | None] = (), turn: int = 0) -> Decision:
-    """Decide, and charge the meters. ``shared`` has for each gate the meter of all lanes, or None."""
+def decide(
+    lanes: Sequence[Waiting], shared: Sequence[Meter | None] = (), turn: int = 0, *, once: bool = False
+) -> Decision:
+    """Decide, and charge the meters. ``shared`` has for each gate the meter of all lanes, or None.
+
+    ``once``: others are still to be asked, so nobody has a second turn.
+    """
     wishes = [_wish(lane) for lane in lanes]
-    awaited: int | None = None
-    least: list[int | None] = []
+    counts, kept = wishes, _Kept()
     if any(meter is not None for meter in shared):
-        counts, turn, place = _in_turn(lanes, wishes, shared, turn)
-        if place is not None:
-            awaited, least = lanes[place].lane, _free(lanes[place].costs, shared, counts[place])
-    else:
-        counts = wishes
+        counts, turn, kept = _in_turn(lanes, wishes, shared, turn, once=once)
     verdicts = {}
     for lane, wish, count in zip(lanes, wishes, counts, strict=True):
         for costs, meter in zip(lane.costs, lane.meters, strict=True):
             if meter is not None and count:
                 meter.charge(spent(costs, count))
-        verdicts[lane.lane] = _verdict(lane, count, least if count < wish else [])
-    return Decision(verdicts, turn, awaited)
+        verdicts[lane.lane] = _verdict(lane, count, kept.times(lane, count) if count < wish else [])
+    return Decision(verdicts, turn, tuple({lane: None for lane, _ in kept.of.values()}))
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Shared gates whose budget is kept for a lane: for which, and from when on it suffices."""
+
+    of: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+
+    def times(self, lane: Waiting, place: int) -> list[int | None]:
+        """When others than those may take of the gates that this event needs."""
+        return [at for gate, (_, at) in self.of.items() if _at(lane.costs[gate], place)]
 
 
 def spent(costs: Costs, count: int) -> int:
@@ -131,33 +142,48 @@ def _verdict(lane: Waiting, count: int, least: Sequence[int | None]) -> Verdict:
 
 
 def _in_turn(
-    lanes: Sequence[Waiting], wishes: Sequence[int], shared: Sequence[Meter | None], turn: int
-) -> tuple[list[int], int, int | None]:
-    """Serve the lanes one after the other until all have what they wish or one (the last answer) has to wait."""
+    lanes: Sequence[Waiting], wishes: Sequence[int], shared: Sequence[Meter | None], turn: int, *, once: bool
+) -> tuple[list[int], int, _Kept]:
+    """Serve the lanes one after the other until all have what they wish, or what they need is kept for another."""
     counts = [0] * len(lanes)
     order = sorted((place for place, wish in enumerate(wishes) if wish), key=lambda place: lanes[place].lane)
     order.sort(key=lambda place: lanes[place].lane < turn)
-    meters = [(gate, meter) for gate, meter in enumerate(shared) if meter is not None]
-    first = meters[0][0]
-    quantum = max([max(1, _at(lanes[place].costs[first], 0)) for place in order], default=1)
+    meters = {gate: meter for gate, meter in enumerate(shared) if meter is not None}
+    first = next(iter(meters))
+    # As much as the dearest needs: then every turn lets something through.
+    quantum = max([_dearest(lanes[place].costs[first], wishes[place]) for place in order], default=1)
+    kept = _Kept()
     queue = deque(order)
     while queue:
-        place = queue[0]
+        place = queue.popleft()
         lane = lanes[place]
         if lane.deficit < _at(lane.costs[first], counts[place]):
             lane.deficit = min(lane.deficit + quantum * lane.weight, _MOST)
+        is_stuck = False
         while counts[place] < wishes[place] and lane.deficit >= _at(lane.costs[first], counts[place]):
-            prices = [_at(lane.costs[gate], counts[place]) for gate, _ in meters]
-            if any(meter.budget < price for (_, meter), price in zip(meters, prices, strict=True)):
-                return counts, lane.lane, place
-            for (_, meter), price in zip(meters, prices, strict=True):
-                meter.charge(price)
-            lane.deficit -= _at(lane.costs[first], counts[place])
+            prices = {gate: _at(lane.costs[gate], counts[place]) for gate in meters}
+            if any(price and gate in kept.of for gate, price in prices.items()):
+                is_stuck = True
+                break
+            short = {gate: price for gate, price in prices.items() if price > meters[gate].budget}
+            if short:
+                turn = turn if kept.of else lane.lane
+                kept.of.update({gate: (lane.lane, meters[gate].free_at(price)) for gate, price in short.items()})
+                is_stuck = True
+                break
+            for gate, price in prices.items():
+                meters[gate].charge(price)
+            lane.deficit -= prices[first]
             counts[place] += 1
-        queue.popleft()
-        if counts[place] < wishes[place]:
-            queue.append(place)
-        else:
+        if is_stuck:
+            continue
+        if counts[place] == wishes[place]:
             lane.deficit = 0
-        turn = lane.lane + 1
-    return counts, turn, None
+        elif not once:
+            queue.append(place)
+        turn = turn if kept.of else lane.lane + 1
+    return counts, turn, kept
+
+
+def _dearest(costs: Costs, count: int) -> int:
+    return max(1, costs if isinstance(costs, int) else max(costs[:count]))

@@ -22,6 +22,7 @@ from penstock.engine.commit import LEDGER
 from penstock.engine.gates.hand import Hand, LaneAtHand
 from penstock.engine.gates.limits import defined
 from penstock.engine.gates.release import Release, Releaser
+from penstock.engine.gates.turns import Turns
 from penstock.engine.work import Outcome, Target, Work
 from penstock.stream.gates import Concurrency, Gate, amount_text
 
@@ -66,6 +67,8 @@ class Keeper:
         self._log = log
         self._target = target
         self._gates = tuple(gates)
+        #: Where lanes share a gate.
+        self._turns = Turns(_MOST_LANES) if any(gate.shared for gate in gates) else None
         self._hand = Hand([gate.cost for gate in gates])
         self._releaser = Releaser(log, target, gates)
         self._done = done
@@ -77,8 +80,6 @@ class Keeper:
         #: The database's clock less this process's, in microseconds.
         self._ahead_us = 0
         self._changed = 0
-        #: Where lanes share a gate, the one whose turn it is and which has to wait: nobody passes without it.
-        self._awaited: int | None = None
         self._tidied = 0
         self._releasing = asyncio.Lock()
 
@@ -103,6 +104,9 @@ class Keeper:
                     )
                 await log.group_book.subscribe(sink, gate.group)
         async with log.database.connection() as conn, conn.transaction():
+            about = {"query": target.query, "fence": target.fence}
+            if await (await conn.execute(_sql["lock_query"], about)).fetchone() is None:
+                raise Refused(f"query {target.name!r} was taken over by another driver")
             has_changed = False
             for place, gate in enumerate(self._gates, 1):
                 limit = defined(gate)
@@ -208,17 +212,15 @@ class Keeper:
                     await self._wake.wait()
 
     def _lanes_due(self) -> list[LaneAtHand]:
-        now = self._now_us()
-        found: dict[int, LaneAtHand] = {}
-        while self._due and self._due[0][0] <= now and len(found) < _MOST_LANES:
+        now, turns = self._now_us(), self._turns
+        found: dict[int, None] = {}
+        while self._due and self._due[0][0] <= now and (turns is not None or len(found) < _MOST_LANES):
             due, partition = heapq.heappop(self._due)
             lane = self._hand.lanes.get(partition)
             if lane is not None and lane.due_us == due:
-                found[partition] = lane
-        awaited = self._hand.lanes.get(self._awaited) if found and self._awaited is not None else None
-        if awaited is not None:
-            found[awaited.partition_id] = awaited
-        return list(found.values())
+                found[partition] = None
+        lot = found if turns is None else turns.lot(set(found), self._hand.lanes)
+        return [self._hand.lanes[partition] for partition in lot]
 
     async def _set_clock(self) -> None:
         conn = await self._connection()
@@ -231,7 +233,8 @@ class Keeper:
     async def _release(self, lanes: Sequence[LaneAtHand]) -> None:
         began, changed = time.monotonic(), self._changed
         release = await self._once(lanes)
-        self._awaited = release.awaited
+        if self._turns is not None and not release.is_paused:
+            self._turns.go_on(release.turn, release.awaited)
         took = time.monotonic() - began
         ahead = release.now_us - release.read_us
         # An answer that came late says little of the clock, unless that was put forward or back.
@@ -256,16 +259,18 @@ class Keeper:
             is_behind = len(lane) or lane.position != lane.upto
             if lane.partition_id in self._hand.lanes and lane.due_us < _NEVER and is_behind:
                 self._push(lane)
-        self._log.appender.announce(release.requests)
+        if release.request is not None:
+            self._log.appender.announce([release.request])
         self._done(release.outcome, positions)
 
     async def _once(self, lanes: Sequence[LaneAtHand]) -> Release:
         from penstock.log.append import MOST_LOOKS, moved_on
 
+        once = self._turns is not None and self._turns.has_more
         for looks in range(MOST_LOOKS):
             conn = await self._connection()
             try:
-                return await self._releaser.release(conn, lanes)
+                return await self._releaser.release(conn, lanes, once=once)
             except psycopg.ProgrammingError as error:
                 if not moved_on(error) or looks == MOST_LOOKS - 1:
                     raise

@@ -23,7 +23,7 @@ from penstock.engine.gates.decision import Decision, Verdict, Waiting, decide, s
 from penstock.engine.gates.hand import LaneAtHand, Line
 from penstock.engine.gates.limits import LaneLimits, Overrides, meter, wanted
 from penstock.engine.gates.meters import FINE, Limit, Meter, State
-from penstock.engine.moments import micros, to_moment
+from penstock.engine.moments import micros
 from penstock.engine.work import Outcome, Target
 from penstock.log.flush import Request
 from penstock.log.position import Signal
@@ -56,6 +56,7 @@ class _Known:
     allowed: int = 0
     deficit: int = 0
     is_denied: bool = False
+    has_next: bool = False
     is_laid_down: bool = False
     #: What its events have cost, by the gate's number.
     cost_totals: dict[str, float] = field(default_factory=dict)
@@ -69,11 +70,27 @@ class _Tried:
     limits: LaneLimits
     known: _Known
     waiting: Waiting
-    #: When it decides: the database's time, or what its gates remember from before that was put back.
-    now_us: int
     verdict: Verdict = field(default_factory=lambda: Verdict(0))
     #: Where the group stands after it. More may come to hand while it is written down.
     stop: int = 0
+    #: When it is to be looked at again, if it is laid down until then.
+    wakes_us: int | None = None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether anything of it passes."""
+        return self.stop != self.lane.position
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the database knows it otherwise."""
+        known, verdict = self.known, self.verdict
+        return (
+            self.has_moved
+            or verdict.is_denied != known.is_denied
+            or (self.wakes_us is not None) != known.is_laid_down
+            or (verdict.next_us is not None and not known.has_next)
+        )
 
 
 @dataclass(slots=True)
@@ -87,9 +104,10 @@ class Release:
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     #: Where the group stands in each lane.
     stops: dict[int, int] = field(default_factory=dict)
-    requests: list[Request] = field(default_factory=list)
-    #: The lane whose turn it is, if it has to wait for what all share.
-    awaited: int | None = None
+    request: Request | None = None
+    #: Where lanes share a gate: whose turn it is, and those for which it is kept.
+    turn: int = 0
+    awaited: tuple[int, ...] = ()
     paused_lanes: set[int] = field(default_factory=set)
     is_paused: bool = False
     cycle: int = 0
@@ -103,18 +121,23 @@ class Releaser:
         self._target = target
         self._gates = tuple(gates)
 
-    async def release(self, conn: AsyncConnection[Any], lanes: Sequence[LaneAtHand]) -> Release:
-        """Let through of these lanes what their gates allow. The lanes themselves are not touched."""
+    async def release(self, conn: AsyncConnection[Any], lanes: Sequence[LaneAtHand], *, once: bool = False) -> Release:
+        """Let through of these lanes what their gates allow. The lanes themselves are not touched.
+
+        ``once``: other lanes wait for what these share, so none has a second turn.
+        """
         began = time.perf_counter()
         done = Release(0)
         try:
             async with conn.transaction():
-                await self._once(conn, lanes, done, began)
+                await self._once(conn, lanes, done, began, once)
         except _NothingHappened:
             pass
         return done
 
-    async def _once(self, conn: AsyncConnection[Any], lanes: Sequence[LaneAtHand], done: Release, began: float) -> None:
+    async def _once(
+        self, conn: AsyncConnection[Any], lanes: Sequence[LaneAtHand], done: Release, began: float, once: bool
+    ) -> None:
         target = self._target
         params = {"query": target.query, "fence": target.fence}
         row = await (await conn.execute(_sql["begin"], params)).fetchone()
@@ -126,15 +149,18 @@ class Releaser:
         if done.is_paused:
             raise _NothingHappened
         tried, shared = await self._look(conn, lanes, done.now_us)
-        decision = decide([each.waiting for each in tried], shared.meters, shared.turn)
+        decision = decide([each.waiting for each in tried], shared.meters, shared.turn, once=once)
         for each in tried:
             each.verdict = decision.verdicts[each.lane.partition_id]
             each.stop = each.lane.position_after(each.verdict.passed)
-        done.verdicts, done.awaited = decision.verdicts, decision.awaited
+            next_us = each.verdict.next_us
+            if next_us is not None and next_us > done.now_us + _LONG_WAIT_US:
+                each.wakes_us = next_us - _EARLY_US
+        done.verdicts, done.turn, done.awaited = decision.verdicts, decision.turn, decision.awaited
         done.stops = {each.lane.partition_id: each.stop for each in tried}
         done.paused_lanes = {each.lane.partition_id for each in tried if each.limits.paused}
-        moved = [each for each in tried if each.stop != each.lane.position]
-        changed = [each for each in tried if each in moved or each.verdict.is_denied != each.known.is_denied]
+        moved = [each for each in tried if each.has_moved]
+        changed = [each for each in tried if each.has_changed]
         if not changed:
             raise _NothingHappened
         await self._move(conn, moved, now)
@@ -142,7 +168,7 @@ class Releaser:
         outcome = done.outcome
         outcome.events_in = sum(each.stop - each.lane.position for each in moved)
         await self._bury(conn, moved, outcome)
-        done.requests = await self._append(conn, moved, outcome)
+        done.request = await self._append(conn, moved, outcome, now)
         took = {"release": round((time.perf_counter() - began) * 1000, 1)}
         await conn.execute(
             _sql["ledger"],
@@ -172,19 +198,12 @@ class Releaser:
         keys = ["", *(lane.key for lane in lanes)]
         rows = await (await conn.execute(_sql["limits"], {"name": self._target.name, "keys": keys})).fetchall()
         overrides = Overrides(rows)
-        times = {0: now_us, **dict.fromkeys(ids, now_us)}
-        for (partition, _), state in states.items():
-            times[partition] = max(times[partition], state.at_us)
-        if any(gate.shared for gate in self._gates):
-            # What is charged to one gate at a time is charged to all at that time, or their limits would not hold for
-            # the times that a consumer sees.
-            times = dict.fromkeys(times, max(times.values()))
         flying = [await self._in_flight(conn, gate, lanes) for gate in self._gates]
         everybody = overrides.of("", self._gates)
         shared = _Shared(
             everybody,
             [
-                meter(limit, states.get((0, place)), times[0], everybody.held_us) if gate.shared else None
+                meter(limit, states.get((0, place)), now_us, everybody.held_us) if gate.shared else None
                 for place, (gate, limit) in enumerate(zip(self._gates, everybody.gates, strict=True), 1)
             ],
             turn,
@@ -200,7 +219,7 @@ class Releaser:
                 else meter(
                     limit,
                     states.get((lane.partition_id, place)),
-                    times[lane.partition_id],
+                    now_us,
                     limits.held_us,
                     flying[place - 1].get(lane.partition_id, 0),
                 )
@@ -211,7 +230,7 @@ class Releaser:
             waiting = Waiting(
                 lane.partition_id, len(lane), costs, meters, limits.weight, about.deficit, limits.paused, held
             )
-            tried.append(_Tried(lane, limits, about, waiting, times[lane.partition_id]))
+            tried.append(_Tried(lane, limits, about, waiting))
         return tried, shared
 
     def _find_hopeless(self, lane: LaneAtHand, limits: LaneLimits) -> None:
@@ -273,11 +292,6 @@ class Releaser:
         now: datetime,
     ) -> None:
         now_us = micros(now)
-        sleepers = {
-            each.lane.partition_id: each.verdict.next_us - _EARLY_US
-            for each in changed
-            if each.verdict.next_us is not None and each.verdict.next_us > now_us + _LONG_WAIT_US
-        }
         lanes = {
             "query": self._target.query,
             "now": now,
@@ -287,7 +301,7 @@ class Releaser:
             "allowed": numbers([_allowed(each) for each in changed]),
             "denied": [each.verdict.is_denied for each in changed],
             "nexts": numbers([each.verdict.next_us for each in changed]),
-            "wakes": numbers([sleepers.get(each.lane.partition_id) for each in changed]),
+            "wakes": numbers([each.wakes_us for each in changed]),
             "waits": [each.verdict.waits_for_acks for each in changed],
             "deficits": numbers([each.waiting.deficit for each in changed]),
             "wants": numbers([_wants(each) for each in changed]),
@@ -298,8 +312,8 @@ class Releaser:
         if rows:
             await conn.execute(_sql["store_states"], {"query": self._target.query, **_columns(rows)})
         group = changed[0].lane.group_id
-        woken = [e.lane.partition_id for e in changed if e.known.is_laid_down and e.lane.partition_id not in sleepers]
-        tired = [e.lane.partition_id for e in changed if not e.known.is_laid_down and e.lane.partition_id in sleepers]
+        woken = [e.lane.partition_id for e in changed if e.known.is_laid_down and e.wakes_us is None]
+        tired = [e.lane.partition_id for e in changed if not e.known.is_laid_down and e.wakes_us is not None]
         for statement, some in (("lay_down", tired), ("take_up", woken)):
             if some:
                 await conn.execute(_sql[statement], {"group": group, "partitions": numbers(some)})
@@ -344,24 +358,22 @@ class Releaser:
             queue = await self._log.catalog.get(queue_name)
             await self._log.burials.bury(conn, queue, group, lane.partition_id, signals)
 
-    async def _append(self, conn: AsyncConnection[Any], moved: Sequence[_Tried], outcome: Outcome) -> list[Request]:
-        """Append to the sink what passes; all at one time, but for lanes that have yet to see a clock catch up."""
-        by_time: dict[int, list[Line]] = {}
+    async def _append(
+        self, conn: AsyncConnection[Any], moved: Sequence[_Tried], outcome: Outcome, now: datetime
+    ) -> Request | None:
+        lines: list[Line] = []
         for each in moved:
             lost = each.lane.lost
-            lines = by_time.setdefault(each.now_us, [])
             for offset, some in zip(each.lane.offsets[: each.verdict.passed], each.lane.lines, strict=False):
                 if offset not in lost:
                     lines += some
-        outcome.events_out = sum(map(len, by_time.values()))
-        requests = []
-        for now_us, lines in by_time.items():
-            if lines and self._target.sink is not None:
-                request = Request([pieces(await self._log.catalog.get(self._target.sink), lines)])
-                places = await self._log.appender.lanes([request])
-                await self._log.appender.append_on(conn, [request], places, at=to_moment(now_us))
-                requests.append(request)
-        return requests
+        outcome.events_out = len(lines)
+        if not lines or self._target.sink is None:
+            return None
+        request = Request([pieces(await self._log.catalog.get(self._target.sink), lines)])
+        places = await self._log.appender.lanes([request])
+        await self._log.appender.append_on(conn, [request], places, at=now)
+        return request
 
 
 @dataclass(slots=True)

@@ -12,10 +12,6 @@ LIMIT %(limit)s
 SELECT u.gate, u.kind FROM penstock.queries r JOIN penstock.gate_rules u ON u.query_id = r.id
 WHERE r.name = %(query)s ORDER BY u.gate
 
--- name: lock_query
--- No event is let through while limits change.
-SELECT id FROM penstock.queries WHERE name = %(query)s FOR UPDATE
-
 -- name: change
 INSERT INTO penstock.gate_limits AS l (query, key, gate, amount, rate, window_us, weight, paused, hold_until)
 VALUES (%(query)s, %(key)s, %(gate)s, %(amount)s::numeric, %(rate)s::numeric, %(window)s, %(weight)s, %(paused)s,

@@ -1,16 +1,17 @@
 -- name: begin
--- A number for the ledger, if the query is still this driver's, and the time that counts.
-WITH turned AS (
-    UPDATE penstock.queries SET cycle = cycle + 1 WHERE id = %(query)s AND fence = %(fence)s RETURNING cycle, is_paused
+-- If the query is still this driver's, a number for the ledger and the time that counts, which never goes back.
+WITH mine AS MATERIALIZED (
+    SELECT cycle, is_paused, gate_time FROM penstock.queries
+    WHERE id = %(query)s AND fence = %(fence)s FOR NO KEY UPDATE
 )
-SELECT cycle, is_paused, clock_timestamp() FROM turned
+SELECT cycle + 1, is_paused, greatest(gate_time, clock_timestamp()) FROM mine
 
 -- name: states
 SELECT partition_id, gate, at_us, level, grant_times, grant_costs, turn
 FROM penstock.gate_states WHERE query_id = %(query)s AND partition_id = ANY(%(partitions)s::bigint[])
 
 -- name: lanes
-SELECT partition_id, passed, allowed, deficit, denied_since IS NOT NULL, wakes_at IS NOT NULL,
+SELECT partition_id, passed, allowed, deficit, denied_since IS NOT NULL, next_at IS NOT NULL, wakes_at IS NOT NULL,
        coalesce((SELECT jsonb_object_agg(s.gate, s.cost_total) FROM penstock.gate_states s
                  WHERE s.query_id = l.query_id AND s.partition_id = l.partition_id), '{}')
 FROM penstock.gate_lanes l
@@ -86,7 +87,9 @@ WHERE c.group_id = %(group)s AND c.state = 3 AND NOT EXISTS (
 
 -- name: ledger
 -- A release, in the ledger and in the totals; the cycle that brought its events to hand has a row of its own.
-WITH done AS (
+WITH turned AS (
+    UPDATE penstock.queries SET cycle = %(cycle)s, gate_time = %(now)s WHERE id = %(query)s
+), done AS (
     INSERT INTO penstock.cycles (query_id, cycle, fence, plan, planned, planned_at, started_at, committed_at, events_in,
                                  events_out, windows, late, dead, took)
     VALUES (%(query)s, %(cycle)s, %(fence)s, '', 0, %(now)s, %(now)s, clock_timestamp(), %(events_in)s,
