@@ -16,7 +16,7 @@ from penstock.log.ack import lane_ack
 from penstock.log.event import Delivery, Event, StoredChunk
 from penstock.log.lease import Ask, Lease, PopRequest
 from penstock.log.position import Signal
-from penstock.log.reader import Range, read_chunks
+from penstock.log.reader import Range, read_first_chunks
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -104,7 +104,7 @@ class Consumer:
     async def _read(self, queue: Queue, group: Group, ask: Ask) -> list[Event]:
         """The events under the leases. What is not to be delivered now is passed over or given back."""
         damaged: list[CorruptChunk] = []
-        chunks = await self._chunks(queue, group, ask.leases, damaged)
+        chunks, cut_short = await self._chunks(queue, group, ask.leases, damaged)
         broken = {problem.partition_id: problem for problem in reversed(damaged)}
         newer = next((problem for problem in damaged if problem.is_newer), None)
         visible_until = await self._visible_until(queue)
@@ -117,6 +117,9 @@ class Consumer:
                 stored = [c for c in stored if c.end <= problem.start]
             mine = [c for c in stored if c.target_group is None or c.target_group == group.id]
             cut = _cut(lease, stored, visible_until)
+            if lease.partition_id in cut_short:
+                # All of it would be too much to hold: the rest is given back.
+                cut = _Cut(min(cut.end, cut_short[lease.partition_id]), cut.due_at)
             if problem is not None:
                 cut = _Cut(min(cut.end, max(problem.start, lease.start)), cut.due_at)
             offsets = _offsets(lease, mine, cut.end)
@@ -182,8 +185,9 @@ class Consumer:
 
     async def _chunks(
         self, queue: Queue, group: Group, leases: Sequence[Lease], damaged: list[CorruptChunk]
-    ) -> dict[int, list[StoredChunk]]:
+    ) -> tuple[dict[int, list[StoredChunk]], dict[int, int]]:
         chunks: dict[int, list[StoredChunk]] = {}
+        cut_short: dict[int, int] = {}
         missing: list[Range] = []
         for lease in leases:
             start = lease.start
@@ -194,16 +198,17 @@ class Consumer:
             if start < lease.end:
                 missing.append(Range(lease.partition_id, lease.segment, start, lease.end))
         if missing:
-            for partition_id, some in (await self._fetch(queue, missing, damaged)).items():
+            found, cut_short = await self._fetch(queue, missing, damaged)
+            for partition_id, some in found.items():
                 chunks.setdefault(partition_id, []).extend(some)
-        return chunks
+        return chunks, cut_short
 
     async def _fetch(
         self, queue: Queue, missing: Sequence[Range], damaged: list[CorruptChunk]
-    ) -> dict[int, list[StoredChunk]]:
-        def read(conn: AsyncConnection[Any]) -> Awaitable[dict[int, list[StoredChunk]]]:
+    ) -> tuple[dict[int, list[StoredChunk]], dict[int, int]]:
+        def read(conn: AsyncConnection[Any]) -> Awaitable[tuple[dict[int, list[StoredChunk]], dict[int, int]]]:
             damaged.clear()  # it may be the second try
-            return read_chunks(conn, queue, missing, damaged)
+            return read_first_chunks(conn, queue, missing, damaged)
 
         return await patiently(self._pool, self._retry_seconds, read)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 _sql = Statements("penstock.log", "read.sql")
 
+#: Of more events than this, so many chunks are read before it is known how large they are, and about so many bytes.
+_FEW_EVENTS = 256
+_FIRST_CHUNKS = 64
+_MOST_BYTES = 64 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -38,8 +43,9 @@ async def read_chunks(
     queue: Queue,
     ranges: Sequence[Range],
     damaged: list[CorruptChunk] | None = None,
+    most: int | None = None,
 ) -> dict[int, list[StoredChunk]]:
-    """The chunks that hold the ranges, per partition and in order.
+    """The chunks that hold the ranges, per partition and in order; of each range the first ``most``, if that is given.
 
     Damaged chunks are left out and named in ``damaged``; without it the first is raised.
     """
@@ -54,7 +60,10 @@ async def read_chunks(
             "ends": numbers([r.stop for r in some]),
             "longest": chunk.MAX_EVENTS,
         }
-        statement = _sql.table("chunks_between", queue.id, segment)
+        if most is not None:
+            params["most"] = most
+        name = "chunks_between" if most is None else "first_chunks_between"
+        statement = _sql.table(name, queue.id, segment)
         try:
             rows = await (await conn.execute(statement, params, binary=True)).fetchall()
         except psycopg.errors.UndefinedTable:
@@ -69,6 +78,36 @@ async def read_chunks(
                 continue
             found.setdefault(partition_id, []).append(stored)
     return found
+
+
+async def read_first_chunks(
+    conn: AsyncConnection[Any], queue: Queue, ranges: Sequence[Range], damaged: list[CorruptChunk]
+) -> tuple[dict[int, list[StoredChunk]], dict[int, int]]:
+    """The chunks that hold the ranges, if they are not too much to hold, and where those end that are cut short.
+
+    A chunk has about a megabyte at the most, unless one event has more. So of few events all are read; of many, some
+    chunks are, and then as many as are likely to fit.
+    """
+    if sum([r.stop - r.start for r in ranges]) <= _FEW_EVENTS:
+        return await read_chunks(conn, queue, ranges, damaged), {}
+    found: dict[int, list[StoredChunk]] = {}
+    most = max(1, _FIRST_CHUNKS // len(ranges))
+    while True:
+        broken: list[CorruptChunk] = []
+        some = await read_chunks(conn, queue, ranges, broken, most)
+        damaged += broken
+        rest: list[Range] = []
+        for wanted in ranges:
+            stored = some.get(wanted.partition_id, [])
+            found.setdefault(wanted.partition_id, []).extend(stored)
+            ends = [c.end for c in stored] + [b.end for b in broken if b.partition_id == wanted.partition_id]
+            if len(ends) >= most and max(ends) < wanted.stop:
+                rest.append(replace(wanted, start=max(ends)))
+        sizes = [len(c.columns.data) for chunks in found.values() for c in chunks]
+        if not rest or sum(sizes) >= _MOST_BYTES:
+            return found, {wanted.partition_id: wanted.start for wanted in rest}
+        ranges, each = rest, max(sum(sizes) // max(len(sizes), 1), 1)
+        most = max(1, (_MOST_BYTES - sum(sizes)) // each // len(rest))
 
 
 async def read_events(

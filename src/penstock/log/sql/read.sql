@@ -10,6 +10,18 @@ CROSS JOIN LATERAL (
 ) k
 ORDER BY k.partition_id, k.end_offset
 
+-- name: first_chunks_between
+-- The same, and of each range so many at the most.
+SELECT k.partition_id, k.end_offset, k.event_count, k.appended_at, k.target_group, k.body
+FROM unnest(%(partitions)s::bigint[], %(starts)s::bigint[], %(ends)s::bigint[]) AS w (partition_id, start, stop)
+CROSS JOIN LATERAL (
+    SELECT * FROM {chunks} c
+    WHERE c.partition_id = w.partition_id AND c.end_offset > w.start AND c.end_offset < w.stop + %(longest)s
+      AND c.end_offset - c.event_count < w.stop
+    ORDER BY c.end_offset LIMIT least(w.stop - w.start, %(most)s::bigint)
+) k
+ORDER BY k.partition_id, k.end_offset
+
 -- name: segment_of
 -- The segment that holds the event at an offset; no row, if it is the open one.
 SELECT l.segment, l.end_offset FROM penstock.segment_lanes l
