@@ -33,9 +33,9 @@ numbers = st.one_of(
 words = st.text(st.characters(exclude_characters='"\\', exclude_categories=["Cc", "Cs"]), max_size=8)
 VALUES = {
     "amount": st.one_of(numbers, st.just("null")),
-    "price": st.decimals(-99, 99, places=2).map(str),
-    "n": st.integers(-(10**18) + 1, 10**18 - 1).map(str),
-    "ratio": st.one_of(st.floats(-1e6, 1e6).map(lambda value: f"{value:.9f}"), st.just("-0.0")),
+    "price": st.one_of(st.decimals(-99, 99, places=2).map(str), st.just("null")),
+    "n": st.one_of(st.integers(-(10**18) + 1, 10**18 - 1).map(str), st.just("null")),
+    "ratio": st.one_of(st.floats(-1e6, 1e6).map(lambda value: f"{value:.9f}"), st.sampled_from(["-0.0", "null"])),
     "who": words.map(lambda value: f'"{value}"'),
     "new": st.sampled_from(["true", "false", "null"]),
     "other": numbers,

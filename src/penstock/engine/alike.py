@@ -272,7 +272,10 @@ class _Numbers:
             values = self._as_doubles() if self.whole.max() <= _DOUBLE else None
         else:
             values = None
-        return None if values is None else pa.array(*_spread(values, absent))
+        if values is None:
+            return None
+        values, mask = _spread(values, absent)
+        return pa.array(values, mask=mask)
 
     def _as_doubles(self) -> _Array:
         # Both are exact, so that their quotient is the double that is nearest to what was spelled.
