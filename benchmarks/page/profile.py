@@ -48,6 +48,7 @@ def profile(result: Result) -> Section:
     if there:
         section.notes.append(
             "A picture opened by itself tells of each frame when the pointer rests on it. Samples of the JVM are of "
-            "Java code alone: what its threads spend in the kernel is divided like the rest."
+            "Java code alone: what its threads spend in the kernel is divided like the rest. A query that catches up "
+            "computes the next cycle while one is committed, so there the job is partly done when it has its turn."
         )
     return section

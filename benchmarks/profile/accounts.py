@@ -1,7 +1,7 @@
 """CPU time by part, from what the kernel counts for every process and every thread of the JVM.
 
-Who ends between two looks takes along what it spent since the last one. The sums that the kernel keeps of processes
-that have ended say how much that was; it stands as a part of its own.
+Who ends between two looks takes along what it spent since the last one. The sums that the kernel keeps of threads and
+processes that have ended say how much that was; it stands as a part of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -81,6 +81,10 @@ class Accounts(threading.Thread):
         """What each part has spent from the first look to the last."""
         spent = self._spent()
         del spent[names.OBSERVERS]
+        # The kernel adds the time of a thread that ends to that of its process.
+        if (whole := spent.pop(names.JVM_ALONE, None)) is not None:
+            seen = sum((cpu for part, cpu in spent.items() if part.startswith(names.JVM)), Cpu())
+            spent[names.JVM_SHORT] = spent.get(names.JVM_SHORT, Cpu()) + whole - seen
         if (unseen := self.total - sum(cpu.seconds for cpu in spent.values())) > 0:
             spent[names.ENDED] = Cpu(unseen)
         return spent
@@ -127,6 +131,8 @@ class Accounts(threading.Thread):
             with suppress(psutil.NoSuchProcess):
                 if process.name() == "java":
                     yield from _threads(process.pid)
+                    for _, stat in _processes([("", process.pid)]):
+                        yield names.JVM_ALONE, replace(stat, who=(-process.pid, stat.who[1]))
                 else:
                     yield from _processes([(names.process_part(" ".join(process.cmdline())), process.pid)])
 

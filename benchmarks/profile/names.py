@@ -6,7 +6,8 @@ from benchmarks.freshness.plan import OBSERVER, PUSHER
 
 DRIVER, PLANNER, TASKS = "driver (Python)", "planner (Python)", "tasks (Python)"
 JVM, POSTGRESQL = "JVM", "PostgreSQL"
-ENDED = "ended between two looks"
+JVM_ALONE, JVM_SHORT = f"{JVM};all of it", f"{JVM};threads that end soon"
+ENDED = "processes that ended between two looks"
 OBSERVERS = f"{POSTGRESQL};observers"
 _OTHER = "other"
 
@@ -33,6 +34,8 @@ _THREADS = {
         "block-manager",
     ),
     "calls from and to Python": ("Thread-", "main", "java"),
+    # Among them the one that runs a cycle's job and hands its rows to the driver.
+    "threads that end soon": ("serve-",),
     "RPC": ("dispatcher-", "netty-", "rpc-", "shuffle-", "map-output", "files-"),
 }  # fmt: skip
 

@@ -27,10 +27,15 @@ _WAITS = (
     "Event.wait (",
     "FinalizerWorker.run (",
     "UpdateRequestHandler.handle.<locals>.poll (",
+    "CallbackServer.run (",
+    "read_int (pyspark/serializers.py)",
     "manager (pyspark/daemon.py)",
 )
 #: Frames that only lead from one to the next.
-_BETWEEN = ("_run_module_as_main (", "Thread._bootstrap", "java.lang.Thread.run", "java.util.concurrent.", "scala.")
+_BETWEEN = re.compile(
+    r"<frozen |^_run_module_as_main |^Thread\._bootstrap|^java\.lang\.Thread\.run|^java\.util\.concurrent\.|^scala\.|"
+    r"\$anonfun\$|\.LazyTry|\.tryWithSafeFinally|\.withActive$|\.doTryWith|\.withAbortTransactionOnFailure$"
+)
 # What the JVM numbers anew in each run.
 _NUMBERED = re.compile(r"(\$\$Lambda)[^.]*|(?<=\D)(/0x[0-9a-f]+|\+0x[0-9a-f]+)")
 
@@ -66,7 +71,7 @@ def of_jvm(lines: Iterable[str]) -> dict[str, dict[str, float]]:
 
 def _joined(frames: Sequence[str]) -> str:
     """A stack from the outermost frame on, without those that tell nothing."""
-    kept = [frame for frame in frames if not frame.startswith(_BETWEEN) and "<frozen " not in frame]
+    kept = [frame for frame in frames if not _BETWEEN.search(frame)]
     return ";".join(_short(frame) for frame in kept[:_DEEPEST])
 
 
