@@ -73,9 +73,13 @@ class Accounts(threading.Thread):
         self._before: dict[tuple[int, int], Cpu] = {}
         self._now: dict[tuple[int, int], Cpu] = {}
         self._over = threading.Event()
-        self._total_before = 0.0
-        #: What all of them have spent, also those that nobody saw; without who only watches.
-        self.total = 0.0
+        # What all of them have spent, also those that nobody saw; without who only watches.
+        self._engine_total = self._server_total = 0.0
+
+    @property
+    def total(self) -> float:
+        """CPU seconds of everything from the first look to the last."""
+        return self._engine_total + self._server_total
 
     def by_part(self) -> dict[str, Cpu]:
         """What each part has spent from the first look to the last."""
@@ -85,9 +89,10 @@ class Accounts(threading.Thread):
         if (whole := spent.pop(names.JVM_ALONE, None)) is not None:
             seen = sum((cpu for part, cpu in spent.items() if part.startswith(names.JVM)), Cpu())
             spent[names.JVM_SHORT] = spent.get(names.JVM_SHORT, Cpu()) + whole - seen
-        if (unseen := self.total - sum(cpu.seconds for cpu in spent.values())) > 0:
-            spent[names.ENDED] = Cpu(unseen)
-        return spent
+        of_server = sum(cpu.seconds for part, cpu in spent.items() if part.startswith(names.POSTGRESQL))
+        of_engine = sum(cpu.seconds for cpu in spent.values()) - of_server
+        unseen = {names.ENDED: self._engine_total - of_engine, names.ENDED_OF_SERVER: self._server_total - of_server}
+        return spent | {part: Cpu(seconds) for part, seconds in unseen.items() if seconds > 0}
 
     def run(self) -> None:
         """Look until told to stop."""
@@ -97,7 +102,7 @@ class Accounts(threading.Thread):
     def __enter__(self) -> Self:
         self._look()
         self._before = dict(self._now)
-        self._total_before = self._all()
+        self._engine_total, self._server_total = -cpu_seconds(self._engine), -self._server.cpu_seconds()
         self.start()
         return self
 
@@ -107,7 +112,8 @@ class Accounts(threading.Thread):
         self._over.set()
         self.join()
         self._look()
-        self.total = self._all() - self._total_before - self._spent()[names.OBSERVERS].seconds
+        self._engine_total += cpu_seconds(self._engine)
+        self._server_total += self._server.cpu_seconds() - self._spent()[names.OBSERVERS].seconds
         self._conn.close()
 
     def _spent(self) -> dict[str, Cpu]:
@@ -115,9 +121,6 @@ class Accounts(threading.Thread):
         for who, part in self._parts.items():
             spent[part] += self._now[who] - self._before[who]
         return spent
-
-    def _all(self) -> float:
-        return cpu_seconds(self._engine) + self._server.cpu_seconds()
 
     def _look(self) -> None:
         for part, stat in [*self._of_engine(), *self._of_server()]:

@@ -7,7 +7,9 @@ from benchmarks.freshness.plan import OBSERVER, PUSHER
 DRIVER, PLANNER, TASKS = "driver (Python)", "planner (Python)", "tasks (Python)"
 JVM, POSTGRESQL = "JVM", "PostgreSQL"
 JVM_ALONE, JVM_SHORT = f"{JVM};all of it", f"{JVM};threads that end soon"
-ENDED = "processes that ended between two looks"
+#: What processes spent that ended between two looks.
+ENDED = "processes that end soon"
+ENDED_OF_SERVER = f"{POSTGRESQL};{ENDED}"
 OBSERVERS = f"{POSTGRESQL};observers"
 _OTHER = "other"
 
