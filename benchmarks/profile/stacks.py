@@ -17,6 +17,7 @@ _PROCESS = re.compile(r'process \d+:"([^"]*)";')
 _SEEN = re.compile(rf"(?P<processes>(?:{_PROCESS.pattern})+)(?P<stack>.+) (?P<times>\d+)$")
 _THREAD = re.compile(r'sampledThread = "(.*)" \(')
 _FRAME = re.compile(r"^ {4}(?P<method>[^\s(]+)\(")
+_DAEMON = "manager (pyspark/daemon.py)"
 #: Where Python waits: a sampler takes a thread that waits in the kernel for one that runs now and then.
 _WAITS = (
     "SocketIO.readinto (",
@@ -29,7 +30,7 @@ _WAITS = (
     "UpdateRequestHandler.handle.<locals>.poll (",
     "CallbackServer.run (",
     "read_int (pyspark/serializers.py)",
-    "manager (pyspark/daemon.py)",
+    _DAEMON,
 )
 #: Frames that only lead from one to the next.
 _BETWEEN = re.compile(
@@ -41,14 +42,17 @@ _NUMBERED = re.compile(r"(\$\$Lambda)[^.]*|(?<=\D)(/0x[0-9a-f]+|\+0x[0-9a-f]+)")
 
 
 def of_python(lines: Iterable[str]) -> dict[str, dict[str, float]]:
-    """What py-spy wrote, by part; the driver is the process that it was told to look at."""
+    """What py-spy wrote, by part; whatever Spark did not start is the driver."""
     found: dict[str, Counter[str]] = {}
     for line in lines:
-        # Of a process below another py-spy names all that are above it, the nearest last.
+        # Of a process below another one of Python py-spy names both, the nearest last.
         if match := _SEEN.match(line):
             commands = _PROCESS.findall(match["processes"])
-            part = names.process_part(commands[-1]) if len(commands) > 1 else names.DRIVER
+            part = names.process_part(commands[-1]) if "pyspark" in commands[-1] else names.DRIVER
             frames = match["stack"].split(";")
+            if frames[-1] == _DAEMON and len(commands) > 1:
+                # The daemon waits there for work; the workers that it forked off collect garbage after each task.
+                frames.append("gc.collect")
             if not frames[-1].startswith(_WAITS):
                 found.setdefault(part, Counter())[_joined(frames)] += int(match["times"])
     return {part: dict(stacks) for part, stacks in found.items()}
@@ -77,7 +81,7 @@ def _joined(frames: Sequence[str]) -> str:
 
 def _short(frame: str) -> str:
     """A method of the JVM with its class alone; a function of Python has its file behind it."""
-    return frame if " (" in frame else ".".join(frame.split(".")[-2:])
+    return frame if " (" in frame or frame == "gc.collect" else ".".join(frame.split(".")[-2:])
 
 
 def weighed(spent: Stacks, sampled: Mapping[str, Stacks]) -> dict[str, float]:

@@ -24,9 +24,11 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 PYTHON = """\
 process 7:"python -m benchmarks.engines.serve";<module> (serve.py);commit (penstock/engine/commit.py) 3
-process 7:"python -m benchmarks.engines.serve";process 9:"python -m pyspark.daemon";main (worker.py);decode (d.py) 5
-process 7:"python -m benchmarks.engines.serve";process 9:"python -m pyspark.daemon";main (worker.py);decode (d.py) 2
-process 7:"p";process 8:"python -m pyspark.sql.streaming.python_streaming_source_runner";plan (planning.py) 1
+process 9:"python -m pyspark.daemon";process 10:"python -m pyspark.daemon";main (worker.py);decode (d.py) 5
+process 9:"python -m pyspark.daemon";process 11:"python -m pyspark.daemon";main (worker.py);decode (d.py) 2
+process 9:"python -m pyspark.daemon";process 11:"python -m pyspark.daemon";manager (pyspark/daemon.py) 4
+process 9:"python -m pyspark.daemon";manager (pyspark/daemon.py) 50
+process 8:"python -m pyspark.daemon pyspark.sql.streaming.python_streaming_source_runner";plan (planning.py) 1
 process 7:"p";<module> (serve.py);SocketIO.readinto (socket.py) 9
 """
 JVM = """\
@@ -54,7 +56,7 @@ jdk.ExecutionSample {
 def test_stacks_of_python_go_to_the_process_that_they_were_seen_in_unless_it_waits() -> None:
     assert of_python(PYTHON.splitlines()) == {
         names.DRIVER: {"<module> (serve.py);commit (penstock/engine/commit.py)": 3},
-        names.TASKS: {"main (worker.py);decode (d.py)": 7},
+        names.TASKS: {"main (worker.py);decode (d.py)": 7, "manager (pyspark/daemon.py);gc.collect": 4},
         names.PLANNER: {"plan (planning.py)": 1},
     }
 
