@@ -68,7 +68,7 @@ class PySpy:
             program = (await asyncio.to_thread(python_for, "py-spy")).with_name("py-spy")
         except PeerUnavailable as error:
             raise Unavailable(str(error)) from error
-        options = ["--subprocesses", "--nolineno", "--format", "raw", "--rate", str(_RATE), "--output", str(self._file)]
+        options = ["--subprocesses", "--format", "raw", "--rate", str(_RATE), "--output", str(self._file)]
         self._process = process = await asyncio.create_subprocess_exec(
             program,
             "record",

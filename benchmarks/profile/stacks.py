@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from linecache import getline
 
 from benchmarks.profile import names
 
@@ -17,6 +19,7 @@ _PROCESS = re.compile(r'process \d+:"([^"]*)";')
 _SEEN = re.compile(rf"(?P<processes>(?:{_PROCESS.pattern})+)(?P<stack>.+) (?P<times>\d+)$")
 _THREAD = re.compile(r'sampledThread = "(.*)" \(')
 _FRAME = re.compile(r"^ {4}(?P<method>[^\s(]+)\(")
+_LINE = re.compile(r":(\d+)\)$")
 _DAEMON = "manager (pyspark/daemon.py)"
 #: Where Python waits: a sampler takes a thread that waits in the kernel for one that runs now and then.
 _WAITS = (
@@ -49,13 +52,18 @@ def of_python(lines: Iterable[str]) -> dict[str, dict[str, float]]:
         if match := _SEEN.match(line):
             commands = _PROCESS.findall(match["processes"])
             part = names.process_part(commands[-1]) if "pyspark" in commands[-1] else names.DRIVER
-            frames = match["stack"].split(";")
-            if frames[-1] == _DAEMON and len(commands) > 1:
-                # The daemon waits there for work; the workers that it forked off collect garbage after each task.
+            frames = [_LINE.sub(")", frame) for frame in match["stack"].split(";")]
+            if frames[-1] == _DAEMON and _collects(match["stack"]):
                 frames.append("gc.collect")
             if not frames[-1].startswith(_WAITS):
                 found.setdefault(part, Counter())[_joined(frames)] += int(match["times"])
     return {part: dict(stacks) for part, stacks in found.items()}
+
+
+def _collects(stack: str) -> bool:
+    """Whether the daemon's code is where a worker collects garbage after a task, and not where it waits."""
+    line, daemon = _LINE.search(stack[stack.rfind(";") :]), find_spec("pyspark.daemon")
+    return bool(line and daemon and daemon.origin and "gc.collect" in getline(daemon.origin, int(line[1])))
 
 
 def of_jvm(lines: Iterable[str]) -> dict[str, dict[str, float]]:

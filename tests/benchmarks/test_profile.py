@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import psutil
 import psycopg
+import pyspark
 import pytest
 
 from benchmarks.log.server import Server
@@ -23,11 +24,11 @@ ROOT = Path(__file__).parents[2]
 _SVG = "{http://www.w3.org/2000/svg}"
 
 PYTHON = """\
-process 7:"python -m benchmarks.engines.serve";<module> (serve.py);commit (penstock/engine/commit.py) 3
-process 9:"python -m pyspark.daemon";process 10:"python -m pyspark.daemon";main (worker.py);decode (d.py) 5
-process 9:"python -m pyspark.daemon";process 11:"python -m pyspark.daemon";main (worker.py);decode (d.py) 2
-process 9:"python -m pyspark.daemon";process 11:"python -m pyspark.daemon";manager (pyspark/daemon.py) 4
-process 9:"python -m pyspark.daemon";manager (pyspark/daemon.py) 50
+process 7:"python -m benchmarks.engines.serve";<module> (serve.py:39);commit (penstock/engine/commit.py:171) 3
+process 9:"python -m pyspark.daemon";process 10:"python -m pyspark.daemon";main (worker.py:1);decode (d.py:5) 5
+process 9:"python -m pyspark.daemon";process 11:"python -m pyspark.daemon";main (worker.py:1);decode (d.py:6) 2
+process 9:"python -m pyspark.daemon";process 11:"python -m pyspark.daemon";manager (pyspark/daemon.py:{collects}) 4
+process 9:"python -m pyspark.daemon";process 11:"python -m pyspark.daemon";manager (pyspark/daemon.py:1) 50
 process 8:"python -m pyspark.daemon pyspark.sql.streaming.python_streaming_source_runner";plan (planning.py) 1
 process 7:"p";<module> (serve.py);SocketIO.readinto (socket.py) 9
 """
@@ -54,7 +55,10 @@ jdk.ExecutionSample {
 
 
 def test_stacks_of_python_go_to_the_process_that_they_were_seen_in_unless_it_waits() -> None:
-    assert of_python(PYTHON.splitlines()) == {
+    source = Path(pyspark.__file__).with_name("daemon.py").read_text().splitlines()
+    (collects,) = [number for number, line in enumerate(source, 1) if "gc.collect()" in line]
+
+    assert of_python(PYTHON.format(collects=collects).splitlines()) == {
         names.DRIVER: {"<module> (serve.py);commit (penstock/engine/commit.py)": 3},
         names.TASKS: {"main (worker.py);decode (d.py)": 7, "manager (pyspark/daemon.py);gc.collect": 4},
         names.PLANNER: {"plan (planning.py)": 1},
