@@ -62,7 +62,7 @@ def of_python(lines: Iterable[str]) -> dict[str, dict[str, float]]:
 
 def _collects(stack: str) -> bool:
     """Whether the daemon's code is where a worker collects garbage after a task, and not where it waits."""
-    line, daemon = _LINE.search(stack[stack.rfind(";") :]), find_spec("pyspark.daemon")
+    line, daemon = _LINE.search(stack), find_spec("pyspark.daemon")
     return bool(line and daemon and daemon.origin and "gc.collect" in getline(daemon.origin, int(line[1])))
 
 
