@@ -107,6 +107,8 @@ async def test_dead_letters_are_grouped_by_what_their_errors_have_in_common(log:
             "order 48299 is too old",
             "HTTP 500",
             "HTTP 404",
+            "text (12,91 EUR) is no number",
+            "text (1.157,2 EUR) is no number",
         ],
     )
 
@@ -117,11 +119,13 @@ async def test_dead_letters_are_grouped_by_what_their_errors_have_in_common(log:
         "order # is too old": 2,
         "HTTP 500": 1,
         "HTTP 404": 1,
+        "text (# EUR) is no number": 2,
     }
     old = kinds["order # is too old"]
     assert (old.queue, old.group, old.is_whole) == (QUEUE, GROUP, True)
     assert len(await log.dead_letter_ids(old.filter)) == 2
     assert await log.purge(old.filter) == 2
+    assert await log.purge(kinds["text (# EUR) is no number"].filter) == 2
     done = await log.redrive(kinds["KeyError: 'total'"].filter)
     assert done.replayed == 2
     assert {letter.error for letter in await letters(log)} == {"HTTP 500", "HTTP 404"}

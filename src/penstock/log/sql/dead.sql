@@ -55,8 +55,10 @@ WHERE {matching}
 SELECT d.id FROM penstock.dead_letters d WHERE {matching} ORDER BY d.id LIMIT %(limit)s
 
 -- name: kind
--- What errors of one kind have in common: the first line, with # for every word of four or more letters that has a digit.
-left(regexp_replace(split_part(d.error, chr(10), 1), '\m(?=[[:alnum:]_-]{4})[[:alnum:]_-]*[0-9][[:alnum:]_-]*\M', '#', 'g'), 200)
+-- What errors of one kind have in common: the first line, with # for every number with a point or comma, and for every word
+-- of four or more letters that has a digit.
+left(regexp_replace(regexp_replace(split_part(d.error, chr(10), 1), '\m[0-9]+([.,][0-9]+)+\M', '#', 'g'),
+                    '\m(?=[[:alnum:]_-]{4})[[:alnum:]_-]*[0-9][[:alnum:]_-]*\M', '#', 'g'), 200)
 
 -- name: matching
 (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
