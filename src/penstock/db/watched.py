@@ -16,7 +16,7 @@ from psycopg import AsyncConnection, errors
 from psycopg.abc import PQGen
 from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.rows import Row
-from psycopg.waiting import Ready, Wait
+from psycopg.waiting import Ready, Wait, wait_async
 
 _Answer = TypeVar("_Answer")
 
@@ -74,7 +74,11 @@ class WatchedConnection(AsyncConnection[Row]):
                 return answer
         # There is more to say than the socket takes at once.
         self._unwatch()
-        return await super().wait(self._resumed(gen), interval)
+        try:
+            return await wait_async(self._resumed(gen), self.pgconn.socket, interval=interval)
+        except asyncio.CancelledError:
+            await self._end(gen)
+            raise
 
     def _heard(self) -> None:
         # Read here, and not when the waiter gets to run: the event loop would tell of the same once more.
@@ -183,7 +187,10 @@ class WatchedConnection(AsyncConnection[Row]):
         """A generator that has begun, from where it waits."""
         try:
             while True:
-                self._wanted = gen.send((yield self._wanted))
+                ready = yield self._wanted
+                # The driver's own wait begins anew when its caller is cancelled, and then it has nothing to say.
+                if ready is not None:
+                    self._wanted = gen.send(ready)
         except StopIteration as end:
             answer: _Answer = end.value
             return answer
