@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engine.ahead import Ahead
 from penstock.engine.plan import Lane
-from penstock.engine.planning import Planner
+from penstock.engine.planning import Planner, Planning
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
 
 OPEN = "SELECT count(*) FROM penstock.cycles WHERE committed_at IS NULL"
@@ -119,3 +119,18 @@ def test_a_backlog_in_which_an_event_kills_its_task_is_read_but_for_that_event(b
     assert [letter.data["amount"] for letter in bench.letters()] == [33]
     assert bench.by_key("total") == {"k": sum(range(60)) - 33}
     assert bench.ask("SELECT count(*) FROM penstock.cycles WHERE committed_at IS NULL AND error IS NULL") == 0
+
+
+def test_who_waits_long_for_the_next_cycle_is_asked_again_meanwhile(bench: Bench) -> None:
+    bench.queue()
+    assert not bench.penstock.queue("orders").group("q").pop(), "it is only to be subscribed"
+    bench.push([at(1)])
+    query = bench.ask(
+        "INSERT INTO penstock.queries (name, description, fingerprint, history_seconds) VALUES ('q', '{}', '', 0) "
+        "RETURNING id"
+    )
+    group = (bench.ask("SELECT queue_id FROM penstock.groups"), bench.ask("SELECT id FROM penstock.groups"))
+    planner = Planner(Planning(bench.url, query, 0, (group,), 30.0, 3600.0, 1000, 1000, 1, None, 0, 0, None))
+    assert planner.next_cycle() is not None
+    assert planner.next_cycle() is None
+    planner.close()

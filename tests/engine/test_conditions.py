@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from decimal import Decimal
 from typing import Any
@@ -124,3 +125,19 @@ def test_a_select_list_of_fields_gives_them_other_names() -> None:
 )
 def test_a_select_list_that_computes_is_left_to_spark(text: str) -> None:
     assert selected(text, FIELDS) is None
+
+
+@pytest.mark.parametrize("name", ["n", "who", "ratio", "price"])
+def test_a_long_list_is_a_condition_like_a_short_one(name: str) -> None:
+    quote = "'" if name == "who" else ""
+    values = ", ".join(f"{quote}{i}{quote}" for i in range(3, 3000))
+    kinds: dict[str, Any] = {"n": int, "who": str, "ratio": float, "price": Decimal}
+    table = pa.table({name: pa.array([None, kinds[name](1), kinds[name](5)], FIELDS[name].type)})
+    for text, expected in (
+        (f"{name} IN ({values})", [None, False, True]),
+        (f"{name} NOT IN ({values})", [None, True, False]),
+        (" OR ".join(f"{name} = {quote}{i}{quote}" for i in range(3, 3000)), [None, False, True]),
+    ):
+        condition = condition_of(text, FIELDS)
+        assert condition is not None
+        assert pickle.loads(pickle.dumps(condition)).of(table).to_pylist() == expected  # noqa: S301

@@ -7,19 +7,21 @@ things. If the commit leaves them otherwise, what was computed is thrown away.
 
 from __future__ import annotations
 
+import logging
+import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from penstock.engine.cycle import Cycles
 from penstock.engine.plan import CyclePlan
-from penstock.engine.planning import Fenced, Planner
+from penstock.engine.planning import Planner
 from penstock.engine.work import Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_logger = logging.getLogger("penstock.engine")
 
 
 class Ahead:
@@ -29,6 +31,8 @@ class Ahead:
         self._planner = planner
         self._cycles = cycles
         self._thread = ThreadPoolExecutor(1, "penstock ahead")
+        #: What its jobs are called in Spark.
+        self._tag = f"penstock-ahead-{uuid.uuid4()}"
         self._next: tuple[CyclePlan, Future[pa.Table]] | None = None
         self._is_worth_it = True
 
@@ -43,12 +47,19 @@ class Ahead:
             return
         highs = {mark.partition_id: mark.high_us for report in work.reports for mark in report.marks}
         reached = {lane.partition_id: (lane.stop, highs.get(lane.partition_id)) for lane in work.plan.lanes}
+        number: int | None = None
         try:
-            plan = None if self._planner.plan_ahead(reached) is None else self._cycles.planned()
-        except (Fenced, psycopg.Error):
-            return  # the commit finds out what is wrong
-        if plan is not None:
-            self._next = (plan, self._thread.submit(self._cycles.answer, plan))
+            number = self._planner.plan_ahead(reached)
+            plan = None if number is None else self._cycles.planned()
+            if plan is not None:
+                self._next = (plan, self._thread.submit(self._cycles.answer, plan, self._tag))
+        except Exception as error:
+            # Nothing is wrong with the cycle that is about to be committed; if it is with the database, that finds out.
+            _logger.debug("no cycle is computed ahead: %s", error)
+            self._is_worth_it = False
+            if number is not None:
+                with suppress(Exception):
+                    self._cycles.forget(number)
 
     def holds(self) -> bool:
         """Whether there is a cycle whose turn it is now, as it was planned; what was planned otherwise is forgotten."""
@@ -68,7 +79,7 @@ class Ahead:
         return taken
 
     def close(self) -> None:
-        """Wait for what is being computed, and forget it."""
+        """Forget what is being computed."""
         try:
             self._forget()
         finally:
@@ -78,5 +89,6 @@ class Ahead:
         if self._next is not None:
             plan, answer = self.take()
             with suppress(Exception):
+                self._cycles.cancel(self._tag)
                 answer.result()
-            self._cycles.forget(plan)
+            self._cycles.forget(plan.cycle)

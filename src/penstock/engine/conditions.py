@@ -7,9 +7,10 @@ that needs a cast, a function or arithmetic is Spark's.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ _COMPARISONS = {
     "LTE": ("less_equal", "greater_equal"),
 }
 #: What is spelled in a way that readers of SQL differ about.
-_ODD = re.compile(r"""["\\]|''|--|/\*""")
+_ODD = re.compile(r"""["\\$]|''|--|/\*""")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 #: Digits that a double holds, and that an integer does.
 _DOUBLE_DIGITS, _WHOLE_DIGITS = 15, 18
@@ -89,23 +90,39 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
-    """One and the other, or one or the other."""
+class Among:
+    """A field that is one of some values, which are no doubles: those have two zeros."""
 
-    either: bool
-    left: Condition
-    right: Condition
+    field: str
+    values: tuple[Any, ...]
+    type: pa.DataType
+
+    def of(self, table: pa.Table) -> Any:
+        """Null where the field is."""
+        column = table.column(self.field)
+        found = pc.is_in(column, value_set=pa.array(self.values, self.type))
+        return pc.if_else(pc.is_valid(column), found, pa.scalar(None, pa.bool_()))
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """All of them, or any of them."""
+
+    any_of: bool
+    parts: tuple[Condition, ...]
 
     def of(self, table: pa.Table) -> Any:
         """Null where it depends on something that is."""
-        join = pc.or_kleene if self.either else pc.and_kleene
-        return join(self.left.of(table), self.right.of(table))
+        return reduce(pc.or_kleene if self.any_of else pc.and_kleene, (part.of(table) for part in self.parts))
 
 
 def condition_of(text: str, fields: _Fields) -> Condition | None:
     """SQL as a condition on fields, or None where that might not be what Spark makes of it."""
     tree = _parsed(text)
-    return None if tree is None else _condition(tree, fields)
+    try:
+        return None if tree is None else _condition(tree, fields)
+    except RecursionError:
+        return None
 
 
 def selected(text: str, fields: _Fields) -> dict[str, pa.Field] | None:
@@ -136,7 +153,7 @@ def _parsed(text: str) -> Any:
         return None
     try:
         return sqlglot.parse_one(text, read="spark")
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return None
 
 
@@ -150,15 +167,16 @@ def _condition(node: Any, fields: _Fields) -> Condition | None:
             inner = _condition(node.this, fields)
             return None if inner is None else Not(inner)
         case exp.And() | exp.Or():
-            return _both(isinstance(node, exp.Or), _condition(node.left, fields), _condition(node.right, fields))
+            parts = [_condition(part, fields) for part in node.flatten(unnest=False)]
+            return _several(isinstance(node, exp.Or), parts)
         case exp.Is(expression=exp.Null()):
             field = _field(node.this, fields)
             return None if field is None else Missing(field.name)
         case exp.In(expressions=[_, *_]) if not node.args.get("query"):
-            return _any_of([_compared("EQ", node.this, item, fields) for item in node.expressions])
+            return _among(node, fields)
         case exp.Between() if not node.args.get("symmetric"):
             low = _compared("GTE", node.this, node.args["low"], fields)
-            return _both(False, low, _compared("LTE", node.this, node.args["high"], fields))
+            return _several(False, [low, _compared("LTE", node.this, node.args["high"], fields)])
         case exp.Column():
             field = _field(node, fields)
             return Holds(field.name) if field is not None and field.type == pa.bool_() else None
@@ -166,15 +184,21 @@ def _condition(node: Any, fields: _Fields) -> Condition | None:
     return _compared(name, node.this, node.expression, fields) if name in _COMPARISONS else None
 
 
-def _both(either: bool, left: Condition | None, right: Condition | None) -> Condition | None:
-    return None if left is None or right is None else Both(either, left, right)
+def _several(any_of: bool, parts: Sequence[Condition | None]) -> Condition | None:
+    known = [part for part in parts if part is not None]
+    return Several(any_of, tuple(known)) if len(known) == len(parts) else None
 
 
-def _any_of(some: list[Condition | None]) -> Condition | None:
-    found = some[0]
-    for one in some[1:]:
-        found = _both(True, found, one)
-    return found
+def _among(node: Any, fields: _Fields) -> Condition | None:
+    field = _field(node.this, fields)
+    if field is None:
+        return None
+    values = [_value(item, field.type) for item in node.expressions]
+    if any(value is None for value in values):
+        return None
+    if pa.types.is_float64(field.type):
+        return Several(True, tuple(Compared(field.name, "equal", value, field.type) for value in values))
+    return Among(field.name, tuple(values), field.type)
 
 
 def _compared(name: str, left: Any, right: Any, fields: _Fields) -> Condition | None:

@@ -85,13 +85,19 @@ class Cycles:
             self._run(self._plan_anew(plan))
         return plan
 
-    def forget(self, plan: CyclePlan) -> None:
+    def forget(self, cycle: int) -> None:
         """Take a cycle that was planned and is not to be done out of the ledger."""
-        self._run(self._forget(plan))
+        self._run(self._forget(cycle))
 
-    def answer(self, plan: CyclePlan) -> pa.Table:
-        """Spark's answer for the events of a cycle."""
+    def answer(self, plan: CyclePlan, tag: str | None = None) -> pa.Table:
+        """Spark's answer for the events of a cycle. By a tag, all that this thread asks for can be cancelled."""
+        if tag is not None:
+            self._assignment.spark.sparkContext.addJobTag(tag)
         return _in_order(self._answer(plan))
+
+    def cancel(self, tag: str) -> None:
+        """Give up what was asked for under a tag."""
+        self._assignment.spark.sparkContext.cancelJobsWithTag(tag)
 
     def compute(self, plan: CyclePlan, answer: Future[pa.Table] | None = None) -> tuple[Work, pa.Table | None]:
         """What is to be committed of a cycle, and the rows that it was made of; Spark may have been asked before."""
@@ -173,6 +179,7 @@ class Cycles:
         rows = self._run(self._committer.reports(plan.cycle))
         if not rows and plan.lanes:
             # Spark saw that nothing would come of the events, as with a join to an empty table, and did not read them.
+            label_job(self._assignment.spark, Job(self._fence, plan.cycle))
             frame = self._prepared.reader.frame(self._assignment.spark, max(1, len(plan.tasks)))
             frame.select(frame.columns[0]).count()
             rows = self._run(self._committer.reports(plan.cycle))
@@ -214,8 +221,8 @@ class Cycles:
         async with self._assignment.log.database.connection() as conn:
             await conn.execute(_sql["plan_anew"], params)
 
-    async def _forget(self, plan: CyclePlan) -> None:
-        params = {"query": self._assignment.id, "fence": self._fence, "cycle": plan.cycle}
+    async def _forget(self, cycle: int) -> None:
+        params = {"query": self._assignment.id, "fence": self._fence, "cycle": cycle}
         async with self._assignment.log.database.connection() as conn:
             await conn.execute(_sql["forget_plan"], params)
 

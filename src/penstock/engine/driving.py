@@ -223,11 +223,17 @@ class Drive:
                     wheel.started.set()
                     self.has_run = True
             finally:
-                if ahead is not None:
-                    ahead.close()
-                planner.close()
+                try:
+                    if ahead is not None:
+                        ahead.close()
+                finally:
+                    planner.close()
         except Fenced as error:
             raise Refused("the query was taken over by another driver") from error
+        except LOST:
+            raise
+        except psycopg.Error as error:
+            raise SparkFailure(f"a cycle could not be planned: {first_line(error)}") from error
 
     def _mind_gates(self, target: Target, planning: Planning) -> GatedPlanning:
         """Let gates decide when events pass: a cycle only brings them to hand."""

@@ -24,6 +24,8 @@ _PATIENCE_SECONDS = 0.5
 #: Waiters look by themselves after so long: for what no notification tells of.
 _LOOK_SECONDS = 0.5
 _RENEW_SECONDS = 1.0
+#: Whoever waits longer for his next cycle asks again: he is heard meanwhile, and keeps his lease.
+_LONGEST_SLEEP_SECONDS = 1.0
 
 
 #: Queue, group, and a row of what is unread.
@@ -104,7 +106,10 @@ class Planner:
         self._adapt(now)
         pause = self._last + self._planning.interval_seconds - now
         if pause > 0:
-            time.sleep(min(pause, 5.0))
+            time.sleep(min(pause, _LONGEST_SLEEP_SECONDS))
+            if pause > _LONGEST_SLEEP_SECONDS and self._planning.stops is None:
+                self._renew()
+                return None
         patience = time.monotonic() + _PATIENCE_SECONDS
         while True:
             self._renew()

@@ -117,9 +117,11 @@ def connection(conninfo: str) -> psycopg.Connection[Any]:
         conn = connect(conninfo, "worker")
         # What a worker writes is only for the cycle that it is in.
         conn.execute("SET synchronous_commit = off")
+        if not _connections:
+            # Spark's daemon collects garbage after each task, through all that is there: 28 ms, with what was loaded.
+            gc.collect()
+            gc.freeze()
         _connections[conninfo] = conn
-        # Spark's daemon collects garbage after each task, through all that is there: 28 ms, if what was loaded is too.
-        gc.freeze()
     return conn
 
 
