@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +20,7 @@ from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, Log
 from penstock.server.access.keys import Keys
 from penstock.server.endpoint import Role
+from penstock.sinks import Sinks, Webhook
 from tests import gated
 from tests.console.browsing import DESKTOP, VARIANTS, Variant, check_accessible, check_everywhere, check_fits, open_page
 from tests.console.conftest import arrange
@@ -149,6 +154,42 @@ def test_a_group_is_moved(page: Page, console: Running, queue: str) -> None:
 
     _tile(page, "Behind", "10")
     assert _data(_pop(console, queue)) == list(range(10))
+
+
+@contextmanager
+def _unreachable(console: Running, queue: str) -> Iterator[None]:
+    """A webhook, as the group partner, to where nobody listens, for as long as the block runs."""
+    began: Future[tuple[asyncio.AbstractEventLoop, Sinks]] = Future()
+
+    async def run(url: str) -> None:
+        async with Sinks(console.database_url) as sinks:
+            sinks.add(queue, Webhook(url, allow=["127.0.0.1"], breaker=1), group="partner")
+            began.set_result((asyncio.get_running_loop(), sinks))
+            await sinks.run()
+
+    with socket.socket() as nobody, ThreadPoolExecutor(1) as threads:
+        nobody.bind(("127.0.0.1", 0))
+        running = threads.submit(lambda: asyncio.run(run(f"http://127.0.0.1:{nobody.getsockname()[1]}/")))
+        loop, sinks = began.result(30)
+        try:
+            yield
+        finally:
+            loop.call_soon_threadsafe(sinks.stop)
+            running.result(30)
+
+
+def test_a_sink_in_trouble_is_told_of_and_leads_to_the_reason(page: Page, console: Running, queue: str) -> None:
+    with _unreachable(console, queue):
+        page.goto("/")
+        finding = page.get_by_role("link", name=f"The sink partner of {queue} has failed too often and rests")
+        finding.click()
+        _tile(page, "State", "resting")
+        expect(page.get_by_text("cannot be reached")).to_be_visible()
+        expect(page.get_by_text("a sink, at least once")).to_be_visible()
+        check_everywhere(page, variants=(DESKTOP, VARIANTS[-1]))
+        page.goto(f"/queues?queue={queue}")
+        expect(page.get_by_role("row", name="partner")).to_contain_text("rests after failures")
+    expect(page.get_by_role("row", name="partner")).to_contain_text("nobody runs it")
 
 
 def _option(console: Running, queue: str, name: str) -> Any:

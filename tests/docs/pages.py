@@ -52,13 +52,18 @@ def prose_of(page: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def table_of(page: Path, first_header: str) -> dict[str, list[str]]:
-    """The table whose first column has that header: the cells of each row by its first, marks of code removed."""
-    rows = [
+def rows_of(page: Path) -> list[list[str]]:
+    """The rows of all tables, heads and rules too, marks of code removed."""
+    return [
         [cell.strip().replace("`", "") for cell in _BORDER.split(line.strip())[1:-1]]
         for _, line in prose_of(page)
         if line.startswith("|")
     ]
+
+
+def table_of(page: Path, first_header: str) -> dict[str, list[str]]:
+    """The table whose first column has that header: the cells of each row by its first."""
+    rows = rows_of(page)
     (start,) = [i for i, row in enumerate(rows) if row[0] == first_header]
     table: dict[str, list[str]] = {}
     for row in rows[start + 2 :]:

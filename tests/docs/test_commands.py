@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +39,7 @@ def check(command: Command, words: list[str]) -> None:
 
 def parse(arguments: list[str]) -> None:
     """Read arguments as the command line would, without running anything; raises if it would refuse them."""
-    found: Any = typer.main.get_command(app)
+    found: Any = command_line()
     context = None
     while True:
         context = found.make_context(found.name, list(arguments), parent=context)
@@ -55,3 +59,55 @@ def make_targets() -> set[str]:
 def test_a_wrong_command_would_be_noticed(wrong: str) -> None:
     with pytest.raises(typer.TyperException):
         parse(wrong.split())
+
+
+_TOLD = re.compile(r"`(penstock [a-z][^`]*)`|^(penstock [a-z].*)")
+_ANYTHING = "…"
+
+
+def told_in(module: Path) -> Iterator[tuple[int, str]]:
+    """The commands in what a module says to people, with ``…`` for what it fills in; not those of its docstrings."""
+    tree = ast.parse(module.read_text())
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else _ANYTHING for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts | docstrings:
+            text = node.value
+        else:
+            continue
+        yield from ((node.lineno, alone or whole) for alone, whole in _TOLD.findall(text))
+
+
+@cache
+def command_line() -> Any:
+    """What there is to type."""
+    return typer.main.get_command(app)
+
+
+def check_names(words: list[str]) -> None:
+    """Raise if there is no such command or option; what it is given may be left out, where it is only named."""
+    words = words[: words.index("--")] if "--" in words else words
+    found: Any = command_line()
+    names = [word for word in words if not word.startswith("-")]
+    while hasattr(found, "commands") and names:
+        assert names[0] in found.commands, f"there is no command {' '.join(words)}"
+        found = found.commands[names.pop(0)]
+    known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    given = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert given <= known | {"--help"}, f"{' '.join(words)}: it takes no {', '.join(given - known)}"
+
+
+def test_commands_that_people_are_told_of_exist() -> None:
+    count = 0
+    for module in sorted((ROOT / "src").rglob("*.py")):
+        for line, text in told_in(module):
+            for words in Command(text.replace("'{", "'").replace("}'", "'"), "").simple_commands():
+                if words[0] == "penstock" and _ANYTHING not in words[1]:
+                    count += 1
+                    try:
+                        check_names(words[1:])
+                    except AssertionError as wrong:
+                        raise AssertionError(f"{module.name}:{line}: {wrong}") from None
+    assert count > 100

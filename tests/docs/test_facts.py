@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import re
 from typing import Any
 
 import psycopg
 import pytest
 
-from penstock import InvalidOption, Penstock, Stream
+from penstock import InvalidOption, Penstock, Stream, sinks, sources
 from penstock.core.settings import LIBPQ_VARIABLES, Settings
 from penstock.engine.options import RunOptions
 from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS, check_options
+from penstock.server.app import ENDPOINTS
+from penstock.server.endpoint import Role
+from penstock.server.openapi import document
 from penstock.server.settings import ServerSettings
+from penstock.sinks import Sink
+from penstock.sources import Feed, Source
 from penstock.stream.aggregates import KINDS
 from penstock.stream.definition import TimeRules
 from penstock.stream.steps import Retries
-from tests.docs.pages import ROOT, table_of
+from tests.docs.pages import ROOT, rows_of, table_of
 
 _OPTIONS = table_of(ROOT / "docs/reference/queue-options.md", "option")
 _ALIASES = table_of(ROOT / "docs/reference/queue-options.md", "also called")
@@ -154,3 +160,48 @@ def test_every_table_is_listed(database_url: str) -> None:
         rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'penstock'").fetchall()
 
     assert set(_TABLES) == {name for (name,) in rows}
+
+
+def test_every_route_is_listed_with_who_may_call_it() -> None:
+    every = {role.value for role in Role}
+    meant = {"none": None, "any": every} | {role: {role, "admin"} for role in every}
+    listed = {}
+    for row in rows_of(ROOT / "docs/reference/http.md"):
+        for route in re.findall(r"(?:GET|PUT|POST|PATCH|DELETE) /\S+", row[0].replace(",", "")):
+            said = [meant[role] for role in row[2].partition(", and ")[0].split(", ")]
+            listed[route] = None if None in said else set().union(*filter(None, said))
+
+    routes = {
+        f"{method.upper()} {path}": set(roles) if (roles := operation.get("x-roles")) else None
+        for path, operations in document(ENDPOINTS)["paths"].items()
+        for method, operation in operations.items()
+        if not path.startswith(("/api/", "/streams/"))
+    }
+    assert listed == routes
+
+
+@pytest.mark.parametrize(("what", "module"), [("sink", sinks), ("source", sources)])
+def test_every_option_of_sinks_and_sources_is_listed_with_its_default(what: str, module: Any) -> None:
+    rows = rows_of(ROOT / "docs/reference/sinks.md")
+    begins = rows.index([what, "option", "default", ""]) + 2
+    table = itertools.takewhile(lambda row: len(row) == 4, rows[begins:])
+    listed = {(name, option): default for name, option, default, _ in table}
+    takers = [name for name in module.__all__ if issubclass(_class(module, name), Sink | Source | Feed)]
+    options = {
+        (name, option.name): option.default
+        for name in takers
+        for option in inspect.signature(_class(module, name)).parameters.values()
+        if option.default is not option.empty or option.kind is option.KEYWORD_ONLY
+    }
+
+    assert listed.keys() == options.keys()
+    for place, default in options.items():
+        if isinstance(default, bool | int | float | str):
+            shown = {"yes": True, "no": False}.get(listed[place], listed[place])
+            assert shown == default or number(str(shown)) == default, place
+
+
+def _class(module: Any, name: str) -> type:
+    """What is called so, if it is a class."""
+    found = getattr(module, name)
+    return found if isinstance(found, type) else object

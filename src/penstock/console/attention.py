@@ -30,7 +30,7 @@ class Finding:
 
 def findings(sight: Sight, sees: Callable[[str], bool], sees_all: bool) -> list[Finding]:
     """All there is, the worst first."""
-    found = [*_queues(sight, sees), *_dead_letters(sight, sees), *_groups(sight, sees)]
+    found = [*_queues(sight, sees), *_sinks(sight, sees), *_dead_letters(sight, sees), *_groups(sight, sees)]
     if sees_all:
         found += [*_alerts(sight), *_queries(sight)]
     return sorted(found, key=lambda each: _RANK[each.tone])
@@ -81,12 +81,29 @@ def _queues(sight: Sight, sees: Callable[[str], bool]) -> Iterator[Finding]:
             yield Finding("bad" if full else "warn", what, link("/queues", queue=queue))
 
 
+def _sinks(sight: Sight, sees: Callable[[str], bool]) -> Iterator[Finding]:
+    lags = sight.values(standing.GROUP_LAG)
+    for (queue, sink), running in sight.values(standing.SINK_RUNNING).items():
+        waiting, href = lags.get((queue, sink), 0), link("/queues", queue=queue, group=sink)
+        if not sees(queue) or not waiting:
+            continue
+        if not running:
+            yield Finding("info", f"Nobody runs the sink {sink}: {words.number(waiting)} events of {queue} wait", href)
+        elif (queue, sink) in sight.failing_sinks:
+            error, is_resting = sight.failing_sinks[queue, sink]
+            doing = "has failed too often and rests" if is_resting else "fails"
+            yield Finding("bad" if is_resting else "warn", f"The sink {sink} of {queue} {doing}: {_line(error)}", href)
+
+
 def _groups(sight: Sight, sees: Callable[[str], bool]) -> Iterator[Finding]:
     counts = sight.values(standing.GROUP_COUNTS)
     running = sight.values(standing.QUERY_RUNNING)
+    sinks = sight.values(standing.SINK_RUNNING)
     for (queue, group), oldest in sight.values(standing.GROUP_OLDEST).items():
-        # A query that nobody runs is told of already.
-        if not running.get((group,), 1) or not counts.get((queue, group)):
+        # A query or a sink that nobody runs, or that fails, is told of already.
+        if not running.get((group,), 1) or not sinks.get((queue, group), 1) or (queue, group) in sight.failing_sinks:
+            continue
+        if not counts.get((queue, group)):
             continue
         if sees(queue) and oldest > _BEHIND_SECONDS:
             yield Finding(

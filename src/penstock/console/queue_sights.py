@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from penstock.server.metrics import standing
 from penstock.server.metrics.family import Distribution, Family
@@ -29,6 +29,8 @@ class GroupSight:
     counts: bool
     oldest_seconds: float
     dropped: int
+    #: Whether it is a sink, and what that does.
+    sink: Literal["running", "resting", "stopped"] | None
     #: Events it got through each second; None until there is something to compare with.
     rate: float | None
 
@@ -91,6 +93,7 @@ class QueueSights:
             values(standing.GROUP_LEASES),
         )
         oldest, dropped = values(standing.GROUP_OLDEST), values(standing.GROUP_DROPPED)
+        sinks, resting = values(standing.SINK_RUNNING), values(standing.SINK_RESTING)
         groups: dict[str, list[GroupSight]] = {}
         for (queue, name), lag in lags.items():
             labels = (queue, name)
@@ -104,6 +107,7 @@ class QueueSights:
                     bool(counts.get(labels, 1)),
                     oldest.get(labels, 0.0),
                     int(dropped.get(labels, 0)),
+                    _sink(sinks.get(labels), resting.get(labels)),
                     self._rate(labels, lambda seen: seen.done),
                 )
             )
@@ -145,3 +149,9 @@ class QueueSights:
             for (earlier, before), (at, value) in pairwise(found)
             if at > earlier
         ]
+
+
+def _sink(running: float | None, resting: float | None) -> Literal["running", "resting", "stopped"] | None:
+    if running is None:
+        return None
+    return "stopped" if not running else "resting" if resting else "running"

@@ -41,6 +41,8 @@ class Sight:
     firing_count: int
     #: Queries whose last cycle failed, and why.
     failed: Mapping[str, str]
+    #: Sinks whose last attempt failed, by queue and group: why, and whether they leave the other side alone.
+    failing_sinks: Mapping[tuple[str, str], tuple[str, bool]]
 
     def values(self, family: Family) -> Mapping[tuple[str, ...], float]:
         """The numbers of a metric."""
@@ -101,11 +103,12 @@ class Vitals:
                 queues = await (await conn.execute(_sql["queues"])).fetchall()
                 firing = await (await conn.execute(_sql["firing"])).fetchall()
                 failed = await (await conn.execute(_sql["failed"])).fetchall()
-            self.seen.append(_sight(read, queues, firing, failed))
+                sinks = await (await conn.execute(_sql["failing_sinks"])).fetchall()
+            self.seen.append(_sight(read, queues, firing, failed, sinks))
         return self.seen
 
 
-def _sight(read: Read, queues: list[Any], firing: list[Any], failed: list[Any]) -> Sight:
+def _sight(read: Read, queues: list[Any], firing: list[Any], failed: list[Any], sinks: list[Any]) -> Sight:
     return Sight(
         int(time.time() * 1000),
         read,
@@ -114,6 +117,7 @@ def _sight(read: Read, queues: list[Any], firing: list[Any], failed: list[Any]) 
         [(rule, key, since) for rule, key, since, _ in firing],
         firing[0][3] if firing else 0,
         dict(failed),
+        {(queue, sink): (error, is_resting) for queue, sink, error, is_resting in sinks},
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from penstock.console import forms, parts, words
 from penstock.console.page import View, link
 from penstock.console.pages import push_event, queue_events, queue_group, queue_options
@@ -92,8 +94,8 @@ async def _groups(view: View, info: QueueInfo) -> None:
         table = parts.table("Groups", _GROUPS)
     none = parts.nothing(
         "Nobody reads this queue yet",
-        "A group comes into being when a consumer first asks for events, or a query starts.",
-        f"penstock pop {name} --group billing" if " " not in name else "",
+        "A group comes into being when a consumer first asks for events, or a query or a sink starts.",
+        f"penstock sink run {quote(name)} --to console",
         icon="group",
     )
 
@@ -125,15 +127,25 @@ def _group_rows(queue: QueueSight, readers: dict[str, str | None]) -> list[list[
                 words.number(group.behind),
                 words.number(group.leases),
                 words.duration(group.oldest_seconds) if group.lag else "–",
-                Cell(query, href=link("/queries", query=query)) if query else "consumers",
+                _reader(group, query),
                 _state(group, query),
             ]
         )
     return rows
 
 
+def _reader(group: GroupSight, query: str | None) -> Cell | str:
+    if query is not None:
+        return Cell(query, href=link("/queries", query=query))
+    return "consumers" if group.sink is None else "a sink"
+
+
 def _state(group: GroupSight, query: str | None) -> Cell:
     """What a group does, in a word."""
+    if group.sink == "resting":
+        return Cell("rests after failures", tone="bad")
+    if group.sink == "stopped":
+        return Cell("nobody runs it", tone="warn" if group.lag else "idle")
     if not group.counts:
         return Cell("does not count", tone="idle")
     if query is not None or group.leases:

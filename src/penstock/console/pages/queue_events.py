@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from html import escape
+from shlex import quote
 
 from nicegui import ui
 
@@ -84,7 +85,7 @@ def _nothing(queue: Queue, *, is_filtered: bool) -> None:
         parts.nothing(
             "This queue holds no events",
             "Push one here, or from a shell.",
-            f"penstock push {queue.name} '{{\"amount\": 12.5}}'",
+            f"penstock push {quote(queue.name)} '{{\"amount\": 12.5}}'",
             icon="inbox",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Literal
 
@@ -10,6 +11,7 @@ from nicegui import ui
 from penstock.console import forms, parts, words
 from penstock.console.page import View, link
 from penstock.console.parts import Cell, Column
+from penstock.console.sink_sights import SinkSight, sink_of
 from penstock.log.groups import GroupLane
 from penstock.log.log import GroupInfo
 from penstock.server.endpoint import Role
@@ -46,10 +48,12 @@ async def build(view: View, queue: str, name: str) -> None:
         partitions = parts.tile("Partitions behind")
         leases = parts.tile("Leases")
         seen = parts.tile("Last asked for events")
+    sink = await sink_of(view.database, queue, name)
+    show_sink = _sink_card(queue) if sink is not None else None
     with parts.card("About"):
         forms.facts(
             [
-                ("Read by", f"the query {group.query_id}" if group.query_id else "consumers"),
+                ("Read by", _reader(group, sink)),
                 ("Began at", group.subscribed_from),
                 ("Made", view.times.full(group.created_at)),
                 ("Counts for the queue's depth", "yes" if group.counts else "no"),
@@ -61,15 +65,18 @@ async def build(view: View, queue: str, name: str) -> None:
         "It has read everything", "What is pushed next appears here until it is read.", icon="done_all"
     )
 
-    async def read() -> tuple[GroupInfo | None, list[GroupLane]]:
+    async def read() -> tuple[GroupInfo | None, list[GroupLane], SinkSight | None]:
         groups = await view.log.groups(queue)
         now = next((each for each in groups if each.group == name), None)
-        return now, [] if now is None else await view.log.lanes_behind(queue, name, _MOST)
+        lanes = [] if now is None else await view.log.lanes_behind(queue, name, _MOST)
+        return now, lanes, await sink_of(view.database, queue, name)
 
-    def show(found: tuple[GroupInfo | None, list[GroupLane]]) -> None:
-        now, lanes = found
+    def show(found: tuple[GroupInfo | None, list[GroupLane], SinkSight | None]) -> None:
+        now, lanes, wrote = found
         if now is None:
             return
+        if show_sink is not None and wrote is not None:
+            show_sink(wrote)
         behind.set(words.short(now.lag), tone="warn" if now.away and now.lag else None)
         partitions.set(words.number(now.partitions_behind))
         leases.set(words.number(now.leases))
@@ -94,6 +101,40 @@ async def build(view: View, queue: str, name: str) -> None:
         )
 
     await view.follow(("group", queue, name), read, show)
+
+
+def _reader(group: GroupInfo, sink: SinkSight | None) -> str:
+    if sink is not None:
+        return f"a sink, {sink.guarantee.replace('_', ' ')}"
+    return f"the query {group.query_id}" if group.query_id else "consumers"
+
+
+def _sink_card(queue: str) -> Callable[[SinkSight], None]:
+    """What a sink does and what it has done; answers what shows it."""
+    with parts.card("Sink", hint="added up over all who ran it"):
+        with parts.tiles():
+            doing = parts.tile("State")
+            written = parts.tile("Written")
+            retries = parts.tile("Tried again")
+            dead = parts.tile("Dead letters", href=link("/dead-letters", queue=queue))
+        said = parts.text("", "ps-trouble ps-break", tag="p")
+
+    def show(sink: SinkSight) -> None:
+        if not sink.is_running:
+            doing.set("stopped", "nobody runs it", "warn")
+        elif sink.is_resting:
+            doing.set("resting", "one attempt now and then", "bad")
+        elif sink.error:
+            doing.set("failing", "tries again", "warn")
+        else:
+            doing.set("running", tone="good")
+        written.set(words.short(sink.written))
+        retries.set(words.short(sink.retries + sink.busy), f"{words.number(sink.busy)} times it was busy")
+        dead.set(words.short(sink.dead_letters), "ever", "bad" if sink.dead_letters else None)
+        said.set_text(sink.error or "")
+        said.set_visibility(bool(sink.error))
+
+    return show
 
 
 def _seek_button(view: View, group: GroupInfo) -> None:

@@ -26,6 +26,14 @@ FROM penstock.queues q ORDER BY q.id LIMIT 2000
 SELECT s.rule, s.key, s.since, count(*) OVER () FROM penstock.rule_states s WHERE s.is_firing
 ORDER BY s.since DESC, s.rule, s.key LIMIT 20
 
+-- name: failing_sinks
+-- Sinks whose last attempt failed, why, and whether they leave the other side alone.
+SELECT q.name, g.name, t.error, t.is_resting FROM penstock.sink_totals t
+JOIN penstock.groups g ON g.id = t.group_id
+JOIN penstock.queues q ON q.id = g.queue_id
+WHERE t.error IS NOT NULL AND t.is_running AND t.updated_at > clock_timestamp() - interval '30 seconds'
+ORDER BY t.is_resting DESC, t.group_id LIMIT 100
+
 -- name: failed
 -- Queries whose last cycle came to nothing, and why.
 SELECT q.name, c.error FROM penstock.queries q
