@@ -61,7 +61,9 @@ def test_a_wrong_command_would_be_noticed(wrong: str) -> None:
         parse(wrong.split())
 
 
-_TOLD = re.compile(r"`(penstock [a-z][^`]*)`|^(penstock [a-z].*)")
+_TOLD = re.compile(r"`(penstock [a-z][^`]*)`")
+#: A text that is one, as examples and empty pages have it; elsewhere threads and connections have such names.
+_WHOLE = re.compile(r"^penstock [a-z].*")
 _ANYTHING = "…"
 
 
@@ -77,7 +79,8 @@ def told_in(module: Path) -> Iterator[tuple[int, str]]:
             text = node.value
         else:
             continue
-        yield from ((node.lineno, alone or whole) for alone, whole in _TOLD.findall(text))
+        whole = _WHOLE.findall(text) if {"cli", "console"} & set(module.parts) else []
+        yield from ((node.lineno, command) for command in [*_TOLD.findall(text), *whole])
 
 
 @cache
