@@ -372,6 +372,26 @@ async def test_a_bad_line_is_refused_by_its_index(log: Log, text: bytes, index: 
     assert (await log.describe(QUEUE)).size.appended == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b'{"n": NaN}', "NaN is not JSON (byte 6); send null or leave the field out"),
+        (b"[1, -Infinity]", "Infinity is not JSON (byte 5); send null or leave the field out"),
+        (b'{"n": None}', "None is not JSON (byte 6); write null"),
+        (b'{"n": "\\ud800"}', "holds a lone surrogate, which UTF-8 cannot carry (byte 7)"),
+        (b'["\\\\ud83d \\ud83d\\ude00 \\ude00"]', "holds a lone surrogate, which UTF-8 cannot carry (byte 23)"),
+        (b'"\\ud800 and more of it"', "holds a lone surrogate, which UTF-8 cannot carry (byte 1)"),
+        (b"\xef\xbb\xbf1", "begins with a byte order mark, which JSON does not have; leave it out"),
+        (b'{"n": 1', "ends in the middle of a value"),
+        (b'"\xff"', "is not valid UTF-8"),
+    ],
+)
+async def test_of_a_bad_line_is_said_what_is_wrong_with_it(log: Log, text: bytes, reason: str) -> None:
+    with pytest.raises(InvalidEvent) as refusal:
+        await log.push([Batch(QUEUE, text)])
+    assert refusal.value.reason == reason
+
+
 async def test_fields_of_ndjson_can_be_named(log: Log) -> None:
     text = b'{"k": "ada", "i": "1", "t": "2026-01-31T12:00:00Z"}\n{"k": 7, "x": 1e400}\n{"k": null}\n{}'
     await log.push([Batch("hashed", text, key_field="k", id_field="i", time_field="t", key="fallback")])

@@ -65,5 +65,13 @@ def test_a_wrong_option_is_named_in_the_problem(v1: httpx.Client) -> None:
     assert v1.put("queues/x", json={"options": {"leese": 1}}).json()["option"] == "leese"
 
 
+def test_of_a_queue_that_is_missing_is_said_how_it_is_made(v1: httpx.Client) -> None:
+    answer = v1.post("queues/a%20b%2Fc/events", json={"data": 1})
+    assert refusal(answer) == (404, "not-found")
+    assert "PUT /v1/queues/a%20b%2Fc" in answer.json()["detail"]
+    assert v1.put("queues/a%20b%2Fc", json={}).status_code == 200
+    assert v1.post("queues/a%20b%2Fc/events", json={"data": 1}).status_code == 200
+
+
 def test_upkeep_says_what_it_did(v1: httpx.Client) -> None:
     assert set(v1.post("upkeep").json()) == {"rolled", "dropped", "parked", "waiting"}

@@ -144,7 +144,11 @@ class InvalidEvent(InvalidRequest):
 
 
 class NotFound(PenstockError):
-    """A queue, group or dead letter that does not exist."""
+    """A queue, group or dead letter that does not exist; ``queue`` names it, if it is that."""
+
+    def __init__(self, message: str, *, queue: str | None = None) -> None:
+        super().__init__(message)
+        self.queue = queue
 
 
 class Conflict(PenstockError):

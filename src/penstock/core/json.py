@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import json
 import math
@@ -35,6 +36,17 @@ _PLAIN = _LEAVES | _CONTAINERS
 
 _string = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _not_brackets = bytes(byte for byte in range(256) if byte not in b"[]{}")
+# What other languages have, and programs write in place of JSON; and what to do about it.
+_NOT_JSON = {
+    b"NaN": "send null or leave the field out",
+    b"Infinity": "send null or leave the field out",
+    b"undefined": "send null or leave the field out",
+    b"None": "write null",
+    b"True": "write true",
+    b"False": "write false",
+}
+_word = re.compile(b"|".join(_NOT_JSON))
+_surrogates = re.compile(rb"(?:\\[^u])+|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<alone>\\u[dD][89a-fA-F]..)")
 _steps = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
@@ -80,7 +92,7 @@ def decode(text: bytes | str) -> Any:
     except msgspec.ValidationError:
         return _decode_exactly(text)
     except (ValueError, RecursionError) as error:
-        raise JSONProblem(_explain(error)) from None
+        raise JSONProblem(explain(error, text if isinstance(text, bytes) else text.encode())) from None
 
 
 def validate(text: bytes) -> None:
@@ -89,7 +101,7 @@ def validate(text: bytes) -> None:
         _syntax.decode(text)
         text.decode()
     except (ValueError, RecursionError) as error:
-        raise JSONProblem(_explain(error)) from None
+        raise JSONProblem(explain(error, text)) from None
     check_depth(text)
 
 
@@ -135,7 +147,7 @@ def _on_one_line(text: bytes, index: int) -> bytes:
     try:
         return msgspec.json.format(text, indent=-1)
     except (ValueError, RecursionError) as error:
-        raise JSONProblem(_explain(error), index=index) from None
+        raise JSONProblem(explain(error, text), index=index) from None
 
 
 def _split_carefully(lines: Iterable[bytes]) -> list[bytes]:
@@ -309,6 +321,21 @@ def _refuse_number(value: float | Decimal) -> NoReturn:
 
 def _unknown(kind: str) -> str:
     return f"holds a {kind}, which JSON does not have; send text, numbers, booleans, None, lists and dicts"
+
+
+def explain(error: BaseException, text: bytes) -> str:
+    """What is wrong with text that the parser refused: it says where it stopped, and of some mistakes no more."""
+    said = _explain(error)
+    if text.startswith(codecs.BOM_UTF8):
+        return "begins with a byte order mark, which JSON does not have; leave it out"
+    stopped = re.search(r"\(byte (\d+)\)$", said)
+    if stopped is not None and (word := _word.match(text, int(stopped[1]))):
+        return f"{word[0].decode()} is not JSON (byte {stopped[1]}); {_NOT_JSON[word[0]]}"
+    if "truncated" in said or "escape" in said or "surrogate" in said:
+        for found in _surrogates.finditer(text):
+            if found["alone"] is not None:
+                return f"holds a lone surrogate, which UTF-8 cannot carry (byte {found.start()})"
+    return "ends in the middle of a value" if "truncated" in said else said
 
 
 def _explain(error: BaseException) -> str:

@@ -66,7 +66,7 @@ class Catalog:
 
     def _must(self, name: str, queue: Queue | None) -> Queue:
         if queue is None:
-            raise NotFound(f"there is no queue {name!r}; create it with queue({name!r}).create()")
+            raise NotFound(f"there is no queue {name!r}; create it with queue({name!r}).create()", queue=name)
         return queue
 
     async def find(self, name: str) -> Queue | None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import psycopg
@@ -134,6 +135,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem("invalid-name", str(error))
         case errors.InvalidRequest():
             return Problem("invalid-request", str(error))
+        case errors.NotFound(queue=str(queue)):
+            return Problem("not-found", f"{error}, or PUT /v1/queues/{quote(queue, safe='')}")
         case errors.NotFound():
             return Problem("not-found", str(error))
         case errors.IdempotencyConflict():

@@ -86,7 +86,7 @@ def _structured(text: bytes, key_field: str | None, index: int) -> _Read:
             "must be a JSON object with the attributes of a CloudEvent", index=index, field="event"
         ) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise invalid_json(error) from None
+        raise invalid_json(error, text) from None
     try:
         attributes = {name: json.decode(bytes(raw)) for name, raw in members.items() if name not in _DATA}
     except json.JSONProblem as problem:

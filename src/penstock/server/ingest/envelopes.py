@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import structs
 
+from penstock.core import json
 from penstock.core.errors import InvalidEvent
 from penstock.log.batch import MOST_REJECTED, too_many
 from penstock.log.ndjson import Lines
@@ -46,7 +47,7 @@ def read_values(body: bytes) -> list[bytes]:
             return [bytes(value) for value in _raw.decode(body)]
         return [bytes(_syntax.decode(body))]
     except (msgspec.DecodeError, RecursionError) as error:
-        raise invalid_json(error) from None
+        raise invalid_json(error, body) from None
 
 
 def read_envelopes(body: bytes) -> Lines:
@@ -60,7 +61,7 @@ def read_envelopes(body: bytes) -> Lines:
             _read_one(text, index)
         raise InvalidEvent(str(error), index=0, field="event") from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise invalid_json(error) from None
+        raise invalid_json(error, body) from None
     return _lines(envelopes)
 
 
@@ -90,11 +91,11 @@ def check_text(body: bytes) -> None:
         raise Problem("invalid-json", f"the body is not UTF-8: byte {error.start:,} is wrong") from None
 
 
-def invalid_json(error: Exception) -> Problem:
+def invalid_json(error: Exception, body: bytes) -> Problem:
     """What is said of a body that is not JSON."""
     if isinstance(error, RecursionError):
         return Problem("invalid-json", "the body is nested too deep")
-    return Problem("invalid-json", f"the body is not JSON: {error}")
+    return Problem("invalid-json", f"the body is not JSON: {json.explain(error, body)}")
 
 
 def _read_one(text: bytes, index: int) -> Envelope:
