@@ -297,6 +297,20 @@ async def test_a_look_at_more_events_than_one_answer_holds_goes_on(q: Penstock) 
     assert len(await q.queue("jobs").browse(limit=10_200)) == 10_200
 
 
+async def test_a_list_of_more_dead_letters_than_one_answer_holds_goes_on(q: Penstock) -> None:
+    await q.queue("tasks").create()
+    for n in range(18):
+        await q.queue("tasks").push([{"data": [n, "x" * 1_000_000]}])
+    async with asyncio.timeout(30):
+        left = 18
+        while left:
+            events = await q.queue("tasks").group("g").batch(100).pop()
+            await q.ack(events, "dead_letter")
+            left -= len(events)
+    found = await q.queue("tasks").dlq().list(limit=100)
+    assert [letter.data[0] for letter in found] == list(range(17, -1, -1))
+
+
 async def test_what_is_said_of_an_error_comes_through_whatever_it_holds(q: Penstock) -> None:
     await q.queue("jobs").push(numbered(1))
     await q.ack(await q.queue("jobs").pop(), "dead_letter", error="odd \ud800 \x00")

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import NotFound
+from penstock.log import dead
 from penstock.log.dead import HEADER, Filter
 from penstock.log.log import Batch, Log
 from tests.log.logs import GROUP, QUEUE, data, drain, lag, letters, pop, push
@@ -85,6 +86,33 @@ async def test_two_who_redrive_at_once_send_each_letter_once(log: Log, other_log
     done = await asyncio.gather(*(mine.redrive(Filter(queue=QUEUE)) for mine in [log, other_log] * 3))
     assert sum(some.replayed for some in done) == 30
     assert sorted(data(await drain(log))) == list(range(30))
+
+
+async def test_many_are_sent_back_some_at_a_time_in_their_order(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead, "REDRIVE_LIMIT", 7)
+    monkeypatch.setattr(dead, "_MOST_BYTES", 2_000)
+    await log.configure(QUEUE)
+    await log.configure("others")
+    for n in range(30):
+        await push(log, [[n, "x" * (n % 3 * 500)]], key="ada", queue=QUEUE if n % 4 else "others")
+    for queue in (QUEUE, "others"):
+        assert all(await log.ack(await pop(log, queue), "dead_letter"))
+    done = await log.redrive(Filter(group=GROUP), limit=None)
+    assert (done.replayed, done.failed) == (30, 0)
+    sent = [event.data[0] for queue in (QUEUE, "others") for event in await drain(log, queue)]
+    assert sent == [n for n in range(30) if n % 4] + [n for n in range(30) if n % 4 == 0]
+
+
+async def test_a_page_ends_where_it_would_be_too_much_to_hold(log: Log) -> None:
+    await log.configure(QUEUE)
+    await bury(log, [[n, "x" * 1000] for n in range(5)])
+    found, more = await log.part_of_dead_letters(Filter(queue=QUEUE), 4, 0, 2_500)
+    assert ([letter.data[0] for letter in found], more) == ([4, 3], True)
+    found, more = await log.part_of_dead_letters(Filter(queue=QUEUE), 4, 2, 10_000)
+    assert ([letter.data[0] for letter in found], more) == ([2, 1, 0], False)
+    found, more = await log.part_of_dead_letters(Filter(queue=QUEUE), 4, 4, 1)
+    assert ([letter.data[0] for letter in found], more) == ([0], False)
+    assert await log.part_of_dead_letters(Filter(queue=QUEUE), 4, 5, 1) == ([], False)
 
 
 async def test_a_redrive_of_a_group_that_is_gone_says_so(log: Log) -> None:

@@ -149,6 +149,17 @@ def test_a_pop_can_take_several_partitions_or_one(v1: httpx.Client, queue: str, 
     assert sorted(event["data"] for event in group.pop(batch=10, partitions=10)) == [0, 2, 3, 5]
 
 
+def test_a_pop_brings_no_more_than_a_server_likes_to_hold(v1: httpx.Client, queue: str, group: Group) -> None:
+    for n in range(20):
+        batch = {"queue": unquote(queue), "key": str(n), "events": [{"data": [n, "x" * 1_000_000]}]}
+        assert v1.post("push", json={"batches": [batch]}).status_code == 200
+    first = group.pop(batch=1000, partitions=1000)
+    assert 10 <= len(first) <= 16
+    # The rest is for others, at once.
+    second = group.pop(batch=1000, partitions=1000)
+    assert sorted(event["data"][0] for event in [*first, *second]) == list(range(20))
+
+
 def test_a_group_can_begin_at_the_end_and_complete_as_it_reads(v1: httpx.Client, queue: str) -> None:
     Group(v1, queue).push("old")
     late = Group(v1, queue, "late")

@@ -104,6 +104,24 @@ def test_whoever_does_not_read_is_cut_off(impatient: Serving) -> None:
         eventually(are_gone)
 
 
+def test_whoever_reads_slowly_is_served_to_the_end(impatient: Serving) -> None:
+    events = [{"data": [n, "x" * 1_000_000]} for n in range(9)]
+    with httpx.Client(base_url=impatient.url, timeout=30) as http:
+        assert http.put("/v1/queues/slow", json={}).status_code == 200
+        for event in events:
+            batch = {"queue": "slow", "events": [event]}
+            assert http.post("/v1/push", json={"batches": [batch]}).status_code == 200
+    with connected(impatient) as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        reader.sendall(b"GET /v1/queues/slow/events?limit=9 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        said = b""
+        # Four megabytes a second are slow enough: this server does not wait for longer than one for anything.
+        while part := reader.recv(100_000):
+            said += part
+            time.sleep(len(part) / 4_000_000)
+    assert len(json.loads(said.partition(b"\r\n\r\n")[2])["events"]) == 9
+
+
 @pytest.mark.parametrize(
     "request_head",
     [

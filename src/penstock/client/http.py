@@ -379,10 +379,10 @@ class HttpTransport:
             while len(found) < limit:
                 room = min(limit - len(found), wire.MOST_EVENTS)
                 asked = {**query, "limit": room, "offset": passed}
-                page = (await self._exchange.ask("GET", "dead-letters", wire.DeadLetters, query=asked)).dead_letters
-                found += [each.letter() for each in page]
-                passed += len(page)
-                if len(page) < room:
+                page = await self._exchange.ask("GET", "dead-letters", wire.DeadLetters, query=asked)
+                found += [each.letter() for each in page.dead_letters]
+                passed += len(page.dead_letters)
+                if not page.more and len(page.dead_letters) < room:
                     break
         return found
 

@@ -102,6 +102,15 @@ def decode(body: bytes, expected: int | None = None) -> Columns:
         raise CorruptChunk(f"a chunk of {len(body)} bytes cannot be decoded: {error}", is_newer=is_newer) from error
 
 
+def size(body: bytes) -> int:
+    """How large a chunk is when it is decoded; of one that cannot be, what it takes as it is."""
+    try:
+        claimed = zstandard.frame_content_size(body[1:19]) if body[0] == _ZSTD else -1
+    except _DAMAGE:
+        claimed = -1
+    return claimed if 0 <= claimed <= _LARGEST else len(body)
+
+
 _DAMAGE = (ValueError, IndexError, MemoryError, RecursionError, zstandard.ZstdError, msgspec.MsgspecError)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from penstock.core.errors import CorruptChunk
 from penstock.db.patience import patiently
@@ -32,8 +32,23 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("penstock.log")
 
+#: The chunks of each partition, and where those end that are cut short.
+_Chunks: TypeAlias = tuple[dict[int, list[StoredChunk]], dict[int, int]]
+
 #: A waiting pop looks again after this many seconds even if nobody calls: a NOTIFY can be lost.
 _LOOK_AGAIN = 5.0
+
+
+class Hand(Protocol):
+    """What somebody who serves many may hold of popped events, and they all together."""
+
+    async def reach(self, size: int) -> None:
+        """Hold so many bytes, once there is room for them; or raise."""
+        ...
+
+    def keep(self, size: int) -> None:
+        """Let go of what is more than so many."""
+        ...
 
 
 class Consumer:
@@ -60,7 +75,7 @@ class Consumer:
         self._retry_seconds = retry_seconds
         self._open_chunks = _OpenChunks()
 
-    async def pop(self, request: PopRequest) -> list[Event]:
+    async def pop(self, request: PopRequest, hand: Hand | None = None) -> list[Event]:
         """Lease partitions with unread events and deliver them; empty if there are none in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_seconds
@@ -73,7 +88,7 @@ class Consumer:
                 await self._leases.give_up(group, request.instead_of)
                 given_up = True
             seen = self._signals.count(queue.id)
-            events = await self._look(queue, group, request)
+            events = await self._look(queue, group, request, hand)
             remaining = deadline - loop.time()
             if events or remaining <= 0:
                 return events
@@ -83,7 +98,7 @@ class Consumer:
                 soon = min(soon or _LOOK_AGAIN, max(queue.quiet_seconds / 4, 0.05))
             await self._signals.wait(queue.id, seen, min(remaining, _LOOK_AGAIN, soon or _LOOK_AGAIN))
 
-    async def _look(self, queue: Queue, group: Group, request: PopRequest) -> list[Event]:
+    async def _look(self, queue: Queue, group: Group, request: PopRequest, hand: Hand | None) -> list[Event]:
         """Lease and read; if what was leased is not due yet or not for this group, look on."""
         while True:
             ask = await self._leases.ask(queue, group, request)
@@ -92,7 +107,11 @@ class Consumer:
             if not ask.leases:
                 return []
             try:
-                events = await self._read(await self._catalog.get(queue.name), group, ask)
+                if hand is not None:
+                    await hand.reach(request.max_bytes)
+                events = await self._read(await self._catalog.get(queue.name), group, ask, request.max_bytes)
+                if hand is not None:
+                    hand.keep(sum([len(event.raw) for event in events]))
                 if request.auto_ack and events:
                     await self._acks.ack(events, True)
             except BaseException:
@@ -101,15 +120,21 @@ class Consumer:
             if events:
                 return events
 
-    async def _read(self, queue: Queue, group: Group, ask: Ask) -> list[Event]:
+    async def _read(self, queue: Queue, group: Group, ask: Ask, most_bytes: int) -> list[Event]:
         """The events under the leases. What is not to be delivered now is passed over or given back."""
         damaged: list[CorruptChunk] = []
-        chunks, cut_short = await self._chunks(queue, group, ask.leases, damaged)
+        chunks, cut_short = await self._chunks(queue, group, ask.leases, damaged, most_bytes)
         broken = {problem.partition_id: problem for problem in reversed(damaged)}
         newer = next((problem for problem in damaged if problem.is_newer), None)
         visible_until = await self._visible_until(queue)
         events: list[Event] = []
+        # All of it may be too much to hold: of some partitions nothing was read then, of one perhaps a part.
+        left = [lease.partition_id for lease in ask.leases if cut_short.get(lease.partition_id) == lease.start]
+        if left:
+            await self._leases.give_back_some(group, ask, left)
         for lease in ask.leases:
+            if cut_short.get(lease.partition_id) == lease.start:
+                continue
             stored = chunks.get(lease.partition_id, [])
             problem = broken.get(lease.partition_id)
             if problem is not None:
@@ -118,7 +143,6 @@ class Consumer:
             mine = [c for c in stored if c.target_group is None or c.target_group == group.id]
             cut = _cut(lease, stored, visible_until)
             if lease.partition_id in cut_short:
-                # All of it would be too much to hold: the rest is given back.
                 cut = _Cut(min(cut.end, cut_short[lease.partition_id]), cut.due_at)
             if problem is not None:
                 cut = _Cut(min(cut.end, max(problem.start, lease.start)), cut.due_at)
@@ -184,8 +208,9 @@ class Consumer:
         )
 
     async def _chunks(
-        self, queue: Queue, group: Group, leases: Sequence[Lease], damaged: list[CorruptChunk]
-    ) -> tuple[dict[int, list[StoredChunk]], dict[int, int]]:
+        self, queue: Queue, group: Group, leases: Sequence[Lease], damaged: list[CorruptChunk], most_bytes: int
+    ) -> _Chunks:
+        """What is under the leases, as far as there is room for it: always something of the first one."""
         chunks: dict[int, list[StoredChunk]] = {}
         cut_short: dict[int, int] = {}
         missing: list[Range] = []
@@ -193,24 +218,27 @@ class Consumer:
             start = lease.start
             open_chunk = self._open_chunks.get(group.id, lease.partition_id, start)
             if open_chunk is not None:
+                size = _size(open_chunk, start, lease.end)
+                if size > most_bytes and lease is not leases[0]:
+                    cut_short[lease.partition_id] = start
+                    continue
+                most_bytes -= size
                 chunks[lease.partition_id] = [open_chunk]
                 start = open_chunk.end
             if start < lease.end:
                 missing.append(Range(lease.partition_id, lease.segment, start, lease.end))
         if missing:
-            found, cut_short = await self._fetch(queue, missing, damaged)
+            first = leases[0].partition_id not in chunks
+
+            async def read(conn: AsyncConnection[Any]) -> _Chunks:
+                damaged.clear()  # it may be the second try
+                return await read_first_chunks(conn, queue, missing, damaged, most_bytes, at_least_one=first)
+
+            found, unread = await patiently(self._pool, self._retry_seconds, read)
+            cut_short |= unread
             for partition_id, some in found.items():
                 chunks.setdefault(partition_id, []).extend(some)
         return chunks, cut_short
-
-    async def _fetch(
-        self, queue: Queue, missing: Sequence[Range], damaged: list[CorruptChunk]
-    ) -> tuple[dict[int, list[StoredChunk]], dict[int, int]]:
-        def read(conn: AsyncConnection[Any]) -> Awaitable[tuple[dict[int, list[StoredChunk]], dict[int, int]]]:
-            damaged.clear()  # it may be the second try
-            return read_first_chunks(conn, queue, missing, damaged)
-
-        return await patiently(self._pool, self._retry_seconds, read)
 
     async def _visible_until(self, queue: Queue) -> datetime | None:
         if queue.delay_seconds <= 0:
@@ -222,6 +250,11 @@ class Consumer:
         assert row is not None  # noqa: S101 - a SELECT without FROM has a row
         now: datetime = row[0]
         return now
+
+
+def _size(stored: StoredChunk, start: int, end: int) -> int:
+    """The bytes of the events from one offset to another, as far as the chunk has them."""
+    return sum(map(len, stored.lines[start - stored.first : end - stored.first]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -17,7 +19,7 @@ from penstock.log import chunk
 from penstock.log.append import moved_on
 from penstock.log.event import Event
 from penstock.log.flush import Request
-from penstock.log.options import MAX_ID, check_moment, check_whole
+from penstock.log.options import MAX_COUNT, MAX_ID, check_moment, check_whole
 from penstock.log.prepare import Piece, micros_of
 from penstock.log.queue import DEFAULT_KEY
 from penstock.log.reader import read_events
@@ -43,6 +45,8 @@ HEADER = "penstock-dead-letter"
 DAMAGED = "damaged chunk"
 #: How many a redrive takes when it is not told.
 REDRIVE_LIMIT = 100
+#: How much of them it holds at a time, unless one alone has more.
+_MOST_BYTES = 16 << 20
 #: Of each queue so many are looked at to tell what kinds of error there are.
 KINDS_OF = 10_000
 _MOST_KINDS = 200
@@ -251,7 +255,21 @@ class DeadLetters:
 
     async def page(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
         """Newest failure first, a page at a time."""
-        return await self._list(which, limit=limit, offset=offset, oldest_first=False)
+        found, _ = await self.part_of_page(which, limit, offset, MAX_COUNT)
+        return found
+
+    async def part_of_page(
+        self, which: Filter, limit: int, offset: int, max_bytes: int
+    ) -> tuple[list[DeadLetter], bool]:
+        """The first of a page as far as they fit so many bytes, at least one, and whether some did not."""
+        return await self._list(which, limit=limit, offset=offset, max_bytes=max_bytes, oldest_first=False)
+
+    async def queues(self, which: Filter) -> set[str]:
+        """The names of the queues whose they are."""
+        params = await self._params(which)
+        async with self._pool.connection() as conn:
+            rows = await (await conn.execute(_matching("queues"), params)).fetchall()
+        return {name for (name,) in rows}
 
     async def count(self, which: Filter) -> int:
         """How many there are."""
@@ -274,8 +292,8 @@ class DeadLetters:
             cursor = await conn.execute(_matching("purge"), params)
         return int(cursor.rowcount)
 
-    async def ids(self, which: Filter, limit: int) -> list[int]:
-        """The numbers of those that match, the oldest first."""
+    async def ids(self, which: Filter, limit: int | None) -> list[int]:
+        """The numbers of those that match, the oldest first, at most ``limit`` (None: all)."""
         params = {**await self._params(which), "limit": limit}
         async with self._pool.connection() as conn:
             rows = await (await conn.execute(_matching("ids"), params)).fetchall()
@@ -293,16 +311,18 @@ class DeadLetters:
             rows = await (await conn.execute(statement, params)).fetchall()
         return [DeadLetterKind(*row) for row in rows]
 
-    async def oldest(self, which: Filter, limit: int | None) -> list[DeadLetter]:
-        """The ones that have waited longest."""
-        return await self._list(which, limit=limit, offset=0, oldest_first=True)
+    async def oldest(self, which: Filter, limit: int, max_bytes: int) -> tuple[list[DeadLetter], bool]:
+        """The same of the ones that have waited longest."""
+        return await self._list(which, limit=limit, offset=0, max_bytes=max_bytes, oldest_first=True)
 
-    async def _list(self, which: Filter, *, limit: int | None, offset: int, oldest_first: bool) -> list[DeadLetter]:
+    async def _list(
+        self, which: Filter, *, limit: int, offset: int, max_bytes: int, oldest_first: bool
+    ) -> tuple[list[DeadLetter], bool]:
         params = await self._params(which)
-        params.update(limit=limit, offset=offset, oldest_first=oldest_first)
+        params.update(limit=limit, offset=offset, oldest_first=oldest_first, most=max_bytes)
         async with self._pool.connection() as conn:
             rows = await (await conn.execute(_matching("list"), params)).fetchall()
-        return [_letter(row) for row in rows]
+        return [_letter(row[:-1]) for row in rows], len(rows) < (rows[0][-1] if rows else 0)
 
     async def _params(self, which: Filter) -> dict[str, Any]:
         queue = None if which.queue is None else (await self._catalog.get(which.queue)).id
@@ -345,14 +365,18 @@ class Redriver:
         """Send back the oldest that match, at most ``limit`` (None: all); some with other data than they had."""
         replayed = 0
         problems: dict[int, str] = {}
-        by_queue: dict[str, list[DeadLetter]] = {}
-        for letter in await self._dead_letters.oldest(which, limit):
-            by_queue.setdefault(letter.queue, []).append(letter)
-        for name, letters in by_queue.items():
-            for start in range(0, len(letters), REDRIVE_LIMIT):
-                refused = await self._some(name, letters[start : start + REDRIVE_LIMIT], edited or {})
+        # Their numbers first: what fails again meanwhile is not sent back twice, and all at once may be much to hold.
+        ids = await self._dead_letters.ids(which, limit)
+        done = 0
+        while done < len(ids):
+            some = ids[done : done + REDRIVE_LIMIT]
+            letters, is_cut = await self._dead_letters.oldest(replace(which, ids=some), len(some), _MOST_BYTES)
+            done += some.index(letters[-1].id) + 1 if is_cut else len(some)
+            for name, its in groupby(sorted(letters, key=attrgetter("queue")), key=attrgetter("queue")):
+                mine = list(its)
+                refused = await self._some(name, mine, edited or {})
                 problems.update(refused)
-                replayed += len(letters[start : start + REDRIVE_LIMIT]) - len(refused)
+                replayed += len(mine) - len(refused)
         return Redrive(replayed, len(problems), problems)
 
     async def _some(self, name: str, letters: Sequence[DeadLetter], edited: Mapping[int, bytes]) -> dict[int, str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,7 @@ import psycopg
 
 from penstock.core.errors import InvalidRequest, shown
 from penstock.core.names import check_name, check_text
-from penstock.db.arrays import uuids
+from penstock.db.arrays import numbers, uuids
 from penstock.db.direct import fetch
 from penstock.db.orphans import Orphans
 from penstock.db.patience import LOST, Patience, patiently
@@ -49,6 +50,8 @@ _FURTHEST = 2**63 - 1
 #: The last condition on a partition that is leased.
 UNREAD = "AND h.head > p.next_offset"
 _LARGEST_GROUP = 2**31 - 1
+#: What a pop brings at the most, about, unless one event alone has more.
+MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,15 @@ class PopRequest:
     lease_id: uuid.UUID | None = None
     #: The lease of such an answer, which is given up first.
     instead_of: uuid.UUID | None = None
+    #: About what is brought at the most, unless one event alone has more; the rest is given back.
+    max_bytes: int = MOST_BYTES
 
     def __post_init__(self) -> None:
         check_name(self.queue, "queue")
         check_name(self.group, "group")
         check_whole("batch", self.batch, 1, 100_000)
         check_whole("partitions", self.partitions, 1, 100_000)
+        check_whole("max_bytes", self.max_bytes, 1, MOST_BYTES)
         wait: object = self.wait_seconds
         if not isinstance(wait, int | float) or isinstance(wait, bool) or not wait >= 0:
             raise InvalidRequest(f"the time to wait must be a number of seconds, 0 or more, not {shown(wait)}")
@@ -146,6 +152,10 @@ class _Turn:
         elif upto == _FURTHEST and after:
             self._end, self._trusted = after, 8
 
+    def begin_with(self, partition_id: int) -> None:
+        """Serve this partition first in the next turn."""
+        self._last = partition_id - 1
+
 
 @dataclass(slots=True)
 class _Moment:
@@ -206,6 +216,15 @@ class Leases:
         task = asyncio.create_task(self._release(group, [ask]))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    async def give_back_some(self, group: Group, ask: Ask, partition_ids: Sequence[int]) -> None:
+        """Release what there is no room for in some partitions; it is their turn next, the first one's first."""
+        lease_ids = [ask.lease_id]
+        await patiently(
+            self._pool, self._retry_seconds, lambda conn: self._release_on(conn, group.id, lease_ids, partition_ids)
+        )
+        self._turns.setdefault(group.id, _Turn()).begin_with(partition_ids[0])
+        self._signals.freed(group.queue_id)
 
     async def give_up(self, group: Group, lease_id: uuid.UUID) -> None:
         """Release a lease whose holder never heard of it; nothing happens if there is none."""
@@ -329,7 +348,7 @@ class Leases:
                 statement = statement.replace(UNREAD, f"{UNREAD}\n{quiet}")
             rows = await fetch(conn, statement, params)
             by_id = {ask.lease_id: ask for ask in waiting}
-            for lease_id, *row in rows:
+            for lease_id, *row in sorted(rows, key=itemgetter(1)):
                 by_id[lease_id].leases.append(Lease(*row))
             if request.partition is None:
                 turn = self._turns.setdefault(group.id, _Turn())
@@ -364,8 +383,15 @@ class Leases:
                 await self._release_on(conn, group.id, [ask.lease_id for ask in asks])
             self._signals.freed(group.queue_id)
 
-    async def _release_on(self, conn: AsyncConnection[Any], group_id: int, leases: Sequence[uuid.UUID]) -> None:
-        params = {"group": group_id, "leases": uuids(leases), "skew": self._clock.skew}
+    async def _release_on(
+        self,
+        conn: AsyncConnection[Any],
+        group_id: int,
+        leases: Sequence[uuid.UUID],
+        partition_ids: Sequence[int] | None = None,
+    ) -> None:
+        only = None if partition_ids is None else numbers(partition_ids)
+        params = {"group": group_id, "leases": uuids(leases), "partitions": only}
         await conn.execute(_sql["drop_leases"], params)
 
 

@@ -26,7 +26,7 @@ from penstock.log.batch import Batch as Batch
 from penstock.log.browse import Browser
 from penstock.log.by_id import Answer, ById, SaidById
 from penstock.log.catalog import Catalog
-from penstock.log.consume import Consumer
+from penstock.log.consume import Consumer, Hand
 from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetterKind, DeadLetters, Filter, Redrive, Redriver
 from penstock.log.depth import Depths, GroupLag, QueueSize, Room
 from penstock.log.event import Event
@@ -317,9 +317,9 @@ class Log:
     # Consuming
 
     @_reachable
-    async def pop(self, request: PopRequest) -> list[Event]:
-        """Lease partitions that have unread events and deliver them."""
-        return await self._consumer.pop(request)
+    async def pop(self, request: PopRequest, hand: Hand | None = None) -> list[Event]:
+        """Lease partitions that have unread events and deliver them; if there is a hand, once they fit it."""
+        return await self._consumer.pop(request, hand)
 
     @_reachable
     async def ack(
@@ -574,6 +574,18 @@ class Log:
         check_whole("limit", limit, 1, MAX_COUNT)
         check_whole("offset", offset, 0, MAX_COUNT)
         return await self._dead.page(which, limit=limit, offset=offset)
+
+    @_reachable
+    async def part_of_dead_letters(
+        self, which: Filter, limit: int, offset: int, max_bytes: int
+    ) -> tuple[list[DeadLetter], bool]:
+        """The same as far as they fit so many bytes, at least one, and whether some did not."""
+        return await self._dead.part_of_page(which, limit, offset, max_bytes)
+
+    @_reachable
+    async def queues_of_dead_letters(self, which: Filter) -> set[str]:
+        """The names of the queues that they are of."""
+        return await self._dead.queues(which)
 
     @_reachable
     async def dead_letter(self, id: int) -> DeadLetter:

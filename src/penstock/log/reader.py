@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 _sql = Statements("penstock.log", "read.sql")
 
-#: Of more events than this, so many chunks are read before it is known how large they are, and about so many bytes.
-_FEW_EVENTS = 256
-_FIRST_CHUNKS = 64
-_MOST_BYTES = 64 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -39,36 +34,15 @@ class Range:
 
 
 async def read_chunks(
-    conn: AsyncConnection[Any],
-    queue: Queue,
-    ranges: Sequence[Range],
-    damaged: list[CorruptChunk] | None = None,
-    most: int | None = None,
+    conn: AsyncConnection[Any], queue: Queue, ranges: Sequence[Range], damaged: list[CorruptChunk] | None = None
 ) -> dict[int, list[StoredChunk]]:
-    """The chunks that hold the ranges, per partition and in order; of each range the first ``most``, if that is given.
+    """The chunks that hold the ranges, per partition and in order.
 
     Damaged chunks are left out and named in ``damaged``; without it the first is raised.
     """
-    by_segment: dict[int, list[Range]] = {}
-    for wanted in ranges:
-        by_segment.setdefault(wanted.segment, []).append(wanted)
     found: dict[int, list[StoredChunk]] = {}
-    for segment, some in by_segment.items():
-        params = {
-            "partitions": numbers([r.partition_id for r in some]),
-            "starts": numbers([r.start for r in some]),
-            "ends": numbers([r.stop for r in some]),
-            "longest": chunk.MAX_EVENTS,
-        }
-        if most is not None:
-            params["most"] = most
-        name = "chunks_between" if most is None else "first_chunks_between"
-        statement = _sql.table(name, queue.id, segment)
-        try:
-            rows = await (await conn.execute(statement, params, binary=True)).fetchall()
-        except psycopg.errors.UndefinedTable:
-            continue  # retention was told to drop what is unread, and did
-        for partition_id, *row in rows:
+    for segment, some in _by_segment(ranges).items():
+        for partition_id, *row in await _rows(conn, queue, segment, some, "chunks_between"):
             try:
                 stored = stored_chunk(queue, segment, partition_id, tuple(row))
             except CorruptChunk as error:
@@ -81,33 +55,72 @@ async def read_chunks(
 
 
 async def read_first_chunks(
-    conn: AsyncConnection[Any], queue: Queue, ranges: Sequence[Range], damaged: list[CorruptChunk]
+    conn: AsyncConnection[Any],
+    queue: Queue,
+    ranges: Sequence[Range],
+    damaged: list[CorruptChunk],
+    most_bytes: int,
+    *,
+    at_least_one: bool = True,
 ) -> tuple[dict[int, list[StoredChunk]], dict[int, int]]:
-    """The chunks that hold the ranges, if they are not too much to hold, and where those end that are cut short.
+    """The chunks that hold the ranges, as far as they fit so many bytes, and where those end that are cut short.
 
-    A chunk has about a megabyte at the most, unless one event has more. So of few events all are read; of many, some
-    chunks are, and then as many as are likely to fit.
+    A range is read to its end before the next one is begun, and the first chunk of all is read however large it is, if
+    there is to be at least one.
     """
-    if sum([r.stop - r.start for r in ranges]) <= _FEW_EVENTS:
-        return await read_chunks(conn, queue, ranges, damaged), {}
     found: dict[int, list[StoredChunk]] = {}
-    most = max(1, _FIRST_CHUNKS // len(ranges))
-    while True:
-        broken: list[CorruptChunk] = []
-        some = await read_chunks(conn, queue, ranges, broken, most)
-        damaged += broken
-        rest: list[Range] = []
-        for wanted in ranges:
-            stored = some.get(wanted.partition_id, [])
-            found.setdefault(wanted.partition_id, []).extend(stored)
-            ends = [c.end for c in stored] + [b.end for b in broken if b.partition_id == wanted.partition_id]
-            if len(ends) >= most and max(ends) < wanted.stop:
-                rest.append(replace(wanted, start=max(ends)))
-        sizes = [len(c.columns.data) for chunks in found.values() for c in chunks]
-        if not rest or sum(sizes) >= _MOST_BYTES:
-            return found, {wanted.partition_id: wanted.start for wanted in rest}
-        ranges, each = rest, max(sum(sizes) // max(len(sizes), 1), 1)
-        most = max(1, (_MOST_BYTES - sum(sizes)) // each // len(rest))
+    cut_short: dict[int, int] = {}
+    for segment, some in _by_segment(ranges).items():
+        ends = {wanted.partition_id: wanted.start for wanted in some}
+        # The ranges from here on have more than was read of them.
+        unread = 0 if most_bytes <= 0 and not at_least_one else len(some)
+        place = {wanted.partition_id: index for index, wanted in enumerate(some)}
+        rows = await _rows(conn, queue, segment, some, "first_chunks_between", max(most_bytes, 0)) if unread else []
+        if sum([len(row[5]) for row in rows]) > most_bytes:
+            unread = place[rows[-1][0]]
+        for partition_id, *row in rows:
+            # What is compressed well is little to fetch, and may be too much to hold.
+            size = chunk.size(row[4])
+            if size > most_bytes and not at_least_one:
+                unread = place[partition_id]
+                break
+            most_bytes -= size
+            ends[partition_id] = row[0]
+            try:
+                stored = stored_chunk(queue, segment, partition_id, tuple(row))
+            except CorruptChunk as error:
+                damaged.append(error)
+                continue
+            found.setdefault(partition_id, []).append(stored)
+            at_least_one = False
+        for wanted in some[unread:]:
+            if ends[wanted.partition_id] < wanted.stop:
+                cut_short[wanted.partition_id] = ends[wanted.partition_id]
+    return found, cut_short
+
+
+def _by_segment(ranges: Sequence[Range]) -> dict[int, list[Range]]:
+    by_segment: dict[int, list[Range]] = {}
+    for wanted in ranges:
+        by_segment.setdefault(wanted.segment, []).append(wanted)
+    return by_segment
+
+
+async def _rows(
+    conn: AsyncConnection[Any], queue: Queue, segment: int, ranges: Sequence[Range], name: str, most: int | None = None
+) -> list[Any]:
+    params = {
+        "partitions": numbers([r.partition_id for r in ranges]),
+        "starts": numbers([r.start for r in ranges]),
+        "ends": numbers([r.stop for r in ranges]),
+        "longest": chunk.MAX_EVENTS,
+    }
+    if most is not None:
+        params["most"] = most
+    try:
+        return await (await conn.execute(_sql.table(name, queue.id, segment), params, binary=True)).fetchall()
+    except psycopg.errors.UndefinedTable:
+        return []  # retention was told to drop what is unread, and did
 
 
 async def read_events(

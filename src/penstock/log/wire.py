@@ -452,9 +452,10 @@ class DeadLetterDocument(Struct, frozen=True):
 
 
 class DeadLetters(Struct, frozen=True):
-    """Dead letters, newest failure first."""
+    """Dead letters, newest failure first. ``more``: there are others in the page, which did not fit."""
 
     dead_letters: list[DeadLetterDocument]
+    more: bool = False
 
 
 class Count(Struct, frozen=True):

@@ -15,7 +15,7 @@ from penstock.log.event import Event
 from penstock.log.groups import check_place
 from penstock.log.lease import PopRequest
 from penstock.server.endpoint import Call, Endpoint, Role
-from penstock.server.events import batch_of, taking
+from penstock.server.events import MOST_BYTES, batch_of, taking
 from penstock.server.ingest.route import idempotency_key
 from penstock.server.looking import disconnected
 
@@ -43,8 +43,10 @@ async def pop(call: Call) -> wire.Events:
         subscribe_from=check_place(asked.subscribe_from),
         lease_id=asked.lease_id,
         instead_of=asked.instead_of,
+        max_bytes=min(MOST_BYTES, call.services.given_out.limit),
     )
-    popping = asyncio.create_task(log.pop(request))
+    hand = call.until_sent.enter_context(call.services.given_out.hold())
+    popping = asyncio.create_task(log.pop(request, hand))
     try:
         await _until(popping, call)
     except BaseException:

@@ -9,8 +9,9 @@ from msgspec import Meta, Struct
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.log import wire
-from penstock.log.dead import Filter, Redrive
+from penstock.log.dead import DeadLetter, Filter, Redrive
 from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.events import MOST_BYTES
 from penstock.server.problems import Problem
 
 _READ = frozenset({Role.READ, Role.CONSUME})
@@ -53,8 +54,18 @@ async def page(call: Call) -> wire.DeadLetters:
     """Dead letters that match, newest failure first."""
     which = call.query.filter()
     await _permit(call, which)
-    found = await call.services.log.dead_letters(which, limit=call.query.limit, offset=call.query.offset)
-    return wire.DeadLetters([wire.DeadLetterDocument.of(letter) for letter in found])
+    asked: PageQuery = call.query
+    found, more = await part_of_page(call, which, asked.limit, asked.offset)
+    return wire.DeadLetters([wire.DeadLetterDocument.of(letter) for letter in found], more)
+
+
+async def part_of_page(call: Call, which: Filter, limit: int, offset: int) -> tuple[list[DeadLetter], bool]:
+    """The first of a page, as far as they fit an answer, and whether some did not."""
+    hand = call.until_sent.enter_context(call.services.given_out.hold())
+    await hand.reach(MOST_BYTES)
+    found, more = await call.services.log.part_of_dead_letters(which, limit, offset, MOST_BYTES)
+    hand.keep(sum([len(letter.raw) for letter in found]))
+    return found, more
 
 
 async def count(call: Call) -> wire.Count:
@@ -102,8 +113,7 @@ async def _permit(call: Call, which: Filter) -> None:
     elif not call.sees_all():
         if which.ids is None:
             raise Problem("forbidden", "the key is limited to some queues: name the queue whose dead letters you mean")
-        found = await call.services.log.dead_letters(which, limit=max(len(which.ids), 1))
-        call.permit_found({letter.queue for letter in found})
+        call.permit_found(await call.services.log.queues_of_dead_letters(which))
 
 
 def _read_ids(text: str | None) -> list[int] | None:

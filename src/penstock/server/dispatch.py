@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from penstock.core import json
 from penstock.core.errors import PenstockError
 from penstock.server.access.gate import Gate
 from penstock.server.access.identity import Identity
@@ -47,22 +49,23 @@ class Dispatch:
         state["route"] = self._endpoint.path
         request_id: str = state.get("request_id", "")
         path = {name: value.replace(SLASH, "/") for name, value in request.path_params.items()}
-        try:
-            if self._endpoint.changes and state.get(IS_FOREIGN):
-                raise Problem("forbidden", "pages of this origin may not call: --cors-origin names those that may")
-            identity = await self._gate.admit(request, path, request_id)
-            check_path(self._endpoint, path)
-            response = await self._answer(request, path, identity, request_id)
-        except ClientDisconnect:
-            return
-        except Exception as error:
-            if not isinstance(error, Problem | PenstockError):
-                logger.exception("request failed", extra={"request_id": request_id})
-            problem = problem_of(error)
-            state["problem"] = problem.kind
-            response = self.refusal(problem, request_id)
-        await self._gate.note(request, path, response.status_code, request_id)
-        await response(scope, receive, send)
+        with ExitStack() as until_sent:
+            try:
+                if self._endpoint.changes and state.get(IS_FOREIGN):
+                    raise Problem("forbidden", "pages of this origin may not call: --cors-origin names those that may")
+                identity = await self._gate.admit(request, path, request_id)
+                check_path(self._endpoint, path)
+                response = await self._answer(request, path, identity, request_id, until_sent)
+            except ClientDisconnect:
+                return
+            except Exception as error:
+                if not isinstance(error, Problem | PenstockError):
+                    logger.exception("request failed", extra={"request_id": request_id})
+                problem = problem_of(error)
+                state["problem"] = problem.kind
+                response = self.refusal(problem, request_id)
+            await self._gate.note(request, path, response.status_code, request_id)
+            await response(scope, receive, send)
 
     def refusal(self, problem: Problem, request_id: str) -> Response:
         """A problem in the shape of this endpoint's plane."""
@@ -79,11 +82,16 @@ class Dispatch:
         return known
 
     async def _answer(
-        self, request: Incoming, path: Mapping[str, str], identity: Identity, request_id: str
+        self,
+        request: Incoming,
+        path: Mapping[str, str],
+        identity: Identity,
+        request_id: str,
+        until_sent: ExitStack,
     ) -> Response:
         endpoint, services = self._endpoint, self._services
         query = self._query(request)
-        call = Call(request, services, path, query, None, identity.id, request_id, identity)
+        call = Call(request, services, path, query, None, identity.id, request_id, identity, until_sent=until_sent)
         if services.guard is not None:
             call.readmit = partial(self._gate.admit, request, path, request_id)
         if self._decoder is None:
@@ -160,4 +168,4 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[Any], endpoint: Endpoint) 
     except msgspec.ValidationError as error:
         raise Problem("invalid-request", in_their_words(str(error)) if endpoint.plane else str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem("invalid-json", f"Invalid JSON: {error}") from None
+        raise Problem("invalid-json", f"Invalid JSON: {json.explain(error, body)}") from None

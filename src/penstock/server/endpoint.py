@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from penstock.server.problems import Problem
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 #: The largest body that is read into memory whole; what may be larger is streamed by its handler.
 MAX_BODY_BYTES = 32 << 20
+_PIECE = 256 << 10
 
 
 class Role(Enum):
@@ -55,6 +58,8 @@ class Call:
     asked: bool = False
     #: Raises a problem if the caller may no longer do this, for answers that last long; None where access is off.
     readmit: Callable[[], Awaitable[object]] | None = None
+    #: What is held until the answer is sent.
+    until_sent: ExitStack = field(default_factory=ExitStack)
 
     def permit(self, queues: str | Iterable[str], *roles: Role) -> None:
         """Refuse the call unless the caller may do this with these queues.
@@ -140,8 +145,20 @@ class Endpoint:
     changes: bool = False
 
 
+class _Pieces(Response):
+    """A large answer, sent as fast as the caller reads: whoever does so slowly is not taken for one who does not."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        left = memoryview(self.body)
+        while len(left) > _PIECE:
+            await send({"type": "http.response.body", "body": left[:_PIECE], "more_body": True})
+            left = left[_PIECE:]
+        await send({"type": "http.response.body", "body": left})
+
+
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A value as a JSON answer."""
-    return Response(
-        msgspec.json.encode(value), status_code=status, headers=dict(headers or {}), media_type="application/json"
-    )
+    body = msgspec.json.encode(value)
+    kind = Response if len(body) <= _PIECE else _Pieces
+    return kind(body, status_code=status, headers=dict(headers or {}), media_type="application/json")

@@ -91,6 +91,8 @@ async def events(call: Call) -> wire.Events:
 async def _events(call: Call) -> wire.Events:
     asked: EventsQuery = call.query
     gathered = _Gathered(asked)
+    hand = call.until_sent.enter_context(call.services.given_out.hold())
+    await hand.reach(MOST_BYTES)
     log, queue = call.services.log, call.path["queue"]
     try:
         if asked.offset is not None:
@@ -109,6 +111,7 @@ async def _events(call: Call) -> wire.Events:
             )
     except _Enough:
         pass
+    hand.keep(sum([len(event.raw) for event in gathered.events]))
     return wire.Events([wire.EventDocument.of(event) for event in gathered.events], gathered.more)
 
 

@@ -36,10 +36,13 @@ class Services:
     endpoints: Sequence[Endpoint] = ()
     #: What bounds what is taken in: all of it together, and that of each producer.
     budget: Budget = field(init=False)
+    #: The same for the events that are given out, until they are sent.
+    given_out: Budget = field(init=False)
     producers: Producers = field(init=False)
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.settings.max_held_bytes)
+        self.given_out = Budget(self.settings.max_held_bytes, "answers")
         rate = self.settings.producer_events_per_second
         # Each process knows of its own requests only.
         self.producers = Producers(None if rate is None else rate / max(1, self.settings.workers))

@@ -36,15 +36,30 @@ WHERE d.id = %(id)s AND d.queue_id = %(queue)s AND d.redriven_at IS NOT NULL
 RETURNING d.id
 
 -- name: list
-SELECT d.id, q.name, p.name, d.partition_id, d.event_offset, d.group_name, d.key, d.event_id, d.event_time,
-       d.appended_at, d.headers, d.data, d.stage, d.error, d.traceback, d.attempts, d.failed_at, d.first_failed_at,
-       d.redrives, d.redriven_at, d.history
-FROM penstock.dead_letters d
-JOIN penstock.queues q ON q.id = d.queue_id
-LEFT JOIN penstock.partitions p ON p.id = d.partition_id
+-- As far as they fit so many bytes, at least one, and how many there were.
+SELECT s.id, q.name, p.name, s.partition_id, s.event_offset, s.group_name, s.key, s.event_id, s.event_time,
+       s.appended_at, s.headers, s.data, s.stage, s.error, s.traceback, s.attempts, s.failed_at, s.first_failed_at,
+       s.redrives, s.redriven_at, s.history, s.in_all
+FROM (
+    SELECT d.*, count(*) OVER () AS in_all, sum(d.size) OVER place AS so_far, row_number() OVER place AS number
+    FROM (
+        SELECT d.*, octet_length(d.data) + octet_length(d.error) + coalesce(octet_length(d.traceback), 0)
+                    + pg_column_size(d.history) AS size
+        FROM penstock.dead_letters d
+        WHERE {matching}
+        ORDER BY CASE WHEN %(oldest_first)s THEN d.id END, d.failed_at DESC, d.id DESC
+        LIMIT %(limit)s OFFSET %(offset)s
+    ) d
+    WINDOW place AS (ORDER BY CASE WHEN %(oldest_first)s THEN d.id END, d.failed_at DESC, d.id DESC)
+) s
+JOIN penstock.queues q ON q.id = s.queue_id
+LEFT JOIN penstock.partitions p ON p.id = s.partition_id
+WHERE s.so_far <= %(most)s::bigint OR s.number = 1
+ORDER BY s.number
+
+-- name: queues
+SELECT DISTINCT q.name FROM penstock.dead_letters d JOIN penstock.queues q ON q.id = d.queue_id
 WHERE {matching}
-ORDER BY CASE WHEN %(oldest_first)s THEN d.id END, d.failed_at DESC, d.id DESC
-LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: count
 SELECT count(*) FROM penstock.dead_letters d

@@ -10,6 +10,7 @@ from msgspec import Meta, Raw
 
 from penstock.core.errors import NotFound
 from penstock.log.dead import DeadLetter, Filter
+from penstock.server.dead_letters import part_of_page
 from penstock.server.endpoint import Call, Endpoint, Role
 from penstock.server.plane.push import PRODUCER_HEADER
 from penstock.server.plane.queues import TAG
@@ -89,7 +90,7 @@ async def list_dead(call: Call) -> DeadMessages:
     if which is None:
         return DeadMessages([], 0, page)
     log = call.services.log
-    letters = await log.dead_letters(which, limit=query.limit, offset=query.offset)
+    letters, _ = await part_of_page(call, which, query.limit, query.offset)
     return DeadMessages([_message(letter) for letter in letters], await log.count_dead_letters(which), page)
 
 

@@ -14,12 +14,14 @@ from msgspec import UNSET, Raw, UnsetType
 from starlette.responses import Response
 
 from penstock.core.errors import NotFound
+from penstock.log.consume import Hand
 from penstock.log.event import Event
 from penstock.log.groups import Place
 from penstock.log.lease import PopRequest
 from penstock.log.log import Log
 from penstock.log.queue import DEFAULT_KEY
 from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.events import MOST_BYTES
 from penstock.server.plane import queues
 from penstock.server.plane.poll import long_poll
 from penstock.server.plane.push import PRODUCER_HEADER, TRACE_HEADER
@@ -112,6 +114,7 @@ async def pop_namespace(call: Call) -> Popped | Response:
         )
     request = await _request(call, None, None)
     log = call.services.log
+    hand = _hand(call)
 
     async def look(seconds: float) -> list[Event]:
         deadline = asyncio.get_running_loop().time() + seconds
@@ -121,7 +124,7 @@ async def pop_namespace(call: Call) -> Popped | Response:
             # Each pop begins with another queue, so that a full one does not keep the others waiting.
             first = next(_turns) % max(len(names), 1)
             for name in (*names[first:], *names[:first]):
-                events = await _look(log, replace(request, queue=name, wait_seconds=0.0))
+                events = await _look(log, replace(request, queue=name, wait_seconds=0.0), hand)
                 if events:
                     return events
             remaining = deadline - asyncio.get_running_loop().time()
@@ -133,22 +136,26 @@ async def pop_namespace(call: Call) -> Popped | Response:
 
 
 async def _pop(call: Call, request: PopRequest) -> Popped | Response:
-    log = call.services.log
+    log, hand = call.services.log, _hand(call)
 
     async def look(seconds: float) -> list[Event]:
-        return await _look(log, replace(request, wait_seconds=seconds))
+        return await _look(log, replace(request, wait_seconds=seconds), hand)
 
     return _popped(call, request, await long_poll(call, look, _seconds(call.query)))
 
 
-async def _look(log: Log, request: PopRequest) -> list[Event]:
+def _hand(call: Call) -> Hand:
+    return call.until_sent.enter_context(call.services.given_out.hold())
+
+
+async def _look(log: Log, request: PopRequest, hand: Hand) -> list[Event]:
     """Pop from a queue that may not exist yet."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.wait_seconds
     while True:
         remaining = max(deadline - loop.time(), 0.0)
         try:
-            return await log.pop(replace(request, wait_seconds=remaining))
+            return await log.pop(replace(request, wait_seconds=remaining), hand)
         except NotFound:
             if remaining <= 0:
                 return []
@@ -178,6 +185,7 @@ async def _request(call: Call, queue: str | None, partition: str | None) -> PopR
         query.lease_seconds or None,
         query.auto_ack,
         place,
+        max_bytes=min(MOST_BYTES, call.services.given_out.limit),
     )
 
 
