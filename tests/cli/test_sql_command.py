@@ -45,6 +45,23 @@ def test_a_file_that_is_not_there_or_has_no_query_is_refused(file: Path) -> None
     assert "app.sql has no query" in NOWHERE.refused("sql", str(file))[1]
 
 
+@pytest.mark.parametrize(
+    ("sink", "reason"),
+    [
+        ("TO 'kafka:orders'", "names no sink: give console, file:PATH"),
+        ("TO 'file:x' WITH (evry = 5)", "'evry' is no option of a sink; there are batch,"),
+        ("TO 'file:x' WITH (every = 'often')", "every must be 0 to 86400 seconds"),
+    ],
+)
+def test_a_sink_that_is_none_is_refused_before_anything_runs(file: Path, sink: str, reason: str) -> None:
+    file.write_text(APPLICATION.replace("TO 'file:{file}'", sink))
+    for check in ([], ["--check"]):
+        code, line = NOWHERE.refused("sql", str(file), *check)
+        assert code == 2
+        assert "app.sql:6:1: " in line
+        assert reason in line
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_file_runs_with_its_queues_queries_and_sinks(file: Path, tmp_path: Path, database_url: str) -> None:

@@ -150,6 +150,13 @@ def test_queries_come_after_those_that_write_what_they_read() -> None:
     assert [query.name for query in found.in_order()] == ["b", "c", "f", "d", "e"]
 
 
+def test_a_star_leaves_out_what_it_is_told_to() -> None:
+    made = one(
+        "CREATE QUEUE orders (a int, B int, c int); INSERT INTO out SELECT o.* EXCEPT (b), b + 1 AS b FROM orders o"
+    )
+    assert describe(made)[-2] == "map map-1: `a` AS `a`, `c` AS `c`, b + 1 AS `b`"
+
+
 def test_streams_are_joined_by_an_interval() -> None:
     made = one(
         "INSERT INTO out SELECT a.id, b.price FROM auctions a LEFT JOIN bids b "
@@ -196,7 +203,42 @@ REFUSED = [
     ("CREATE QUEUE 'q'", 14, "`my-queue`"),
     ("CREATE QUERY q WITH (foo = 1) AS SELECT count(*) AS n FROM o GROUP BY window(t, '1 hour')", 34, "no option"),
     ("INSERT INTO a SELECT x FROM o; INSERT INTO a SELECT y FROM o", 32, "CREATE QUERY other"),
+    ("INSERT INTO x SELECT a FROM o WHERE", 31, "something is missing"),
+    ("INSERT INTO x SELECT a FROM o WHERE a = 'b", 41, "this quote (') is not closed"),
+    ("CREATE VIEW v AS", 15, "a SELECT is expected"),
+    ("INSERT INTO x SELECT a FROM o WHERE count(*) > 3", 37, "write HAVING"),
+    ("INSERT INTO x SELECT sum(sum(a)) AS s FROM o GROUP BY window(t, '1 hour')", 26, "a second statement"),
+    ("INSERT INTO x SELECT count(*) AS n FROM o GROUP BY CUBE(a), window(t, '1 hour')", 57, "a statement for each"),
+    ("INSERT INTO x SELECT o.a FROM o LEFT ANTI JOIN r ON o.k = r.k", 48, "LEFT JOIN and WHERE"),
+    ("INSERT INTO x SELECT o.a FROM o JOIN o r ON o.k = r.k", 38, "INSERT INTO `o-copy` SELECT * FROM `o`"),
+    ("INSERT INTO x SELECT a FROM o, LATERAL explode(b) AS c", 40, "LATERAL VIEW explode"),
+    ("CREATE QUERY q AS SELECT a FROM o", 26, "INSERT INTO queue"),
+    ("CREATE QUEUE q (a intt)", 19, "is no type of Spark's"),
+    ("CREATE QUEUE q (a array<strng>)", 19, "is no type of Spark's"),
+    ("CREATE QUEUE q (a int", 16, "not closed"),
+    ("CREATE QUEUE q WITH (retention = 5)", 1, "there is no option 'retention'"),
+    ("CREATE QUEUE q WITH (partitions = 'many')", 1, "partitions must be 1 to 1024"),
+    # What would change the result if it were left out.
+    ("INSERT INTO x SELECT a FROM o TABLESAMPLE (10 PERCENT)", 44, "rand() < 0.1"),
+    ("INSERT INTO x SELECT a FROM (SELECT a FROM o) TABLESAMPLE (10 PERCENT)", 60, "rand() < 0.1"),
+    ("INSERT INTO x SELECT a FROM o PIVOT (sum(a) FOR b IN (1, 2))", 38, "count_if"),
+    ("INSERT INTO x SELECT a FROM o VERSION AS OF 3", 45, "where its query stands"),
+    ("INSERT INTO x SELECT a FROM o FOR UPDATE", 22, "events never change"),
+    ("INSERT INTO x SELECT * FROM a UNION ALL SELECT * FROM b LIMIT 5", 63, "penstock_live"),
+    ("INSERT INTO x SELECT b FROM o AS y(b)", 34, "SELECT x AS name"),
+    ("INSERT INTO x WITH y(b) AS (SELECT a FROM o) SELECT b FROM y", 20, "SELECT x AS name"),
+    ("INSERT INTO x WITH RECURSIVE y AS (SELECT a FROM o) SELECT a FROM y", 30, "leave RECURSIVE out"),
+    ("INSERT INTO x PARTITION (p = 1) SELECT a FROM o", 26, "DISTRIBUTE BY"),
+    ("INSERT INTO x SELECT a FROM (SELECT a FROM o DISTRIBUTE BY a) y", 60, "at the end of the statement"),
+    ("INSERT INTO x SELECT * EXCEPT (a) FROM o", 22, "declare them"),
+    ("CREATE QUEUE o (a int); INSERT INTO x SELECT * EXCEPT (b) FROM o", 56, "there are a"),
+    ("CREATE QUEUE o (a int); INSERT INTO x SELECT * REPLACE (1 AS a) FROM o", 57, "name the columns"),
 ]
+
+
+def test_what_is_nested_without_end_is_refused() -> None:
+    with pytest.raises(InvalidSql, match=r"p.sql:1:1: it is nested too deep .* into views"):
+        read("INSERT INTO x SELECT " + "(" * 3000 + "a" + ")" * 3000 + " AS b FROM o")
 
 
 @pytest.mark.parametrize(("text", "column", "reason"), REFUSED, ids=[text for text, _, _ in REFUSED])

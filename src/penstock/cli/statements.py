@@ -61,7 +61,9 @@ def sql(
     except UnicodeDecodeError:
         raise typer.BadParameter(f"{str(file)!r} is not text") from None
     if check:
-        _show(session, read_application(Definition, text, file.name))
+        application = read_application(Definition, text, file.name)
+        _flows(application)
+        _show(session, application)
         return
     from penstock.engine.stream import Stream
 
@@ -126,10 +128,19 @@ def _run(session: Session, application: Application, file: Path, every: float, o
 
 
 def _flows(application: Application) -> list[Flow]:
+    from penstock.core.errors import InvalidRequest
     from penstock.sinks.flowing import Flow
+    from penstock.sinks.runner import pace_of
     from penstock.sinks.spec import read_sink
 
-    return [Flow(sink.queue, read_sink(sink.to), sink.name, sink.pace) for sink in application.sinks.values()]
+    flows = []
+    for sink in application.sinks.values():
+        try:
+            pace_of(sink.pace)
+            flows.append(Flow(sink.queue, read_sink(sink.to), sink.name, sink.pace))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{sink.place}: {error}") from None
+    return flows
 
 
 async def _make_queues(settings: Settings, application: Application) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.core.errors import ConfigurationError, InvalidRequest
+from penstock.core.errors import ConfigurationError, InvalidOption, InvalidRequest
 from penstock.core.settings import Overrides, Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
@@ -23,6 +23,16 @@ _logger = logging.getLogger("penstock.sinks")
 
 #: How long a batch that is being written may take once it is time to stop.
 _STOP_SECONDS = 10.0
+
+
+def pace_of(given: Mapping[str, Any]) -> Pace:
+    """A pace by the names of its options, if they are that."""
+    for name in given:
+        if name not in Pace.__dataclass_fields__:
+            raise InvalidOption(
+                f"{name!r} is no option of a sink; there are {', '.join(Pace.__dataclass_fields__)}", option=name
+            )
+    return Pace(**given)
 
 
 class Sinks:
@@ -77,11 +87,7 @@ class Sinks:
         """
         if not sinks or (group is not None and len(sinks) > 1):
             raise InvalidRequest("give a sink and perhaps its group, or several sinks without one")
-        try:
-            chosen = Pace(**pace)
-        except TypeError as error:
-            known = ", ".join(Pace.__dataclass_fields__)
-            raise InvalidRequest(f"{error}; the pace of a sink has {known}") from None
+        chosen = pace_of(pace)
         for sink in sinks:
             outlet = Outlet(self._log, queue, sink, group=group, pace=chosen)
             if any((other.queue, other.group) == (outlet.queue, outlet.group) for other in self.outlets):

@@ -21,6 +21,8 @@ NEEDS_WINDOW = (
     "add window(event_time, '5 seconds'), session_window(...) or date_trunc('day', event_time) to GROUP BY"
 )
 
+_ONE_WAY = "a stream is grouped in one way: write a statement for each"
+
 
 class Aggregating:
     """One such SELECT, over events that a stream gives.
@@ -62,11 +64,15 @@ class Aggregating:
     # GROUP BY
 
     def _read_groups(self) -> None:
+        from sqlglot import exp
+
         group = self._select.args.get("group")
         for kind in ("grouping_sets", "cube", "rollup", "totals", "all"):
             if group is not None and group.args.get(kind):
-                raise self._source.refuse(group, "a stream is grouped in one way: write a statement for each")
+                raise self._source.refuse(group, _ONE_WAY)
         for node in [] if group is None else group.expressions:
+            if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets):
+                raise self._source.refuse(node, _ONE_WAY)
             meant = self._meant(node)
             spanned = window_of(self._source, meant)
             if spanned is None:
@@ -259,6 +265,13 @@ class Aggregating:
                     "sum, avg, min, max, stddev, first, last, approx_count_distinct, percentile and top_k",
                 )
             return None
+        within = next((part for part in node.find_all(exp.AggFunc) if part is not node), None)
+        if within is not None:
+            raise self._source.refuse(
+                within,
+                f"{within.sql('spark')} is an aggregate inside another: send the first to a queue, INSERT INTO counts "
+                "SELECT ..., and read that with a second statement",
+            )
         kind, argument, number = said
         if condition is not None:
             if kind == "count" and argument is None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.core.errors import InvalidRequest, InvalidSql
 from penstock.core.names import check_name
+from penstock.log.options import check_options, check_partitioning
+from penstock.stream.sql.clauses import check_clauses
 from penstock.stream.sql.selecting import Catalog, Selecting, table_name
 from penstock.stream.sql.source import Source
 from penstock.stream.sql_text import Token, closing
@@ -46,6 +48,8 @@ class SinkWanted:
     queue: str
     to: str
     pace: dict[str, Any]
+    #: Where the statement stands, for who finds that there is no such sink.
+    place: str
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,10 @@ class _Reader:
                 raise
             except InvalidRequest as error:
                 raise self._source.refuse(tokens[0].start, str(error)) from None
+            except RecursionError:
+                raise self._source.refuse(
+                    tokens[0].start, "it is nested too deep to be read: put parts of it into views"
+                ) from None
         return self.application
 
     def _statement(self) -> None:
@@ -153,6 +161,8 @@ class _Reader:
         options = self._options()
         self._end()
         partitioning, partitions = options.pop("partitioning", None), options.pop("partitions", None)
+        check_partitioning(partitioning or "hash", partitions)
+        check_options(options)
         if name in self.application.queues:
             raise self._refused(f"the queue {name!r} is created twice")
         self.application.queues[name] = QueueWanted(name, schema, options, partitioning, partitions)
@@ -170,7 +180,7 @@ class _Reader:
         else:
             options = self._options()
             self._expect("as")
-            what = self._source.text[self._tokens[self._place].start : self._stop()]
+            what = self._source.text[self._select_start() : self._stop()]
         known = {key: options.pop(key) for key in ("refresh_seconds", "notify") if key in options}
         if options:
             raise self._refused(
@@ -182,7 +192,7 @@ class _Reader:
         """``CREATE VIEW name AS SELECT ...``: put in wherever it is named."""
         name = self._name("a view")
         self._expect("as")
-        parsed = self._source.parse(self._tokens[self._place].start, self._stop())
+        parsed = self._source.parse(self._select_start(), self._stop())
         self._views[name.lower()] = parsed
 
     def _query(self) -> None:
@@ -195,7 +205,7 @@ class _Reader:
     def _insert(self, name: str | None, options: dict[str, Any]) -> None:
         from sqlglot import exp
 
-        start = self._tokens[self._place].start
+        start = self._select_start()
         parsed = self._source.parse(start, self._stop())
         select, queue = parsed, None
         if isinstance(parsed, exp.Insert):
@@ -205,6 +215,8 @@ class _Reader:
                 )
             if parsed.args.get("overwrite"):
                 raise self._source.refuse(start, "a queue is appended to: write INSERT INTO")
+            check_clauses(self._source, parsed)
+            check_clauses(self._source, parsed.this)
             queue, select = table_name(parsed.this), parsed.expression
         if name is None and queue is None:
             raise self._source.refuse(
@@ -233,6 +245,10 @@ class _Reader:
         if queue is None:
             if distribute is not None:
                 raise self._source.refuse(distribute, "DISTRIBUTE BY gives events a key in a queue: INSERT INTO one")
+            if not stream.windows:
+                raise self._source.refuse(
+                    select, "without a window there are no live rows: say where it goes, INSERT INTO queue SELECT ..."
+                )
             stream.check()
             return stream
         partition = None
@@ -260,7 +276,9 @@ class _Reader:
         to = self._string()
         pace = self._options()
         self._end()
-        self.application.sinks[name] = SinkWanted(name, check_name(queue, "queue"), to, pace)
+        self.application.sinks[name] = SinkWanted(
+            name, check_name(queue, "queue"), to, pace, self._source.place(self._tokens[0].start)
+        )
 
     # Tokens
 
@@ -272,6 +290,11 @@ class _Reader:
 
     def _kind_at(self, place: int) -> str:
         return self._tokens[place].kind if place < len(self._tokens) else ""
+
+    def _select_start(self) -> int:
+        if self._place >= len(self._tokens):
+            raise self._refused("a SELECT is expected after this")
+        return self._tokens[self._place].start
 
     def _stop(self) -> int:
         last = self._tokens[-1]
@@ -325,9 +348,16 @@ class _Reader:
         self._place += 1
         return _unquoted(self._text(self._place - 1))
 
+    def _closed(self) -> int:
+        """Where what is opened here is closed."""
+        end = closing(self._tokens, self._place)
+        if end >= len(self._tokens):
+            raise self._refused("this ( is not closed")
+        return end
+
     def _columns(self) -> dict[str, str]:
         """``(amount decimal(18,2), at timestamp)``."""
-        end = closing(self._tokens, self._place)
+        end = self._closed()
         place = self._place + 1
         found: dict[str, str] = {}
         while place < end:
@@ -339,10 +369,9 @@ class _Reader:
                 raise self._source.refuse(
                     self._tokens[begin].start, "a column is a name and a type: amount decimal(18,2)"
                 )
-            last = self._tokens[place - 1]
-            found[self._tokens[begin].name] = self._source.text[
-                self._tokens[begin + 1].start : last.start + len(last.text)
-            ]
+            last, start = self._tokens[place - 1], self._tokens[begin + 1].start
+            text = self._source.text[start : last.start + len(last.text)]
+            found[self._tokens[begin].name] = self._source.check_type(start, text)
             place += 1
         self._place = end + 1
         return found
@@ -353,9 +382,7 @@ class _Reader:
             return {}
         if self._text(self._place) != "(":
             raise self._refused("options stand in parentheses: WITH (partitions = 4)")
-        end = closing(self._tokens, self._place)
-        if end >= len(self._tokens):
-            raise self._refused("this ( is not closed")
+        end = self._closed()
         self._place += 1
         found: dict[str, Any] = {}
         while self._place < end:

@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 _EXAMPLE = "a.k = b.k AND b.t BETWEEN a.t - INTERVAL '10 minutes' AND a.t + INTERVAL '10 minutes'"
 
 
+def _instead(side: str, kind: str) -> str:
+    """What to write for a join that is not known."""
+    if kind == "SEMI":
+        return "for LEFT SEMI, write JOIN and select columns of the left: one row for each pair"
+    if kind == "ANTI":
+        return "for LEFT ANTI, write LEFT JOIN and WHERE of a column of the right IS NULL"
+    if side == "RIGHT":
+        return "for RIGHT, change their places"
+    if side == "FULL":
+        return "for FULL, write a LEFT JOIN each way into one queue, and of the second what IS NULL on the right"
+    return f"write ON {_EXAMPLE}"
+
+
 @dataclass
 class _Condition:
     """What ON says, sorted."""
@@ -41,8 +54,14 @@ def joined(selecting: Selecting, select: Any, rules: dict[str, Any]) -> Relation
     join = joins[0]
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
     if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER") or join.args.get("method"):
-        raise source.refuse(join, "streams are joined by JOIN or LEFT JOIN; for a RIGHT JOIN, change their places")
+        raise source.refuse(join, f"streams are joined by JOIN or LEFT JOIN; {_instead(side, kind)}")
     relations = (selecting._relation(select.args["from_"].this), selecting._relation(join.this))
+    both = sorted(set(relations[0].stream.sources) & set(relations[1].stream.sources))
+    if both:
+        copy = f"INSERT INTO `{both[0]}-copy` SELECT * FROM `{both[0]}`"  # noqa: S608 - said to the user
+        raise source.refuse(
+            join, f"both sides read {both[0]!r}: bring what one of them needs into a queue of its own first, {copy}"
+        )
     reading = _Reading(source, relations)
     condition = reading.condition(join)
     where = select.args.get("where")

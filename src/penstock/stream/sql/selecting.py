@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidRequest, InvalidSql
 from penstock.stream.sql.aggregating import NEEDS_WINDOW, Aggregating
+from penstock.stream.sql.clauses import check_clauses, check_select
 from penstock.stream.sql.source import Source
 from penstock.stream.steps import Table
 
@@ -75,31 +76,11 @@ class Selecting:
         from sqlglot import exp
 
         if isinstance(select, exp.Subquery) and not select.alias:
+            check_clauses(self.source, select)
             select = select.this
-        if isinstance(select, exp.SetOperation):
-            return select
-        if not isinstance(select, exp.Select):
+        if not isinstance(select, exp.Select | exp.SetOperation):
             raise self.source.refuse(select, "a stream is a SELECT: INSERT INTO totals SELECT ... FROM orders")
-        refused = {
-            "order": "ORDER BY: a stream goes on for ever, and is in the order of its events; leave it out",
-            "sort": "SORT BY: a stream goes on for ever, and is in the order of its events; leave it out",
-            "limit": "LIMIT: a stream goes on for ever; leave it out, or ask the view penstock_live for the first rows",
-            "offset": "OFFSET: a stream goes on for ever; leave it out",
-            "qualify": "QUALIFY: window functions look at several rows; group by a window instead",
-            "windows": "WINDOW: window functions look at several rows; group by a window instead",
-            "distinct": "SELECT DISTINCT would remember everything for ever: group by a window instead",
-            "pivots": "PIVOT: write count_if(...) for each column instead",
-            "cluster": "CLUSTER BY: write DISTRIBUTE BY for the key of the results",
-        }
-        for name, why in refused.items():
-            part = select.args.get(name)
-            if part:
-                raise self.source.refuse(part if isinstance(part, exp.Expr) else select, why)
-        over = select.find(exp.Window)
-        if over is not None:
-            raise self.source.refuse(
-                over, "OVER looks at several rows, and a stream never has all of them: group by a window instead"
-            )
+        check_select(self.source, select)
         return select
 
     def _with_ctes(self, select: Any) -> Catalog:
@@ -146,7 +127,7 @@ class Selecting:
         made, text = base.stream, inner.text(base)
         if select.args.get("where"):
             made = made.filter(text(select.args["where"].this))
-        if [type(item) for item in select.expressions] == [exp.Star]:
+        if [type(item) for item in select.expressions] == [exp.Star] and not any(select.expressions[0].args.values()):
             return Relation(made, base.columns, base.alias, base.origins)
         columns: list[tuple[str, str]] = []
         for item in select.expressions:
@@ -158,7 +139,8 @@ class Selecting:
                         "which columns * stands for is not known: name them, or declare them with "
                         "CREATE QUEUE name (column type, ...)",
                     )
-                columns += [(name, f"`{name}`") for name in base.columns]
+                left_out = self._left_out(item, base.columns)
+                columns += [(name, f"`{name}`") for name in base.columns if name.lower() not in left_out]
             else:
                 columns.append(spelled_item(self.source, item, text))
         names = [name for name, _ in columns]
@@ -168,6 +150,21 @@ class Selecting:
         made = made.map(", ".join(f"{what} AS `{name}`" for name, what in columns))
         origins = {name: base.origin(what.replace("`", "")) if _is_name(what) else None for name, what in columns}
         return Relation(made, tuple(names), base.alias, origins)
+
+    def _left_out(self, item: Any, columns: tuple[str, ...]) -> set[str]:
+        """The columns of ``* EXCEPT (...)``, in lower case."""
+        from sqlglot import exp
+
+        star = item.find(exp.Star)
+        for name in ("replace", "rename", "except_"):
+            for part in star.args.get(name) or []:
+                if name != "except_":
+                    raise self.source.refuse(part, f"* {name.upper()}: name the columns instead")
+                if part.name.lower() not in (column.lower() for column in columns):
+                    raise self.source.refuse(
+                        part, f"there is no column {part.name!r} to leave out; there are {', '.join(columns)}"
+                    )
+        return {part.name.lower() for part in star.args.get("except_") or []}
 
     def _aggregated(self, select: Any, rules: dict[str, Any]) -> Definition:
         from sqlglot import exp
@@ -220,8 +217,9 @@ class Selecting:
         """What stands after FROM."""
         from sqlglot import exp
 
+        check_clauses(self.source, table)
         if isinstance(table, exp.Subquery):
-            inner = self._events(table.this)
+            inner = self._inside(table.this)
             return replace(inner, alias=table.alias or inner.alias)
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise self.source.refuse(table, f"{table.sql('spark')} is no queue, view or subquery")
@@ -231,13 +229,22 @@ class Selecting:
             view = self.catalog.views[name.lower()]
             rest = {key: value for key, value in self.catalog.views.items() if key != name.lower()}
             catalog = Catalog(self.catalog.queues, self.catalog.references, rest)
-            return replace(Selecting(self.source, catalog, self.kind)._events(view), alias=alias)
+            return replace(Selecting(self.source, catalog, self.kind)._inside(view), alias=alias)
         if name in self.catalog.references:
             raise self.source.refuse(
                 table, f"{name} is a reference table, and does not flow: read a queue and join it with {name}"
             )
         schema = self.catalog.queues.get(name) or None
         return Relation(self.kind.from_(name, schema=schema), tuple(schema) if schema else None, alias)
+
+    def _inside(self, select: Any) -> Relation:
+        """What a SELECT within another gives."""
+        distribute = select.args.get("distribute")
+        if distribute is not None:
+            raise self.source.refuse(
+                distribute, "DISTRIBUTE BY gives the results their key: write it at the end of the statement"
+            )
+        return self._events(select)
 
     def _union(self, union: Any) -> Relation:
         """``SELECT * FROM a UNION ALL SELECT * FROM b``: one stream that reads both."""
@@ -251,7 +258,7 @@ class Selecting:
             elif isinstance(node, exp.SetOperation):
                 raise self.source.refuse(node, "streams are put together with UNION ALL: others would look at all rows")
             else:
-                parts.append(self._events(node))
+                parts.append(self._inside(node))
         schema: dict[str, str] = {}
         for part in parts:
             schema.update(part.stream.schema)
@@ -321,7 +328,16 @@ class Selecting:
         return Relation(base.stream.sql(query, **tables), tuple(name for name, _ in items), base.alias, origins)
 
     def _join_clause(self, join: Any, spell: Callable[[Any], str], tables: dict[str, Any]) -> str:
+        from sqlglot import exp
+
+        if not isinstance(join.this, exp.Table):
+            raise self.source.refuse(
+                join,
+                "what is not a table is no part of a join: for each of several values write "
+                "LATERAL VIEW explode(values) t AS value",
+            )
         name = table_name(join.this)
+        check_clauses(self.source, join.this)
         table = self.catalog.references.get(name)
         if table is None:
             raise self.source.refuse(join, f"{name} is no reference table: CREATE REFERENCE {name} FROM 'schema.table'")

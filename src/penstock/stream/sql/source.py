@@ -13,6 +13,7 @@ from penstock.stream.sql_text import Token, tokens_of
 
 _WINDOW = "windo_"
 _GOT = re.compile(r" but got <Token.*", re.DOTALL)
+_MISSING = re.compile(r"Required keyword: .* missing for .*", re.DOTALL)
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -25,16 +26,25 @@ class Source:
 
     def refuse(self, where: Any, message: str) -> InvalidSql:
         """The error for something at a place: an index into the text, or a part of what was parsed."""
-        start = where if isinstance(where, int) else _start(where)
-        line = self.text.count("\n", 0, start) + 1
-        column = start - (self.text.rfind("\n", 0, start) + 1) + 1
-        place = f"{self.name}:{line}:{column}" if self.name else f"line {line}, column {column}"
-        return InvalidSql(f"{place}: {message}", line=line, column=column)
+        line, column = self._place(where if isinstance(where, int) else _start(where))
+        return InvalidSql(f"{self._spelt(line, column)}: {message}", line=line, column=column)
+
+    def place(self, start: int) -> str:
+        """A place as errors name it."""
+        return self._spelt(*self._place(start))
+
+    def _place(self, start: int) -> tuple[int, int]:
+        return self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start)
+
+    def _spelt(self, line: int, column: int) -> str:
+        return f"{self.name}:{line}:{column}" if self.name else f"line {line}, column {column}"
 
     def statements(self) -> Iterator[list[Token]]:
         """The tokens of each statement, without its semicolon."""
         some: list[Token] = []
         for token in tokens_of(self.text):
+            if token.kind == "symbol" and token.text in "'\"`":
+                raise self.refuse(token.start, f"this quote ({token.text}) is not closed, or there is nothing in it")
             if token.kind == "symbol" and token.text == ";":
                 if some:
                     yield some
@@ -61,7 +71,7 @@ class Source:
                 text = text[: token.start] + _WINDOW + text[token.start + len(_WINDOW) :]
         try:
             parsed: Any = sqlglot.parse_one(text, dialect="spark")
-        except SqlglotError as error:
+        except (SqlglotError, ValueError) as error:
             found: list[dict[str, Any]] = getattr(error, "errors", [])
             if not found or not found[0].get("line"):
                 said = _ESCAPES.sub("", str(error)).split("\n")[0]
@@ -69,12 +79,32 @@ class Source:
             where, lines = found[0], self.text.split("\n")
             place = sum(len(line) + 1 for line in lines[: where["line"] - 1]) + where["col"]
             word = where.get("highlight") or ""
-            said = _GOT.sub("", where["description"].rstrip("."))
+            said = _MISSING.sub("something is missing", _GOT.sub("", where["description"].rstrip(".")))
             raise self.refuse(max(place - len(word), 0), f"it cannot be read from {word!r} on: {said}") from None
         for call in parsed.find_all(exp.Anonymous):
             if call.name == _WINDOW:
                 call.set("this", "window")
         return parsed
+
+    def check_type(self, start: int, text: str) -> str:
+        """A type of Spark's, if it is one."""
+        import sqlglot
+        from sqlglot import exp
+
+        try:
+            types = list(sqlglot.parse_one(f"CAST(x AS {text})", dialect="spark").find_all(exp.DataType))
+        except sqlglot.errors.SqlglotError:
+            types = []
+        nested = (exp.DType.ARRAY, exp.DType.MAP, exp.DType.STRUCT)
+        if not types or any(
+            kind.this == exp.DType.USERDEFINED or (kind.this in nested and not kind.expressions) for kind in types
+        ):
+            raise self.refuse(
+                start,
+                f"{text} is no type of Spark's: write string, boolean, int, bigint, double, decimal(18,2), date, "
+                "timestamp, array<...> or struct<...>",
+            )
+        return text
 
 
 def _start(node: Any) -> int:
