@@ -1,7 +1,6 @@
 """Real-time streaming on the PostgreSQL you already run: durable queues, and pipelines on Spark over them."""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from penstock.stream.context import Context
     from penstock.stream.gates import concurrency_gate, sliding_window_gate, token_bucket_gate
 
-__version__ = version("penstock")
+    __version__: str
 
 # Where each name comes from. What is not used is not imported, so the command line starts at once.
 _HOMES = {
@@ -194,6 +193,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "agg":
         return import_module("penstock.stream.aggregates")
+    if name == "__version__":
+        # Known of what was installed; a package that came to a worker as a zip does without.
+        return import_module("importlib.metadata").version("penstock")
     if name not in _HOMES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -23,10 +23,19 @@ def packed_package(directory: Path) -> Path:
     return archive
 
 
+#: What the documentation says has to be installed, and what that and Spark need themselves.
+_NEEDED = ("psycopg", "msgspec", "zstandard", "platformdirs", "pyarrow", "pandas", "numpy", "pyspark", "py4j")
+_NEEDED_BY_THEM = ("typing_extensions", "dateutil", "python_dateutil", "six", "pytz", "tzdata")
+
+
 def bare_python(path: Path) -> Path:
-    """A command that is this Python, with what the package depends on, and without the package."""
-    # Without site, there are the installed packages, and none that is only linked to, as ours is here.
-    libraries = Path(pyspark.__file__).parents[1]
+    """A command that is this Python with what the package depends on, and with nothing of the package, not its name."""
+    libraries = path.parent / f"{path.name}-libraries"
+    libraries.mkdir(parents=True)
+    for found in Path(pyspark.__file__).parents[1].iterdir():
+        if found.name.startswith((*_NEEDED, *_NEEDED_BY_THEM)):
+            (libraries / found.name).symlink_to(found)
+    # Without site, these are all that there are.
     return _command(path, f'PYTHONPATH="{libraries}:$PYTHONPATH" exec "{sys.executable}" -S "$@"')
 
 

@@ -51,6 +51,23 @@ def test_a_stream_begins_at_the_end_unless_it_is_told_otherwise(bench: Bench, di
     assert direct.next(reader, end) == (end, [])
 
 
+def test_a_stream_begins_at_a_moment_or_at_offsets_and_is_read_by_as_many_tasks_as_it_is_told(
+    bench: Bench, direct: Direct
+) -> None:
+    bench.queue(partitions=1)
+    fill(bench, 20)
+    fill(bench, 20, first=20)
+    moment = max(row["timestamp"] for row in direct.rows(queue="orders")).isoformat()
+    reader = direct.stream(queue="orders", startingTimestamp=moment, minPartitions=3)
+    start = reader.initialOffset()
+    end, rows = direct.next(reader, start)
+    assert numbers(rows) == list(range(20, 40))
+    assert len(reader.partitions(start, end)) == 3
+    (partition,) = end
+    some = direct.stream(queue="orders", startingOffsets=f'{{"{partition}": 33}}')
+    assert numbers(direct.next(some, some.initialOffset())[1]) == list(range(33, 40))
+
+
 def test_what_comes_later_is_not_for_a_run_that_reads_what_is_there(bench: Bench, direct: Direct) -> None:
     bench.queue()
     fill(bench, 10)

@@ -143,7 +143,7 @@ class _Columns:
         if name == "key":
             return meta.keys()
         if name == "value":
-            return pa.array(data.decode().split("\n"), pa.string())
+            return _lines(data, len(meta.offset))
         if name == "queue":
             return _repeated([self.queues[s.lane.queue_id] for s in slices], slices)
         if name == "partition":
@@ -163,6 +163,16 @@ class _Columns:
 def _repeated(values: list[str], slices: list[Slice]) -> pa.Array:
     places = np.repeat(np.arange(len(slices), dtype=np.int32), [s.columns.count for s in slices])
     return pa.DictionaryArray.from_arrays(pa.array(places), pa.array(values, pa.string())).dictionary_decode()
+
+
+def _lines(data: bytes, rows: int) -> pa.Array:
+    """The lines as text, cut without making an object of each."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0x0A)
+    texts = data.replace(b"\n", b"")
+    offsets = np.empty(rows + 1, dtype=np.int32)
+    offsets[0], offsets[-1] = 0, len(texts)
+    offsets[1:-1] = ends - np.arange(rows - 1)
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(texts))
 
 
 def _ids(slices: list[Slice]) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import MapType, StringType, StructType
 
-from penstock.core import json
-from penstock.core.errors import InvalidEvent, InvalidOption, InvalidRequest
+from penstock.connector.objects import objects
+from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.log.ndjson import Lines
 
 #: What a queue gives an event itself: ignored, so that what was read from one queue can be written to another.
@@ -63,7 +62,7 @@ class Rows:
             key = key_field
         keys = None if key is None else _texts(batch.column(key))
         if not self.has_value:
-            return Lines(_objects(batch), keys)
+            return Lines(objects(batch), keys)
         return Lines(
             _values(batch.column("value")),
             keys,
@@ -90,44 +89,3 @@ def _headers(column: pa.Array) -> list[dict[str, str] | None] | None:
     if column.null_count == len(column):
         return None
     return [None if pairs is None else dict(pairs) for pairs in column.to_pylist()]
-
-
-def _objects(batch: pa.RecordBatch) -> list[bytes]:
-    """Each row as a JSON object."""
-    mapped = {name: _has_maps(kind) for name, kind in zip(batch.schema.names, batch.schema.types, strict=True)}
-    rows: list[Any] = batch.to_pylist()
-    for name, has_maps in mapped.items():
-        if has_maps:
-            kind = batch.schema.field(name).type
-            for row in rows:
-                row[name] = _plain(row[name], kind)
-    try:
-        return json.encode_lines([rows])[0].split(b"\n")
-    except json.JSONProblem:
-        for place, row in enumerate(rows):
-            try:
-                json.encode(row)
-            except json.JSONProblem as problem:
-                raise InvalidEvent(str(problem), index=place, field="data") from None
-        raise
-
-
-def _has_maps(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_has_maps(inner.type) for inner in kind)
-    if pa.types.is_list(kind):
-        return _has_maps(kind.value_type)
-    return bool(pa.types.is_map(kind))
-
-
-def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A value with its maps, which Arrow gives as pairs, as objects."""
-    if value is None:
-        return None
-    if pa.types.is_map(kind):
-        return {str(name): _plain(inner, kind.item_type) for name, inner in value}
-    if pa.types.is_list(kind):
-        return [_plain(inner, kind.value_type) for inner in value]
-    if pa.types.is_struct(kind):
-        return {inner.name: _plain(value[inner.name], inner.type) for inner in kind}
-    return value
