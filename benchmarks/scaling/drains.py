@@ -47,6 +47,7 @@ class _Filled:
             "x": x,
             "events_per_s": round(median(one.per_second for one in rounds)),
             "cpu_s_per_million": round(median(one.engine_cpu + one.server_cpu for one in rounds), 2),
+            "postgresql_cpu_s_per_million": round(median(one.server_cpu for one in rounds), 2),
         }
 
 

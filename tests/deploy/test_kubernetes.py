@@ -6,15 +6,21 @@ import os
 import re
 import subprocess
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pyspark
+import pytest
 import typer.main
 import yaml
+from py4j.java_collections import JavaMap
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JError
 
 from penstock.cli.app import app
+from penstock.engine.java import find_java
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "deploy" / "image"
@@ -30,6 +36,41 @@ _VARIABLES = {
     "SPARK_EXECUTOR_POD_NAME": "exec-7",
     "SPARK_RESOURCE_PROFILE_ID": "0",
 }
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[Any]:
+    """The objects of Kubernetes as the client has them that Spark asks for executors with."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    (bridge,) = jars.glob("py4j-*.jar")
+    port = launch_gateway(
+        jarpath=str(bridge),
+        classpath=os.pathsep.join(
+            str(jar)
+            for kind in ("kubernetes-", "jackson-", "snakeyaml", "slf4j-api")
+            for jar in jars.glob(f"{kind}*.jar")
+        ),
+        java_path=str(find_java().home / "bin" / "java"),
+        die_on_exit=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    yield gateway.jvm.io.fabric8.kubernetes.client.utils.KubernetesSerialization()
+    gateway.shutdown()
+
+
+def strays(given: Any, read: Any, path: str) -> list[str]:
+    """What stands in a file and is no field of the object that it was read as."""
+    if isinstance(given, list):
+        return [stray for i, each in enumerate(given) for stray in strays(each, read[i], f"{path}[{i}]")]
+    if not isinstance(given, dict) or isinstance(read, JavaMap):
+        return []
+    found = []
+    for name, value in given.items():
+        if name in read.getAdditionalProperties():
+            found.append(f"{path}.{name}")
+        elif name != "apiVersion":
+            found += strays(value, getattr(read, f"get{name[0].upper()}{name[1:]}")(), f"{path}.{name}")
+    return found
 
 
 def resources() -> dict[str, Any]:
@@ -72,6 +113,32 @@ def test_an_executor_is_started_with_what_spark_says(tmp_path: Path) -> None:
 
 def test_any_other_command_is_run_as_it_is(tmp_path: Path) -> None:
     assert run_entrypoint(tmp_path, "printf", "%s", "penstock serve") == ["penstock serve"]
+
+
+def test_every_field_is_one_that_kubernetes_knows_of_the_type_that_it_has(models: Any) -> None:
+    for kind, given in resources().items():
+        read = models.unmarshal(yaml.safe_dump(given))
+        assert read.getClass().getSimpleName() == kind
+        assert strays(given, read, kind) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [(("spec", "replica"), 2), (("spec", "template", "spec", "containers", 0, "securityContxt"), {})]
+)
+def test_a_field_that_is_misspelt_is_found(models: Any, path: tuple[Any, ...], value: object) -> None:
+    given = place = resources()["Deployment"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    (stray,) = strays(given, models.unmarshal(yaml.safe_dump(given)), "Deployment")
+    assert stray.endswith(f".{path[-1]}")
+
+
+def test_a_value_of_another_type_is_found(models: Any) -> None:
+    given = resources()["Deployment"]
+    given["spec"]["replicas"] = "two"
+    with pytest.raises(Py4JError, match="replicas"):
+        models.unmarshal(yaml.safe_dump(given))
 
 
 def test_spark_knows_the_arguments_and_sets_the_variables() -> None:

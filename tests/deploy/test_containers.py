@@ -1,0 +1,57 @@
+"""The image and the services for one machine, as far as they can be checked where no container runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer.main
+import yaml
+
+from penstock.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+CONTAINER = ROOT / "deploy" / "container"
+IMAGES = [CONTAINER / "Containerfile", ROOT / "deploy" / "image" / "Dockerfile"]
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]
+
+
+@pytest.mark.parametrize("service", [name for name, said in SERVICES.items() if said["image"] == "penstock"])
+def test_what_a_service_runs_is_a_command_that_exists(service: str) -> None:
+    command: Any = typer.main.get_command(app)
+    arguments = list(SERVICES[service]["command"])
+    while hasattr(command, "commands"):
+        name, arguments = arguments[0], arguments[1:]
+        assert name in command.commands
+        command = command.commands[name]
+    _, rest, _ = command.make_parser(click.Context(command)).parse_args(arguments)
+    assert rest == []
+
+
+def test_a_service_listens_beyond_its_container_only_on_loopback() -> None:
+    ports = [port for said in SERVICES.values() for port in said.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_a_service_waits_for_one_that_is_there_and_says_when_it_is_ready() -> None:
+    for said in SERVICES.values():
+        for other, wanted in said.get("depends_on", {}).items():
+            assert wanted == {"condition": "service_healthy"}
+            assert "healthcheck" in SERVICES[other]
+
+
+@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
+def test_an_image_copies_what_is_there_and_is_run_by_nobody(image: Path) -> None:
+    text = image.read_text()
+    copied = re.findall(r"^COPY (?:--\S+ )?(\S+) ", text, re.MULTILINE)
+    assert copied
+    for source in copied:
+        assert source.startswith("dist/penstock-") or (ROOT / source).is_file()
+    users = re.findall(r"^USER (\S+)", text, re.MULTILINE)
+    assert users
+    assert users[-1] in [*re.findall(r"--uid (\d+)", text), "penstock"]
+    assert not re.search(r"^(ENV|ARG) .*(PASSWORD|SECRET|KEY)", text, re.MULTILINE)
