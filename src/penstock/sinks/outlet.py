@@ -99,9 +99,12 @@ class Pace:
         if self.attempts is not None:
             check_whole("attempts", self.attempts, 1, 1_000_000)
         check_lease_seconds(self.lease_seconds)
-        if not isinstance(self.backoff, Backoff):
-            raise InvalidOption(f"backoff is a Backoff(...), not {self.backoff!r}", option="backoff")
-        if not isinstance(self.every, int | float) or not 0 <= self.every <= 86_400:
+        # From a file of statements they come as they were written there.
+        backoff: object = self.backoff
+        if not isinstance(backoff, Backoff):
+            raise InvalidOption(f"backoff is a Backoff(...), not {backoff!r}", option="backoff")
+        every: object = self.every
+        if not isinstance(every, int | float) or not 0 <= every <= 86_400:
             raise InvalidOption(f"every must be 0 to 86400 seconds, not {self.every!r}", option="every")
 
 
