@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import logging
 import uuid
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+import psycopg
+
+from penstock.core.errors import PenstockError
 from penstock.engine.cycle import Cycles
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import Planner
-from penstock.engine.work import Work
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from penstock.engine.work import Answer, Work
 
 _logger = logging.getLogger("penstock.engine")
+
+#: How often what is not wanted any more is cancelled, until it has ended.
+_CANCEL_SECONDS = 0.2
 
 
 class Ahead:
@@ -33,7 +35,7 @@ class Ahead:
         self._thread = ThreadPoolExecutor(1, "penstock ahead")
         #: What its jobs are called in Spark.
         self._tag = f"penstock-ahead-{uuid.uuid4()}"
-        self._next: tuple[CyclePlan, Future[pa.Table]] | None = None
+        self._next: tuple[CyclePlan, Future[Answer]] | None = None
         self._is_worth_it = True
 
     @property
@@ -72,23 +74,29 @@ class Ahead:
         self._forget()
         return False
 
-    def take(self) -> tuple[CyclePlan, Future[pa.Table]]:
+    def take(self) -> tuple[CyclePlan, Future[Answer]]:
         """The cycle whose turn it is."""
         assert self._next is not None  # noqa: S101 - the caller asked
         taken, self._next = self._next, None
         return taken
 
     def close(self) -> None:
-        """Forget what is being computed."""
+        """Forget what is being computed. That nobody could be told hides nothing of why the cycles end."""
         try:
             self._forget()
+        except (PenstockError, psycopg.Error):
+            # Its row in the ledger is one of a driver that is gone, as after a crash.
+            _logger.debug("a cycle that was planned ahead stays in the ledger", exc_info=True)
         finally:
             self._thread.shutdown()
 
     def _forget(self) -> None:
-        if self._next is not None:
-            plan, answer = self.take()
+        if self._next is None:
+            return
+        plan, answer = self.take()
+        while not answer.done():
+            # Again and again: what is about to ask Spark has no job yet that could be cancelled.
             with suppress(Exception):
                 self._cycles.cancel(self._tag)
-                answer.result()
-            self._cycles.forget(plan.cycle)
+            wait([answer], _CANCEL_SECONDS)
+        self._cycles.forget(plan.cycle)

@@ -19,6 +19,7 @@ from penstock.engine import reports, suspicion
 from penstock.engine.callables import Failure
 from penstock.engine.combining import added_up
 from penstock.engine.commit import Committer
+from penstock.engine.ledger import COMMIT_BEFORE
 from penstock.engine.plan import CyclePlan, spread
 from penstock.engine.preparing import Assignment, Prepared
 from penstock.engine.reading import DATA
@@ -29,7 +30,7 @@ from penstock.engine.staging import staged
 from penstock.engine.suspicion import Suspicion
 from penstock.engine.values import COST, as_it_was, plain
 from penstock.engine.waiting import gathered
-from penstock.engine.work import Outcome, Target, Work
+from penstock.engine.work import Answer, Outcome, Target, Work
 from penstock.engine.workers import Job, label_job
 from penstock.stream.expression import is_python
 
@@ -89,25 +90,30 @@ class Cycles:
         """Take a cycle that was planned and is not to be done out of the ledger."""
         self._run(self._forget(cycle))
 
-    def answer(self, plan: CyclePlan, tag: str | None = None) -> pa.Table:
+    def answer(self, plan: CyclePlan, tag: str | None = None) -> Answer:
         """Spark's answer for the events of a cycle. By a tag, all that this thread asks for can be cancelled."""
+        started, began = datetime.now(UTC), time.perf_counter()
         if tag is not None:
             self._assignment.spark.sparkContext.addJobTag(tag)
-        return _in_order(self._answer(plan))
+        table = _in_order(self._answer(plan))
+        return Answer(table, started, began, time.perf_counter())
 
     def cancel(self, tag: str) -> None:
         """Give up what was asked for under a tag."""
         self._assignment.spark.sparkContext.cancelJobsWithTag(tag)
 
-    def compute(self, plan: CyclePlan, answer: Future[pa.Table] | None = None) -> tuple[Work, pa.Table | None]:
+    def compute(self, plan: CyclePlan, answer: Future[Answer] | None = None) -> tuple[Work, pa.Table | None]:
         """What is to be committed of a cycle, and the rows that it was made of; Spark may have been asked before."""
-        started, clock = datetime.now(UTC), time.perf_counter()
-        took: dict[str, float] = {}
+        started, turn = datetime.now(UTC), time.perf_counter()
+        took: dict[str, float] = {"spark": 0.0}
         table: pa.Table | None = None
         is_join = self._prepared.waiting is not None
         if plan.lanes or is_join:
-            table = self.answer(plan) if answer is None else answer.result()
-        took["spark"] = (time.perf_counter() - clock) * 1000
+            said_by_spark = self.answer(plan) if answer is None else answer.result()
+            table, started = said_by_spark.table, said_by_spark.started_at
+            took["spark"] = (said_by_spark.ended - said_by_spark.began) * 1000
+            if said_by_spark.ended < turn:
+                took[COMMIT_BEFORE] = (turn - said_by_spark.ended) * 1000
         clock = time.perf_counter()
         said = self._checked(plan) if plan.lanes or is_join else []
         work = self._work(plan, said, table, started, took)

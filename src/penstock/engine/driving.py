@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from penstock.core.errors import DatabaseUnavailable, HopelessQuery, PenstockError, Refused, SparkFailure
 from penstock.db.patience import LOST
@@ -84,7 +86,7 @@ class Drive:
         self._stops: dict[int, int] | None = None
         self._cycle = threading.Lock()
         self._busy_since: float | None = None
-        #: Whether it has come further than to a first cycle.
+        #: Whether it has come further than the one before it: it committed, or Spark's stream has begun to call.
         self.has_run = False
 
     def until_it_ends(self, warm: Prepared | None) -> None:
@@ -221,7 +223,6 @@ class Drive:
                         break
                     wheel.status.state = "running"
                     wheel.started.set()
-                    self.has_run = True
             finally:
                 try:
                     if ahead is not None:
@@ -253,16 +254,21 @@ class Drive:
     def _start(self, planning: Planning) -> None:
         spark = self._assignment.spark
         self._began = time.monotonic()
+        # However much was caught up: a stream that never begins is to be given up at last.
+        self.has_run = False
         if self._gates is not None:
             self._assignment.run(self._gates.start())
         self._checkpoint = Checkpoint(in_memory=(spark.sparkContext.master or "").startswith("local"))
-        source = spark.readStream.format("penstock-cycles").option("planning", packed(planning)).load()
-        self._streaming = (
-            source.writeStream.queryName(f"penstock {self._assignment.name} {self._fence}")
-            .option("checkpointLocation", self._checkpoint.path.as_uri())
-            .foreachBatch(self._on_cycle)
-            .start()
-        )
+        try:
+            source = spark.readStream.format("penstock-cycles").option("planning", packed(planning)).load()
+            self._streaming = (
+                source.writeStream.queryName(f"penstock {self._assignment.name} {self._fence}")
+                .option("checkpointLocation", self._checkpoint.path.as_uri())
+                .foreachBatch(self._on_cycle)
+                .start()
+            )
+        except (PySparkException, Py4JJavaError) as error:
+            raise SparkFailure(f"Spark's stream could not be started: {first_line(error)}") from error
 
     # Cycles
 
@@ -319,6 +325,7 @@ class Drive:
         self._wheel.count(outcome)
         status.cycles += 1
         status.error = None
+        self.has_run = True
         status.last_cycle_seconds = time.monotonic() - (self._busy_since or time.monotonic())
         if self._stops is None:
             return

@@ -11,6 +11,9 @@ from penstock.db.statements import Statements
 
 _sql = Statements("penstock.engine", "ledger.sql")
 
+#: The part of a cycle's time in which Spark's answer lay there, and the cycle before was yet to be committed.
+COMMIT_BEFORE = "commit before"
+
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
@@ -45,8 +48,11 @@ class Cycle:
 
     @property
     def seconds(self) -> float | None:
-        """From its plan to its commit."""
-        return None if self.committed_at is None else (self.committed_at - self.planned_at).total_seconds()
+        """From its plan to its commit, without waiting for the commit of the one before it."""
+        if self.committed_at is None:
+            return None
+        waited = (self.took or {}).get(COMMIT_BEFORE, 0.0) / 1000
+        return max(0.0, (self.committed_at - self.planned_at).total_seconds() - waited)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,6 +214,11 @@ class Query:
                 self.status.error = first_line(error)
                 _logger.warning("query %r is started again: %s", self.name, self.status.error)
                 _logger.debug("the whole of it", exc_info=True)
+                if failures > _MOST_FAILURES and isinstance(error, SparkFailure):
+                    raise SparkFailure(
+                        f"the query was started {failures} times in a row and came to nothing; the last time: "
+                        f"{self.status.error}. Nothing is lost: mend that and start it again"
+                    ) from error
                 if failures > _MOST_FAILURES:
                     raise
                 drive.close()

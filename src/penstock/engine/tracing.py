@@ -21,7 +21,7 @@ from penstock.db.statements import Statements
 from penstock.engine.cycle import Cycles
 from penstock.engine.plan import CyclePlan
 from penstock.engine.preparing import Assignment, Prepared
-from penstock.engine.work import Outcome, Work
+from penstock.engine.work import Answer, Outcome, Work
 from penstock.log.reader import read_events
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ class TracedCycles(Cycles):
         self._tracer = provider.get_tracer("penstock.engine")
         self._span: Span | None = None
 
-    def compute(self, plan: CyclePlan, answer: Future[pa.Table] | None = None) -> tuple[Work, pa.Table | None]:
+    def compute(self, plan: CyclePlan, answer: Future[Answer] | None = None) -> tuple[Work, pa.Table | None]:
         """Compute, within a span."""
         self._end()
-        self._span = self._begin(plan)
+        # Between its plan and its turn, Spark was busy with it already.
+        self._span = self._begin(plan, "plan" if answer is None else "ahead")
         with self._part("compute"):
             computed = super().compute(plan, answer)
         if self._assignment.stream.gates:
@@ -75,7 +76,7 @@ class TracedCycles(Cycles):
         self._end()
         super().close()
 
-    def _begin(self, plan: CyclePlan) -> Span:
+    def _begin(self, plan: CyclePlan, first: str = "plan") -> Span:
         now = time.time_ns()
         waited = self._run(self._waited(plan))
         span = self._tracer.start_span(
@@ -94,7 +95,7 @@ class TracedCycles(Cycles):
             for push in self._run(self._pushes(plan)):
                 span.add_link(push)
         within = self._trace.set_span_in_context(span)
-        self._tracer.start_span("plan", within, start_time=now - waited).end(now)
+        self._tracer.start_span(first, within, start_time=now - waited).end(now)
         return span
 
     @contextmanager

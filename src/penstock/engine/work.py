@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from penstock.stream.definition import TimeRules
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Spark said for the events of a cycle, and when it was busy with that, on this process's clock."""
+
+    table: pa.Table
+    started_at: datetime
+    began: float
+    ended: float
+
+
 @dataclass(frozen=True)
 class Work:
     """What a cycle came to, before it is committed."""

@@ -86,7 +86,8 @@ class CycleDetails(Struct, frozen=True):
     planned: int
     planned_at: datetime
     committed_at: datetime | None
-    #: From its plan to its commit, and from the append of its oldest event to that.
+    #: From its plan to its commit, without waiting for the commit of the one before it; and from the append of its
+    #: oldest event to its commit.
     seconds: float | None
     freshness_seconds: float | None
     events: int | None

@@ -14,7 +14,7 @@ from penstock.console.pipeline import Pipeline
 from penstock.console.vitals import Sight
 from penstock.core.errors import NotFound
 from penstock.engine import control
-from penstock.engine.ledger import Activity, Cycle, activity_of, cycles_of
+from penstock.engine.ledger import COMMIT_BEFORE, Activity, Cycle, activity_of, cycles_of
 from penstock.engine.registry import QueryInfo, Registry
 from penstock.log.log import GroupInfo
 from penstock.server.endpoint import Role
@@ -32,6 +32,7 @@ _RESULT_SECONDS = 60.0
 _PARTS = {
     "wait": 6,
     "spark": 1,
+    COMMIT_BEFORE: 9,
     "prepare": 7,
     "copy": 2,
     "advance": 8,

@@ -73,13 +73,15 @@ WHERE c.group_id = %(group)s AND c.partition_id = ANY(%(partitions)s::bigint[])
                 WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) > p.next_offset
 
 -- name: finish_cycle
--- In the ledger, and in the totals, which outlive it.
+-- In the ledger, and in the totals, which outlive it. While a cycle waited for the commit of the one before it, it is the
+-- other one that took time.
 WITH done AS (
     UPDATE penstock.cycles SET started_at = %(started)s, committed_at = clock_timestamp(), events_in = %(events_in)s,
         events_out = %(events_out)s, windows = %(windows)s, late = %(late)s, dead = %(dead)s, took = %(took)s,
         dropped = %(dropped)s, oldest_at = %(oldest)s, watermark = %(watermark)s
     WHERE query_id = %(query)s AND cycle = %(cycle)s
-    RETURNING extract(epoch FROM committed_at - planned_at)::float8 AS seconds,
+    RETURNING extract(epoch FROM committed_at - planned_at)::float8
+                  - coalesce((took ->> 'commit before')::float8, 0) / 1000 AS seconds,
               extract(epoch FROM committed_at - oldest_at)::float8 AS age
 )
 INSERT INTO penstock.query_totals AS t (query_id, cycles, events_in, events_out, windows, late, dead,

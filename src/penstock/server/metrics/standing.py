@@ -69,7 +69,11 @@ QUERY_WINDOWS = Family("penstock_query_windows", "counter", "Windows that a quer
 QUERY_LATE = Family("penstock_query_late_events", "counter", "Events that came too late to be counted.", ("query",))
 QUERY_DEAD = Family("penstock_query_dead_letters", "counter", "Events that a query could not process.", ("query",))
 CYCLE = Family(
-    "penstock_query_cycle_seconds", "histogram", "From the plan of a cycle to its commit.", ("query",), CYCLE_SECONDS
+    "penstock_query_cycle_seconds",
+    "histogram",
+    "From the plan of a cycle to its commit, without waiting for the one before it.",
+    ("query",),
+    CYCLE_SECONDS,
 )
 FRESHNESS = Family(
     "penstock_query_freshness_seconds",
