@@ -88,6 +88,8 @@ def value_axis(unit: str) -> dict[str, Any]:
     return {
         "type": "value",
         "min": 0,
+        # Without a value there would be no axis, and no room for the first time below it.
+        ":max": "(found) => found.max > 0 ? null : 3",
         "splitNumber": 3,
         "axisLabel": {**_TEXT, ":formatter": FORMATS[unit]},
         "splitLine": {"lineStyle": {"color": "var(--ps-grid)"}},

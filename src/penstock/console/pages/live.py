@@ -77,7 +77,12 @@ class _LiveBoard:
             columns.append(
                 Column(name, is_number=is_number, sort=name, classes="ps-figure-column" if is_number else "")
             )
-        return [*columns, Column("Course", classes="ps-course"), Column("Updated", is_number=True, sort="updated_at")]
+        # On a phone a tile says when, and there is no room for a line.
+        return [
+            *columns,
+            Column("Course", classes="ps-course ps-desk"),
+            Column("Updated", is_number=True, sort="updated_at", classes="ps-desk"),
+        ]
 
     async def _follow(self) -> None:
         if self._follower is not None:

@@ -143,9 +143,9 @@ def _reader(group: GroupSight, query: str | None) -> Cell | str:
 def _state(group: GroupSight, query: str | None) -> Cell:
     """What a group does, in a word."""
     if group.sink == "resting":
-        return Cell("rests after failures", tone="bad")
+        return Cell("resting", tone="bad")
     if group.sink == "stopped":
-        return Cell("nobody runs it", tone="warn" if group.lag else "idle")
+        return Cell("stopped", tone="warn" if group.lag else "idle")
     if not group.counts:
         return Cell("does not count", tone="idle")
     if query is not None or group.leases:

@@ -76,7 +76,7 @@ async def build(view: View, queue: str, name: str) -> None:
         if now is None:
             return
         if show_sink is not None and wrote is not None:
-            show_sink(wrote)
+            show_sink(wrote, now.lag)
         behind.set(words.short(now.lag), tone="warn" if now.away and now.lag else None)
         partitions.set(words.number(now.partitions_behind))
         leases.set(words.number(now.leases))
@@ -109,7 +109,7 @@ def _reader(group: GroupInfo, sink: SinkSight | None) -> str:
     return f"the query {group.query_id}" if group.query_id else "consumers"
 
 
-def _sink_card(queue: str) -> Callable[[SinkSight], None]:
+def _sink_card(queue: str) -> Callable[[SinkSight, int], None]:
     """What a sink does and what it has done; answers what shows it."""
     with parts.card("Sink", hint="added up over all who ran it"):
         with parts.tiles():
@@ -119,9 +119,9 @@ def _sink_card(queue: str) -> Callable[[SinkSight], None]:
             dead = parts.tile("Dead letters", href=link("/dead-letters", queue=queue))
         said = parts.text("", "ps-trouble ps-break", tag="p")
 
-    def show(sink: SinkSight) -> None:
+    def show(sink: SinkSight, waiting: int) -> None:
         if not sink.is_running:
-            doing.set("stopped", "nobody runs it", "warn")
+            doing.set("stopped", "nobody runs it", "warn" if waiting else None)
         elif sink.is_resting:
             doing.set("resting", "one attempt now and then", "bad")
         elif sink.error:
