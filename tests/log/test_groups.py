@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.core.errors import NotFound
+from penstock.core.errors import GroupBusy, NotFound
+from penstock.log.by_id import SaidById
 from penstock.log.log import Log
 from tests.log.logs import (
     GROUP,
@@ -119,6 +120,22 @@ async def test_a_group_goes_where_it_is_put(
         await log.seek(QUEUE, GROUP, "end", partition="nowhere")
     with pytest.raises(NotFound):
         await log.seek(QUEUE, "nobody", "end")
+
+
+async def test_the_group_of_a_query_is_for_nobody_else(log: Log) -> None:
+    queue = await log.configure(QUEUE)
+    group = await log.group_book.subscribe(queue, "sums", query_id="sums")
+    await push(log, [1, 2], key="ada", ids=["one", "two"])
+    with pytest.raises(GroupBusy, match=r"belongs to the query 'sums'.*use another"):
+        await pop(log, group="sums")
+    with pytest.raises(GroupBusy, match="count events twice; stop the query"):
+        await log.seek(QUEUE, "sums", "end")
+    with pytest.raises(GroupBusy, match="delete the query instead"):
+        await log.delete_group(QUEUE, "sums")
+    (event, _) = await pop(log, group="others")
+    (answer,) = await log.by_id.ack([SaidById("sums", event.partition_id, "one")])
+    assert "belongs to the query" in answer.problem
+    assert [lane.next_offset for lane in await log.group_lanes(QUEUE, group.name)] == [0]
 
 
 async def test_a_deleted_group_starts_over(log: Log) -> None:

@@ -262,6 +262,8 @@ class ById:
         standing = await self._standing(lane, group)
         if known is None or standing is None:
             return 0, [None] * len(said), [NEVER_READ] * len(said)
+        if taken := known.taken():
+            return 0, [None] * len(said), [taken] * len(said)
         start, end, _ = standing
         wanted = {each.id for each in said}
         remembers = queue.dedup_window_seconds > 0 and queue.partitioning == "key"

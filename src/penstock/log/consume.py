@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from penstock.core.errors import CorruptChunk
+from penstock.core.errors import CorruptChunk, GroupBusy
 from penstock.db.patience import patiently
 from penstock.log.ack import lane_ack
 from penstock.log.event import Delivery, Event, StoredChunk
@@ -83,6 +83,8 @@ class Consumer:
         while True:
             queue = await self._catalog.get(request.queue)
             group = await self._groups.subscribe(queue, request.group, request.subscribe_from)
+            if taken := group.taken():
+                raise GroupBusy(taken)
             await self._groups.saw(group)
             if not given_up and request.instead_of is not None:
                 await self._leases.give_up(group, request.instead_of)

@@ -45,6 +45,14 @@ class Group:
     query_id: str | None
     created_at: datetime
 
+    def taken(self) -> str:
+        """Why consumers may not use it; empty if they may."""
+        if self.query_id is None:
+            return ""
+        return (
+            f"group {self.name!r} belongs to the query {self.query_id!r}, which would miss what you take: use another"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class GroupLane:
