@@ -127,6 +127,48 @@ def test_a_rotated_key_is_good_twice_for_a_while(guarded: Guarded) -> None:
         assert guarded.get("/v1/queues", **bearer(over)).status_code == 401
 
 
+def test_keys_are_made_listed_rotated_and_revoked_over_http(guarded: Guarded) -> None:
+    admin = guarded.key(Role.ADMIN)
+    with httpx.Client(base_url=f"{guarded.running.url}/v1/", headers=bearer(admin), timeout=30) as http:
+        made = http.post("keys", json={"name": "shop", "roles": ["read"], "queues": ["shop.*"]})
+        assert made.status_code == 201, made.text
+        new = made.json()
+        path, first = f"keys/{new['id']}", new.pop("key")
+        assert guarded.get("/v1/queues", **bearer(first)).status_code == 200
+        (listed,) = [key for key in http.get("keys").json()["keys"] if key["id"] == new["id"]]
+        assert {**listed, "last_used_at": None} == new
+        second = http.post(f"{path}/rotate", json={"grace_seconds": 0}).json()["key"]
+        assert guarded.get("/v1/queues", **bearer(second)).status_code == 200
+        assert guarded.get("/v1/queues", **bearer(first)).status_code == 401
+        assert http.delete(path).status_code == 204
+        (revoked,) = [key for key in http.get("keys").json()["keys"] if key["id"] == new["id"]]
+        assert revoked["revoked_at"] is not None
+        assert refusal(http.post(f"{path}/rotate")) == (404, "not-found")
+        parsed = parse_key(admin)
+        assert parsed is not None
+        said = http.get("audit", params={"who": parsed.id, "limit": 100}).json()["entries"]
+        done = [each["action"] for each in said if each["subject"] == f"{new['id']} shop"]
+        assert done == ["key revoke", "key rotate", "key create"]
+        for wrong, kind in (
+            ({"name": "x", "roles": []}, (422, "invalid-option")),
+            ({"name": "x", "roles": ["root"]}, (400, "invalid-request")),
+            ({"name": "", "roles": ["read"]}, (422, "invalid-name")),
+            ({"name": "x", "roles": ["read"], "expires_at": "2030-01-01T00:00:00"}, (422, "invalid-option")),
+        ):
+            assert refusal(http.post("keys", json=wrong)) == kind
+    limited = guarded.key(Role.ADMIN, queues=("shop.*",))
+    assert refusal(guarded.get("/v1/keys", **bearer(limited))) == (403, "forbidden")
+    logged = guarded.log.read_text()
+    assert not any(secret.rpartition("_")[2] in logged for secret in (first, second))
+
+
+def test_who_is_asked_for_no_key_makes_none(v1: httpx.Client) -> None:
+    for method, path in (("GET", "keys"), ("POST", "keys"), ("DELETE", "keys/x"), ("GET", "audit")):
+        answer = v1.request(method, path, json={"name": "x", "roles": ["admin"]} if method == "POST" else None)
+        assert refusal(answer) == (403, "forbidden")
+        assert "penstock key" in answer.json()["detail"]
+
+
 def test_lists_leave_out_what_a_key_is_not_for(guarded: Guarded) -> None:
     admin = guarded.key(Role.ADMIN)
     for name in ("shop.orders", "bank"):

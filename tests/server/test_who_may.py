@@ -69,6 +69,8 @@ BODIES: dict[str, Body] = {
     "POST /v1/queues/{queue}/repartition": lambda _: {"partitioning": "hash", "partitions": 2},
     "POST /v1/dead-letters/redrive": lambda _: {"queue": QUEUE},
     "POST /v1/dead-letters/purge": lambda _: {"queue": QUEUE},
+    "POST /v1/keys": lambda _: {"name": "new", "roles": ["read"]},
+    "POST /v1/keys/{key}/rotate": lambda _: {"grace_seconds": 0},
     "PATCH /v1/gates/{query}": lambda _: {"paused": True},
     "POST /v1/gates/{query}/hold": lambda _: {"seconds": 1},
     "PUT /v1/rules/{rule}": lambda _: {"on": QUEUE, "when": {"kind": "above", "limit": 1}, "alerts": f"{QUEUE}.alerts"},

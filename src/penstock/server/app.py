@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from penstock.core.clock import Clock
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.server import consume, dead_letters, events, gates, groups, health, openapi, queries, queues, rules
+from penstock.server import consume, dead_letters, events, gates, groups, health, keys, openapi, queries, queues, rules
 from penstock.server.access.guard import Guard
 from penstock.server.dispatch import Dispatch
 from penstock.server.endpoint import Endpoint
@@ -46,6 +46,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *queries.ENDPOINTS,
     *gates.ENDPOINTS,
     *rules.ENDPOINTS,
+    *keys.ENDPOINTS,
 )
 
 _KIND_OF_STATUS = {404: "no-such-route", 405: "method-not-allowed"}
