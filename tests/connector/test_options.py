@@ -14,6 +14,14 @@ READ = [
     ({"queue": ""}, "queue", "is missing"),
     ({"queue": "a\nb"}, "queue", "printable"),
     ({"columns": "key,vlaue"}, "columns", "names 'vlaue', .*did you mean 'value'"),
+    ({"fields": "n bigin"}, "fields", "'bigin' is no type for 'n'; did you mean 'bigint'"),
+    ({"fields": "n"}, "fields", "the type of 'n' is missing"),
+    ({"fields": "n bigint,"}, "fields", "a field is missing at its end"),
+    ({"fields": "n bigint m string"}, "fields", "'m' is not expected"),
+    ({"fields": "a array<bigint"}, "fields", "a < is not closed"),
+    ({"fields": "a struct<b:int,c:strng>"}, "fields", "'strng' is no type for 'c'; did you mean 'string'"),
+    ({"fields": "a decimal(x)"}, "fields", "'x' is no number of digits"),
+    ({"fields": "5.5 int"}, "fields", "'5.5' is no name of a field"),
     ({"mode": "faifast"}, "mode", "permissive, dropMalformed or failFast, .*did you mean 'failfast'"),
     ({"startingOffsets": "first"}, "startingOffsets", "is 'earliest', 'latest' or JSON"),
     ({"startingOffsets": '{"a": 1}'}, "startingOffsets", "JSON with offsets"),
@@ -47,7 +55,7 @@ STREAM = [
 
 @pytest.mark.parametrize(
     ("given", "option", "hint", "streaming"),
-    [(*case, False) for case in READ + BATCH] + [(*case, True) for case in READ[1:13] + STREAM],
+    [(*case, False) for case in READ + BATCH] + [(*case, True) for case in READ[1:21] + STREAM],
 )
 def test_reading(given: dict[str, str], option: str, hint: str, streaming: bool) -> None:
     options = {"queue": "orders", **given} if given else {}
@@ -87,6 +95,18 @@ def test_writing(given: dict[str, str], option: str, hint: str, streaming: bool)
 def test_results(given: dict[str, str], option: str, hint: str) -> None:
     with pytest.raises(InvalidOption, match=f"option '{option}' .*{hint}"):
         table_options(given)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "customer string, amount decimal(12,2), ts bigint",
+        "`a b` STRING NOT NULL COMMENT 'x', t timestamp",
+        "a struct<b:int,c:array<struct<d decimal>>>, m map<string,array<int>>",
+    ],
+)
+def test_fields_that_spark_reads_are_taken_as_they_are(fields: str) -> None:
+    assert read_options({"queue": "orders", "fields": fields}, streaming=True).fields == fields
 
 
 def test_options_that_spark_adds_are_not_ours_to_refuse() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock.connector.ddl import check_fields
 from penstock.core.errors import InvalidOption, PenstockError, shown
 from penstock.core.names import check_name
 from penstock.log.groups import check_place
@@ -138,11 +139,12 @@ def _read(given: _Given, *, streaming: bool) -> Read:
     mode = (given.get("mode") or MODES[0]).lower()
     if mode not in MODES:
         raise _bad("mode", f"is permissive, dropMalformed or failFast, not {shown(mode)}{_closest(mode, MODES)}")
-    key = given.get("key")
+    key, fields = given.get("key"), (given.get("fields") or "").strip()
+    check_fields(fields)
     return Read(
         given.needed("queue", _queues),
         given.parsed("columns", _columns),
-        (given.get("fields") or "").strip(),
+        fields,
         mode,
         given.parsed("startingOffsets", _edge) or ("latest" if streaming else "earliest"),
         given.parsed("endingOffsets", _edge) or "latest",
