@@ -143,6 +143,8 @@ def test_filters_that_postgresql_is_not_asked_for_are_left_to_spark(bench: Bench
     reader = direct.reader(queue="orders")
     given = [Not(EqualTo(("key",), "a")), EqualTo(("value",), "1"), EqualTo(("headers", "x"), "1"), IsNotNull(("key",))]
     assert list(reader.pushFilters(given)) == given
+    # What Spark adds to a comparison, in front of it, goes with it.
+    assert list(direct.reader(queue="orders").pushFilters([IsNotNull(("key",)), EqualTo(("key",), "a")])) == []
     # A field of the JSON that is called like a column of the event is none.
     schema = schema_of("offset", key=StringType())
     fields = direct.format(queue="orders", columns="offset").reader(schema)

@@ -12,6 +12,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     DateType,
     DecimalType,
     DoubleType,
@@ -22,6 +23,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from penstock.core.errors import Conflict, InvalidEvent, InvalidOption, InvalidRequest, NotFound, QueueFull
@@ -243,6 +245,8 @@ def test_what_cannot_be_an_event_is_refused_and_nothing_is_written(bench: Bench,
     [
         (schema_of("value", other=StringType()), {}, "column 'other' would be lost"),
         (schema_of(value=LongType()), {}, "column 'value' has to be text, and it is bigint"),
+        (schema_of(b=BinaryType()), {}, r"column 'b' is binary, which JSON does not have: use base64"),
+        (schema_of(s=StructType().add("v", VariantType())), {}, r"column 's\.v' is variant, .* to_json"),
         (schema_of("value", eventTime=StringType()), {}, "'eventTime' has to be a timestamp"),
         (schema_of("value", headers=StringType()), {}, "'headers' has to be map<string,string>"),
         (schema_of("value"), {"keyColumn": "customer"}, "'keyColumn' names 'customer', and the rows have value"),
@@ -262,10 +266,16 @@ def test_a_queue_is_not_overwritten(direct: Direct) -> None:
         direct.format(queue="orders").streamWriter(VALUES, True)
 
 
-def test_a_queue_that_is_not_there_is_named(direct: Direct) -> None:
+def test_a_queue_that_is_not_there_is_named_before_any_task_begins(bench: Bench, direct: Direct) -> None:
+    with pytest.raises(NotFound, match="there is no queue 'orders'; create it with"):
+        direct.writer(VALUES, queue="orders")
+    bench.queue()
     writer = direct.writer(VALUES, queue="orders")
+    bench.penstock.queue("orders").delete()
     with pytest.raises(NotFound, match="there is no queue 'orders'"):
         writer.write(iter([values(1)]))
+    # What a task has said is not hidden behind a second error.
+    writer.abort([])
 
 
 def test_ids_are_not_written_where_they_would_have_to_be_recognised(bench: Bench, direct: Direct) -> None:

@@ -73,7 +73,9 @@ class PenstockFormat(DataSource):
         """For ``df.write``."""
         from penstock.connector.sink import QueueWriter
 
-        return QueueWriter(self._sink(schema, overwrite, streaming=False))
+        sink = self._sink(schema, overwrite, streaming=False)
+        sink.find()
+        return QueueWriter(sink)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For ``df.writeStream``."""

@@ -62,12 +62,16 @@ class Places:
                 found[head.partition] = head
         return found
 
+    def queue(self, name: str) -> tuple[int, int]:
+        """The number of a queue, and that of its open segment."""
+        row = self._conn.execute(_sql["queue"], {"name": name}).fetchone()
+        if row is None:
+            raise NotFound(f"there is no queue {name!r}; create it with `penstock queue create {name}`")
+        return row[0], row[1]
+
     def _heads(self, name: str) -> list[Head]:
         while True:
-            row = self._conn.execute(_sql["queue"], {"name": name}).fetchone()
-            if row is None:
-                raise NotFound(f"there is no queue {name!r}; create it with `penstock queue create {name}`")
-            queue, segment = row
+            queue, segment = self.queue(name)
             self.names[queue] = name
             try:
                 rows = self._conn.execute(_sql.table("heads", queue, segment), {"queue": queue}).fetchall()

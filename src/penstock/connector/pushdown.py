@@ -78,8 +78,8 @@ class Pushdown:
 
     def __call__(self, filters: Iterable[Filter]) -> Iterator[Filter]:
         """Those that Spark has to apply itself."""
-        given = list(filters)
-        for each in given:
+        # What says that a value is there comes first, and may be left out once it is known which values are.
+        for each in sorted(filters, key=lambda one: isinstance(one, IsNotNull)):
             if not self._take(each):
                 yield each
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.types import MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, VariantType
 
 from penstock.connector.objects import objects
 from penstock.core.errors import InvalidOption, InvalidRequest
@@ -36,6 +36,8 @@ class Rows:
             )
         key = key_column or ("key" if "key" in names else None)
         if "value" not in names:
+            for field in schema.fields:
+                _check_type(field.name, field.dataType)
             return cls(False, key, False, False, False)
         stray = [name for name in names if name not in _GIVEN and name not in _TAKEN and name != key]
         if stray:
@@ -70,6 +72,19 @@ class Rows:
             batch.column("eventTime").to_pylist() if self.has_times else None,
             _headers(batch.column("headers")) if self.has_headers else None,
         )
+
+
+def _check_type(column: str, kind: DataType) -> None:
+    if isinstance(kind, ArrayType):
+        _check_type(column, kind.elementType)
+    elif isinstance(kind, MapType):
+        _check_type(column, kind.valueType)
+    elif isinstance(kind, StructType):
+        for field in kind.fields:
+            _check_type(f"{column}.{field.name}", field.dataType)
+    elif isinstance(kind, BinaryType | VariantType):
+        instead = "base64(...) or a cast to string" if isinstance(kind, BinaryType) else "to_json(...) or a cast"
+        raise InvalidRequest(f"column {column!r} is {kind.simpleString()}, which JSON does not have: use {instead}")
 
 
 def _texts(column: pa.Array) -> list[str | None] | None:

@@ -10,16 +10,19 @@ import asyncio
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from penstock.connector.database import Conninfo
+from penstock.connector.line import Line
 from penstock.connector.options import Written
+from penstock.connector.places import Places
 from penstock.connector.rows import Rows
 from penstock.connector.staging import opened, stage
-from penstock.core.errors import InvalidRequest, QueueFull
+from penstock.core.errors import InvalidRequest, NotFound, QueueFull
 from penstock.log.log import Log
 from penstock.log.queue import Queue
 from penstock.log.upload import Staged
@@ -48,6 +51,11 @@ class Sink:
     database: Conninfo
     written: Written
     rows: Rows
+
+    def find(self) -> None:
+        """In the driver: raise NotFound if there is no such queue, before any task has anything to do."""
+        with closing(Line(self.database)) as line:
+            line.ask(lambda conn: Places(conn, ()).queue(self.written.queue))
 
     def stage(self, write: Write, batches: Iterator[pa.RecordBatch]) -> Part:
         """In a task: store its rows, unseen."""
@@ -84,8 +92,10 @@ class Sink:
                 await asyncio.sleep(min(full.retry_after, left))
 
     async def _give_up(self, write: Write) -> None:
+        # Without the queue there is nothing left of it, and why the write has failed is for its tasks to say.
         async with opened(self.database) as log:
-            await log.writes.give_up(await log.queue(self.written.queue), write)
+            with suppress(NotFound):
+                await log.writes.give_up(await log.queue(self.written.queue), write)
 
 
 class QueueWriter(DataSourceArrowWriter):
