@@ -62,6 +62,12 @@ def test_a_sink_that_is_none_is_refused_before_anything_runs(file: Path, sink: s
         assert reason in line
 
 
+def test_a_master_that_is_none_is_refused_in_one_line(file: Path, database_url: str) -> None:
+    file.write_text("CREATE QUEUE o (a int);\nINSERT INTO x SELECT a FROM o;\n")
+    _, line = CommandLine(database_url).refused("sql", str(file), "--available-now", "--master", "spark:/there:7077")
+    assert "error: master 'spark:/there:7077' is no place for Spark to run: name a cluster, spark://host:7077" in line
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_file_runs_with_its_queues_queries_and_sinks(file: Path, tmp_path: Path, database_url: str) -> None:

@@ -7,8 +7,11 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import ConfigurationError
@@ -74,6 +77,11 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _PYTHON = "spark.pyspark.python"
 _PY_FILES = "spark.submit.pyFiles"
 
+#: As spark-submit knows them.
+_MASTER = re.compile(
+    r"local|local\[(\d+|\*)(, *\d+)?\]|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]|yarn|(spark|k8s)://\S+"
+)
+
 _lock = threading.Lock()
 _ours: SparkSession | None = None
 
@@ -92,6 +100,8 @@ def spark_session(
     ``spark.pyspark.python`` or ``PYSPARK_PYTHON``, or send it along with ``spark.submit.pyFiles``.
     """
     global _ours
+    if master is not None:
+        check_master(master)
     with _lock:
         context = SparkContext._active_spark_context
         if context is None:
@@ -151,10 +161,37 @@ def _started(app_name: str, master: str | None, conf: Mapping[str, str]) -> Spar
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in defaults.items():
         settings.setIfMissing(key, value)
-    session = SparkSession.builder.config(conf=settings).getOrCreate()
+    try:
+        session = SparkSession.builder.config(conf=settings).getOrCreate()
+    except (PySparkRuntimeError, Py4JError) as error:
+        # Of a context that ended while it was made, something is left that others would take for a running one.
+        if SparkContext._active_spark_context is not None:
+            with suppress(PySparkRuntimeError, Py4JError):
+                SparkContext._active_spark_context.stop()
+        raise ConfigurationError(
+            f"Spark cannot be started with the master {settings.get('spark.master')!r}: {_reason(error)}. Check that "
+            "it runs and can be reached, and what was set with `conf`; Spark has said more above"
+        ) from None
     if not settings.contains(_PARTITIONS):
         _match_cores(session)
     return session
+
+
+def check_master(master: str) -> str:
+    """A master that Spark knows; it would end the process's JVM over another, and tell nobody why."""
+    if not _MASTER.fullmatch(master):
+        raise ConfigurationError(
+            f"master {master!r} is no place for Spark to run: name a cluster, spark://host:7077, k8s://https://host "
+            "or yarn, or this machine, local[*] for all its cores and local[4] for four"
+        )
+    return master
+
+
+def _reason(error: Exception) -> str:
+    """What the JVM says, in one line."""
+    java = getattr(error, "java_exception", None)
+    said = str(error if java is None else java.getMessage() or java.toString()).strip()
+    return said.split("\n")[0].rstrip(".")
 
 
 def _joined(context: SparkContext, conf: Mapping[str, str]) -> SparkSession:
