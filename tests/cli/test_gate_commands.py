@@ -54,6 +54,20 @@ def test_what_was_refilled_before_a_change_was_refilled_at_the_old_rate(gates: C
     assert 0 < row[0] < 1
 
 
+def test_resuming_ends_a_hold_and_takes_nothing_from_a_bucket_that_was_only_paused(gates: CommandLine) -> None:
+    def tokens() -> float:
+        (gate,) = gates.json("gate", "show", gated.QUERY, "tenant-1")
+        found: float = gate["tokens"]
+        return found
+
+    gates.ok("gate", "pause", gated.QUERY, "tenant-1")
+    gates.ok("gate", "resume", gated.QUERY, "tenant-1")
+    assert tokens() >= 190
+    gates.ok("gate", "hold", gated.QUERY, "tenant-1", "--seconds", "3600")
+    gates.ok("gate", "resume", gated.QUERY, "tenant-1")
+    assert tokens() < 1
+
+
 def test_what_cannot_be_is_refused(gates: CommandLine) -> None:
     assert gates.refused("gate", "set", gated.QUERY, "tenant-7", "--window", "5")[0] == 2
     assert gates.refused("gate", "set", gated.QUERY, "tenant-7")[0] == 2

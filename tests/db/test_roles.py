@@ -121,6 +121,7 @@ def test_the_server_s_role_can_change_limits_pause_queries_and_keep_the_plane_s_
             "DELETE FROM penstock.rule_states WHERE false",
             "DELETE FROM penstock.audit WHERE false",
             "SELECT FROM penstock.gate_states FOR UPDATE",
+            "INSERT INTO penstock.gate_states SELECT * FROM penstock.gate_states WHERE false",
         ):
             conn.execute(statement.encode())
 

@@ -632,7 +632,7 @@ CREATE TABLE penstock.gate_rules (
 
 -- A lane of a gated query. passed: offsets gone through. allowed: events let through. next_at: before then its first event
 -- cannot pass. wakes_at: the same, while its cursor waits (state 3) and nobody looks at it. wants: how many offsets its
--- driver likes to have at hand.
+-- driver likes to have at hand. put_back: what cycles up to this one brought to hand of it is at hand no longer.
 CREATE TABLE penstock.gate_lanes (
     query_id       integer NOT NULL REFERENCES penstock.queries ON DELETE CASCADE,
     partition_id   bigint NOT NULL,
@@ -646,6 +646,7 @@ CREATE TABLE penstock.gate_lanes (
     deficit        bigint NOT NULL DEFAULT 0,
     wants          integer NOT NULL,
     decided_at     timestamptz NOT NULL,
+    put_back       bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (query_id, partition_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX gate_lanes_key ON penstock.gate_lanes (query_id, key);
@@ -694,7 +695,8 @@ RETURN least(amount, CASE WHEN hold_us > least(at_us, now_us) THEN 0 ELSE level 
 
 -- Limits have just changed, for these keys of these queries; key '' stands for all, and for what they share, which is lane
 -- 0. What was refilled up to now was refilled as the limits were up to now, and as these holds had it, which the change may
--- have removed; from now on the new ones are in force. Lanes that wait are looked at again. No event is let through meanwhile.
+-- have removed; from now on the new ones are in force. A bucket that was never used is full, until a hold empties it: then
+-- it is remembered as others are. Lanes that wait are looked at again. No event is let through meanwhile.
 -- Few lanes are found by their indexes; of many, nothing is looked for one by one, whatever is known of the tables.
 CREATE FUNCTION penstock.settle_gates(names text[], keys text[], holds timestamptz[]) RETURNS void
 LANGUAGE plpgsql SET enable_nestloop = on AS $$
@@ -719,26 +721,43 @@ BEGIN
             FROM changed c JOIN penstock.gate_lanes l ON l.query_id = c.query_id WHERE c.key = ''
             UNION ALL
             SELECT c.*, 0 FROM changed c WHERE c.key = ''
+            UNION ALL
+            SELECT c.*, t.id
+            FROM changed c JOIN penstock.groups g ON g.query_id = c.name
+            JOIN penstock.partitions t ON t.queue_id = g.queue_id AND t.epoch = g.epoch AND t.name = c.key
+            WHERE c.hold_until IS NOT NULL
+            UNION ALL
+            SELECT c.query_id, c.name, c.now_us, t.name, c.hold_until, t.id
+            FROM changed c JOIN penstock.groups g ON g.query_id = c.name
+            JOIN penstock.partitions t ON t.queue_id = g.queue_id AND t.epoch = g.epoch
+            WHERE c.hold_until IS NOT NULL AND c.key = ''
         ) m
         GROUP BY m.query_id, m.name, m.now_us, m.partition_id, m.key
     ), in_force AS (
-        SELECT m.query_id, m.partition_id, s.gate, coalesce(own.amount, every.amount, u.amount, s.amount) AS amount,
-               coalesce(own.rate, every.rate, u.rate, s.rate) AS rate, m.now_us,
-               penstock.micros(greatest(lane.hold_until, all_lanes.hold_until, m.hold_until)) AS hold_us
+        SELECT m.query_id, m.partition_id, u.gate, coalesce(own.amount, every.amount, u.amount) AS amount,
+               coalesce(own.rate, every.rate, u.rate) AS rate, m.now_us, s.level,
+               penstock.micros(greatest(lane.hold_until, all_lanes.hold_until, m.hold_until)) AS hold_us,
+               m.hold_until IS NOT NULL AS is_held
         FROM meant m
-        JOIN penstock.gate_states s ON s.query_id = m.query_id AND s.partition_id = m.partition_id
-        LEFT JOIN penstock.gate_rules u ON u.query_id = m.query_id AND u.gate = s.gate
-        LEFT JOIN penstock.gate_limits own ON own.query = m.name AND own.key = m.key AND own.gate = s.gate
-        LEFT JOIN penstock.gate_limits every ON every.query = m.name AND every.key = '' AND every.gate = s.gate
+        JOIN penstock.gate_rules u
+            ON u.query_id = m.query_id AND u.kind = 'token_bucket' AND u.shared = (m.partition_id = 0)
+        LEFT JOIN penstock.gate_states s
+            ON s.query_id = m.query_id AND s.partition_id = m.partition_id AND s.gate = u.gate
+        LEFT JOIN penstock.gate_limits own ON own.query = m.name AND own.key = m.key AND own.gate = u.gate
+        LEFT JOIN penstock.gate_limits every ON every.query = m.name AND every.key = '' AND every.gate = u.gate
         LEFT JOIN penstock.gate_limits lane ON lane.query = m.name AND lane.key = m.key AND lane.gate = 0
         LEFT JOIN penstock.gate_limits all_lanes ON all_lanes.query = m.name AND all_lanes.key = '' AND all_lanes.gate = 0
-        WHERE s.level IS NOT NULL
     ), settled AS (
         UPDATE penstock.gate_states s
         SET level = least(f.amount, penstock.tokens(s.amount, s.rate, s.level, s.at_us, f.hold_us, f.now_us)),
             at_us = greatest(s.at_us, f.now_us), amount = f.amount, rate = f.rate
         FROM in_force f
-        WHERE s.query_id = f.query_id AND s.partition_id = f.partition_id AND s.gate = f.gate
+        WHERE s.query_id = f.query_id AND s.partition_id = f.partition_id AND s.gate = f.gate AND f.level IS NOT NULL
+    ), emptied AS (
+        INSERT INTO penstock.gate_states (query_id, partition_id, gate, amount, rate, at_us, level)
+        SELECT f.query_id, f.partition_id, f.gate, f.amount, f.rate, f.now_us, t.level
+        FROM in_force f, penstock.tokens(f.amount, f.rate, f.amount, 0, f.hold_us, f.now_us) AS t (level)
+        WHERE f.level IS NULL AND f.is_held AND t.level < f.amount
     ), woken AS (
         UPDATE penstock.gate_lanes l SET wakes_at = NULL, next_at = NULL
         FROM meant m WHERE l.query_id = m.query_id AND l.partition_id = m.partition_id
@@ -763,24 +782,29 @@ BEGIN
             SELECT array_agg(query), array_agg(key), array_agg(hold_until) INTO names, keys, holds FROM changed;
         WHEN 'DELETE' THEN
             SELECT array_agg(query), array_agg(key), array_agg(hold_until) INTO names, keys, holds FROM former;
-        WHEN 'TRUNCATE' THEN
-            SELECT array_agg(name), array_agg(''::text) INTO names, keys FROM penstock.queries;
         ELSE
             SELECT array_agg(query), array_agg(key), array_agg(hold_until) INTO names, keys, holds
             FROM (TABLE changed UNION ALL TABLE former) c;
     END CASE;
     PERFORM penstock.settle_gates(names, keys, holds);
-    PERFORM pg_notify('penstock_gates', name) FROM unnest(names) AS name GROUP BY name;
+    -- Of many keys, or of one that is long, the driver hears no more than that there was something.
+    PERFORM pg_notify('penstock_gates', json_build_array(
+        c.name, CASE WHEN octet_length(c.key) < 1000 THEN c.key ELSE '' END)::text)
+    FROM (SELECT DISTINCT * FROM unnest(names, CASE WHEN cardinality(names) <= 50 THEN keys END) AS c (name, key)) c;
     PERFORM pg_notify('penstock', queue_id::text) FROM penstock.groups WHERE query_id = ANY(names);
     RETURN NULL;
 END
 $$;
 
--- One after the other: who changes limits has locked the rows before the queries, and two would wait for each other.
+-- One after the other: who changes limits has locked the rows before the queries, and two would wait for each other. Who
+-- empties the table at once deletes what is in it: only so it is known what that was.
 CREATE FUNCTION penstock.gate_limits_change() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(7812746384131);
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM penstock.gate_limits;
+    END IF;
     RETURN NULL;
 END
 $$;
@@ -792,8 +816,6 @@ FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
 CREATE TRIGGER updated AFTER UPDATE ON penstock.gate_limits REFERENCING OLD TABLE AS former NEW TABLE AS changed
 FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
 CREATE TRIGGER deleted AFTER DELETE ON penstock.gate_limits REFERENCING OLD TABLE AS former
-FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
-CREATE TRIGGER truncated AFTER TRUNCATE ON penstock.gate_limits
 FOR EACH STATEMENT EXECUTE FUNCTION penstock.gate_limits_changed();
 
 -- Every gate of every lane, as it is now.
@@ -832,7 +854,8 @@ SELECT r.name AS query, l.key, u.gate, u.kind,
        CASE u.kind
            WHEN 'sliding_window' THEN coalesce((
                SELECT sum(n.cost) FROM unnest(s.grant_times, s.grant_costs) AS n (at_us, cost)
-               WHERE n.at_us >= penstock.micros(clock_timestamp()) - s.window_us), 0) / 1000000000
+               WHERE n.at_us >= penstock.micros(clock_timestamp())
+                   - coalesce(own.window_us, every.window_us, u.window_us)), 0) / 1000000000
            WHEN 'concurrency' THEN coalesce(f.in_flight, 0) END AS used,
        coalesce(own.amount, every.amount, u.amount) AS "limit",
        coalesce(own.rate, every.rate, u.rate) AS rate,

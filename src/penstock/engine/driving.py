@@ -22,6 +22,7 @@ from penstock.engine.cycle import Cycles
 from penstock.engine.gates.keeper import Keeper
 from penstock.engine.gates.limits import defined, wanted
 from penstock.engine.gates.planning import GatedPlanning
+from penstock.engine.gates.queues import check_queues
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import Fenced, Planner, Planning
 from penstock.engine.preparing import Assignment, NothingYet, Prepared, prepare
@@ -242,6 +243,7 @@ class Drive:
         gates = assignment.stream.gates
 
         async def prepared() -> Keeper:
+            await check_queues(assignment.log, assignment.stream)
             keeper = Keeper(assignment.log, target, gates, self._released, self._end)
             await keeper.prepare()
             return keeper

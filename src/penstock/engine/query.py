@@ -28,6 +28,7 @@ from penstock.engine.background import Background
 from penstock.engine.compile import split
 from penstock.engine.cycle import small_plan
 from penstock.engine.driving import Drive, Wheel
+from penstock.engine.gates.queues import check_queues
 from penstock.engine.options import RunOptions
 from penstock.engine.preparing import Assignment, NothingYet, Prepared, prepare
 from penstock.engine.registry import Registered, Registry
@@ -162,6 +163,7 @@ class Query:
         registry = Registry(self._log)
         for queue in self._stream.sources:
             run(self._log.catalog.refresh(queue))
+        run(check_queues(self._log, self._stream))
         if self._options.reset:
             run(registry.delete(self.name))
         lines = describe(self._stream)
@@ -229,7 +231,11 @@ class Query:
 
     async def _make_sink(self, name: str) -> None:
         if await self._log.catalog.find(name) is None:
-            await self._log.configure(name, partitioning="hash", partitions=8, only_new=False)
+            if self._stream.gates:
+                # Lanes stay lanes: for another gate, and for what is counted by key.
+                await self._log.configure(name, partitioning="key", only_new=False)
+            else:
+                await self._log.configure(name, partitioning="hash", partitions=8, only_new=False)
 
     async def _watch(self, query: Registered) -> None:
         """Do what people ask of the query from elsewhere."""

@@ -247,23 +247,51 @@ def test_lanes_are_served_in_turn_also_where_not_all_are_asked_at_once(tokens: i
     turns, due, state, turn, now = Turns(10), set(range(1, 31)), State(0), 0, 0
     got, deficits = dict.fromkeys(due, 0), dict.fromkeys(due, 0)
     for _ in range(3000):
-        if not due and not turns.has_more:
+        lot = turns.lot(due, got, now)
+        if not lot:
             now, due = now + SECOND, set(got)
-        lot = turns.lot(due, got)
+            lot = turns.lot(due, got, now)
         due = set()
         shared = meter(limit, state, now, 0)
         lanes = [Waiting(lane, 50, [prices[lane - 1] * NANO], [None], 1, deficits[lane]) for lane in lot]
         decision = decide(lanes, [shared], turn, once=turns.has_more)
         turn, state = decision.turn, shared.state() or state
-        turns.go_on(decision.turn, decision.awaited)
+        turns.go_on(decision, now)
         for waiting in lanes:
             verdict = decision.verdicts[waiting.lane]
             got[waiting.lane] += verdict.passed * prices[waiting.lane - 1]
             deficits[waiting.lane] = waiting.deficit
             if verdict.next_us is None:
                 due.add(waiting.lane)
+    assert now > 400 * SECOND
     assert sum(got.values()) >= now // SECOND * tokens - 50
     assert max(got.values()) - min(got.values()) <= 20
+
+
+def test_lanes_that_need_what_is_kept_for_another_are_not_asked_meanwhile() -> None:
+    limit = Limit("token_bucket", 5 * NANO, rate=NANO)
+    lanes, turns, state, turn, now = range(1, 201), Turns(10), State(0), 0, 0
+    dues, got, asked = dict.fromkeys(lanes, 0), dict.fromkeys(lanes, 0), 0
+    while now < 400 * SECOND:
+        due = {lane for lane, at in dues.items() if at <= now}
+        for lane in due:
+            del dues[lane]
+        lot = turns.lot(due, got, now)
+        if not lot:
+            now = min([*dues.values(), *([] if turns.next_us is None else [turns.next_us])])
+            continue
+        asked += len(lot)
+        shared = meter(limit, state, now, 0)
+        decision = decide([Waiting(lane, 50, [NANO], [None]) for lane in lot], [shared], turn, once=turns.has_more)
+        turn, state = decision.turn, shared.state() or state
+        turns.go_on(decision, now)
+        for lane, verdict in decision.verdicts.items():
+            got[lane] += verdict.passed
+            if not verdict.behind:
+                dues[lane] = now + 1
+    assert sum(got.values()) >= 399
+    assert max(got.values()) - min(got.values()) <= 1
+    assert asked < 12 * 400 + 400, "a lot for each token, and each lane once to know what it needs"
 
 
 def test_a_lane_that_has_nothing_leaves_its_share_to_the_others() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import sliding_window_gate, token_bucket_gate
+from penstock import concurrency_gate, sliding_window_gate, token_bucket_gate
 from penstock.core.errors import InvalidRequest
 from penstock.log.event import Event
 from penstock.stream.gates import NANO
@@ -106,11 +106,31 @@ def test_an_event_passes_all_gates_or_none(calls: Bench) -> None:
     assert totals == [12, 24]
 
 
-def test_a_queue_by_hash_is_refused_with_the_stream_to_put_in_front(bench: Bench) -> None:
+def test_queues_by_hash_are_refused_with_the_way_to_do_it_before_any_event_is_there(bench: Bench) -> None:
     bench.queue("calls", "hash", 2)
-    bench.push([("t", {"seq": 0})], "calls")
+    bench.queue("tasks", "key")
     with pytest.raises(InvalidRequest, match=r"let a stream in front fill it, Stream.from_\('calls'\)"):
-        bench.run(stream("calls").gate(token_bucket_gate(capacity=1, refill_per_sec=1)).to("out"))
+        stream("calls").gate(token_bucket_gate(capacity=1, refill_per_sec=1)).to("out").start(
+            "q", settings=bench.settings
+        )
+    with pytest.raises(
+        InvalidRequest, match="counts what is in flight by key, and queue 'calls' is partitioned by hash"
+    ):
+        stream("tasks").gate(concurrency_gate(limit=1, group="w")).to("calls").start("q", settings=bench.settings)
+    assert bench.ask("SELECT count(*) FROM penstock.queries") == 0
+
+
+def test_a_stream_in_front_brings_the_events_of_a_queue_by_hash_into_lanes(bench: Bench) -> None:
+    bench.queue("calls", "hash", 2)
+    bench.queue("calls.by-key", "key")
+    push(bench, 3, 4)
+    bench.run(stream("calls").to("calls.by-key"), "in-front")
+    bench.run(stream("calls.by-key").gate(token_bucket_gate(capacity=4, refill_per_sec=1)).to("out"))
+    lanes = by_lane(bench.events("out"))
+    assert {key: [event.data["seq"] for event in some] for key, some in lanes.items()} == {
+        f"t{t}": [0, 1, 2, 3] for t in range(3)
+    }
+    assert bench.ask("SELECT partitioning FROM penstock.queues WHERE name = 'out'") == "key", "so may be gated again"
 
 
 def test_a_lane_that_waits_is_not_read_and_the_others_go_on(calls: Bench) -> None:

@@ -52,13 +52,16 @@ def test_a_change_wakes_its_lane_settles_its_bucket_and_is_told(conn: psycopg.Co
     levels = dict(conn.execute("SELECT partition_id, level FROM penstock.gate_states").fetchall())
     assert levels[2] == 0, "the lane that nothing changed for is as it was"
     assert 10 <= levels[1] < 50, "what was refilled before the change was refilled as the limit was then"
-    assert [notice.payload for notice in conn.notifies(timeout=5, stop_after=1)] == ["q"]
+    assert [notice.payload for notice in conn.notifies(timeout=5, stop_after=1)] == ['["q", "t1"]']
 
 
 def test_a_change_for_all_keys_concerns_every_lane_and_what_they_share(conn: psycopg.Connection[Any]) -> None:
     conn.execute(WAITING.encode())
-    shared = "UPDATE penstock.gate_states SET partition_id = 0 WHERE partition_id = 2"
-    conn.execute(shared.encode())
+    conn.execute(b"UPDATE penstock.gate_states SET partition_id = 0, gate = 2 WHERE partition_id = 2")
+    conn.execute(
+        b"INSERT INTO penstock.gate_rules (query_id, gate, kind, amount, rate, shared) "
+        b"SELECT id, 2, 'token_bucket', 100, 1, true FROM penstock.queries"
+    )
     conn.execute(b"INSERT INTO penstock.gate_limits (query, key, gate, rate) VALUES ('q', '', 1, 50), ('p', '', 1, 5)")
 
     assert conn.execute("SELECT count(*) FROM penstock.gate_lanes WHERE wakes_at IS NULL").fetchall() == [(2,)]
@@ -125,6 +128,43 @@ def test_a_bucket_is_refilled_since_the_end_of_a_hold_and_not_before(conn: psyco
     hold(conn, -4)
     conn.execute(b"DELETE FROM penstock.gate_limits")
     assert 4 <= level(conn) < 9
+
+
+#: A lane that has something to pass and has not passed anything, and one that nobody has looked at yet.
+UNUSED = """
+INSERT INTO penstock.queues (name, partitioning, dedup_window_seconds) VALUES ('calls', 'key', 60);
+INSERT INTO penstock.groups (queue_id, name, epoch, subscribed_from, query_id)
+SELECT id, 'q', epoch, 'all', 'q' FROM penstock.queues;
+INSERT INTO penstock.partitions (id, queue_id, epoch, name) OVERRIDING SYSTEM VALUE
+SELECT 7, id, epoch, 'new' FROM penstock.queues;
+DELETE FROM penstock.gate_states
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "end"),
+    [("t1", "DELETE FROM"), ("new", "DELETE FROM"), ("", "DELETE FROM"), ("t1", "TRUNCATE"), ("", "UPDATE")],
+)
+def test_a_hold_leaves_an_empty_bucket_also_where_nothing_ever_passed(
+    conn: psycopg.Connection[Any], key: str, end: str
+) -> None:
+    conn.execute(WAITING.encode())
+    conn.execute(UNUSED.encode())
+    hold = "VALUES ('q', %s, 0, clock_timestamp() + interval '1 hour')"
+    conn.execute(f"INSERT INTO penstock.gate_limits (query, key, gate, hold_until) {hold}".encode(), [key])
+    conn.execute(f"{end} penstock.gate_limits{' SET hold_until = NULL' if end == 'UPDATE' else ''}".encode())
+    rows = conn.execute("SELECT partition_id, level, amount, rate FROM penstock.gate_states ORDER BY 1").fetchall()
+    lanes = {"t1": [1], "new": [7], "": [1, 2, 7]}
+    assert [row[0] for row in rows] == lanes[key]
+    assert {row[1:] for row in rows} == {(0, 100, 1)}
+
+
+def test_a_hold_that_has_ended_for_long_leaves_nothing_to_remember(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(WAITING.encode())
+    conn.execute(UNUSED.encode())
+    hold(conn, -3600)
+    conn.execute(b"DELETE FROM penstock.gate_limits")
+    assert conn.execute("SELECT count(*) FROM penstock.gate_states").fetchall() == [(0,)]
 
 
 def test_limits_of_a_stream_that_is_started_anew_are_in_force_from_then_on(conn: psycopg.Connection[Any]) -> None:

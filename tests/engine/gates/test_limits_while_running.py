@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,10 +11,18 @@ import pytest
 
 from penstock import concurrency_gate, token_bucket_gate
 from penstock.core.errors import InvalidOption, NotFound
+from penstock.engine.gates import keeper
 from penstock.stream.gates import NANO
 from tests.engine.gates import limiter
 from tests.engine.oracle import micros
 from tests.engine.pipelines import Bench, eventually, stream
+
+#: Whether a lane is laid down.
+ASLEEP = """
+SELECT count(*) FROM penstock.cursors c JOIN penstock.gate_lanes l USING (partition_id) WHERE c.state = 3 AND l.key = %s
+"""
+#: End the connection on which a driver hears of changes.
+DEAFEN = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query = 'LISTEN penstock_gates'"
 
 SLOW = stream("calls").gate(token_bucket_gate(capacity=2, refill_per_sec=0.001)).to("out")
 
@@ -107,8 +116,58 @@ def test_a_lane_is_paused_and_resumed_and_held_back_for_a_while(calls: Bench) ->
         last = [event for event in calls.events("out") if event.key == "t1"][-1]
         assert micros(last.appended_at) >= micros(said) + 1_400_000, "not before"
         assert {info.key for info in gate.list() if info.paused} == {"t0"}
+        eventually(lambda: calls.ask(ASLEEP, "t0") == 1, "nobody looks at what is paused")
+        calls.ask(DEAFEN)
         gate.resume("t0")
-        eventually(lambda: passed(calls, "t0") == 7, "what was paused passes")
+        eventually(lambda: passed(calls, "t0") == 7, "what was paused passes, also if the driver did not hear of it")
+
+
+def test_what_waits_for_long_is_put_back_when_too_much_is_at_hand_and_read_again_when_it_may_pass(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "MOST_AT_HAND", 12)
+    for name in ("calls", "out"):
+        bench.queue(name, "key")
+    bench.push(((f"t{t}", {"seq": i}) for i in range(6) for t in range(10)), "calls")
+    with bench.running(SLOW):
+        put_back = "SELECT count(*) FROM penstock.gate_lanes WHERE put_back > 0"
+        eventually(lambda: bench.ask(put_back) >= 4, "2 of each pass, 2 of each are left at hand, and 12 may be")
+        bench.push([(f"t{t}", {"seq": 6}) for t in range(10)], "calls")
+        bench.penstock.gate("q").set("t9", rate=1000)
+        eventually(lambda: passed(bench, "t9") == 7, "the lane that was given more passes")
+        assert len(bench.events("out")) == 25
+        bench.penstock.gate("q").set(rate=1000)
+        eventually(lambda: len(bench.events("out")) == 70, "all pass")
+    lanes: dict[str, list[int]] = {}
+    for event in bench.events("out"):
+        lanes.setdefault(str(event.key), []).append(event.data["seq"])
+    assert lanes == {f"t{t}": list(range(7)) for t in range(10)}
+
+
+@pytest.mark.chaos
+def test_lanes_that_are_put_back_again_and_again_pass_in_order_within_their_limits(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "MOST_AT_HAND", 20)
+    for name in ("calls", "out"):
+        bench.queue(name, "key")
+    bench.push(((f"t{t}", {"seq": i}) for i in range(8) for t in range(40)), "calls")
+    gate = token_bucket_gate(capacity=2, refill_per_sec=0.2)
+    put_back = "SELECT sum(put_back) FROM penstock.gate_lanes"
+    with bench.running(stream("calls").gate(gate).to("out")):
+        marks = set()
+        while len(bench.events("out")) < 320:
+            marks.add(bench.ask(put_back))
+            bench.penstock.gate("q").set("t0", weight=1 + len(marks) % 2)  # looks at a lane again, at any moment
+            time.sleep(0.05)
+    assert len(marks) > 3, "what was read again was put back again"
+    lanes: dict[str, list[Any]] = {}
+    for event in bench.events("out"):
+        lanes.setdefault(str(event.key), []).append(event)
+    for events in lanes.values():
+        assert [event.data["seq"] for event in events] == list(range(8))
+        times = [(micros(event.appended_at), NANO) for event in events]
+        assert limiter.bucket_is_kept(times, 2 * NANO, NANO // 5)
 
 
 def test_no_more_are_in_flight_than_the_limit_and_an_ack_lets_the_next_through(calls: Bench) -> None:

@@ -28,8 +28,9 @@ REVOKE INSERT, UPDATE, DELETE ON penstock.migrations FROM {server}, {engine};
 GRANT SELECT ON ALL TABLES IN SCHEMA penstock_live, penstock_history TO {server};
 -- How far queries have come, and what they found, is the engine's to say.
 REVOKE INSERT, UPDATE, DELETE ON penstock.progress, penstock.cycles, penstock.reports, penstock.query_totals FROM {server};
--- Of what waits at gates it may wake some, and lower what they have saved up, when a limit changes.
-REVOKE INSERT, DELETE ON penstock.gate_lanes, penstock.gate_states FROM {server};
+-- Of what waits at gates it may wake some, and write down what their buckets hold, when a limit changes.
+REVOKE INSERT, DELETE ON penstock.gate_lanes FROM {server};
+REVOKE DELETE ON penstock.gate_states FROM {server};
 -- Nobody changes what was written down of the past.
 REVOKE UPDATE ON penstock.audit FROM {server};
 -- Results are tables of the engine's.

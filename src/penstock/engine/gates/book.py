@@ -67,7 +67,7 @@ class GateChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: How much of a shared limit the lane gets beside the others.
     weight: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     paused: bool | None = None
-    #: Let nothing through for so long, and begin with an empty bucket then: a partner's Retry-After.
+    #: Let nothing through for so long, and begin with an empty bucket then: a partner's Retry-After. 0 ends that.
     hold_seconds: float | None = None
     #: Forget what was changed for the key before.
     clear: bool = False
@@ -107,6 +107,14 @@ class GateBook:
                 await conn.execute(_sql["clear"], about)
             for params in _changes(change, rules):
                 await conn.execute(_sql["change"], {**about, **params})
+
+    async def sink(self, query: str) -> str:
+        """The queue that a query writes what its gates let through to."""
+        async with self._database.connection() as conn:
+            row = await (await conn.execute(_sql["sink"], {"query": query})).fetchone()
+        if row is None:
+            raise _missing(query)
+        return str(row[0])
 
     async def make_compatible(self) -> bool:
         """Make views under the names that another platform's users know; False if they were there."""

@@ -49,6 +49,8 @@ class Verdict:
     next_us: int | None = None
     waits_for_acks: bool = False
     deficit: int = 0
+    #: The shared gates that it waits for, because they are kept for another lane.
+    behind: tuple[int, ...] = ()
 
     @property
     def is_denied(self) -> bool:
@@ -65,6 +67,8 @@ class Decision:
     #: Lanes for which what they share does not suffice, when it is their turn. It is kept for them: those that need
     #: little would else take each token as it comes.
     awaited: tuple[int, ...] = ()
+    #: The gates that are kept for them, and from when on they suffice.
+    kept: dict[int, int] = field(default_factory=dict)
 
 
 def decide(
@@ -83,8 +87,9 @@ def decide(
         for costs, meter in zip(lane.costs, lane.meters, strict=True):
             if meter is not None and count:
                 meter.charge(spent(costs, count))
-        verdicts[lane.lane] = _verdict(lane, count, kept.times(lane, count) if count < wish else [])
-    return Decision(verdicts, turn, tuple({lane: None for lane, _ in kept.of.values()}))
+        verdicts[lane.lane] = _verdict(lane, count, kept, kept.gates(lane, count) if count < wish else ())
+    awaited = tuple({lane: None for lane, _ in kept.of.values()})
+    return Decision(verdicts, turn, awaited, {gate: at for gate, (_, at) in kept.of.items() if at is not None})
 
 
 @dataclass(slots=True)
@@ -93,9 +98,9 @@ class _Kept:
 
     of: dict[int, tuple[int, int | None]] = field(default_factory=dict)
 
-    def times(self, lane: Waiting, place: int) -> list[int | None]:
-        """When others than those may take of the gates that this event needs."""
-        return [at for gate, (_, at) in self.of.items() if _at(lane.costs[gate], place)]
+    def gates(self, lane: Waiting, place: int) -> tuple[int, ...]:
+        """Those that this event needs."""
+        return tuple(gate for gate in self.of if _at(lane.costs[gate], place))
 
 
 def spent(costs: Costs, count: int) -> int:
@@ -131,14 +136,14 @@ def _free(costs: Sequence[Costs], meters: Sequence[Meter | None], place: int) ->
     ]
 
 
-def _verdict(lane: Waiting, count: int, least: Sequence[int | None]) -> Verdict:
-    """``least``: when it is the lane's turn again, where it shares a gate and has to wait for that."""
+def _verdict(lane: Waiting, count: int, kept: _Kept, behind: tuple[int, ...]) -> Verdict:
+    """``behind``: which of the gates that are kept it has to wait for."""
     if count == lane.count or lane.paused:
         return Verdict(count)
     times: list[int | None] = [lane.held_us] if lane.held_us else []
-    times += [*_free(lane.costs, lane.meters, count), *least]
+    times += [*_free(lane.costs, lane.meters, count), *(kept.of[gate][1] for gate in behind)]
     known = [time for time in times if time is not None]
-    return Verdict(count, max(known, default=None), None in times, lane.deficit)
+    return Verdict(count, max(known, default=None), None in times, lane.deficit, behind)
 
 
 def _in_turn(

@@ -6,6 +6,7 @@ starts anew begins with nothing at hand.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -22,6 +23,18 @@ from penstock.stream.gates import Cost
 
 #: An event for the sink: key and JSON.
 Line: TypeAlias = tuple[str | None, bytes]
+#: So many lanes are put back at once, so that no other waits for that.
+_MOST_AT_ONCE = 5_000
+
+
+@dataclass(slots=True)
+class _PutBack:
+    """A lane of which what was at hand was put back."""
+
+    #: Where the group stands, which is where it is read again.
+    position: int
+    #: What cycles after this one read of it begins there; None: that is being written down.
+    cycle: int | None = None
 
 
 class OutOfStep(Refused):
@@ -51,6 +64,8 @@ class LaneAtHand:
     #: Whether an event has become several, which pass and cost together.
     has_several: bool = False
     waits_for_acks: bool = False
+    #: Whether nobody looks at it for long: then it may be put back.
+    is_laid_down: bool = False
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -90,25 +105,68 @@ class Hand:
 
     def __init__(self, costs: Sequence[Cost]) -> None:
         self.lanes: dict[int, LaneAtHand] = {}
+        #: How much, of all lanes together: one for each event, and one for each KiB of what becomes of it.
+        self.size = 0
         self._computed = [gate for gate, cost in enumerate(costs) if cost.fixed is None]
+        self._put_back: dict[int, _PutBack] = {}
 
     def add(
         self, plan: CyclePlan, failures: Iterable[Failure], table: pa.Table | None, lines: Sequence[Line]
-    ) -> list[LaneAtHand]:
-        """Take what a cycle has read; ``lines`` are the events of the table's rows, which are in order."""
-        taken = [self._extended(lane) for lane in plan.lanes]
+    ) -> tuple[list[LaneAtHand], list[int]]:
+        """Take what a cycle has read; ``lines`` are the events of the table's rows, which are in order.
+
+        Gives the lanes, and those that were put back since the cycle was planned: what follows is not taken then.
+        """
+        late = [lane.partition_id for lane in plan.lanes if self._comes_late(lane)]
+        skipped = set(late)
+        taken = [self._extended(lane) for lane in plan.lanes if lane.partition_id not in skipped]
         self._add_rows(table, lines)
         lost: dict[int, list[Failure]] = {}
         for failure in failures:
-            lost.setdefault(failure.partition, []).append(failure)
+            if failure.partition not in skipped:
+                lost.setdefault(failure.partition, []).append(failure)
         for partition, some in lost.items():
             self._add_failures(self.lanes[partition], some)
-        return taken
+        # Whoever plans the next cycle has seen what was put back before this one was numbered.
+        self._put_back = {
+            partition: put for partition, put in self._put_back.items() if put.cycle is None or put.cycle >= plan.cycle
+        }
+        return taken, late
 
-    def discard_empty(self, lane: LaneAtHand) -> None:
-        """Forget a lane of which nothing is at hand."""
+    def drop(self, lane: LaneAtHand, passed: int, position: int) -> None:
+        """Forget what has passed of a lane, and the lane, if nothing of it is left."""
+        self.size -= _size(lane.lines[:passed])
+        lane.drop(passed, position)
         if not lane.offsets and lane.position == lane.upto:
             self.lanes.pop(lane.partition_id, None)
+
+    def surplus(self, most: int) -> list[LaneAtHand]:
+        """Of the lanes that are laid down those that wait longest, and whose events are more than should be at hand."""
+        resting = (lane for lane in self.lanes.values() if lane.is_laid_down and lane.offsets)
+        chosen, left = [], self.size
+        for lane in heapq.nlargest(_MOST_AT_ONCE, resting, key=lambda lane: lane.due_us):
+            if left <= most:
+                break
+            chosen.append(lane)
+            left -= _size(lane.lines)
+        return chosen
+
+    def put_back(self, lanes: Iterable[LaneAtHand]) -> None:
+        """Forget what is at hand of some lanes. It is read again, when they are."""
+        for lane in lanes:
+            del self.lanes[lane.partition_id]
+            self.size -= _size(lane.lines)
+            self._put_back[lane.partition_id] = _PutBack(lane.position)
+
+    def note_put_back(self, lanes: Iterable[LaneAtHand], cycle: int) -> None:
+        """It is written down that what cycles up to this one have read of them is at hand no longer."""
+        for lane in lanes:
+            if lane.partition_id in self._put_back:
+                self._put_back[lane.partition_id].cycle = cycle
+
+    def _comes_late(self, lane: Lane) -> bool:
+        put = self._put_back.get(lane.partition_id)
+        return put is not None and lane.partition_id not in self.lanes and lane.start != put.position
 
     def _extended(self, lane: Lane) -> LaneAtHand:
         known = self.lanes.get(lane.partition_id)
@@ -116,6 +174,7 @@ class Hand:
             known = LaneAtHand(lane.partition_id, lane.name, lane.queue_id, lane.group_id, lane.start, lane.start)
             known.costs = {gate: [] for gate in self._computed}
             self.lanes[lane.partition_id] = known
+            self._put_back.pop(lane.partition_id, None)
         if known.upto != lane.start:
             raise OutOfStep(
                 f"lane {lane.name!r}: {known.position} to {known.upto} are at hand, and what follows begins "
@@ -132,9 +191,13 @@ class Hand:
             gate: [in_nanos(cost) for cost in table.column(f"{COST}{gate}").to_pylist()] for gate in self._computed
         }
         lane: LaneAtHand | None = None
+        current = -1
         for row, (partition, offset) in enumerate(zip(partitions, offsets, strict=True)):
-            if lane is None or lane.partition_id != partition:
-                lane = self.lanes[partition]
+            if partition != current:
+                current, lane = partition, self.lanes.get(partition)
+            if lane is None:
+                continue
+            self.size += len(lines[row][1]) >> 10
             if lane.offsets and lane.offsets[-1] == offset:
                 # Several that one event has become pass together.
                 lane.has_several = True
@@ -143,6 +206,7 @@ class Hand:
                     more, before = costs[gate][row], values[-1]
                     values[-1] = None if more is None or before is None else before + more
                 continue
+            self.size += 1
             lane.offsets.append(offset)
             lane.lines.append((lines[row],))
             for gate, values in lane.costs.items():
@@ -155,6 +219,7 @@ class Hand:
             lane.failures[failure.offset] = failure
             if failure.offset in lane.offsets:
                 continue
+            self.size += 1
             lane.offsets.append(failure.offset)
             lane.lines.append(())
             for values in lane.costs.values():
@@ -163,3 +228,7 @@ class Hand:
         lane.offsets = [lane.offsets[place] for place in order]
         lane.lines = [lane.lines[place] for place in order]
         lane.costs = {gate: [values[place] for place in order] for gate, values in lane.costs.items()}
+
+
+def _size(lines: Sequence[tuple[Line, ...]]) -> int:
+    return len(lines) + sum(len(data) >> 10 for some in lines for _, data in some)

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 
-from penstock.core.errors import InvalidRequest, Refused
+from penstock.core.errors import Refused
+from penstock.db.arrays import numbers
 from penstock.db.patience import LOST
 from penstock.db.statements import Statements
 from penstock.engine import suspicion
 from penstock.engine.commit import LEDGER
+from penstock.engine.gates import planning
 from penstock.engine.gates.hand import Hand, LaneAtHand
 from penstock.engine.gates.limits import defined
 from penstock.engine.gates.release import Release, Releaser
@@ -36,19 +38,22 @@ _commit = Statements("penstock.engine", "commit.sql")
 _reports = Statements("penstock.engine", "reports.sql")
 _logger = logging.getLogger("penstock.engine")
 
-#: Whoever changes limits says the query's name here.
+#: Whoever changes limits says here for which query and key; "" stands for all of them.
 CHANNEL = "penstock_gates"
 #: From one release of a lane that has to wait to the next: a few times as long as a release takes, within these bounds.
 _SHORTEST_PAUSE, _LONGEST_PAUSE, _SPARED = 0.02, 0.25, 3.0
 _NEVER = 2**62
 #: More lanes than this are released one lot after the other, so that none holds the query's row for long.
 _MOST_LANES = 1_000
-#: Acks are announced; should that get lost, they are found after so long.
+#: Acks are announced; should that get lost, they are found after so long. So are lanes that could be put back.
 _LOOK_SECONDS = 1.0
 _PAUSED_SECONDS = 0.5
 _JUMP_US = 2_000_000
 #: The columns of the ledger that count what was committed: bringing events to hand commits none.
 _COUNTS = ("events_in", "events_out", "windows", "late", "dead")
+#: If more events than this are at hand (a large one counts as several), those of lanes that are laid down are put back,
+#: longest waits first, until a quarter of it is free. Planning sees to it that the others have no more than half of it.
+MOST_AT_HAND = 2 * planning.MOST_AT_HAND
 #: What nobody asks for any more is forgotten after so many cycles.
 _TIDY = 1_000
 
@@ -81,28 +86,15 @@ class Keeper:
         self._ahead_us = 0
         self._changed = 0
         self._tidied = 0
+        self._put_back_from = 0.0
         self._releasing = asyncio.Lock()
 
     async def prepare(self) -> None:
-        """Write down what the gates are, and refuse queues that they cannot work with."""
+        """Write down what the gates are."""
         log, target = self._log, self._target
-        for name, *_ in target.groups:
-            queue = await log.catalog.refresh(name)
-            if queue.partitioning != "key":
-                raise InvalidRequest(
-                    f"a gate has one budget for each lane, and queue {name!r} is partitioned by hash, where many keys "
-                    f"share a partition: create a queue by 'key', let a stream in front fill it, "
-                    f"Stream.from_({name!r}).to('{name}.by-key'), and gate that queue"
-                )
-        sink = await log.catalog.get(target.sink or "")
         for gate in self._gates:
             if isinstance(gate, Concurrency):
-                if sink.partitioning != "key":
-                    raise InvalidRequest(
-                        f"a concurrency gate counts what is in flight by key, and queue {sink.name!r} is partitioned "
-                        "by hash: let the stream write to a queue that was created by 'key'"
-                    )
-                await log.group_book.subscribe(sink, gate.group)
+                await log.group_book.subscribe(await log.catalog.get(target.sink or ""), gate.group)
         async with log.database.connection() as conn, conn.transaction():
             about = {"query": target.query, "fence": target.fence}
             if await (await conn.execute(_sql["lock_query"], about)).fetchone() is None:
@@ -146,13 +138,14 @@ class Keeper:
     async def take(self, work: Work, table: pa.Table | None) -> None:
         """Take to hand what a cycle has read; the table's rows are in order, and the work has an event for each."""
         failures = [failure for report in work.reports for failure in report.failures]
-        for lane in self._hand.add(work.plan, failures, table, work.outputs):
+        taken, late = self._hand.add(work.plan, failures, table, work.outputs)
+        for lane in taken:
             if lane.due_us < _NEVER:
                 self._push(lane)
-        await self._note(work)
+        await self._note(work, late)
         self._wake.set()
 
-    async def _note(self, work: Work) -> None:
+    async def _note(self, work: Work, late: Sequence[int]) -> None:
         """Write into the ledger that a cycle's events are at hand."""
         target = self._target
         async with self._log.database.connection() as conn, conn.transaction():
@@ -170,6 +163,9 @@ class Keeper:
                 "watermark": None,
             }
             await conn.execute(_commit["finish_cycle"], {**done, **dict.fromkeys(_COUNTS, 0)})
+            if late:
+                put = {"query": target.query, "cycle": work.plan.cycle, "partitions": numbers(late)}
+                await conn.execute(_sql["put_back"], put)
             if row[3] is not None:
                 left = suspicion.after_success(suspicion.decode(row[3]), work.plan)
                 params = {"query": target.query, "fence": target.fence}
@@ -196,6 +192,14 @@ class Keeper:
 
     def _push(self, lane: LaneAtHand) -> None:
         heapq.heappush(self._due, (lane.due_us, lane.partition_id))
+        if len(self._due) > 4 * len(self._hand.lanes) + _MOST_LANES:
+            self._tidy_due()
+
+    def _tidy_due(self) -> None:
+        """Forget times at which nobody is to be looked at any more."""
+        lanes = self._hand.lanes
+        self._due = [each for each in set(self._due) if each[1] in lanes and lanes[each[1]].due_us == each[0]]
+        heapq.heapify(self._due)
 
     async def _run(self) -> None:
         await self._set_clock()
@@ -205,10 +209,15 @@ class Keeper:
             if lanes:
                 async with self._releasing:
                     await self._release(lanes)
+                    if self._hand.size > MOST_AT_HAND and time.monotonic() >= self._put_back_from:
+                        await self._put_back()
                 continue
-            pause = (self._due[0][0] - self._now_us()) / 1e6 if self._due else None
+            times = [self._due[0][0]] if self._due else []
+            if self._turns is not None and self._turns.next_us is not None:
+                times.append(self._turns.next_us)
+            pause = max((min(times) - self._now_us()) / 1e6, 0.0) if times else None
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if pause is None else max(pause, 0.0)):
+                async with asyncio.timeout(pause):
                     await self._wake.wait()
 
     def _lanes_due(self) -> list[LaneAtHand]:
@@ -219,7 +228,7 @@ class Keeper:
             lane = self._hand.lanes.get(partition)
             if lane is not None and lane.due_us == due:
                 found[partition] = None
-        lot = found if turns is None else turns.lot(set(found), self._hand.lanes)
+        lot = found if turns is None else turns.lot(set(found), self._hand.lanes, now)
         return [self._hand.lanes[partition] for partition in lot]
 
     async def _set_clock(self) -> None:
@@ -233,8 +242,6 @@ class Keeper:
     async def _release(self, lanes: Sequence[LaneAtHand]) -> None:
         began, changed = time.monotonic(), self._changed
         release = await self._once(lanes)
-        if self._turns is not None and not release.is_paused:
-            self._turns.go_on(release.turn, release.awaited)
         took = time.monotonic() - began
         ahead = release.now_us - release.read_us
         # An answer that came late says little of the clock, unless that was put forward or back.
@@ -242,26 +249,53 @@ class Keeper:
         if release.is_paused:
             await asyncio.sleep(_PAUSED_SECONDS)
         rest_us = self._now_us() + int(min(max(_SPARED * took, _SHORTEST_PAUSE), _LONGEST_PAUSE) * 1e6)
+        if self._turns is not None and release.decision is not None:
+            self._turns.go_on(release.decision, rest_us)
         positions = {}
         for lane in lanes:
             verdict = release.verdicts.get(lane.partition_id)
             if verdict is not None:
-                lane.drop(verdict.passed, release.stops[lane.partition_id])
+                self._hand.drop(lane, verdict.passed, release.stops[lane.partition_id])
                 positions[lane.partition_id] = lane.position
                 lane.waits_for_acks = verdict.waits_for_acks
+                lane.is_laid_down = lane.partition_id in release.laid_down
                 lane.due_us = rest_us if verdict.next_us is None else max(verdict.next_us, rest_us)
                 if len(lane) and (lane.partition_id in release.paused_lanes or verdict.waits_for_acks):
                     lane.due_us = _NEVER
-                self._hand.discard_empty(lane)
             if changed != self._changed:
                 lane.due_us = rest_us
             # Of a lane whose events were all left out on the way, nothing is at hand, and its position has to move.
             is_behind = len(lane) or lane.position != lane.upto
-            if lane.partition_id in self._hand.lanes and lane.due_us < _NEVER and is_behind:
+            # Who waits for its turn is kept there.
+            has_turn = verdict is not None and verdict.behind and changed == self._changed
+            if lane.partition_id in self._hand.lanes and lane.due_us < _NEVER and is_behind and not has_turn:
                 self._push(lane)
         if release.request is not None:
             self._log.appender.announce([release.request])
         self._done(release.outcome, positions)
+
+    async def _put_back(self) -> None:
+        """Let go of what lanes hold that wait longest; whoever plans is told to read it again when it is their time."""
+        lanes = self._hand.surplus(MOST_AT_HAND * 3 // 4)
+        if not lanes:
+            # Who looks at all lanes after every release does nothing else.
+            self._put_back_from = time.monotonic() + _LOOK_SECONDS
+            return
+        # Before it is written down: what a cycle brings of them meanwhile does not follow anything that is at hand.
+        self._hand.put_back(lanes)
+        conn, target = await self._connection(), self._target
+        try:
+            async with conn.transaction():
+                about = {"query": target.query, "fence": target.fence}
+                row = await (await conn.execute(_sql["begin"], about)).fetchone()
+                if row is None:
+                    raise Refused(f"query {target.name!r} was taken over by another driver")
+                put = {**about, "cycle": row[0] - 1, "partitions": numbers([lane.partition_id for lane in lanes])}
+                await conn.execute(_sql["put_back"], put)
+        except (*LOST, psycopg.errors.IdleInTransactionSessionTimeout) as error:
+            raise Refused(f"the connection was lost while lanes were put back: {error}") from error
+        self._hand.note_put_back(lanes, row[0] - 1)
+        self._tidy_due()
 
     async def _once(self, lanes: Sequence[LaneAtHand]) -> Release:
         from penstock.log.append import MOST_LOOKS, moved_on
@@ -305,18 +339,25 @@ class Keeper:
         self._wake.set()
 
     async def _listen(self) -> None:
-        """Hear of limits that have changed; if that gets lost, they count from the next release on."""
+        """Hear of limits that have changed. What was said while nobody listened may concern every lane."""
         while True:
             try:
                 async with await self._log.database.connect() as conn:
                     await conn.execute(f"LISTEN {CHANNEL}")
+                    self._on_change("")
                     async for notice in conn.notifies():
-                        if notice.payload == self._target.name:
-                            self._changed += 1
-                            self._reconsider(list(self._hand.lanes.values()))
+                        # Anybody may say anything here.
+                        with contextlib.suppress(ValueError, TypeError):
+                            query, key = json.loads(notice.payload)
+                            if query == self._target.name:
+                                self._on_change(key)
             except (*LOST, psycopg.Error) as error:
                 _logger.debug("the listening connection was lost: %s", error)
                 await asyncio.sleep(1.0)
+
+    def _on_change(self, key: str) -> None:
+        self._changed += 1
+        self._reconsider([lane for lane in self._hand.lanes.values() if key in ("", lane.key)])
 
     async def _hear_acks(self) -> None:
         queue = await self._log.catalog.get(self._target.sink or "")

@@ -41,9 +41,9 @@ class GatedPlanner(Planner):
         super().__init__(planning)
         self._wants = planning.wants
         self._queues = {str(queue_id) for queue_id, _ in planning.groups}
-        #: Up to where each lane was read, and as it was before the last cycle.
-        self._read: dict[int, int] = {}
-        self._before: dict[int, int] = {}
+        #: Up to where each lane was read, and by which cycle; and as it was before the last one.
+        self._read: dict[int, tuple[int, int]] = {}
+        self._before: dict[int, tuple[int, int] | None] = {}
         self._positions: dict[int, int] = {}
         #: How many lanes may be remembered before those of which nothing is at hand are forgotten.
         self._most_read = _MOST_READ
@@ -94,8 +94,8 @@ class GatedPlanner(Planner):
 
     def _begin(self, lanes: list[Lane]) -> int:
         cycle = super()._begin(lanes)
-        self._cycle, self._before = cycle, {lane.partition_id: lane.start for lane in lanes}
-        self._read.update({lane.partition_id: lane.stop for lane in lanes})
+        self._cycle, self._before = cycle, {lane.partition_id: self._read.get(lane.partition_id) for lane in lanes}
+        self._read.update({lane.partition_id: (lane.stop, cycle) for lane in lanes})
         return cycle
 
     def _settle(self) -> None:
@@ -104,29 +104,40 @@ class GatedPlanner(Planner):
             return
         row = self._conn.execute(_sql["is_taken"], self._params(cycle=self._cycle)).fetchone()
         if row is None or not row[0]:
-            self._read.update(self._before)
+            for partition, read in self._before.items():
+                self._read.pop(partition, None)
+                if read is not None:
+                    self._read[partition] = read
         self._cycle, self._before = None, {}
 
     def _note(self, heads: list[Any], group_id: int) -> None:
-        """Where the lanes stand. One that was sent back is read again; one that is drained begins where it stands."""
-        now = {head[0]: head[4] for head in heads}
-        for partition, position in now.items():
-            if position < self._positions.get(partition, 0):
-                self._read.pop(partition, None)
-        self._positions = now
+        """Where the lanes stand. One that was sent or put back is read again; one that is drained begins there."""
+        for partition, _, _, _, position, *_, put_back in heads:
+            read = self._read.get(partition)
+            if read is not None and (position < self._positions.get(partition, 0) or put_back >= read[1]):
+                del self._read[partition]
+        self._positions = now = {head[0]: head[4] for head in heads}
         self._fair = max(1, MOST_AT_HAND // max(1, len(now)))
         if len(self._read) > self._most_read:
             self._forget_drained(group_id)
 
     def _forget_drained(self, group_id: int) -> None:
-        """Forget how far lanes were read where the group stands just there: not those that wait, and are at hand."""
-        params = {"group": group_id, "partitions": numbers(list(self._read))}
-        stands = dict(self._conn.execute(_sql["positions"], params).fetchall())
-        self._read = {lane: upto for lane, upto in self._read.items() if stands.get(lane, upto) < upto}
+        """Forget how far lanes were read of which nothing is at hand: not those that wait, and are."""
+        params = self._params(group=group_id, partitions=numbers(list(self._read)))
+        rows = self._conn.execute(_sql["positions"], params).fetchall()
+        self._read = {
+            lane: self._read[lane]
+            for lane, position, put_back in rows
+            if position < self._read[lane][0] and put_back < self._read[lane][1]
+        }
         self._most_read = 2 * len(self._read) + _MOST_READ
 
     def _at_hand(self, partition: int) -> int:
-        return max(0, self._read.get(partition, 0) - self._positions[partition])
+        return max(0, self._upto(partition) - self._positions[partition])
+
+    def _upto(self, partition: int) -> int:
+        read = self._read.get(partition)
+        return 0 if read is None else read[0]
 
     def _wanted(self, head: Any) -> int:
         """No more than its share: lanes that wait for long must not keep others from being read at all."""
@@ -137,7 +148,7 @@ class GatedPlanner(Planner):
         stops = self._planning.stops
         found = []
         for head in heads:
-            start = max(head[4], self._read.get(head[0], 0))
+            start = max(head[4], self._upto(head[0]))
             end = head[5] if stops is None else min(head[5], stops.get(head[0], 0))
             if start < end and 2 * self._at_hand(head[0]) < self._wanted(head):
                 found.append((*head[:4], start, end, *head[6:]))

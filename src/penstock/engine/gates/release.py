@@ -22,7 +22,7 @@ from penstock.engine.commit import pieces
 from penstock.engine.gates.decision import Decision, Verdict, Waiting, decide, spent
 from penstock.engine.gates.hand import LaneAtHand, Line
 from penstock.engine.gates.limits import LaneLimits, Overrides, meter, wanted
-from penstock.engine.gates.meters import FINE, Limit, Meter, State
+from penstock.engine.gates.meters import Limit, Meter, State
 from penstock.engine.moments import micros
 from penstock.engine.work import Outcome, Target
 from penstock.log.flush import Request
@@ -41,7 +41,8 @@ _commit = Statements("penstock.engine", "commit.sql")
 #: time, so that what may pass then is at hand.
 _LONG_WAIT_US = 3_000_000
 _EARLY_US = 1_500_000
-_FINEST = FINE * NANO
+#: A lane that is paused is laid down until it is resumed: in the year 9000, for who wants a time.
+_NO_TIME_US = 221_845_392_000_000_000
 
 
 class _NothingHappened(Exception):
@@ -105,10 +106,10 @@ class Release:
     #: Where the group stands in each lane.
     stops: dict[int, int] = field(default_factory=dict)
     request: Request | None = None
-    #: Where lanes share a gate: whose turn it is, and those for which it is kept.
-    turn: int = 0
-    awaited: tuple[int, ...] = ()
+    #: None: the query is paused.
+    decision: Decision | None = None
     paused_lanes: set[int] = field(default_factory=set)
+    laid_down: set[int] = field(default_factory=set)
     is_paused: bool = False
     cycle: int = 0
 
@@ -156,9 +157,12 @@ class Releaser:
             next_us = each.verdict.next_us
             if next_us is not None and next_us > done.now_us + _LONG_WAIT_US:
                 each.wakes_us = next_us - _EARLY_US
-        done.verdicts, done.turn, done.awaited = decision.verdicts, decision.turn, decision.awaited
+            elif each.limits.paused and each.waiting.count:
+                each.wakes_us = _NO_TIME_US
+        done.decision, done.verdicts = decision, decision.verdicts
         done.stops = {each.lane.partition_id: each.stop for each in tried}
         done.paused_lanes = {each.lane.partition_id for each in tried if each.limits.paused}
+        done.laid_down = {each.lane.partition_id for each in tried if each.wakes_us is not None}
         moved = [each for each in tried if each.has_moved]
         changed = [each for each in tried if each.has_changed]
         if not changed:

@@ -12,14 +12,21 @@ LIMIT %(limit)s
 SELECT u.gate, u.kind FROM penstock.queries r JOIN penstock.gate_rules u ON u.query_id = r.id
 WHERE r.name = %(query)s ORDER BY u.gate
 
+-- name: sink
+SELECT coalesce(r.sink_queue, '') FROM penstock.queries r
+WHERE r.name = %(query)s AND EXISTS (SELECT FROM penstock.gate_rules u WHERE u.query_id = r.id)
+
 -- name: change
+-- To hold for no time ends a hold, and is none.
 INSERT INTO penstock.gate_limits AS l (query, key, gate, amount, rate, window_us, weight, paused, hold_until)
 VALUES (%(query)s, %(key)s, %(gate)s, %(amount)s::numeric, %(rate)s::numeric, %(window)s, %(weight)s, %(paused)s,
-        clock_timestamp() + make_interval(secs => %(hold)s::float8))
+        clock_timestamp() + make_interval(secs => nullif(%(hold)s::float8, 0)))
 ON CONFLICT (query, key, gate) DO UPDATE SET
     amount = coalesce(excluded.amount, l.amount), rate = coalesce(excluded.rate, l.rate),
     window_us = coalesce(excluded.window_us, l.window_us), weight = coalesce(excluded.weight, l.weight),
-    paused = coalesce(excluded.paused, l.paused), hold_until = coalesce(excluded.hold_until, l.hold_until),
+    paused = coalesce(excluded.paused, l.paused),
+    hold_until = CASE WHEN %(hold)s::float8 = 0 AND l.hold_until > clock_timestamp() THEN clock_timestamp()
+                      ELSE coalesce(excluded.hold_until, l.hold_until) END,
     changed_at = clock_timestamp()
 
 -- name: clear

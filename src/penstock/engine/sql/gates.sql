@@ -114,8 +114,9 @@ UPDATE penstock.gate_lanes SET wakes_at = NULL
 WHERE query_id = %(query)s AND partition_id = ANY(%(partitions)s::bigint[])
 
 -- name: heads
--- The lanes that have something unread, with how much of each its driver wants at hand.
-SELECT c.partition_id, t.name, t.is_lane, t.sealed_end, p.next_offset, h.end_offset, NULL, NULL, l.wants
+-- The lanes that have something unread, with how much of each its driver wants at hand, and what it has put back.
+SELECT c.partition_id, t.name, t.is_lane, t.sealed_end, p.next_offset, h.end_offset, NULL, NULL, l.wants,
+       coalesce(l.put_back, 0)
 FROM penstock.cursors c
 JOIN penstock.partitions t ON t.id = c.partition_id
 CROSS JOIN LATERAL (
@@ -150,11 +151,17 @@ RETURNING u.gate
 -- name: settle
 SELECT penstock.settle_gates(ARRAY[%(name)s], ARRAY[''], NULL)
 
+-- name: put_back
+-- What cycles up to this one have brought to hand of these lanes is there no longer.
+UPDATE penstock.gate_lanes SET put_back = greatest(put_back, %(cycle)s)
+WHERE query_id = %(query)s AND partition_id = ANY(%(partitions)s::bigint[])
+
 -- name: positions
--- Where the group stands in these lanes.
-SELECT w.partition_id, p.next_offset
+-- Where the group stands in these lanes, and what of them was put back.
+SELECT w.partition_id, p.next_offset, coalesce(l.put_back, 0)
 FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
 CROSS JOIN LATERAL (
     SELECT p.next_offset FROM penstock.positions p
     WHERE p.group_id = %(group)s AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
 ) p
+LEFT JOIN penstock.gate_lanes l ON l.query_id = %(query)s AND l.partition_id = w.partition_id
