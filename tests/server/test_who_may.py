@@ -23,7 +23,7 @@ from websockets.sync.client import connect
 from penstock.server.access.keys import Keys
 from penstock.server.app import ENDPOINTS
 from penstock.server.endpoint import Endpoint, Role
-from tests import servers
+from tests import gated, servers
 from tests.server.keys import bearer, token, with_keys
 from tests.server.serving import serving
 from tests.servers import Server
@@ -364,6 +364,20 @@ def test_a_shared_query_is_only_for_who_may_read_its_source(stage: Stage) -> Non
     place = {"query_id": made.json()["query_id"], "partition_id": popped["messages"][0]["partitionId"]}
     for path in ("/streams/v1/cycle", "/streams/v1/state/get"):
         assert stage.http.post(path, json={**place}, headers=other).status_code == 403
+
+
+def test_a_gate_is_held_back_by_who_consumes_what_it_lets_through(stage: Stage) -> None:
+    gated.store(stage.database_url)
+    with psycopg.connect(stage.database_url) as conn:
+        conn.execute("UPDATE penstock.queries SET sink_queue = %s WHERE name = %s", [QUEUE, gated.QUERY])
+
+    def held(caller: str) -> int:
+        asked = {"key": "tenant-7", "seconds": 1}
+        path, credential = f"/v1/gates/{gated.QUERY}/hold", bearer(stage.keys[caller])
+        return stage.http.post(path, json=asked, headers=credential).status_code
+
+    assert [held(caller) for caller in ("consume", "consume@shop.*", "admin")] == [204] * 3
+    assert [held(caller) for caller in ("consume@bank.*", "produce", "read@shop.*")] == [403] * 3
 
 
 def test_a_lease_is_no_way_into_another_queue(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from penstock.server.endpoint import Call, Endpoint, Role
 
 _READ = frozenset({Role.READ})
 _ADMIN = frozenset({Role.ADMIN})
-#: Whoever consumes what a gate lets through may hold it back, as a partner asked.
+#: Whoever may consume what a gate lets through may hold it back, as a partner asked.
 _CONSUME = frozenset({Role.CONSUME})
 _TAG = "Gates"
 
@@ -53,8 +53,9 @@ async def change(call: Call) -> None:
 async def hold(call: Call) -> None:
     """Let nothing through for a while."""
     asked: Hold = call.body
-    change = GateChange(key=asked.key, hold_seconds=asked.seconds)
-    await GateBook(call.services.log.database).change(call.path["query"], change)
+    book, query = GateBook(call.services.log.database), call.path["query"]
+    call.permit_found(await book.sink(query))
+    await book.change(query, GateChange(key=asked.key, hold_seconds=asked.seconds))
 
 
 ENDPOINTS = (
@@ -86,6 +87,7 @@ ENDPOINTS = (
         "Let a gate pass nothing for a while, as a partner's Retry-After asks",
         _TAG,
         roles=_CONSUME,
+        asks=True,
         body=Hold,
         problems=("not-found", "invalid-name", "invalid-option"),
     ),
