@@ -124,6 +124,19 @@ async def test_a_redrive_of_a_group_that_is_gone_says_so(log: Log) -> None:
     assert len(await letters(log)) == 1
 
 
+async def test_of_very_many_that_cannot_be_sent_back_the_first_are_named(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead, "REDRIVE_LIMIT", 3)
+    monkeypatch.setattr(dead, "_MOST_PROBLEMS", 4)
+    await log.configure(QUEUE)
+    await bury(log, range(8))
+    await log.delete_group(QUEUE, GROUP)
+    done = await log.redrive(Filter(queue=QUEUE), limit=None)
+    assert (done.replayed, done.failed) == (0, 8)
+    assert list(done.problems) == [letter.id for letter in (await letters(log))[:4]]
+
+
 async def test_dead_letters_are_found_by_what_is_known_of_them(log: Log, clock: Clock) -> None:
     await log.configure(QUEUE)
     await log.configure("another")

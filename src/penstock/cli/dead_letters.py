@@ -183,6 +183,8 @@ async def redrive(
         session.out.note(f"{number(outcome.replayed)} replayed, {number(outcome.failed)} failed.")
         for letter, problem in outcome.problems.items():
             session.out.error(f"dead letter {letter}: {problem}")
+        if outcome.failed > len(outcome.problems):
+            session.out.error(f"and {number(outcome.failed - len(outcome.problems))} more like these")
         if left > outcome.failed:
             session.out.hint(f"{number(left - outcome.failed)} more match; --all sends them all.")
     if outcome.failed:

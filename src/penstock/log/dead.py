@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,8 @@ DAMAGED = "damaged chunk"
 REDRIVE_LIMIT = 100
 #: How much of them it holds at a time, unless one alone has more.
 _MOST_BYTES = 16 << 20
+#: Of so many it is said why they could not be sent back.
+_MOST_PROBLEMS = 1000
 #: Of each queue so many are looked at to tell what kinds of error there are.
 KINDS_OF = 10_000
 _MOST_KINDS = 200
@@ -151,7 +153,7 @@ class DeadLetterKind:
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """How many dead letters were sent back, and which could not be."""
+    """How many dead letters were sent back, and which could not be; of very many, the first."""
 
     replayed: int
     failed: int
@@ -363,7 +365,7 @@ class Redriver:
         self, which: Filter, *, limit: int | None = REDRIVE_LIMIT, edited: Mapping[int, bytes] | None = None
     ) -> Redrive:
         """Send back the oldest that match, at most ``limit`` (None: all); some with other data than they had."""
-        replayed = 0
+        replayed = failed = 0
         problems: dict[int, str] = {}
         # Their numbers first: what fails again meanwhile is not sent back twice, and all at once may be much to hold.
         ids = await self._dead_letters.ids(which, limit)
@@ -375,9 +377,10 @@ class Redriver:
             for name, its in groupby(sorted(letters, key=attrgetter("queue")), key=attrgetter("queue")):
                 mine = list(its)
                 refused = await self._some(name, mine, edited or {})
-                problems.update(refused)
                 replayed += len(mine) - len(refused)
-        return Redrive(replayed, len(problems), problems)
+                failed += len(refused)
+                problems.update(islice(refused.items(), _MOST_PROBLEMS - len(problems)))
+        return Redrive(replayed, failed, problems)
 
     async def _some(self, name: str, letters: Sequence[DeadLetter], edited: Mapping[int, bytes]) -> dict[int, str]:
         """Send some of one queue back in one transaction; answers which could not be, and why."""
