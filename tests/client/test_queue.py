@@ -103,7 +103,7 @@ async def test_a_push_to_several_queues_happens_in_all_or_in_none(q: Penstock) -
     results = await q.push({"jobs": numbered(2), "audit": {"data": "seen"}})
 
     assert {name: result.accepted for name, result in results.items()} == {"jobs": 2, "audit": 1}
-    with pytest.raises(NotFound, match="nowhere"):
+    with pytest.raises(NotFound, match="`penstock queue create nowhere`"):
         await q.push({"jobs": numbered(1), "nowhere": numbered(1)})
     assert (await q.queue("jobs").describe()).size.events == 2
 

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -66,7 +67,8 @@ class Catalog:
 
     def _must(self, name: str, queue: Queue | None) -> Queue:
         if queue is None:
-            raise NotFound(f"there is no queue {name!r}; create it with queue({name!r}).create()", queue=name)
+            how = f"queue({name!r}).create(), or `penstock queue create {quote(name)}`"
+            raise NotFound(f"there is no queue {name!r}; create it with {how}", queue=name)
         return queue
 
     async def find(self, name: str) -> Queue | None:
