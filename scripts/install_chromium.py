@@ -15,6 +15,16 @@ import sys
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+#: What it is started with: it asks nobody for anything, and needs no graphics card.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 MISSING = (
     "there is no Chromium for the tests in a browser: install chromium or google-chrome so that it is on the PATH, "
     "or run `playwright install --with-deps chromium`"

@@ -18,10 +18,9 @@ from urllib.parse import quote
 from playwright.sync_api import Browser, Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from scripts.install_chromium import MISSING, find_chromium
+from scripts.install_chromium import FLAGS, MISSING, find_chromium
 
 ASSETS = Path(__file__).parent.parent / "docs" / "assets"
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 
 
 def pages(query: str | None) -> dict[str, str]:

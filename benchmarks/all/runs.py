@@ -29,6 +29,7 @@ RUNS = (
     Run("gate", ("gate",)),
     Run("e2e", ("e2e",)),
     Run("day", ("e2e", "--day"), quick=False),
+    Run("console", ("console",)),
     Run("connector", ("connector",)),
     Run("nexmark", ("nexmark",)),
     Run("profile", ("profile",)),

@@ -74,10 +74,10 @@ async def measure(batch: int, plan: Plan, running: Server, workers: int, checks:
     async with Penstock(running.url) as q:
         await q.queue(queue).config(dedup_window_seconds=0, max_depth_events=None).create(partitions=PARTITIONS)
         with http_server(running.url, workers) as (url, process):
-            await _round(url, queue, batch, plan.warm_up_seconds, sent)
+            await drive(url, queue, batch, plan.warm_up_seconds, sent)
             for _ in range(plan.rounds):
                 before = cpu_seconds(process), running.cpu_seconds()
-                said = await _round(url, queue, batch, plan.seconds, sent)
+                said = await drive(url, queue, batch, plan.seconds, sent)
                 events = sum(said["accepted"]) * batch
                 cell.cpu["server"] += cpu_seconds(process) - before[0]
                 cell.cpu["postgresql"] += running.cpu_seconds() - before[1]
@@ -89,14 +89,18 @@ async def measure(batch: int, plan: Plan, running: Server, workers: int, checks:
                 checks.expect(
                     f"batches of {batch}: every request is accepted", fine, f"{said['refused']}, {said['lost']}"
                 )
-        await _check(q, queue, batch, sent, checks)
+        await check_log(q, queue, batch, sent, checks)
         await q.queue(queue).delete()
     return cell.summary()
 
 
-async def _round(url: str, queue: str, batch: int, seconds: float, sent: Counter[int]) -> dict[str, Any]:
+async def drive(
+    url: str, queue: str, batch: int, seconds: float, sent: Counter[int], per_second: float | None = None
+) -> dict[str, Any]:
+    """Let the generator run; answers what it said, and counts in ``sent`` how often each body was accepted."""
     address = urlsplit(url)
     told = [str(part) for part in (address.hostname, address.port, queue, batch, CONNECTIONS, seconds)]
+    told += [] if per_second is None else [str(per_second)]
     # A file and no pipe: it says a megabyte at once, of which a part has once been lost on the way.
     with tempfile.TemporaryFile() as output:
         process = await asyncio.create_subprocess_exec(
@@ -111,7 +115,7 @@ async def _round(url: str, queue: str, batch: int, seconds: float, sent: Counter
     return said
 
 
-async def _check(q: Penstock, queue: str, batch: int, sent: Counter[int], checks: Checks) -> None:
+async def check_log(q: Penstock, queue: str, batch: int, sent: Counter[int], checks: Checks) -> None:
     """Each event is in the log as often as its request was accepted."""
     found: Counter[int] = Counter()
     reader = q.queue(queue).group("check").batch(20_000).partitions(PARTITIONS).auto_ack()

@@ -1,8 +1,8 @@
 """The load generator, a process of its own: as little between it and the sockets as can be.
 
-``python -m benchmarks.ingest.generator HOST PORT QUEUE BATCH CONNECTIONS SECONDS`` prints one JSON object: how often
-each body was accepted, how long each request took, and its own CPU time. Each connection sends its next request when
-the one before is answered.
+``python -m benchmarks.ingest.generator HOST PORT QUEUE BATCH CONNECTIONS SECONDS [EVENTS_PER_SECOND]`` prints one JSON
+object: how often each body was accepted, how long each request took, and its own CPU time. Each connection sends its
+next request when the one before is answered; with a rate, not before it is due.
 """
 
 from __future__ import annotations
@@ -58,20 +58,31 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             return
         self._body = self._run.turn()
-        self._sent_at = time.perf_counter()
+        now = time.perf_counter()
+        # With a rate, a request that could not be sent when it was due took as much longer.
+        self._sent_at = self._run.due() or now
+        if self._sent_at > now:
+            asyncio.get_running_loop().call_later(self._sent_at - now, self._send)
+        else:
+            self._send()
+
+    def _send(self) -> None:
         self._transport.write(self._run.requests[self._body])
 
 
 class Run:
     """One run of a generator."""
 
-    def __init__(self, host: str, port: int, queue: str, batch: int) -> None:
+    def __init__(self, host: str, port: int, queue: str, batch: int, per_second: float | None) -> None:
         head = (
             f"POST /v1/queues/{queue}/events?key_field=user HTTP/1.1\r\nHost: {host}:{port}\r\n"
             "Content-Type: application/x-ndjson\r\nContent-Length: "
         ).encode()
         self.requests = [head + b"%d\r\n\r\n" % len(text) + text for text in bodies(batch)]
         self.batch = batch
+        #: From one request to the next, of all connections together.
+        self._apart = 0.0 if per_second is None else batch / per_second
+        self._due = 0.0
         self.until = 0.0
         self.lost = 0
         self.refused: dict[str, int] = {}
@@ -84,6 +95,13 @@ class Run:
         self._turn = (self._turn + 1) % len(self.requests)
         return self._turn
 
+    def due(self) -> float:
+        """When the next request is to be sent; without a rate, 0."""
+        if self._apart == 0.0:
+            return 0.0
+        self._due = (self._due or time.perf_counter()) + self._apart
+        return self._due
+
     def answered(self, body: int, answer: bytes, seconds: float) -> None:
         """Take note of an answer."""
         self.seconds.append(seconds)
@@ -95,8 +113,10 @@ class Run:
             self.refused[status] = self.refused.get(status, 0) + 1
 
 
-async def _drive(host: str, port: int, queue: str, batch: int, connections: int, seconds: float) -> dict[str, Any]:
-    run = Run(host, port, queue, batch)
+async def _drive(
+    host: str, port: int, queue: str, batch: int, connections: int, seconds: float, per_second: float | None
+) -> dict[str, Any]:
+    run = Run(host, port, queue, batch, per_second)
     loop = asyncio.get_running_loop()
     cpu, began = time.process_time(), time.perf_counter()
     run.until = began + seconds
@@ -114,8 +134,9 @@ async def _drive(host: str, port: int, queue: str, batch: int, connections: int,
 
 
 def main() -> None:
-    host, port, queue, batch, connections, seconds = sys.argv[1:]
-    result = uvloop.run(_drive(host, int(port), queue, int(batch), int(connections), float(seconds)))
+    host, port, queue, batch, connections, seconds, *rate = sys.argv[1:]
+    per_second = float(rate[0]) if rate else None
+    result = uvloop.run(_drive(host, int(port), queue, int(batch), int(connections), float(seconds), per_second))
     print(json.dumps(result))
 
 

@@ -157,6 +157,36 @@ def gate(result: Result) -> Section:
     return section
 
 
+def console(result: Result) -> Section:
+    section = Section(
+        "Browsers at the console",
+        "What five open pages of the console cost ingestion. As a rule browsers run elsewhere than the server; here "
+        "they share its machine, so those at idle priority are judged, at full speed, where nothing is left over.",
+    )
+    sides = {
+        "nobody": "nobody looks",
+        "browsers_idle_priority": "five browsers, idle priority",
+        "browsers_equal_priority": "five browsers, equal priority",
+    }
+    parts = ("server", "postgresql", "console", "browsers")
+    for load, title in (("full_speed", "at full speed"), ("steady", "at a steady rate, beside a query")):
+        rows = [
+            [
+                label,
+                *(find(result, load, side, key) for key in ("events_per_s", "p50_ms", "p99_ms")),
+                *(find(result, load, side, "cores", part) for part in parts),
+                *(find(result, load, key, side) for key in ("ratio", "cpu_ratio")),
+            ]
+            for side, label in sides.items()
+            if find(result, load, side)
+        ]
+        head = ["events/s", "p50 ms", "p99 ms", "cores: server", "PostgreSQL", "console", "browsers"]
+        against = ["events/s over those with nobody", "CPU of server, PostgreSQL and console for an event, likewise"]
+        section.tables.append(Table([title, *head, *against], rows))
+    section.tables.append(figures(result, {"ingestion lost to five browsers, %": ("cost_pct",)}))
+    return section
+
+
 def e2e(result: Result) -> Section:
     section = Section("Everything together", "HTTP in, Spark, live rows out, all on one machine.")
     section.tables.append(_end_to_end(result))

@@ -17,6 +17,7 @@ _SECTIONS: dict[str, Callable[[Result], Section]] = {
     "gate": queues.gate,
     "e2e": queues.e2e,
     "day": queues.day,
+    "console": queues.console,
     "connector": engines.connector,
     "nexmark": engines.nexmark,
     "profile": profile.profile,

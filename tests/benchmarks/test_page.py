@@ -132,6 +132,20 @@ def test_engines_that_count_windows_stand_beside_each_other() -> None:
     assert "- Redis, four commands an event was not measured: no wheel" in text
 
 
+def test_what_browsers_cost_is_shown_with_what_it_is_a_part_of() -> None:
+    def side(rate: int, browsers: float) -> dict[str, Any]:
+        cores = {"server": 0.8, "postgresql": 0.4, "console": 0.02, "browsers": browsers}
+        return {"events_per_s": rate, "p50_ms": 90.0, "p99_ms": 150.0, "cores": cores}
+
+    loaded = {"nobody": side(100_000, 0.0), "browsers_idle_priority": side(98_000, 0.1)}
+    loaded |= {"ratio": {"browsers_idle_priority": 0.98}, "cpu_ratio": {"browsers_idle_priority": 1.01}}
+    text = rendered(console={"full_speed": loaded, "cost_pct": 2.0, "ok": True})
+
+    assert "| nobody looks | 100,000 | 90.00 | 150.0 | 0.80 | 0.40 | 0.02 | 0.00 | – | – |" in text
+    assert "| five browsers, idle priority | 98,000 | 90.00 | 150.0 | 0.80 | 0.40 | 0.02 | 0.10 | 0.98 | 1.01 |" in text
+    assert "| ingestion lost to five browsers, % | 2.00 |" in text
+
+
 def test_a_quick_run_leaves_a_result_that_the_page_shows(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "all", "--quick", "--only", "scaling-groups", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -17,22 +17,12 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from scripts.install_chromium import MISSING, find_chromium
+from scripts.install_chromium import FLAGS, MISSING, find_chromium
 from tests.console.browsing import open_page
 from tests.console.running import Running, console_on
 from tests.servers import TEMPLATE, Server
 
 T = TypeVar("T")
-
-_FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +34,7 @@ def browser() -> Iterator[Browser]:
             pytest.fail(MISSING)
         pytest.skip(MISSING)
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
+        started = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         yield started
         started.close()
 

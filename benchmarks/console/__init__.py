@@ -1,0 +1,1 @@
+"""What open browsers cost ingestion: the console in its own process, five pages of it in Chromium, events over HTTP."""
