@@ -159,7 +159,32 @@ def test_a_function_that_ends_or_hangs_its_worker_costs_one_event(bench: Bench) 
         assert "no cycle survives it" in letter.error
 
 
-def test_a_function_that_exits_while_types_are_inferred_does_not_take_the_driver_along(bench: Bench) -> None:
+def test_an_event_that_reduce_fails_for_leaves_nothing_in_the_value(bench: Bench) -> None:
+    seen: list[int] = []
+
+    def total(value: dict[str, int], event: dict[str, int]) -> dict[str, int]:
+        seen.append(event["amount"])
+        value["n"] += 1
+        value["total"] += 12 // event.pop("amount")
+        if event.get("fate") and seen.count(6) == 1:
+            raise ConnectionError("not yet")
+        return value
+
+    bench.queue(partitions=1)
+    bench.push([("k", {"amount": 3}), ("k", {"amount": 0}), ("k", {"amount": 6, "fate": "once"})])
+    made = stream().window_tumbling(seconds=3600).reduce(total, {"n": 0, "total": 0})
+    bench.run(made.to("totals"))
+
+    assert [row["value"] for row in bench.emitted()] == [{"n": 2, "total": 6}]
+    (letter,) = bench.letters()
+    assert (letter.data["amount"], letter.stage, letter.attempts) == (0, "reduce", 4)
+    assert letter.error.startswith("ZeroDivisionError")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_function_that_exits_while_types_are_inferred_does_not_take_the_driver_along(
+    bench: Bench, again: bool
+) -> None:
     def fatal(event: dict[str, Any]) -> Any:
         if event.get("fate"):
             os._exit(3)
@@ -167,9 +192,14 @@ def test_a_function_that_exits_while_types_are_inferred_does_not_take_the_driver
 
     bench.queue(partitions=1)
     bench.push([*good(3), ("k", {"ts": T0, "amount": 1, "fate": "exit"})])
-    bench.run(counted(stream().map(fatal)).to("totals"))
+    made = stream(schema={"ts": "bigint"}).map(fatal)
+    if again:
+        # What the second function gives is inferred from what the first one does.
+        made = made.filter("ts > 0").map(lambda event: {**event, "amount": 2})
+    bench.run(counted(made).to("totals"))
 
-    assert bench.by_key("n") == {"k": 3}
+    assert bench.by_key("total") == {"k": 6 if again else 3}
+    assert [letter.data["fate"] for letter in bench.letters()] == ["exit"]
 
 
 def test_an_expression_that_spark_cannot_compute_costs_one_event(bench: Bench) -> None:

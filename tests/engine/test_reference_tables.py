@@ -84,6 +84,13 @@ def test_columns_have_the_types_of_the_table_whatever_they_hold(bench: Bench) ->
             tables._fetch("SELECT 'NaN'::numeric AS n")
 
 
+def test_a_table_that_cannot_be_read_is_told_in_a_sentence(bench: Bench) -> None:
+    bench.queue(partitions=1)
+    bench.push([("k", {"currency": "EUR"})])
+    with pytest.raises(InvalidRequest, match=r"(?s)'prices' cannot be read: relation \"no_such\" does not exist"):
+        bench.run(Stream.from_("orders").enrich("no_such", on="currency", name="prices").to("out"))
+
+
 def test_a_stream_can_be_looked_at_without_committing_anything(bench: Bench) -> None:
     bench.queue(partitions=1)
     bench.push([("k", {"ts": 1_700_000_000 + n, "amount": n}) for n in range(5)])

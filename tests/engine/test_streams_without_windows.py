@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import Context
+from penstock import Context, InvalidRequest
 from penstock.sinks import File
 from tests.engine.pipelines import Bench, stream
+
+WHEN = datetime(2024, 2, 29, tzinfo=UTC)
 
 
 def numbered(count: int) -> list[tuple[str, dict[str, Any]]]:
@@ -128,6 +131,62 @@ def test_sql_joins_with_a_table_of_the_database(rates: Bench) -> None:
     rates.run(stream().sql("SELECT i, fx.rate FROM stream JOIN fx USING (currency)", fx="rates").to("out"))
 
     assert [data for _, data in out(rates)] == [{"i": 0, "rate": Decimal("1.25")}, {"i": 1, "rate": Decimal("0.01")}]
+
+
+def test_a_star_in_sql_is_the_whole_event(rates: Bench) -> None:
+    made = stream().sql("SELECT *, fx.rate * 2 AS twice FROM stream JOIN fx USING (currency)", fx="rates")
+    rates.push([("k", {"i": 9, "currency": "EUR", "note": {"deep": [1, None]}})])
+    rates.run(made.map(lambda event: {**event, "is_python": True}).to("out"))
+
+    *_, (_, last) = out(rates)
+    more = {"rate": Decimal("1.25"), "twice": Decimal("2.5"), "is_python": True}
+    assert last == {"i": 9, "currency": "EUR", "note": {"deep": [1, None]}, **more}
+
+
+def test_sql_may_call_the_stream_something_else(rates: Bench) -> None:
+    query = "SELECT s.i, f.rate FROM stream s LEFT JOIN fx AS f ON f.currency = s.currency"
+    rates.run(stream().sql(query, fx="SELECT * FROM rates WHERE rate > 1").to("out"))
+
+    assert [data["rate"] for _, data in out(rates)] == [Decimal("1.25"), None, None]
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        (stream().filter("amuont > 0").to("out"), r"amuont.*schema="),
+        (stream().sql("SELECT i, fx.rat FROM stream JOIN fx USING (currency)", fx="rates").to("out"), "rat"),
+        (stream().sql("SELECT i FROM stream JOIN nowhere USING (currency)").to("out"), r"nowhere.*fx='app.rates'"),
+        (stream().map("no_such_function(i) AS i").to("out"), "no_such_function"),
+    ],
+)
+def test_what_spark_does_not_understand_is_told_when_the_query_starts(
+    rates: Bench, made: Any, word: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InvalidRequest, match=word):
+        rates.run(made)
+    assert "java" not in capfd.readouterr().err, "a sentence, and no stack"
+    assert rates.ask("SELECT count(*) FROM penstock.cycles") == 0
+
+
+def test_a_function_after_something_that_spark_does_is_told_the_same_as_one_before_it(bench: Bench) -> None:
+    told: list[str] = ["queue", "partition", "partition_id", "offset", "key", "id", "time", "appended_at", "headers"]
+
+    def tell(event: dict[str, Any], ctx: Context) -> Any:
+        what = {name: repr(ctx.metadata[name]) for name in told}
+        return {**event, "told": [*event.get("told", []), {**what, "stage": ctx.stage, "query": ctx.query_id}]}
+
+    bench.queue()
+    bench.push([{"key": "k", "data": {"i": 1}, "id": "one", "headers": {"trace": "x"}, "time": WHEN}])
+    made = stream().map(tell, name="a").filter("i > 0").map(tell, name="b").filter("i > 0").map(lambda e: e)
+    # What the functions give has no types but those that a sample shows.
+    bench.run(made.filter("i > 0").filter(tell, name="d").map(tell, name="c").map("i, told").to("out"))
+
+    ((_, event),) = out(bench)
+    assert [each.pop("stage") for each in event["told"]] == ["a", "b", "c"]
+    first = event["told"][0]
+    assert all(each == first for each in event["told"])
+    assert (first["query"], first["id"], first["headers"]) == ("q", "'one'", "{'trace': 'x'}")
+    assert first["time"] == repr(WHEN)
 
 
 def test_enrich_adds_the_fields_of_a_table(rates: Bench) -> None:

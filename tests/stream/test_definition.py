@@ -173,7 +173,7 @@ def test_a_table_is_a_query(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [FRAME, lambda: FRAME, functools.partial(lambda: FRAME)], ids=["frame", "f", "partial"]
+    "source", [FRAME, lambda spark: FRAME, functools.partial(lambda spark: FRAME)], ids=["frame", "f", "partial"]
 )
 def test_a_table_is_a_frame_or_a_function_that_returns_one(source: Any) -> None:
     assert table(source) == Table(frame=source)
@@ -288,6 +288,7 @@ def test_options_of_functions_are_refused_where_they_would_do_nothing() -> None:
         ({"source": "crm.customers WHERE x", "on": "a"}, "or a query 'SELECT ...'"),
         ({"source": None, "on": "a"}, "a Spark DataFrame or a function"),
         ({"source": [1], "on": "a"}, "a Spark DataFrame or a function"),
+        ({"source": lambda: None, "on": "a"}, r"def rates\(spark\)"),
     ],
 )
 def test_enrich_says_what_it_needs(arguments: Any, sentence: str) -> None:

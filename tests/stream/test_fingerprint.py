@@ -344,7 +344,7 @@ DIFFERENT = {
     "its kind": ORDERS.enrich("t", on="a", how="inner"),
     "its table": ORDERS.enrich("u", on="a"),
     "its frame": ORDERS.enrich(FRAME, on="a"),
-    "its function": ORDERS.enrich(lambda: FRAME, on="a"),
+    "its function": ORDERS.enrich(lambda spark: FRAME, on="a"),
     "a key": ORDERS.key_by("a"),
     "a window": count(WINDOWED),
     "its size": count(ORDERS.window_tumbling(seconds=5.000001)),

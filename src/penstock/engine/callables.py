@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import os
+import pickle
 import sys
 import threading
 import time
@@ -59,6 +60,8 @@ class Batch:
     #: Events that a condition left out, by stage.
     dropped: Counter[str] = field(default_factory=Counter)
     told: dict[int, dict[str, Any]] = field(default_factory=dict)
+    #: The event of a source place once more, as it was before any callable; None where nobody calls twice.
+    again: Callable[[int], Any] | None = None
 
     def context(self, stage: str, source: int) -> Context:
         """The context of an event in a stage."""
@@ -91,6 +94,8 @@ def run_steps(steps: Sequence[Step], batch: Batch) -> None:
     for step in steps:
         if not batch.items:
             return
+        if step is not steps[0]:
+            batch.again = None
         match step:
             case Map():
                 _each(step.name, step.expression, step.retries, batch, _replaced)
@@ -132,9 +137,11 @@ def _many(value: Any, answer: Any) -> list[Any]:
 
 def _each(stage: str, function: Any, retries: Retries, batch: Batch, become: Callable[[Any, Any], list[Any]]) -> None:
     with_context = takes_context(function)
+    copies = batch.again is None and retries.limit > 0
     kept: list[Item] = []
-    with _Watch(retries.timeout_seconds) as watch:
+    with Watch(retries.timeout_seconds) as watch:
         for item in batch.items:
+            copy = _copied(item.value) if copies else None
             for attempt in range(retries.limit + 1):
                 try:
                     watch.begin()
@@ -153,17 +160,35 @@ def _each(stage: str, function: Any, retries: Retries, batch: Batch, become: Cal
                         batch.fail(item.source, stage, error, attempt + 1)
                     else:
                         time.sleep((attempt + 1) * retries.pause_seconds)
+                        item.value = _anew(item, batch, copy)
     batch.items = kept
+
+
+def _copied(value: Any) -> bytes | None:
+    """An event that another callable has made, of whatever it likes."""
+    try:
+        return pickle.dumps(value)
+    except Exception:
+        return None
+
+
+def _anew(item: Item, batch: Batch, copy: bytes | None) -> Any:
+    """The event once more: a callable that raised may have changed it on its way there."""
+    if batch.again is not None:
+        return batch.again(item.source)
+    return item.value if copy is None else pickle.loads(copy)  # noqa: S301 - it was dumped here
 
 
 def _together(stage: str, function: Callable[..., Any], retries: Retries, concurrency: int, batch: Batch) -> None:
     """Call a function for many events at a time and add the fields it answers with."""
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     with_context = takes_context(function)
+    copies = batch.again is None and retries.limit > 0
     answers: dict[int, Any] = {}
 
     async def one(place: int, item: Item, gate: asyncio.Semaphore) -> None:
         async with gate:
+            copy = _copied(item.value) if copies else None
             for attempt in range(retries.limit + 1):
                 try:
                     arguments: list[Any] = [item.value]
@@ -183,6 +208,7 @@ def _together(stage: str, function: Callable[..., Any], retries: Retries, concur
                         batch.fail(item.source, stage, error, attempt + 1)
                     else:
                         await asyncio.sleep((attempt + 1) * retries.pause_seconds)
+                        item.value = _anew(item, batch, copy)
 
     async def all_of_them() -> None:
         gate = asyncio.Semaphore(concurrency)
@@ -226,7 +252,7 @@ async def _in_thread(function: Callable[..., Any], arguments: Sequence[Any]) -> 
     return await answered
 
 
-class _Watch:
+class Watch:
     """Ends the worker when a call takes longer than it may: nothing else ends code that hangs."""
 
     def __init__(self, seconds: float) -> None:
@@ -235,16 +261,18 @@ class _Watch:
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> Watch:
         if self._seconds:
             self._thread = threading.Thread(target=self._look, daemon=True)
             self._thread.start()
         return self
 
     def begin(self) -> None:
+        """A call begins."""
         self._since = time.monotonic()
 
     def end(self) -> None:
+        """It is over."""
         self._since = None
 
     def __exit__(self, *_: object) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +14,7 @@ from penstock.engine import exact
 from penstock.engine.columns import ResultColumn, Shape, as_key, result_columns, shape_of
 from penstock.engine.combining import GROUPS
 from penstock.engine.folding import fold_column, folded
-from penstock.engine.reading import DATA, META, Reading
+from penstock.engine.reading import ABOUT, DATA, META, Reading
 from penstock.engine.sessions import Rules, with_sessions
 from penstock.engine.stages import Stage, group_stages, wants_data
 from penstock.engine.values import COST, SINK_KEY, WHOLE
@@ -23,7 +22,8 @@ from penstock.stream.aggregates import Aggregate
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python, names_in, takes_context
 from penstock.stream.gates import Concurrency, Gate
-from penstock.stream.steps import Filter, FlatMap, Lookup, Map, Sql, Step, runs_in_python
+from penstock.stream.sql_select import with_columns
+from penstock.stream.steps import Filter, FlatMap, Lookup, Map, Sql, Step, makes_columns, runs_in_python
 from penstock.stream.windows import Calendar, Session, Sliding, Tumbling, Window
 
 if TYPE_CHECKING:
@@ -51,7 +51,12 @@ class Split:
         after = list(self.rest)
         while any(isinstance(step, Stage) for step in after):
             after.pop(0)
-        return not any(isinstance(step, Map | FlatMap | Sql) for step in after)
+        return not any(makes_columns(step) for step in after if not isinstance(step, Stage))
+
+    @property
+    def with_about(self) -> bool:
+        """Whether a callable after the reader asks what is known of an event."""
+        return any(isinstance(step, Stage) and step.asks for step in self.rest)
 
     def parts(self) -> list[tuple[Stage | None, list[Step]]]:
         """The steps that Spark runs after each Python stage; None stands for the reader."""
@@ -117,6 +122,8 @@ class _Values:
 
     def __init__(self, functions: dict[str, Callable[..., Any]]) -> None:
         self._functions = [(name, function, takes_context(function)) for name, function in functions.items()]
+        #: Whether one of them looks at the context.
+        self.asks = any(with_context for _, _, with_context in self._functions)
 
     def __call__(self, event: Any, ctx: Any) -> dict[str, Any]:
         found = dict(event) if isinstance(event, dict) else {WHOLE: event}
@@ -205,7 +212,7 @@ def apply_steps(frame: DataFrame, steps: Sequence[Step | Stage], tables: Tables)
 
 
 def _metas(frame: DataFrame) -> list[str]:
-    return [name for name in (*_META, DATA) if name in frame.columns]
+    return [name for name in (*_META, DATA, ABOUT) if name in frame.columns]
 
 
 def _select(frame: DataFrame, expression: Any) -> DataFrame:
@@ -234,9 +241,7 @@ def _run_sql(frame: DataFrame, step: Sql, query: str, tables: Tables) -> DataFra
     frame.createOrReplaceTempView("stream")
     for name, table in step.tables.items():
         tables.frame(spark, name, table).createOrReplaceTempView(name)
-    metas = ", ".join(f"stream.{name}" for name in _metas(frame))
-    injected = re.sub(r"^\s*select\s+", f"SELECT {metas}, ", query, count=1, flags=re.IGNORECASE)
-    return exact.rows(spark, injected)
+    return exact.rows(spark, with_columns(query, _metas(frame)))
 
 
 def _join(frame: DataFrame, step: Lookup, tables: Tables) -> DataFrame:
@@ -385,7 +390,7 @@ def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[D
                 costs.append(f"{COST}{place}")
                 value = exact.column(frame.sparkSession, cost)
                 frame = frame.withColumn(costs[-1], value.cast("double"))
-        hidden = {*_META, "__sink", DATA, SINK_KEY, WHOLE, *costs}
+        hidden = {*_META, "__sink", DATA, ABOUT, SINK_KEY, WHOLE, *costs}
         data: list[str] = []
         if cut.keeps_event and DATA in frame.columns:
             # The event as it is, and beside it what was looked up.
@@ -394,4 +399,5 @@ def compile_events(cut: Split, before: DataFrame, tables: Tables) -> Callable[[D
         fields = [f"`{name}`" for name in frame.columns if name not in hidden]
         return frame.select("__partition", "__offset", "__sink", *costs, *data, *fields)
 
+    transform(before, True)  # what Spark does not understand is found now, and not in a cycle
     return transform

@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from penstock.core import json
 from penstock.engine import moments
-from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
+from penstock.engine.callables import Batch, Failure, Item, Watch, encode_items, run_steps
 from penstock.engine.fields import Parser
 from penstock.engine.moments import EPOCH, NEVER
 from penstock.engine.plan import Lane
-from penstock.engine.reading import DATA, Reading
+from penstock.engine.reading import ABOUT, DATA, Reading
 from penstock.engine.slices import Progress, Slice
 from penstock.log.queue import DEFAULT_KEY
 from penstock.stream.expression import takes_context
+from penstock.stream.steps import Retries
 
 
 class Columns:
@@ -73,17 +74,22 @@ class Columns:
         batch = Batch(
             self._reading.query_name,
             [],
-            lambda place: (int(meta.partition[place]), int(meta.offset[place])),
+            meta.where,
             lambda place: meta.describe(place, self._reading.queues),
+            again=lambda place: json.decode(lines[place]),
         )
         if times is None:
             times = np.full(len(values), NEVER, dtype=np.int64)
             read = self._time_reader(batch)
-            for place, value in enumerate(values):
-                try:
-                    times[place] = moments.of_value(read(place, value))
-                except Exception as error:
-                    batch.fail(place, "event time", error, 1)
+            with Watch(Retries().timeout_seconds) as watch:
+                for place, value in enumerate(values):
+                    try:
+                        watch.begin()
+                        times[place] = moments.of_value(read(place, value))
+                    except Exception as error:
+                        batch.fail(place, "event time", error, 1)
+                    finally:
+                        watch.end()
         failed = {(f.partition, f.offset) for f in batch.failures}
         batch.items = [
             Item(place, value) for place, value in enumerate(values) if not failed or batch.where(place) not in failed
@@ -152,12 +158,16 @@ class Columns:
             "__bound": pa.array(meta.bound if places is None else meta.bound[places]),
             "__redriven": pa.array(meta.redriven() if places is None else meta.redriven()[places]),
         }
+        if self._reading.with_about:
+            those = range(len(meta.partition)) if places is None else places.tolist()
+            told = [json.encode(meta.describe(place, self._reading.queues)).decode() for place in those]
+            columns[ABOUT] = pa.array(told, pa.string())
         schema = self._reading.events
         arrays = [columns[name] if name in columns else table.column(name) for name in schema.names]
         return pa.Table.from_arrays(arrays, schema=schema).combine_chunks()
 
     def _fail(self, meta: Meta, place: int, stage: str, error: str) -> None:
-        self._failures.append(Failure(int(meta.partition[place]), int(meta.offset[place]), stage, error))
+        self._failures.append(Failure(*meta.where(place), stage, error))
 
 
 class Meta:
@@ -167,9 +177,10 @@ class Meta:
         self._slices = slices
         counts = np.array([piece.columns.count for piece in slices], dtype=np.int64)
         self._counts = counts
+        self._ends = counts.cumsum()
         self.partition = np.repeat(np.array([s.lane.partition_id for s in slices], dtype=np.int64), counts)
         firsts = np.array([piece.first for piece in slices], dtype=np.int64)
-        self.offset = np.arange(rows, dtype=np.int64) + np.repeat(firsts - counts.cumsum() + counts, counts)
+        self.offset = np.arange(rows, dtype=np.int64) + np.repeat(firsts - self._ends + counts, counts)
         self.time = self.bound = np.empty(0, dtype=np.int64)
         self._keys: pa.Array | None = None
 
@@ -178,6 +189,10 @@ class Meta:
         if self._keys is None:
             self._keys = _keys(self._slices, self._counts)
         return self._keys
+
+    def where(self, place: int) -> tuple[int, int]:
+        """Partition and offset of one event."""
+        return int(self.partition[place]), int(self.offset[place])
 
     def runs(self) -> Iterator[tuple[Lane, int]]:
         """The partitions as they follow each other, and how many events of each do."""
@@ -206,12 +221,9 @@ class Meta:
 
     def describe(self, place: int, queues: dict[int, str]) -> dict[str, Any]:
         """All about one event, for a callable that asks."""
-        rest = place
-        for piece in self._slices:
-            if rest < piece.columns.count:
-                break
-            rest -= piece.columns.count
-        columns = piece.columns
+        index = int(np.searchsorted(self._ends, place, side="right"))
+        piece = self._slices[index]
+        columns, rest = piece.columns, place - int(self._ends[index] - self._counts[index])
         given = None if columns.ids is None else columns.ids[rest]
         said = None if columns.times is None else columns.times[rest]
         appended = EPOCH + timedelta(microseconds=piece.appended_us)

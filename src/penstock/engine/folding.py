@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,15 @@ import pyarrow as pa
 from penstock.core import json
 from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
-from penstock.engine.callables import Failure, failure
+from penstock.engine.callables import Failure, Watch, failure
 from penstock.engine.columns import Kept, ResultColumn
 from penstock.engine.combining import GROUPS, WINDOW
-from penstock.engine.reading import DATA, META, Reading
+from penstock.engine.reading import ABOUT, DATA, META, Reading
 from penstock.engine.reports import Report
 from penstock.engine.values import plain
 from penstock.engine.workers import asking, connection, report_stage
 from penstock.stream.definition import Reduce
+from penstock.stream.steps import Retries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,6 +30,7 @@ _sql = Statements("penstock.engine", "fold.sql")
 #: The number that its reports go by: after those of all other stages.
 _STAGE = 1000
 _OUT = pa.schema([*WINDOW, ("a0", pa.string())])
+_RETRIES = Retries()
 
 
 def fold_column() -> ResultColumn:
@@ -43,7 +46,7 @@ def folded(frame: DataFrame, fold: Reduce, reading: Reading) -> DataFrame:
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    hidden = {*META.names, *GROUPS, "__newest", DATA}
+    hidden = {*META.names, *GROUPS, "__newest", DATA, ABOUT}
     fields = [name for name in frame.columns if name not in hidden]
     event = F.col(DATA) if DATA in frame.columns else F.struct(*[f"`{name}`" for name in fields])
     listed = F.collect_list(F.struct("__late", "__partition", "__offset", event.alias("event")))
@@ -64,7 +67,8 @@ class _Folder:
         for batch in batches:
             groups = batch.to_pylist()
             before = self._values(groups)
-            rows = [row for group in groups for row in self._rows(group, before, failures)]
+            with Watch(_RETRIES.timeout_seconds) as watch:
+                rows = [row for group in groups for row in self._rows(group, before, failures, watch)]
             columns = [pa.array([row[f.name] for row in rows], f.type) for f in _OUT]
             yield pa.RecordBatch.from_arrays(columns, schema=_OUT)
         report_stage(self.reading, _STAGE, Report([], failures, {}))
@@ -84,7 +88,7 @@ class _Folder:
         return {(key, start, end): value for key, start, end, value in found}
 
     def _rows(
-        self, group: dict[str, Any], before: dict[tuple[str, int, int], Any], failures: list[Failure]
+        self, group: dict[str, Any], before: dict[tuple[str, int, int], Any], failures: list[Failure], watch: Watch
     ) -> Iterator[dict[str, Any]]:
         """The value of a window after its events in time, and after those that are late, which go on from there."""
         if group["__ref_p"] is not None:
@@ -95,20 +99,28 @@ class _Folder:
         for late in (False, True):
             events = [event for event in listed if event["__late"] is late]
             if events:
-                value = self._fold({**group, "events": events}, before, failures)
-                before[group["__k"], group["__ws"], group["__we"]] = value
+                where = (group["__k"], group["__ws"], group["__we"])
+                value = before.get(where) or json.encode(self.fold.initial).decode()
+                for event in events:
+                    value = self._after(value, event, failures, watch)
+                before[where] = value
                 yield {**group, "__late": late, "a0": value}
 
-    def _fold(self, row: dict[str, Any], before: dict[tuple[str, int, int], Any], failures: list[Failure]) -> str:
-        where = (row["__k"], row["__ws"], row["__we"])
-        text = before.get(where)
-        value = json.decode(json.encode(self.fold.initial)) if text is None else json.decode(text)
-        for event in row["events"]:
+    def _after(self, value: str, event: dict[str, Any], failures: list[Failure], watch: Watch) -> str:
+        """The value after an event, or as it was, however far the function came before it raised."""
+        given = event["event"]
+        for attempt in range(_RETRIES.limit + 1):
             try:
-                given = event["event"]
+                watch.begin()
                 seen = json.decode(given) if isinstance(given, str) else plain(given)
-                value = json.decode(json.encode(self.fold.function(value, seen)))
+                answer = self.fold.function(json.decode(value), seen)
+                watch.end()
+                return json.encode(answer).decode()
             except Exception as error:
-                partition, offset = event["__partition"], event["__offset"]
-                failures.append(failure(partition, offset, "reduce", error, 1))
-        return json.encode(value).decode()
+                watch.end()
+                if attempt == _RETRIES.limit:
+                    where = (event["__partition"], event["__offset"])
+                    failures.append(failure(*where, "reduce", error, attempt + 1))
+                else:
+                    time.sleep((attempt + 1) * _RETRIES.pause_seconds)
+        return value

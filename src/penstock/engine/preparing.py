@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
 
 from penstock.core.errors import Conflict, InvalidRequest
 from penstock.engine.combining import Combining, combining_of
@@ -19,7 +18,7 @@ from penstock.engine.reading import Reading
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.registry import Registry
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
-from penstock.engine.saying import first_line
+from penstock.engine.saying import understood
 from penstock.engine.sides import SIDES, AllReferences, PairReader, prepare_sides, side_streams
 from penstock.engine.staging import Closing
 from penstock.engine.tables import ResultTables
@@ -95,13 +94,8 @@ def prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callable
     ``wait`` is asked while there is no event that shows the types, and says whether to look again; None: who prepares
     only stands by, and takes down no types.
     """
-    try:
+    with understood():
         return _prepare(assignment, known, wait)
-    except (AnalysisException, ParseException) as error:
-        raise InvalidRequest(
-            f"Spark does not understand the stream: {first_line(error)}. If a field is meant that no event has "
-            "shown yet, declare it with Stream.from_(..., schema={...})"
-        ) from error
 
 
 def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None) -> Prepared:
@@ -125,6 +119,7 @@ def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callabl
         stream.time.lateness_us,
         cut.first,
         cut.with_data,
+        with_about=cut.with_about,
     )
     reader = Reader(reading)
     small = reader.frame(spark, 1)

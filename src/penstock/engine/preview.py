@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from psycopg.rows import dict_row
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
+from penstock.core.errors import SparkFailure
 from penstock.core.settings import Settings
 from penstock.db.blocking import connect_plainly
 from penstock.db.pool import Database
@@ -18,6 +23,7 @@ from penstock.engine.reader import columns_of
 from penstock.engine.reading import Reading
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
+from penstock.engine.saying import first_line, understood
 from penstock.engine.session import session_beside, spark_session
 from penstock.engine.sides import prepare_sides, side_streams
 from penstock.engine.staging import Closing, as_csv, staged
@@ -26,28 +32,44 @@ from penstock.engine.values import plain
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.stream.fingerprint import describe
+from penstock.stream.steps import Foreach
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.stream.definition import Definition
 
+#: From a warning to who asked for a preview.
+_CALLER = 6
+
 
 def explain(stream: Definition, settings: Settings) -> str:
     """The steps in words, and the plan that Spark makes of them."""
-    with _look(stream, settings, SAMPLE) as (frame, _, _):
+    with _look(stream, settings, SAMPLE, runs=False) as (frame, _, _):
         plan = str(frame._jdf.queryExecution().executedPlan().toString())
     return "\n".join(["Steps:", *[f"  {line}" for line in describe(stream)], "", "Spark's plan:", plan])
 
 
 def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[str, Any]]:
-    """What the stream makes of the newest events: rows of its result. Nothing is committed anywhere."""
-    with _look(stream, settings, newest) as (frame, compiled, conninfo):
+    """What the stream makes of the newest events: rows of its result. Nothing is committed, and foreach not called."""
+    with _look(_without_foreach(stream), settings, newest, runs=True) as (frame, compiled, conninfo):
         table = frame.toArrow()
         if compiled is not None:
             return _finished(table, compiled, conninfo)
     rows = table.drop_columns(["__partition", "__offset"]).to_pylist()
     return [plain({"key": row.pop("__sink"), **_decoded(row)}) for row in rows]
+
+
+def _without_foreach(stream: Definition) -> Definition:
+    stream.check()
+    sides = stream.joined
+    if sides is not None:
+        sides = dataclasses.replace(sides, left=_quiet(sides.left), right=_quiet(sides.right))
+    return dataclasses.replace(_quiet(stream), joined=sides)
+
+
+def _quiet(stream: Definition) -> Definition:
+    return dataclasses.replace(stream, steps=tuple(step for step in stream.steps if not isinstance(step, Foreach)))
 
 
 def _finished(table: pa.Table, compiled: Compiled, conninfo: str) -> list[dict[str, Any]]:
@@ -73,15 +95,19 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _look(stream: Definition, settings: Settings, newest: int) -> Iterator[tuple[DataFrame, Compiled | None, str]]:
-    """What the newest events come to, while the database is open."""
-    stream.check()
+def _look(
+    stream: Definition, settings: Settings, newest: int, *, runs: bool
+) -> Iterator[tuple[DataFrame, Compiled | None, str]]:
+    """What the newest events come to, while the database is open; or only how that would be found, if nothing runs."""
     background = Background("penstock preview")
     log = Log(Database(settings))
     try:
         background.run(log.open())
         sample = background.run(_newest(log, stream, newest))
-        yield (*_computed(stream, sample, log.database.conninfo), log.database.conninfo)
+        with understood():
+            yield (*_computed(stream, sample, log.database.conninfo, runs), log.database.conninfo)
+    except (PySparkException, Py4JJavaError) as error:
+        raise SparkFailure(f"Spark could not compute the newest events: {first_line(error)}") from error
     finally:
         background.run(log.close())
         background.close()
@@ -92,11 +118,13 @@ async def _newest(log: Log, stream: Definition, newest: int) -> list[Event]:
     return list(reversed(found))
 
 
-def _computed(stream: Definition, sample: Sequence[Event], conninfo: str) -> tuple[DataFrame, Compiled | None]:
+def _computed(
+    stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool
+) -> tuple[DataFrame, Compiled | None]:
     spark = session_beside(spark_session())
     cut = split(stream)
     if stream.joined is not None:
-        return _joined(stream, cut, sample, conninfo, spark), None
+        return _joined(stream, cut, sample, conninfo, spark, runs), None
     fields, _ = resolve_fields(spark, cut, {}, sample)
     rules = stream.time
     event_time = rules.event_time if stream.windows else None
@@ -105,14 +133,24 @@ def _computed(stream: Definition, sample: Sequence[Event], conninfo: str) -> tup
         0,
         "preview",
         fields,
-        {0: stream.sources[0]},
+        dict(enumerate(stream.sources)),
         event_time,
         rules.lateness_us,
         cut.first,
         cut.with_data,
+        with_about=cut.with_about,
     )
     tables = ReferenceTables(conninfo, reading)
-    frame = spark.createDataFrame(columns_of(reading, sample)[0])
+    events, failures = columns_of(spark, reading, sample if runs else [])
+    if failures:
+        first = failures[0]
+        places = {(each.partition, each.offset) for each in failures}
+        warnings.warn(  # not in the log: what an error says may quote an event
+            f"{len(places)} of the newest events would be dead letters and are left out. "
+            f"The first, of stage {first.stage!r}: {first.error}",
+            stacklevel=_CALLER,
+        )
+    frame = spark.createDataFrame(events)
     cut = resolve_stages(cut, frame, tables, sample)
     if stream.windows:
         compiled = compile_windows(cut, frame, tables)
@@ -120,12 +158,14 @@ def _computed(stream: Definition, sample: Sequence[Event], conninfo: str) -> tup
     return compile_events(cut, frame, tables)(frame.coalesce(1), True), None
 
 
-def _joined(stream: Definition, cut: Split, sample: Sequence[Event], conninfo: str, spark: SparkSession) -> DataFrame:
+def _joined(
+    stream: Definition, cut: Split, sample: Sequence[Event], conninfo: str, spark: SparkSession, runs: bool
+) -> DataFrame:
     """The pairs among the newest events of both sides."""
     assert stream.joined is not None  # noqa: S101 - the caller looked
     base = Reading(conninfo, 0, "preview", pa.schema([]), {}, None, 0, (), cut.with_data)
     sides = side_streams(stream, stream.joined)
     samples = [[event for event in sample if event.queue in side.sources] for side in sides]
     reader, references, _ = prepare_sides(spark, stream, cut, base, samples, {}, [{}, {}])
-    frame = reader.of_samples(spark)
+    frame = reader.of_samples(spark, runs=runs)
     return compile_events(cut, frame, references)(frame, True)

@@ -6,13 +6,13 @@ that come first in a stream run here, before Spark sees an event.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engine import moments
+from penstock.engine import moments, reports
 from penstock.engine.callables import Failure
 from penstock.engine.combining import combined
 from penstock.engine.decoding import Columns
@@ -93,21 +93,50 @@ class Reader:
                         yield from read_task(self.reading, job, plan, task, context.taskAttemptId())
 
 
-def columns_of(reading: Reading, events: Sequence[Event]) -> tuple[pa.Table, list[Failure]]:
-    """The columns of events that are at hand, as a task would give them, and what failed."""
+def columns_of(spark: SparkSession, reading: Reading, events: Sequence[Event]) -> tuple[pa.Table, list[Failure]]:
+    """The columns of events that are at hand, as a task would give them, and what failed.
+
+    Callables run in a worker here too: one that ends its process, or hangs, does not do so to the driver.
+    """
+    slices = slices_at_hand(reading.queues, events)
+    if not slices:
+        return reading.events.empty_table(), []
+    if not reading.steps and not callable(reading.event_time):
+        return _columns(reading, slices)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            table, failures = _columns(reading, slices)
+            held = pa.BufferOutputStream()
+            with pa.ipc.new_stream(held, table.schema) as stream:
+                stream.write_table(table)
+            said = reports.encode(Report([], failures, {}))
+            blocks = [pa.array([held.getvalue().to_pybytes()], pa.binary()), pa.array([said], pa.binary())]
+            yield pa.RecordBatch.from_arrays(blocks, names=["events", "report"])
+
+    row = spark.range(0, 1, 1, 1).mapInArrow(run, "events binary, report binary").toArrow().to_pylist()[0]
+    return pa.ipc.open_stream(row["events"]).read_all(), reports.decode(row["report"]).failures
+
+
+def slices_at_hand(named: Mapping[int, str], events: Sequence[Event]) -> list[Slice]:
+    """Events as a task would read them, one to a slice, each partition in order. Queues have names by their ids."""
+    queues = {name: queue_id for queue_id, name in named.items()}
     lanes: dict[int, list[Event]] = {}
     for event in events:
         lanes.setdefault(event.partition_id, []).append(event)
     slices = []
     for partition_id, some in lanes.items():
         delivery = some[0].delivery
-        lane = Lane(partition_id, 0, 0, delivery.partition, delivery.is_lane, [])
+        lane = Lane(partition_id, queues.get(some[0].queue, 0), 0, delivery.partition, delivery.is_lane, [])
         for event in sorted(some, key=lambda e: e.offset):
             times = None if event.event_time is None else [moments.micros(event.event_time)]
             columns = chunk.Columns(event.raw, 1, [event.key], [event.given_id], times, [event.headers])
             appended = moments.micros(event.appended_at)
             slices.append(Slice(lane, event.offset, appended, event.is_redriven, columns))
+    return slices
+
+
+def _columns(reading: Reading, slices: list[Slice]) -> tuple[pa.Table, list[Failure]]:
     failures: list[Failure] = []
     progress = {piece.lane.partition_id: Progress(piece.lane) for piece in slices}
-    work = Columns(reading, progress, failures)
-    return work.table(slices) if slices else reading.events.empty_table(), failures
+    return Columns(reading, progress, failures).table(slices), failures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,8 @@ META = pa.schema(
 )
 #: The whole event as JSON, where somebody wants it.
 DATA = "__data"
+#: What callables are told of an event, as JSON, where one that comes after something that Spark does asks for it.
+ABOUT = "__about"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Reading:
     number: int = 0
     #: What the tasks add up by themselves, if they do.
     combining: Combining | None = None
+    with_about: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -55,5 +59,10 @@ class Reading:
     @property
     def events(self) -> pa.Schema:
         """The columns of events."""
-        whole = [pa.field(DATA, pa.string())] if self.with_data else []
-        return pa.schema([*META, *whole, *self.fields])
+        return events_schema(self.fields, self.with_data, self.with_about)
+
+
+def events_schema(fields: Iterable[pa.Field], with_data: bool, with_about: bool) -> pa.Schema:
+    """The columns of events that have these fields."""
+    beside = [name for name, is_there in ((DATA, with_data), (ABOUT, with_about)) if is_there]
+    return pa.schema([*META, *[(name, pa.string()) for name in beside], *fields])

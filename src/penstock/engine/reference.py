@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, shown
 from penstock.db.blocking import connect_plainly
 from penstock.engine.fields import NUMBER
 from penstock.engine.reading import Reading
+from penstock.stream.expression import is_frame, is_python
 from penstock.stream.steps import Table
 
 if TYPE_CHECKING:
@@ -35,7 +36,11 @@ class ReferenceTables:
         """The table, as fresh as it asked to be."""
         self._tables[name] = table
         if table.query is None:
-            made: DataFrame = table.frame(spark) if callable(table.frame) else table.frame
+            made: DataFrame = table.frame(spark) if is_python(table.frame) else table.frame
+            if not is_frame(made):
+                raise InvalidRequest(
+                    f"the function of the reference table {name!r} returned {shown(made)}: it returns a Spark DataFrame"
+                )
             if made.sparkSession is spark:
                 return made
             return spark.createDataFrame(made.toArrow())
@@ -43,7 +48,13 @@ class ReferenceTables:
             self._listen(table.notify)
         if name not in self._read or self._is_due(name):
             self._heard.discard(table.notify or "")
-            self._read[name] = (time.monotonic(), self._fetch(table.query))
+            try:
+                self._read[name] = (time.monotonic(), self._fetch(table.query))
+            except psycopg.ProgrammingError as error:
+                raise InvalidRequest(
+                    f"the reference table {name!r} cannot be read: {error.diag.message_primary or error}. It is asked "
+                    f"for with {shown(table.query)}, as the user that the query runs as"
+                ) from error
         return spark.createDataFrame(self._read[name][1])
 
     def is_stale(self) -> bool:

@@ -15,9 +15,11 @@ from penstock.core import json
 from penstock.core.errors import InvalidRequest
 from penstock.engine.callables import Batch, Item, encode_items, run_steps
 from penstock.engine.compile import Split, Tables, apply_steps, fields_read, keys_of, numeric_names
+from penstock.engine.decoding import Meta
 from penstock.engine.fields import NUMBER, infer
-from penstock.engine.reader import columns_of
+from penstock.engine.reader import columns_of, slices_at_hand
 from penstock.engine.reading import Reading
+from penstock.engine.saying import first_line
 from penstock.engine.stages import Stage
 from penstock.engine.values import COST
 from penstock.log.event import Event
@@ -81,7 +83,7 @@ def resolve_stages(cut: Split, reader: DataFrame, tables: Tables, sample: Sequen
         names = fields_read(cut, part)
         found: dict[str, pa.DataType | None] = {}
         if sample and any(name not in declared for name in names):
-            before = apply_steps(_sample_frame(reader, tables.reading, sample), rest[:place], tables).toArrow()
+            before = apply_steps(_sample_frame(reader, tables.reading, sample), rest[:place], tables)
             pure = dataclasses.replace(stage, steps=_without_effects(stage.steps))
             found = infer(_stage_lines(reader.sparkSession, pure, before) if pure.steps else [], names)
         numbers = numeric_names(cut.stream)
@@ -97,7 +99,12 @@ def resolve_stages(cut: Split, reader: DataFrame, tables: Tables, sample: Sequen
     return dataclasses.replace(cut, rest=tuple(rest))
 
 
-def _stage_lines(spark: SparkSession, stage: Stage, before: pa.Table) -> list[bytes]:
+def _stage_lines(spark: SparkSession, stage: Stage, frame: DataFrame) -> list[bytes]:
+    try:
+        before = frame.toArrow()
+    except Exception as error:
+        return _none_inferred(error)
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             made = [line.decode() for line in stage.run("sample", before)[0]]
@@ -113,9 +120,14 @@ def _without_effects(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def _sample_frame(reader: DataFrame, reading: Reading, sample: Sequence[Event]) -> DataFrame:
-    """The sample as the reader would give it."""
+    """The sample as the reader would give it; nothing, if a callable ends its worker."""
     quiet = dataclasses.replace(reading, steps=_without_effects(reading.steps))
-    return reader.sparkSession.createDataFrame(columns_of(quiet, sample)[0])
+    try:
+        table = columns_of(reader.sparkSession, quiet, sample)[0]
+    except Exception as error:
+        _none_inferred(error)
+        table = reading.events.empty_table()
+    return reader.sparkSession.createDataFrame(table)
 
 
 def _is_field(cut: Split, name: str) -> bool:
@@ -144,14 +156,14 @@ def after_callables(spark: SparkSession, cut: Split, sample: Sequence[Event]) ->
     if not cut.first:
         return [event.raw for event in sample]
     steps = _without_effects(cut.first)
-    meta = [{"key": e.key, "queue": e.queue, "headers": e.headers, "offset": e.offset} for e in sample]
-    lines = [event.raw for event in sample]
-    where = [(event.partition_id, event.offset) for event in sample]
+    queues = dict(enumerate(cut.stream.sources))
+    slices = slices_at_hand(queues, sample)
+    meta = Meta(slices, len(slices))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            items = [Item(place, json.decode(line)) for place, line in enumerate(lines)]
-            batch = Batch("sample", items, lambda place: where[place], lambda place: dict(meta[place]))
+            items = [Item(place, json.decode(piece.columns.data)) for place, piece in enumerate(slices)]
+            batch = Batch("sample", items, meta.where, lambda place: meta.describe(place, queues))
             run_steps(steps, batch)
             made = [line.decode() for line in encode_items(batch, "sample")[0]]
             yield pa.RecordBatch.from_arrays([pa.array(made, pa.string())], names=["line"])
@@ -164,9 +176,13 @@ def _in_worker(spark: SparkSession, run: Callable[[Iterator[pa.RecordBatch]], It
     try:
         table = spark.range(0, 1, 1, 1).mapInArrow(run, "line string").toArrow()
     except Exception as error:
-        _logger.warning("types could not be inferred from a sample, because a function failed: %s", str(error)[:300])
-        return []
+        return _none_inferred(error)
     return [line.encode() for line in table.column(0).to_pylist()]
+
+
+def _none_inferred(error: Exception) -> list[bytes]:
+    _logger.warning("types could not be inferred from a sample, because a function failed: %s", first_line(error))
+    return []
 
 
 def arrow_type(spark: SparkSession, name: str, kind: str) -> pa.DataType:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.core.errors import ConfigurationError
 from penstock.engine.java import find_java, put_beside
+from penstock.engine.saying import say_no_more
 from penstock.engine.spark_home import use_modules_as_installed
 
 _LOGGING = """\
@@ -172,6 +173,7 @@ def _started(app_name: str, master: str | None, conf: Mapping[str, str]) -> Spar
             f"Spark cannot be started with the master {settings.get('spark.master')!r}: {_reason(error)}. Check that "
             "it runs and can be reached, and what was set with `conf`; Spark has said more above"
         ) from None
+    say_no_more()
     if not settings.contains(_PARTITIONS):
         _match_cores(session)
     return session

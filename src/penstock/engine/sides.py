@@ -16,7 +16,7 @@ from penstock.engine.compile import Split, apply_steps, split
 from penstock.engine.fields import infer
 from penstock.engine.pairing import EVENT, Alone, Pairs
 from penstock.engine.reader import Reader, columns_of
-from penstock.engine.reading import DATA, META, Reading
+from penstock.engine.reading import ABOUT, DATA, META, Reading
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.sampling import after_callables, arrow_type, resolve_fields, resolve_stages
 from penstock.engine.stages import Stage
@@ -80,7 +80,7 @@ class Side:
         return self.cut.keeps_event
 
     def _made(self, frame: DataFrame) -> list[str]:
-        hidden = {*META.names, DATA, "__k", "__side"}
+        hidden = {*META.names, DATA, ABOUT, "__k", "__side"}
         return [name for name in frame.columns if name not in hidden]
 
     def _added(self, frame: DataFrame) -> list[str]:
@@ -137,11 +137,11 @@ class PairReader:
         read = [side.events(Reader(side.reading).frame(spark, tasks)) for side in self.sides]
         return self._paired(read, single=tasks == 1)
 
-    def of_samples(self, spark: SparkSession) -> DataFrame:
-        """The pairs among samples, for who only looks."""
+    def of_samples(self, spark: SparkSession, *, runs: bool) -> DataFrame:
+        """The pairs among samples, for who only looks; or, if nothing is to run, how they would be found."""
         found = []
         for side in self.sides:
-            table = columns_of(side.reading, side.sample)[0]
+            table = columns_of(spark, side.reading, side.sample if runs else [])[0]
             found.append(side.events(spark.createDataFrame(table)))
         return self._paired(found, single=True)
 
@@ -266,6 +266,7 @@ def prepare_sides(
             steps=side_cut.first,
             with_data=side_cut.with_data,
             number=_RIGHT_STAGES * number,
+            with_about=side_cut.with_about,
         )
         references = ReferenceTables(base.conninfo, reading)
         empty = spark.createDataFrame([], from_arrow_schema(reading.schema))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +13,12 @@ import pyarrow as pa
 from penstock.core import json
 from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
 from penstock.engine.fields import Parser
-from penstock.engine.reading import DATA, META, Reading
+from penstock.engine.reading import ABOUT, DATA, META, Reading, events_schema
 from penstock.engine.reports import Report
 from penstock.engine.values import plain
 from penstock.engine.workers import report_stage
-from penstock.stream.steps import Step
+from penstock.stream.expression import is_python, takes_context
+from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Map, Step, makes_columns, runs_in_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,14 +38,20 @@ class Stage:
     gives_data: bool
     #: The fields that are wanted after it, with their types; None until they are known.
     fields: pa.Schema | None = None
+    #: Whether a stage after it asks what is known of an event.
+    gives_about: bool = False
     #: Columns that were only taken out of the events for Spark to look at.
     copies: frozenset[str] = frozenset()
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        whole = [pa.field(DATA, pa.string())] if self.gives_data else []
-        return pa.schema([*META, *whole, *(self.fields or [])])
+        return events_schema(self.fields or [], self.gives_data, self.gives_about)
+
+    @property
+    def asks(self) -> bool:
+        """Whether one of its callables is told what is known of an event."""
+        return any(asks_about(step) for step in self.steps)
 
     def apply(self, frame: DataFrame, reading: Reading) -> DataFrame:
         """The frame after the callables."""
@@ -53,7 +61,7 @@ class Stage:
 
     def values(self, table: pa.Table | pa.RecordBatch) -> list[Any]:
         """The events of a batch, as the callables get them."""
-        hidden = {*META.names, DATA}
+        hidden = {*META.names, DATA, ABOUT}
         if self.takes_data:
             hidden |= self.copies
         names = [name for name in table.schema.names if name not in hidden]
@@ -72,16 +80,13 @@ class Stage:
         """Lines of JSON with the rows that they come from, and the batch, which knows what failed."""
         partitions = table.column("__partition").to_pylist()
         offsets = table.column("__offset").to_pylist()
-        keys = table.column("__key")
+        about = table.column(ABOUT) if self.asks else None
         batch = Batch(
             query_name,
             [Item(place, value) for place, value in enumerate(self.values(table))],
             lambda place: (partitions[place], offsets[place]),
-            lambda place: {
-                "partition_id": partitions[place],
-                "offset": offsets[place],
-                "key": keys[place].as_py(),
-            },
+            lambda place: {} if about is None else _told(about[place].as_py()),
+            again=lambda place: self.values(table.slice(place, 1))[0],
         )
         run_steps(self.steps, batch)
         lines, places = encode_items(batch, self.steps[-1].name)
@@ -119,13 +124,19 @@ class _Runner:
         schema = self._stage.schema
         columns: list[Any] = []
         for name in schema.names:
-            if name in META.names:
+            if name in META.names or name == ABOUT:
                 columns.append(batch.column(name).take(rows))
             elif name == DATA:
                 columns.append(pa.array([line.decode() for line in lines], pa.string()))
             else:
                 columns.append(table.column(name).combine_chunks())
         return pa.RecordBatch.from_arrays([_whole(column) for column in columns], schema=schema)
+
+
+def _told(about: str) -> dict[str, Any]:
+    """What is known of an event, as it was when the event was read."""
+    found: dict[str, Any] = json.decode(about)
+    return {**found, **{name: datetime.fromisoformat(found[name]) for name in ("time", "appended_at")}}
 
 
 def _whole(column: Any) -> pa.Array:
@@ -136,13 +147,11 @@ def _whole(column: Any) -> pa.Array:
 
 def group_stages(steps: Sequence[Step], at_the_end: bool) -> tuple[Step | Stage, ...]:
     """The steps with runs of callables made into stages. The first run has been taken out for the reader."""
-    from penstock.stream.steps import FlatMap, Map, Sql, runs_in_python
-
     grouped: list[Step | Stage] = []
     keeps_event, number, place = True, 0, 0
     while place < len(steps):
         if not runs_in_python(steps[place]):
-            keeps_event = keeps_event and not isinstance(steps[place], Map | FlatMap | Sql)
+            keeps_event = keeps_event and not makes_columns(steps[place])
             grouped.append(steps[place])
             place += 1
             continue
@@ -153,18 +162,29 @@ def group_stages(steps: Sequence[Step], at_the_end: bool) -> tuple[Step | Stage,
         number += 1
         later = steps[place:]
         gives = wants_data(later, at_the_end)
-        grouped.append(Stage(f"stage {number}", number, tuple(run), keeps_event, gives))
+        tells = any(asks_about(step) for step in later)
+        grouped.append(Stage(f"stage {number}", number, tuple(run), keeps_event, gives, gives_about=tells))
         keeps_event = True
     return tuple(grouped)
 
 
+def asks_about(step: Step) -> bool:
+    """Whether a callable is told what is known of an event."""
+    match step:
+        case Map(expression=function) | FlatMap(expression=function) | Filter(condition=function):
+            pass
+        case Foreach(function=function) | Call(function=function):
+            pass
+        case _:
+            return False
+    return is_python(function) and getattr(function, "asks", True) and takes_context(function)
+
+
 def wants_data(steps: Sequence[Step], at_the_end: bool) -> bool:
     """Whether whole events are wanted by what follows, before something makes columns of them."""
-    from penstock.stream.steps import FlatMap, Map, Sql, runs_in_python
-
     for step in steps:
         if runs_in_python(step):
             return True
-        if isinstance(step, Map | FlatMap | Sql):
+        if makes_columns(step):
             return False
     return at_the_end

@@ -72,7 +72,10 @@ class Stream(Definition):
         return explain(self, settings or Settings.from_env())
 
     def preview(self, n: int = 100, *, settings: Settings | None = None) -> list[dict[str, Any]]:
-        """What the stream makes of the newest n events of each queue, as rows. Nothing is committed."""
+        """What the stream makes of the newest n events of each queue, as rows.
+
+        Nothing is committed, ``foreach`` is not called, and events that fail are left out, with a warning.
+        """
         from penstock.engine.preview import preview
 
         return preview(self, settings or Settings.from_env(), n)

@@ -101,6 +101,18 @@ def check_fold(function: Callable[..., Any], initial: Any) -> None:
         ) from None
 
 
+def check_frame_maker(function: Callable[..., Any]) -> None:
+    """Raise if a function cannot give a reference table."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        raise InvalidRequest(
+            f"{function_name(function)} must take the Spark session and return a DataFrame: write def rates(spark)"
+        ) from None
+    except ValueError:
+        pass  # a builtin that does not say what it takes
+
+
 def check_time(event_time: Any) -> None:
     """Raise if events cannot say their time so."""
     if event_time is not None and event_time is not True and not isinstance(event_time, str):

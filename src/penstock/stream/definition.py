@@ -15,6 +15,7 @@ from penstock.stream.aggregates import Aggregate, check_aggregate
 from penstock.stream.checks import (
     check_column,
     check_fold,
+    check_frame_maker,
     check_time,
     only_for_functions,
     read_fields,
@@ -33,8 +34,20 @@ from penstock.stream.expression import (
 from penstock.stream.gates import Concurrency, Gate, check_gate
 from penstock.stream.joins import Join
 from penstock.stream.sql.statement_or_step import statement_or_step
-from penstock.stream.sql_select import check_select
-from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Lookup, Map, Sql, Step, Table, runs_in_python
+from penstock.stream.sql_select import check_select, names_exceptions
+from penstock.stream.steps import (
+    Call,
+    Filter,
+    FlatMap,
+    Foreach,
+    Lookup,
+    Map,
+    Sql,
+    Step,
+    Table,
+    makes_columns,
+    runs_in_python,
+)
 from penstock.stream.windows import Session, Window
 
 LATE_POLICIES = ("dead_letter", "drop", "include")
@@ -213,6 +226,11 @@ class Definition:
     def sql(self, query: str, *, name: str | None = None, **tables: Any) -> Self:
         """Run a SELECT over ``stream`` and reference tables given by name: ``.sql("SELECT ...", fx="app.rates")``."""
         checked = check_select(query)
+        if names_exceptions(checked) and not self._has_columns():
+            raise InvalidRequest(
+                "sql: what events have beside the fields that are named is not known before they come, so * EXCEPT "
+                "cannot leave anything out: name the fields that are wanted"
+            )
         if any(key.lower() == "stream" for key in tables):
             raise InvalidRequest("the table `stream` stands for the events: give the reference table another name")
         return self._step(Sql(self._name("sql", name), checked, {key: table(value) for key, value in tables.items()}))
@@ -443,6 +461,15 @@ class Definition:
             raise InvalidRequest(f"two steps are called {step.name!r}; give each a name of its own")
         return dataclasses.replace(self, steps=(*self.steps, step))
 
+    def _has_columns(self) -> bool:
+        """Whether the fields of the events are those that a step has named, and no others."""
+        for step in reversed(self.steps):
+            if runs_in_python(step):
+                return False
+            if makes_columns(step):
+                return True
+        return False
+
     def _name(self, kind: str, given: str | None) -> str:
         if given is not None:
             return check_name(given, "stage")
@@ -527,6 +554,8 @@ def table(source: Any, refresh_seconds: float = 60.0, notify: str | None = None)
                 )
             text = f"TABLE {text}"
         return Table(query=text, refresh_seconds=refresh_seconds, notify=notify)
+    if is_python(source):
+        check_frame_maker(source)
     if not is_frame(source) and not is_python(source):
         raise InvalidRequest(
             "a reference table is a name, a query, a Spark DataFrame or a function that returns one, "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from penstock.core.errors import InvalidRequest, shown
 from penstock.stream.sql_text import Token, closing, problem_in, tokens_of
 
@@ -17,6 +19,14 @@ _AGGREGATES = frozenset(
             "max_by",
             "min_by",
         ),
+    )
+)
+#: What may follow a table that has no other name.
+_AFTER_TABLE = frozenset(
+    (
+        *("anti", "cross", "full", "inner", "join", "left", "natural", "on", "outer", "right", "semi", "using"),
+        *("cluster", "distribute", "group", "having", "lateral", "limit", "offset", "order", "sort", "where", "window"),
+        *("except", "intersect", "minus", "pivot", "tablesample", "union", "unpivot"),
     )
 )
 _EXAMPLE = "SELECT a, b * 2 AS c FROM stream"
@@ -40,6 +50,61 @@ def check_select(query: object) -> str:
                 f"sql works event by event, and {clause} needs several: add a window and .aggregate({{...}}) after it"
             )
     return given
+
+
+def passes_all(query: str) -> bool:
+    """Whether it selects all fields of the stream, and perhaps more beside them."""
+    return any(True for _ in _stars(tokens_of(query)))
+
+
+def names_exceptions(query: str) -> bool:
+    """Whether it selects all fields of the stream but some."""
+    tokens = tokens_of(query)
+    return any(_word(tokens, star + 1) == "except" and _word(tokens, star + 2) == "(" for star in _stars(tokens))
+
+
+def _stars(tokens: list[Token]) -> Iterator[int]:
+    """Where the outermost SELECT has a * that stands for the fields of the stream."""
+    called = {"stream"}
+    for place in range(len(tokens)):
+        if _reads_stream(tokens, place):
+            called.add((_alias(tokens, place + 1) or "stream").strip("`").lower())
+    place = 1
+    while place < len(tokens) and tokens[place].word != "from":
+        if tokens[place].text in ("(", "["):
+            place = closing(tokens, place)
+        elif tokens[place].text == "*":
+            before = _word(tokens, place - 1)
+            if before in ("select", ",") or (before == "." and tokens[place - 2].name.lower() in called):
+                yield place
+        place += 1
+
+
+def with_columns(query: str, columns: Sequence[str]) -> str:
+    """The query with some columns of the stream in front of those that it selects, whatever it calls the stream.
+
+    Where it selects all of the stream, they are among them.
+    The stream's name is put into quotes: FROM stream s means something else to Spark, a table s that is streamed.
+    """
+    tokens = tokens_of(query)
+    places = [place for place in range(len(tokens)) if _reads_stream(tokens, place)]
+    called = _alias(tokens, places[0] + 1) or "`stream`"
+    first = tokens[0].start + len(tokens[0].text)
+    added = [] if passes_all(query) else columns
+    edits = [(first, first, "".join(f" {called}.{column}," for column in added))]
+    edits += [(tokens[p].start, tokens[p].start + len(tokens[p].text), "`stream`") for p in places]
+    for start, stop, text in sorted(edits, reverse=True):
+        query = f"{query[:start]}{text}{query[stop:]}"
+    return query
+
+
+def _alias(tokens: list[Token], place: int) -> str | None:
+    """The name that what stands before a place is given there."""
+    if _word(tokens, place) == "as":
+        place += 1
+    if place >= len(tokens) or not tokens[place].is_name or tokens[place].word in _AFTER_TABLE:
+        return None
+    return tokens[place].text
 
 
 def _word(tokens: list[Token], place: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from penstock.stream.expression import Expression, is_python
+from penstock.stream.sql_select import passes_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,11 @@ class Foreach:
 
 
 Step: TypeAlias = Map | Filter | FlatMap | Sql | Lookup | Call | Foreach
+
+
+def makes_columns(step: Step) -> bool:
+    """Whether events become others, of the fields that the step names."""
+    return isinstance(step, Map | FlatMap) or (isinstance(step, Sql) and not passes_all(step.query))
 
 
 def runs_in_python(step: Step) -> bool:

@@ -1,0 +1,76 @@
+"""Looking at a stream without running it: nothing is changed, and what is wrong is told in our words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.errors import InvalidRequest, SparkFailure
+from penstock.stream.context import Context
+from tests.engine.pipelines import T0, Bench, counted, stream
+
+
+@pytest.fixture
+def orders(bench: Bench) -> Bench:
+    bench.queue(partitions=1)
+    bench.push([("k", {"ts": T0 + n, "amount": n}) for n in range(3)])
+    return bench
+
+
+def test_a_mistake_is_told_in_a_sentence(orders: Bench) -> None:
+    mistaken = stream().filter("amuont > 1").to("out")
+    with pytest.raises(InvalidRequest, match="amuont"):
+        mistaken.preview(settings=orders.settings)
+    with pytest.raises(InvalidRequest, match="amuont"):
+        mistaken.explain(settings=orders.settings)
+
+
+def test_events_that_fail_are_left_out_with_a_warning(orders: Bench) -> None:
+    def shaky(event: dict[str, Any]) -> Any:
+        return {"inverse": 6 // event["amount"]}
+
+    made = stream().map(shaky, name="shaky", retry_limit=0).to("out")
+    with pytest.warns(UserWarning, match=r"1 of the newest events .*'shaky': ZeroDivisionError") as warned:
+        rows = made.preview(settings=orders.settings)
+    assert sorted(row["inverse"] for row in rows) == [3, 6]
+    assert warned[0].filename == __file__
+
+
+def test_a_function_that_ends_its_process_does_not_end_ours(orders: Bench) -> None:
+    def fatal(event: dict[str, Any]) -> Any:
+        os._exit(3)
+
+    with pytest.raises(SparkFailure, match="newest events"):
+        stream().map(fatal).to("out").preview(settings=orders.settings)
+
+
+def test_what_has_effects_is_not_called(orders: Bench, tmp_path: Path) -> None:
+    called = tmp_path / "called"
+
+    def note(event: dict[str, Any]) -> None:
+        called.touch()
+
+    def look_up(event: dict[str, Any]) -> dict[str, Any]:
+        called.touch()
+        return {}
+
+    stream().foreach(note).to("out").explain(settings=orders.settings)
+    stream().enrich(look_up).to("out").explain(settings=orders.settings)
+    for made in (stream().foreach(note), stream().filter("amount > 0").foreach(note)):
+        assert made.to("out").preview(settings=orders.settings)
+    assert not called.exists()
+
+
+def test_a_function_is_told_where_an_event_comes_from(orders: Bench) -> None:
+    def told(event: dict[str, Any], ctx: Context) -> Any:
+        return {"queue": ctx.metadata["queue"], "amount": event["amount"]}
+
+    orders.queue("refunds", partitions=1)
+    orders.push([("k", {"ts": T0, "amount": -1})], "refunds")
+    rows = stream("orders", "refunds").map(told).to("out").preview(settings=orders.settings)
+    assert {row["amount"]: row["queue"] for row in rows} == {0: "orders", 1: "orders", 2: "orders", -1: "refunds"}
+    (row,) = counted(stream("orders", "refunds")).preview(settings=orders.settings)
+    assert (row["n"], row["total"]) == (4, 2)
