@@ -7,9 +7,8 @@ import itertools
 import os
 import subprocess
 import sys
-import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
@@ -38,7 +37,6 @@ class Side:
     rates: list[float] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
     events: int = 0
-    #: By the clock, the start of the generator included, in which browsers look too.
     seconds: float = 0.0
     cpu: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
@@ -163,22 +161,23 @@ class Rig:
         await browsers.close()
 
     async def _part(self, load: Load, side: Side) -> None:
-        before, began = self._spent(), time.monotonic()
-        said = await self._push(load, self.plan.seconds)
-        side.seconds += time.monotonic() - began
+        before: dict[str, float] = {}
+        said = await self._push(load, self.plan.seconds, lambda: before.update(self._spent()))
         for who, spent in self._spent().items():
             side.cpu[who] += spent - before[who]
         side.cpu["generator"] += said["cpu"]
         events = sum(said["accepted"]) * load.batch
         side.events += events
+        side.seconds += said["seconds"]
         side.rates.append(events / said["seconds"])
         side.latencies += said["latencies"]
         fine = not said["refused"] and not said["lost"]
         told = f"{said['refused']}, {said['lost']}"
         self.checks.expect(f"{load.name}: every request is accepted", fine, told)
 
-    async def _push(self, load: Load, seconds: float) -> dict[str, Any]:
-        return await drive(self.server_url, load.name, load.batch, seconds, self.sent[load.name], load.per_second)
+    async def _push(self, load: Load, seconds: float, begins: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        sent = self.sent[load.name]
+        return await drive(self.server_url, load.name, load.batch, seconds, sent, load.per_second, begins)
 
     def _spent(self) -> dict[str, float]:
         return {

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,19 +95,33 @@ async def measure(batch: int, plan: Plan, running: Server, workers: int, checks:
 
 
 async def drive(
-    url: str, queue: str, batch: int, seconds: float, sent: Counter[int], per_second: float | None = None
+    url: str,
+    queue: str,
+    batch: int,
+    seconds: float,
+    sent: Counter[int],
+    per_second: float | None = None,
+    begins: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Let the generator run; answers what it said, and counts in ``sent`` how often each body was accepted."""
+    """Let the generator run; answers what it said, and counts in ``sent`` how often each body was accepted.
+
+    ``begins`` is called when it has made what it sends.
+    """
     address = urlsplit(url)
     told = [str(part) for part in (address.hostname, address.port, queue, batch, CONNECTIONS, seconds)]
     told += [] if per_second is None else [str(per_second)]
     # A file and no pipe: it says a megabyte at once, of which a part has once been lost on the way.
     with tempfile.TemporaryFile() as output:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "benchmarks.ingest.generator", *told, stdout=output
+            *(sys.executable, "-m", "benchmarks.ingest.generator", *told),
+            stdout=output,
+            stderr=asyncio.subprocess.PIPE,
         )
-        if await process.wait():
-            raise RuntimeError(f"the load generator ended with {process.returncode}")
+        if process.stderr is not None and await process.stderr.readline() == b"begin\n":
+            begins()
+        _, said_wrong = await process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"the load generator ended with {process.returncode}: {said_wrong.decode()}")
         output.seek(0)
         said: dict[str, Any] = json.load(output)
     for body, times in enumerate(said["accepted"]):

@@ -117,6 +117,8 @@ async def _drive(
     host: str, port: int, queue: str, batch: int, connections: int, seconds: float, per_second: float | None
 ) -> dict[str, Any]:
     run = Run(host, port, queue, batch, per_second)
+    # Bodies are made: what is spent from now on is spent on the load.
+    print("begin", file=sys.stderr, flush=True)
     loop = asyncio.get_running_loop()
     cpu, began = time.process_time(), time.perf_counter()
     run.until = began + seconds
