@@ -40,4 +40,4 @@ class Plan:
 
 
 FULL = Plan(seconds=10, warm_up_seconds=5, turns=7)
-QUICK = Plan(seconds=3, warm_up_seconds=1, turns=1)
+QUICK = Plan(seconds=2, warm_up_seconds=0.5, turns=1)
