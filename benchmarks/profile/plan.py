@@ -43,7 +43,7 @@ FULL = Plan(
 QUICK = Plan(
     quick=True,
     events=200_000,
-    per_second=40_000,
+    per_second=20_000,
     warm_ups=0,
     steady=freshness.Plan(quick=True, warm_up_seconds=1.0, seconds=2.0),
     sampled_seconds=2.0,

@@ -246,7 +246,13 @@ def _keys(slices: Sequence[Slice], counts: np.ndarray[Any, Any]) -> pa.Array:
     named = [piece.lane.name if piece.lane.is_lane and piece.lane.name != DEFAULT_KEY else None for piece in slices]
     if all(name is not None for name in named):
         return pa.array(named, pa.string()).take(pa.array(np.repeat(np.arange(len(slices)), counts)))
-    keys: list[str | None] = []
+    parts: list[pa.Array] = []
+    some: list[str | None] = []
     for name, piece in zip(named, slices, strict=True):
-        keys += [name] * piece.columns.count if piece.columns.keys is None or name is not None else piece.columns.keys
-    return pa.array(keys, pa.string())
+        keys: Any = piece.columns.keys
+        if name is None and isinstance(keys, pa.Array):
+            parts += [pa.array(some, pa.string()), keys]
+            some = []
+        else:
+            some += [name] * piece.columns.count if keys is None or name is not None else keys
+    return pa.concat_arrays([*parts, pa.array(some, pa.string())])

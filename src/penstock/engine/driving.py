@@ -43,6 +43,8 @@ _logger = logging.getLogger("penstock.engine")
 
 #: Cycles of up to so many events are one task, with a plan that was made once.
 SMALL_EVENTS = 10_000
+#: So many may be in the first one, if tasks only add them up.
+FIRST_EVENTS = 100_000
 #: A cycle of a join has no more events than that.
 _MOST_OF_JOIN = 200_000
 _LONGEST_CYCLE_SECONDS = 1800.0
@@ -204,6 +206,7 @@ class Drive:
             stream.time.grace_us + stream.time.lateness_us,
             self._stops,
             prepared.waiting if prepared.waiting is not None and prepared.waiting.sends_alone else None,
+            0 if prepared.combining is None else min(FIRST_EVENTS, most),
         )
 
     def _catch_up(self, planning: Planning) -> None:

@@ -56,6 +56,8 @@ class Planning:
     stops: dict[int, int] | None
     #: In a join that sends on what is in no pair: what waits.
     waiting: WaitingTable | None = None
+    #: The first cycle may have so many events, where that many are known not to take long.
+    first_events: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Planner:
         self._conn.execute("LISTEN penstock")
         self._renewed = 0.0
         self._last = 0.0
-        self._limit = planning.small_events
+        self._limit = max(planning.small_events, planning.first_events)
         self._previous: tuple[float, int] | None = None
         self._is_full = False
         self._rate = 0.0

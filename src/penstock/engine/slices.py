@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import psycopg
+import pyarrow as pa
+from msgspec import structs
 
 from penstock.core.errors import CorruptChunk
 from penstock.db.arrays import numbers
@@ -21,8 +24,14 @@ from penstock.log.dead import DAMAGED
 from penstock.log.reader import named
 
 _read = Statements("penstock.log", "read.sql")
+#: Fewer texts are as quickly unpacked one by one.
+_FEW = 32
+#: The byte before an empty text; those before longer ones count on from it, up to this length.
+_HEAD, _LONG = 0xA0, 32
 #: Rows that are taken over at a time, where the client's library can: one by one, each has its price.
 _ROWS = 32 if psycopg.capabilities.has_stream_chunked() else 1
+
+_Array = np.ndarray[Any, Any]
 
 
 @dataclass(slots=True)
@@ -87,7 +96,9 @@ def slices_of(
                 continue  # sent back to another group alone
             seen.events += last - first
             try:
-                columns = chunk.decode(body, count)
+                columns = chunk.decode(body, count, lazily=True)
+                if isinstance(columns.keys, chunk.Texts):
+                    columns = structs.replace(columns, keys=texts_of(columns.keys))
             except CorruptChunk as error:
                 row = (end, count, appended_at, target)
                 problem = named(error, queues.get(queue_id, ""), queue_id, segment, partition_id, row)
@@ -103,6 +114,36 @@ def slices_of(
 def _stream(conn: psycopg.Connection[Any], statement: str, params: dict[str, Any]) -> Iterator[Any]:
     with asking():
         yield from conn.cursor().stream(statement, params, binary=True, size=_ROWS)
+
+
+def texts_of(packed: chunk.Texts) -> Any:
+    """A column of texts; without a Python object for each of them, if they are short and in ASCII."""
+    if len(packed) < _FEW:
+        return packed.unpacked()
+    apart = _taken_apart(np.frombuffer(packed.items, np.uint8), len(packed))
+    if apart is None:
+        return pa.array(packed.unpacked(), pa.string())
+    sizes, letters = apart
+    bounds = np.concatenate(([0], sizes)).cumsum(dtype=np.int32)
+    return pa.StringArray.from_buffers(len(packed), pa.py_buffer(bounds), pa.py_buffer(letters))
+
+
+def _taken_apart(data: _Array, count: int) -> tuple[_Array, bytes] | None:
+    """How long each text is, and the letters of all.
+
+    A text of up to 31 bytes has one before it that says how many, which in ASCII no letter is like.
+    """
+    size = len(data) // count - 1
+    if len(data) == count * (size + 1) and size < _LONG and (data[:: size + 1] == _HEAD + size).all():
+        sizes, letters = np.full(count, size), data.reshape(count, size + 1)[:, 1:].tobytes()
+    else:
+        is_head = data >= _HEAD
+        heads = np.flatnonzero(is_head)
+        sizes = np.append(heads[1:], len(data)) - heads - 1
+        if len(heads) != count or heads[0] or (data[heads] != _HEAD + sizes).any() or sizes.max() >= _LONG:
+            return None
+        letters = data[~is_head].tobytes()
+    return (sizes, letters) if letters.isascii() else None
 
 
 def _cut(columns: chunk.Columns, lo: int, hi: int) -> chunk.Columns:

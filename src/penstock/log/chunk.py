@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Sequence
+from typing import overload
 
 import msgspec
 import zstandard
@@ -48,9 +49,51 @@ _unpack = msgspec.msgpack.Decoder(
 ).decode
 
 
+_unpack_lazily = msgspec.msgpack.Decoder(
+    tuple[int, msgspec.Raw, msgspec.Raw, list[int | None] | None, list[dict[str, str] | None] | None]
+).decode
+_unpack_texts = msgspec.msgpack.Decoder(list[str | None]).decode
+
 _NOTHING_BESIDE = (None, None, None, None)
 _meta_of_one = _pack((1, *_NOTHING_BESIDE))
 _ONE = len(_meta_of_one).to_bytes(4, "little") + _meta_of_one
+
+
+class Texts(Sequence[str | None]):
+    """A column of texts as it is packed, for who can do without a str for each, or without all of them."""
+
+    __slots__ = ("_packed", "count", "items")
+
+    def __init__(self, packed: msgspec.Raw) -> None:
+        self._packed = packed
+        data = memoryview(packed)
+        match data[0]:
+            case head if head & 0xF0 == 0x90:
+                self.count, start = head & 0x0F, 1
+            case 0xDC | 0xDD as head:
+                start = 3 if head == 0xDC else 5
+                self.count = int.from_bytes(data[1:start], "big")
+            case head:
+                raise ValueError(f"a column of texts begins with {head}")
+        #: The texts, each with its size before it.
+        self.items = data[start:]
+
+    def unpacked(self) -> list[str | None]:
+        """The texts, or CorruptChunk if they are none."""
+        try:
+            return _unpack_texts(self._packed)
+        except msgspec.MsgspecError as error:
+            raise CorruptChunk(f"a column of {self.count} texts cannot be decoded: {error}") from error
+
+    def __len__(self) -> int:
+        return self.count
+
+    @overload
+    def __getitem__(self, place: int) -> str | None: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str | None]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str | None] | None:
+        return self.unpacked()[place]
 
 
 class Columns(msgspec.Struct, frozen=True, gc=False):
@@ -86,12 +129,17 @@ def encode(columns: Columns) -> bytes:
     return b"%c%b" % (_ZSTD, _codecs.compressor.compress(payload))
 
 
-def decode(body: bytes, expected: int | None = None) -> Columns:
-    """Unpack a chunk of so many events, or raise CorruptChunk."""
+def decode(body: bytes, expected: int | None = None, *, lazily: bool = False) -> Columns:
+    """Unpack a chunk of so many events, or raise CorruptChunk; keys and ids may stay as they are packed."""
     try:
         payload = _payload(body)
         size = int.from_bytes(payload[:4], "little")
-        columns = Columns(payload[4 + size :], *_unpack(payload[4 : 4 + size]))
+        meta = payload[4 : 4 + size]
+        if lazily:
+            count, keys, ids, *rest = _unpack_lazily(meta)
+            columns = Columns(payload[4 + size :], count, _texts(keys), _texts(ids), *rest)
+        else:
+            columns = Columns(payload[4 + size :], *_unpack(meta))
         if columns.count != (columns.count if expected is None else expected):
             raise ValueError(f"it holds {columns.count} events where {expected} were stored")
         if any(some is not None and len(some) != columns.count for some in columns.beside()):
@@ -111,6 +159,11 @@ def size(body: bytes) -> int:
     return claimed if 0 <= claimed <= _LARGEST else len(body)
 
 
+def _texts(packed: msgspec.Raw) -> Texts | None:
+    return None if memoryview(packed)[0] == _NIL else Texts(packed)
+
+
+_NIL = 0xC0
 _DAMAGE = (ValueError, IndexError, MemoryError, RecursionError, zstandard.ZstdError, msgspec.MsgspecError)
 
 

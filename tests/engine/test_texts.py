@@ -1,0 +1,70 @@
+"""Keys as they are packed in a chunk become a column, whatever they are."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.core.errors import CorruptChunk
+from penstock.engine.slices import texts_of
+from penstock.log import chunk
+
+_ascii = st.text(st.characters(max_codepoint=127, exclude_characters="\0"), max_size=34)
+_any = st.one_of(st.none(), st.text(max_size=40), st.sampled_from(["", "ä" * 20, "x" * 31, "x" * 32, "y" * 300]))
+
+
+def _column(texts: list[str | None]) -> list[str | None]:
+    body = chunk.encode(chunk.Columns(b"\n".join([b"1"] * len(texts)), len(texts), texts, list(texts)))
+    columns = chunk.decode(body, len(texts), lazily=True)
+    assert isinstance(columns.keys, chunk.Texts)
+    assert columns.ids is not None
+    assert columns.ids[0] == texts[0]
+    assert columns.ids[1:2] == texts[1:2]
+    found = texts_of(columns.keys)
+    if not isinstance(found, pa.Array):
+        return list(found)
+    found.validate(full=True)
+    return list(found.to_pylist())
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(_ascii, _any), min_size=1, max_size=12), st.sampled_from([1, 7, 40]))
+def test_they_are_those_that_were_packed(some: list[str | None], times: int) -> None:
+    assert _column(some * times) == some * times
+
+
+@settings(deadline=None)
+@given(st.lists(_ascii, min_size=1, max_size=100))
+def test_short_ones_in_ascii(some: list[str | None]) -> None:
+    assert _column(some * 32) == some * 32
+
+
+@settings(deadline=None)
+@given(st.integers(0, 40), st.data())
+def test_all_of_one_length(size: int, data: st.DataObject) -> None:
+    some = data.draw(st.lists(st.text("ab0~\x7f", min_size=size, max_size=size), min_size=32, max_size=80))
+    assert _column(list(some)) == some
+
+
+@pytest.mark.parametrize("count", [3, 70_000])
+def test_what_is_no_list_of_texts_is_damaged(count: int) -> None:
+    packed = msgspec.Raw(msgspec.msgpack.encode([1, "a", 2] * count))
+    with pytest.raises(CorruptChunk, match="texts cannot be decoded"):
+        texts_of(chunk.Texts(packed))
+
+
+def test_a_column_that_is_no_list_is_damaged() -> None:
+    meta = msgspec.msgpack.encode((2, "ab", None, None, None))
+    payload = len(meta).to_bytes(4, "little") + meta + b"1\n2"
+    body = bytes([chunk._ZSTD]) + chunk._codecs.compressor.compress(payload)
+    with pytest.raises(CorruptChunk, match="begins with"):
+        chunk.decode(body, 2, lazily=True)
+
+
+def test_without_keys_there_is_no_column() -> None:
+    columns = chunk.decode(chunk.encode(chunk.Columns(b"1\n2", 2)), 2, lazily=True)
+    assert columns.keys is None
+    assert columns.ids is None
