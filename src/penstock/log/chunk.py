@@ -136,8 +136,8 @@ def decode(body: bytes, expected: int | None = None, *, lazily: bool = False) ->
         size = int.from_bytes(payload[:4], "little")
         meta = payload[4 : 4 + size]
         if lazily:
-            count, keys, ids, *rest = _unpack_lazily(meta)
-            columns = Columns(payload[4 + size :], count, _texts(keys), _texts(ids), *rest)
+            count, keys, ids, times, headers = _unpack_lazily(meta)
+            columns = Columns(payload[4 + size :], count, _texts(keys), _texts(ids), times, headers)
         else:
             columns = Columns(payload[4 + size :], *_unpack(meta))
         if columns.count != (columns.count if expected is None else expected):
