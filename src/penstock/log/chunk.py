@@ -62,17 +62,17 @@ _ONE = len(_meta_of_one).to_bytes(4, "little") + _meta_of_one
 class Texts(Sequence[str | None]):
     """A column of texts as it is packed, for who can do without a str for each, or without all of them."""
 
-    __slots__ = ("_packed", "count", "items")
+    __slots__ = ("_count", "_packed", "items")
 
     def __init__(self, packed: msgspec.Raw) -> None:
         self._packed = packed
         data = memoryview(packed)
         match data[0]:
             case head if head & 0xF0 == 0x90:
-                self.count, start = head & 0x0F, 1
+                self._count, start = head & 0x0F, 1
             case 0xDC | 0xDD as head:
                 start = 3 if head == 0xDC else 5
-                self.count = int.from_bytes(data[1:start], "big")
+                self._count = int.from_bytes(data[1:start], "big")
             case head:
                 raise ValueError(f"a column of texts begins with {head}")
         #: The texts, each with its size before it.
@@ -83,10 +83,10 @@ class Texts(Sequence[str | None]):
         try:
             return _unpack_texts(self._packed)
         except msgspec.MsgspecError as error:
-            raise CorruptChunk(f"a column of {self.count} texts cannot be decoded: {error}") from error
+            raise CorruptChunk(f"a column of {self._count} texts cannot be decoded: {error}") from error
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
     @overload
     def __getitem__(self, place: int) -> str | None: ...
