@@ -17,6 +17,7 @@ _WHAT = {
     "gate": "the gates: drained in how much more than the least time, how exactly, how fast when no limit binds",
     "nexmark": "Nexmark's queries as streaming SQL over generated persons, auctions and bids, held against DuckDB",
     "connector": 'format("penstock") in Spark: reading and writing a queue, beside Spark\'s own files',
+    "joins": "a join of two streams, with what waits in PostgreSQL, beside Spark's own with its state stores",
     "scaling": "curves: events, keys, queries, lanes, executors, groups",
     "profile": "the engine: where the CPU time of an event and the time of a cycle go, as tables and flame graphs",
     "freshness": "the engine: how long from a push to the row in SQL, and what that costs",

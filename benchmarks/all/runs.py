@@ -32,6 +32,7 @@ RUNS = (
     Run("console", ("console",)),
     Run("connector", ("connector",)),
     Run("nexmark", ("nexmark",)),
+    Run("joins", ("joins",)),
     Run("profile", ("profile",)),
     *(Run(f"scaling-{curve}", ("scaling", "--curve", curve)) for curve in CURVES),
 )

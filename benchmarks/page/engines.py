@@ -146,6 +146,16 @@ def nexmark(result: Result) -> Section:
     return section
 
 
+def joins(result: Result) -> Section:
+    section = Section("Joins", "Pairs of two queues, by where events wait for each other.")
+    rates: dict[str, float] = find(result, "events_per_s") or {}
+    rows = [[NAMES[who], rate, find(result, "cpu_s_per_million", who)] for who, rate in rates.items()]
+    section.tables.append(Table(["", "events/s", "CPU s per million"], rows))
+    for peer in ("state_store", "state_store_rocksdb"):
+        section.compare("join of two queues", "events/s", rates.get("penstock"), peer, rates.get(peer))
+    return section
+
+
 def scaling(result: Result) -> Section:
     name, curve = next(iter((find(result, "curves") or {"": {"x": "", "what": "", "points": []}}).items()))
     points: list[dict[str, Any]] = curve["points"]

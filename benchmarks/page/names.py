@@ -18,4 +18,6 @@ NAMES = {
     "penstock_text": "Penstock, parsed by Spark",
     "json": "files of JSON",
     "parquet": "files of Parquet",
+    "state_store": "Spark's join, state in memory and files",
+    "state_store_rocksdb": "Spark's join, state in RocksDB",
 }

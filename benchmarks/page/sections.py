@@ -20,6 +20,7 @@ _SECTIONS: dict[str, Callable[[Result], Section]] = {
     "console": queues.console,
     "connector": engines.connector,
     "nexmark": engines.nexmark,
+    "joins": engines.joins,
     "profile": profile.profile,
 }
 
