@@ -181,7 +181,7 @@ def test_an_event_that_reduce_fails_for_leaves_nothing_in_the_value(bench: Bench
     assert letter.error.startswith("ZeroDivisionError")
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("again", [pytest.param(False, marks=pytest.mark.chaos), True])
 def test_a_function_that_exits_while_types_are_inferred_does_not_take_the_driver_along(
     bench: Bench, again: bool
 ) -> None:

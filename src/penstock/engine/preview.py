@@ -19,7 +19,7 @@ from penstock.db.blocking import connect_plainly
 from penstock.db.pool import Database
 from penstock.engine.background import Background
 from penstock.engine.compile import Compiled, Split, compile_events, compile_windows, split
-from penstock.engine.reader import columns_of
+from penstock.engine.reader import Reader, columns_of
 from penstock.engine.reading import Reading
 from penstock.engine.reference import ReferenceTables
 from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.stream.definition import Definition
 
 #: From a warning to who asked for a preview.
-_CALLER = 6
+_CALLER = 7
 
 
 def explain(stream: Definition, settings: Settings) -> str:
@@ -141,7 +141,17 @@ def _computed(
         with_about=cut.with_about,
     )
     tables = ReferenceTables(conninfo, reading)
-    events, failures = columns_of(spark, reading, sample if runs else [])
+    frame = _events(spark, reading, sample) if runs else Reader(reading).frame(spark, 1)
+    cut = resolve_stages(cut, frame, tables, sample)
+    if stream.windows:
+        compiled = compile_windows(cut, frame, tables)
+        return compiled.transform(frame.coalesce(1), True), compiled
+    return compile_events(cut, frame, tables)(frame.coalesce(1), True), None
+
+
+def _events(spark: SparkSession, reading: Reading, sample: Sequence[Event]) -> DataFrame:
+    """The newest events as a task would read them, with a warning of those that fail."""
+    events, failures = columns_of(spark, reading, sample)
     if failures:
         first = failures[0]
         places = {(each.partition, each.offset) for each in failures}
@@ -150,12 +160,7 @@ def _computed(
             f"The first, of stage {first.stage!r}: {first.error}",
             stacklevel=_CALLER,
         )
-    frame = spark.createDataFrame(events)
-    cut = resolve_stages(cut, frame, tables, sample)
-    if stream.windows:
-        compiled = compile_windows(cut, frame, tables)
-        return compiled.transform(frame.coalesce(1), True), compiled
-    return compile_events(cut, frame, tables)(frame.coalesce(1), True), None
+    return spark.createDataFrame(events)
 
 
 def _joined(
@@ -167,5 +172,5 @@ def _joined(
     sides = side_streams(stream, stream.joined)
     samples = [[event for event in sample if event.queue in side.sources] for side in sides]
     reader, references, _ = prepare_sides(spark, stream, cut, base, samples, {}, [{}, {}])
-    frame = reader.of_samples(spark, runs=runs)
+    frame = reader.of_samples(spark) if runs else reader.frame(spark, 1)
     return compile_events(cut, frame, references)(frame, True)

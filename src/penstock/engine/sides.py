@@ -137,11 +137,11 @@ class PairReader:
         read = [side.events(Reader(side.reading).frame(spark, tasks)) for side in self.sides]
         return self._paired(read, single=tasks == 1)
 
-    def of_samples(self, spark: SparkSession, *, runs: bool) -> DataFrame:
-        """The pairs among samples, for who only looks; or, if nothing is to run, how they would be found."""
+    def of_samples(self, spark: SparkSession) -> DataFrame:
+        """The pairs among samples, for who only looks."""
         found = []
         for side in self.sides:
-            table = columns_of(spark, side.reading, side.sample if runs else [])[0]
+            table = columns_of(spark, side.reading, side.sample)[0]
             found.append(side.events(spark.createDataFrame(table)))
         return self._paired(found, single=True)
 
