@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
 from penstock import SyncPenstock
+from penstock.core.errors import Refused
 from penstock.core.settings import Settings
+from penstock.engine.commit import Committer
 from penstock.engine.query import Query
 from penstock.engine.stream import Stream
 from penstock.log.dead import DeadLetter
@@ -156,3 +160,23 @@ def eventually(condition: Callable[[], object], what: str = "the condition") -> 
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come about"
         time.sleep(0.02)
+
+
+@contextmanager
+def drivers_lost(chance: random.Random, often: float) -> Iterator[list[str]]:
+    """Now and then the driver is lost with a cycle that is computed, or with one that is committed unknown to it."""
+    real, lost = Committer.commit, []
+
+    async def commit(self: Committer, work: Any) -> Any:
+        moment = chance.random()
+        if moment < often / 2:
+            lost.append("before")
+            raise Refused("lost before the commit")
+        outcome = await real(self, work)
+        if moment < often:
+            lost.append("after")
+            raise Refused("lost after the commit")
+        return outcome
+
+    with mock.patch.object(Committer, "commit", commit):
+        yield lost

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -15,9 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import Stream
-from penstock.core.errors import Refused
-from penstock.engine.commit import Committer
-from tests.engine.pipelines import NEVER_IDLE, T0, Bench, eventually
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, drivers_lost, eventually
 
 EXAMPLES = int(os.environ.get("PENSTOCK_TEST_JOIN_EXAMPLES", "2"))
 RULES: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE}
@@ -56,26 +52,6 @@ def joined(how: str, before: float, after: float, **rules: Any) -> Any:
         Stream.from_("rights"), on=["k", "n"], within=(before, after), how=how, **{**RULES, **rules}
     )
     return made.map("left.id AS l, right.id AS r").to("pairs")
-
-
-@contextmanager
-def drivers_lost(chance: random.Random, often: float) -> Iterator[list[str]]:
-    """Now and then the driver is lost with a cycle that is computed, or with one that is committed unknown to it."""
-    real, lost = Committer.commit, []
-
-    async def commit(self: Committer, work: Any) -> Any:
-        moment = chance.random()
-        if moment < often / 2:
-            lost.append("before")
-            raise Refused("lost before the commit")
-        outcome = await real(self, work)
-        if moment < often:
-            lost.append("after")
-            raise Refused("lost after the commit")
-        return outcome
-
-    with mock.patch.object(Committer, "commit", commit):
-        yield lost
 
 
 @pytest.mark.parametrize("seed", range(EXAMPLES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,8 +13,9 @@ import psycopg
 import pytest
 
 from penstock import Stream
-from tests.engine.pipelines import T0, Bench
+from tests.engine.pipelines import T0, Bench, drivers_lost
 
+EXAMPLES = int(os.environ.get("PENSTOCK_TEST_SQL_EXAMPLES", "1"))
 BEGIN = datetime.fromtimestamp(T0, UTC)
 
 
@@ -127,20 +129,23 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("seed", range(7, 7 + EXAMPLES))
 @pytest.mark.parametrize("case", CASES)
-def test_a_statement_gives_what_duckdb_gives(bench: Bench, case: str) -> None:
+def test_a_statement_gives_what_duckdb_gives_whenever_drivers_are_lost(bench: Bench, case: str, seed: int) -> None:
     statement, question = CASES[case]
+    chance = random.Random(f"{case} {seed}")
     with psycopg.connect(bench.url, autocommit=True) as conn:
         conn.execute("CREATE TABLE customers (id text, tier integer)")
         conn.execute("INSERT INTO customers VALUES ('ada', 1), ('bob', 2)")
-    events = orders(7, 300)
+    events = orders(seed, 300)
     expected = asked(duck(events), question)
     bench.queue()
     bench.push((event["customer"], event) for event in events)
     windowed = "GROUP BY" in statement
     options = " WITH (allowed_lateness_seconds = 60, idle_flush_seconds = 86400)" if windowed else ""
     made: Stream = Stream.sql(f"CREATE QUERY q{options} AS INSERT INTO out {statement}", customers="customers")
-    bench.run(made, max_events_per_cycle=90)
+    with drivers_lost(chance, 0.4):
+        bench.run(made, max_events_per_cycle=90)
 
     assert bench.letters() == []
     assert rows(bench.emitted("out")) == expected
