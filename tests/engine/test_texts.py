@@ -49,6 +49,12 @@ def test_all_of_one_length(size: int, data: st.DataObject) -> None:
     assert _column(list(some)) == some
 
 
+def test_they_are_unpacked_once_however_often_one_is_asked_for() -> None:
+    packed = chunk.Texts(msgspec.Raw(msgspec.msgpack.encode(["a", None, "b"])))
+    assert packed.unpacked() is packed.unpacked()
+    assert [packed[0], packed[2], *packed] == ["a", "b", "a", None, "b"]
+
+
 @pytest.mark.parametrize("count", [3, 70_000])
 def test_what_is_no_list_of_texts_is_damaged(count: int) -> None:
     packed = msgspec.Raw(msgspec.msgpack.encode([1, "a", 2] * count))

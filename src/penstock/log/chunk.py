@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 import msgspec
@@ -62,10 +62,11 @@ _ONE = len(_meta_of_one).to_bytes(4, "little") + _meta_of_one
 class Texts(Sequence[str | None]):
     """A column of texts as it is packed, for who can do without a str for each, or without all of them."""
 
-    __slots__ = ("_count", "_packed", "items")
+    __slots__ = ("_count", "_packed", "_texts", "items")
 
     def __init__(self, packed: msgspec.Raw) -> None:
         self._packed = packed
+        self._texts: list[str | None] | None = None
         data = memoryview(packed)
         match data[0]:
             case head if head & 0xF0 == 0x90:
@@ -80,13 +81,18 @@ class Texts(Sequence[str | None]):
 
     def unpacked(self) -> list[str | None]:
         """The texts, or CorruptChunk if they are none."""
-        try:
-            return _unpack_texts(self._packed)
-        except msgspec.MsgspecError as error:
-            raise CorruptChunk(f"a column of {self._count} texts cannot be decoded: {error}") from error
+        if self._texts is None:
+            try:
+                self._texts = _unpack_texts(self._packed)
+            except msgspec.MsgspecError as error:
+                raise CorruptChunk(f"a column of {self._count} texts cannot be decoded: {error}") from error
+        return self._texts
 
     def __len__(self) -> int:
         return self._count
+
+    def __iter__(self) -> Iterator[str | None]:
+        return iter(self.unpacked())
 
     @overload
     def __getitem__(self, place: int) -> str | None: ...
