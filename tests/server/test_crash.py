@@ -56,8 +56,8 @@ class Stage:
         self.start_server(port)
 
     def kill_worker(self) -> None:
-        """Kill a worker, the one that has run longest; its supervisor starts another."""
-        psutil.Process(self.running.process.pid).children()[0].kill()
+        """Kill a worker, the one that most clients are connected to; its supervisor starts another."""
+        max(psutil.Process(self.running.process.pid).children(), key=_connections).kill()
 
     def kill_postgres(self) -> None:
         pid = embedded.status(self._data_dir).pid
@@ -66,6 +66,10 @@ class Stage:
             with suppress(psutil.NoSuchProcess):
                 os.kill(process.pid, signal.SIGKILL)
         self.postgres.start()
+
+
+def _connections(process: psutil.Process) -> int:
+    return sum(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp"))
 
 
 class Load:

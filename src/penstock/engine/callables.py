@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import inspect
 import os
-import pickle
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,19 +164,31 @@ def _each(stage: str, function: Any, retries: Retries, batch: Batch, become: Cal
     batch.items = kept
 
 
-def _copied(value: Any) -> bytes | None:
-    """An event that another callable has made, of whatever it likes."""
+def _copied(value: Any) -> Any:
+    """An event that another callable has made, of whatever it likes; None if that cannot be copied."""
     try:
-        return pickle.dumps(value)
+        return _twin(value)
     except Exception:
         return None
 
 
-def _anew(item: Item, batch: Batch, copy: bytes | None) -> Any:
+def _twin(value: Any) -> Any:
+    match value:
+        case None | str() | int() | float():
+            return value
+        case dict() if type(value) is dict:
+            return {name: _twin(inner) for name, inner in value.items()}
+        case list() if type(value) is list:
+            return [_twin(inner) for inner in value]
+        case _:
+            return deepcopy(value)
+
+
+def _anew(item: Item, batch: Batch, copy: Any) -> Any:
     """The event once more: a callable that raised may have changed it on its way there."""
     if batch.again is not None:
         return batch.again(item.source)
-    return item.value if copy is None else pickle.loads(copy)  # noqa: S301 - it was dumped here
+    return item.value if copy is None else _copied(copy)
 
 
 def _together(stage: str, function: Callable[..., Any], retries: Retries, concurrency: int, batch: Batch) -> None:
