@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
+
 import psycopg
 import pytest
 
 from penstock.server.access.key_text import parse_key
 from tests.cli.command_line import CommandLine
+from tests.server.keys import no_audit
 
 
 def test_a_key_is_shown_once_and_stored_as_a_hash(cli: CommandLine) -> None:
@@ -19,6 +22,14 @@ def test_a_key_is_shown_once_and_stored_as_a_hash(cli: CommandLine) -> None:
         stored = str(conn.execute("SELECT * FROM penstock.api_keys").fetchall())
     assert parsed.secret not in stored
     assert parsed.hash.hex() in stored.replace("\\x", "") or repr(parsed.hash) in stored
+
+
+def test_a_key_is_shown_although_it_cannot_be_written_down(cli: CommandLine) -> None:
+    with no_audit(cli.database_url or ""):
+        made = cli("key", "create", "shop", "--role", "read", "--json")
+    assert made.exit_code == 0, made.output
+    assert "audit log" in made.stderr
+    assert parse_key(json.loads(made.stdout)["key"]) is not None
 
 
 def test_a_key_is_rotated_and_revoked(cli: CommandLine) -> None:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,6 +61,20 @@ def test_maps_are_objects_and_rows_without_columns_too() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([[("a", [[(1, True)]])], None], kind)], ["m"])
     assert objects(batch) == [b'{"m":{"a":[{"1":true}]}}', b'{"m":null}']
     assert objects(pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))) == [b"{}", b"{}"]
+
+
+def test_more_text_than_arrow_holds_at_once_is_encoded_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    join = pc.binary_join_element_wise
+
+    def join_much(*parts: Any, **options: Any) -> Any:
+        """As if the batch had 4,096 rows, each with a name of a mebibyte; Arrow counts before it writes any."""
+        return join(pa.nulls(4096, pa.string()), "x" * 2**20, "", null_handling="replace")
+
+    monkeypatch.setattr(pc, "binary_join_element_wise", join_much)
+    assert objects(pa.RecordBatch.from_pydict({"a": [1, None], "b": ["x", '"']})) == [
+        b'{"a":1,"b":"x"}',
+        b'{"a":null,"b":"\\""}',
+    ]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
+
+#: More answers than any call takes. A request with a key that looks everything up takes 20 to 25: how many reads an
+#: answer comes in differs from time to time.
+ANSWERS = 40
 
 
 class Proxy:
@@ -116,3 +121,17 @@ async def proxied(url: str, directory: Path) -> AsyncIterator[tuple[Proxy, str]]
     finally:
         server.close()
         await proxy.close()
+
+
+async def each_answer(proxy: Proxy, attempt: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    """Attempt it again and again, and lose another of its answers each time, until all were lost once."""
+    for answer in range(1, ANSWERS + 1):
+        before = proxy.lost
+        proxy.lose(answer)
+        async with asyncio.timeout(10):
+            await attempt(answer)
+        proxy.stop_losing()
+        if proxy.lost == before:
+            assert answer > 1
+            return
+    raise AssertionError(f"it takes more than {ANSWERS} answers")

@@ -26,7 +26,7 @@ from penstock.log.dead import Filter
 from penstock.log.log import Batch, Log
 from penstock.log.pushed import PushResult
 from tests.log.logs import GROUP, QUEUE, ask, by_key, data, drain, eventually, lag, opened, pop, push
-from tests.log.proxy import Proxy, proxied
+from tests.log.proxy import Proxy, each_answer, proxied
 
 
 class Load:
@@ -214,10 +214,6 @@ async def test_a_killed_client_leaves_whole_requests_or_nothing(log: Log, databa
 
 # An answer that is lost
 
-#: More answers than any call takes. A request with a key that looks everything up takes 20 to 25: how many reads an
-#: answer comes in differs from time to time.
-ANSWERS = 40
-
 
 @pytest.fixture
 async def proxy_and_url(database_url: str, data_dir: Path) -> AsyncIterator[tuple[Proxy, str]]:
@@ -235,20 +231,6 @@ async def losing_log(proxy_and_url: tuple[Proxy, str], clock: Clock) -> AsyncIte
     """A log with one connection, which the proxy cuts."""
     async with opened(proxy_and_url[1], clock=clock, pool_size=1) as log:
         yield log
-
-
-async def each_answer(proxy: Proxy, attempt: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    """Attempt it again and again, and lose another of its answers each time, until all were lost once."""
-    for answer in range(1, ANSWERS + 1):
-        before = proxy.lost
-        proxy.lose(answer)
-        async with asyncio.timeout(10):
-            await attempt(answer)
-        proxy.stop_losing()
-        if proxy.lost == before:
-            assert answer > 1
-            return
-    raise AssertionError(f"it takes more than {ANSWERS} answers")
 
 
 def answers(result: PushResult) -> list[tuple[str, int, bool]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import jwt
+import psycopg
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
@@ -40,6 +42,17 @@ def read_audit(database_url: str) -> list[Written]:
             return await Audit(database).read(1000)
 
     return asyncio.run(run())
+
+
+@contextmanager
+def no_audit(database_url: str) -> Iterator[None]:
+    """A database whose audit log takes no lines."""
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        conn.execute("ALTER TABLE penstock.audit ADD CONSTRAINT takes_none CHECK (false) NOT VALID")
+        try:
+            yield
+        finally:
+            conn.execute("ALTER TABLE penstock.audit DROP CONSTRAINT takes_none")
 
 
 def token(key: Any, algorithm: str, headers: dict[str, Any] | None = None, **claims: Any) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from penstock.server.access.tokens import InvalidToken, Tokens
 from penstock.server.endpoint import Role
 from penstock.server.settings import ServerSettings
 from tests import servers
-from tests.server.keys import bearer, make_key, read_audit, token, with_keys
+from tests.server.keys import bearer, make_key, no_audit, read_audit, token, with_keys
 from tests.server.refusals import refusal
 from tests.server.serving import Serving, serving
 from tests.servers import Server
@@ -160,6 +161,43 @@ def test_keys_are_made_listed_rotated_and_revoked_over_http(guarded: Guarded) ->
     assert refusal(guarded.get("/v1/keys", **bearer(limited))) == (403, "forbidden")
     logged = guarded.log.read_text()
     assert not any(secret.rpartition("_")[2] in logged for secret in (first, second))
+
+
+def test_a_revoked_administrator_makes_no_key_that_outlives_his(guarded: Guarded) -> None:
+    bystander = parse_key(guarded.key(Role.READ))
+    assert bystander is not None
+    changing: tuple[tuple[str, str, object], ...] = (
+        ("POST", "keys", {"name": "heir", "roles": ["admin"]}),
+        ("POST", f"keys/{bystander.id}/rotate", {"grace_seconds": 0}),
+        ("DELETE", f"keys/{bystander.id}", None),
+    )
+    for method, path, body in changing:
+        admin = guarded.key(Role.ADMIN)
+        parsed = parse_key(admin)
+        assert parsed is not None
+        assert guarded.get("/v1/keys", **bearer(admin)).status_code == 200, "and is remembered from now on"
+        with_keys(guarded.database_url, methodcaller("revoke", parsed.id))
+        answer = httpx.request(method, f"{guarded.running.url}/v1/{path}", json=body, headers=bearer(admin))
+        assert refusal(answer) == (401, "unauthenticated"), path
+    known = {key.id: key for key in with_keys(guarded.database_url, lambda keys: keys.all())}
+    assert "heir" not in {key.name for key in known.values()}
+    assert (known[bystander.id].rotated_at, known[bystander.id].revoked_at) == (None, None)
+
+
+def test_a_key_is_given_out_although_it_cannot_be_written_down(guarded: Guarded) -> None:
+    admin = guarded.key(Role.ADMIN)
+    with (
+        no_audit(guarded.database_url),
+        httpx.Client(base_url=f"{guarded.running.url}/v1/", headers=bearer(admin), timeout=30) as http,
+    ):
+        made = http.post("keys", json={"name": "unwritten", "roles": ["read"]})
+        assert made.status_code == 201, made.text
+        rotated = http.post(f"keys/{made.json()['id']}/rotate")
+        assert rotated.status_code == 200, rotated.text
+        assert guarded.get("/v1/queues", **bearer(rotated.json()["key"])).status_code == 200
+        assert http.delete(f"keys/{made.json()['id']}").status_code == 204
+    (line, *_) = [each for each in guarded.log.read_text().splitlines() if "could not be written down" in each]
+    assert json.loads(line)["subject"] == f"{made.json()['id']} unwritten"
 
 
 def test_who_is_asked_for_no_key_makes_none(v1: httpx.Client) -> None:

@@ -65,7 +65,7 @@ async def create(
     until = None if expires is None else datetime.now(UTC) + parse_duration(expires)
     async with _opened(session) as (keys, audit):
         key, text = await keys.create(name, [Role(each) for each in role], queue or EVERY_QUEUE, expires_at=until)
-        await _note(audit, "key create", f"{key.id} {name}")
+        await _note(session, audit, "key create", key)
     _show_new(session, key, text)
 
 
@@ -106,7 +106,7 @@ async def rotate(
     """Give a key a new secret, and print it."""
     async with _opened(session) as (keys, audit):
         key, text = await keys.rotate(key_id, parse_duration(grace))
-        await _note(audit, "key rotate", f"{key.id} {key.name}")
+        await _note(session, audit, "key rotate", key)
     _show_new(session, key, text)
 
 
@@ -117,7 +117,7 @@ async def revoke(session: Session, key_id: KeyId, yes: Yes = False) -> None:
         session.out.confirm(f"Refuse whoever uses the key {key_id} from now on?")
     async with _opened(session) as (keys, audit):
         key = await keys.revoke(key_id)
-        await _note(audit, "key revoke", f"{key.id} {key.name}")
+        await _note(session, audit, "key revoke", key)
     if session.out.json:
         session.out.document(asdict(key))
     else:
@@ -155,14 +155,22 @@ async def _opened(session: Session) -> AsyncIterator[tuple[Keys, Audit]]:
         yield Keys(opened.database), Audit(opened.database)
 
 
-async def _note(audit: Audit, action: str, subject: str) -> None:
+async def _note(session: Session, audit: Audit, action: str, key: ApiKey) -> None:
+    import psycopg
+
+    from penstock.core.errors import DatabaseError
     from penstock.server.access.audit import Entry
 
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = "unknown"
-    await audit.write([Entry(f"cli:{user}", action, subject)])
+    try:
+        await audit.write([Entry(f"cli:{user}", action, f"{key.id} {key.name}")])
+    except (DatabaseError, psycopg.Error) as error:
+        # It is done, and what follows shows a secret that nobody could be shown again.
+        reason = str(error).partition("\n")[0]
+        session.out.warn(f"it is done, but could not be written into the audit log: {reason}")
 
 
 def _show_new(session: Session, key: ApiKey, text: KeyText) -> None:

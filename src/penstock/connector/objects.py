@@ -21,7 +21,7 @@ def objects(batch: pa.RecordBatch) -> list[bytes]:
         return [b"{}"] * batch.num_rows
     try:
         return _joined(batch)
-    except (json.JSONProblem, pa.ArrowInvalid):
+    except (json.JSONProblem, pa.ArrowInvalid, pa.ArrowCapacityError):
         # Something of it is no JSON, or it is too much at once: row by row it is found out which.
         return [_encoded(row, place) for place, row in enumerate(_rows(batch))]
 

@@ -78,6 +78,15 @@ class Audit:
 
         await patiently(self._database.pool, _PATIENCE_SECONDS, insert)
 
+    async def write_done(self, entry: Entry) -> None:
+        """Write a line about what is done already; that it could not be written is logged."""
+        try:
+            await self.write([entry])
+        except (DatabaseError, psycopg.Error):
+            # It is done, and saying otherwise would have it done again.
+            extra = {"entry": entry.action, "who": entry.who, "subject": entry.subject}
+            logger.exception("an action of an administrator could not be written down", extra=extra)
+
     async def read(self, limit: int, who: str | None = None) -> list[Written]:
         """The last lines, the latest first."""
 

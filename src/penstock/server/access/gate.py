@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
-import psycopg
 from starlette.requests import HTTPConnection
 
-from penstock.core.errors import DatabaseError
 from penstock.server.access.audit import Entry
 from penstock.server.access.identity import ANYBODY, NOBODY, Identity
 from penstock.server.endpoint import Endpoint, Role
 from penstock.server.problems import Problem
 from penstock.server.services import Services
-
-logger = logging.getLogger("penstock.server.audit")
 
 _ADMIN_ONLY = frozenset({Role.ADMIN})
 
@@ -66,12 +61,8 @@ class Gate:
         entry = Entry(who, self._action, subject, address_of(connection), str(status), request_id)
         if not self._is_audited or status >= 400:
             guard.audit.note_failure(entry)
-            return
-        try:
-            await guard.audit.write([entry])
-        except (DatabaseError, psycopg.Error):
-            # It is done, and saying otherwise would have it done again.
-            logger.exception("an action of an administrator could not be written down", extra={"entry": entry.action})
+        else:
+            await guard.audit.write_done(entry)
 
 
 def address_of(connection: HTTPConnection) -> str:

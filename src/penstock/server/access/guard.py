@@ -85,6 +85,12 @@ class Guard:
             self.audit.note_failure(Entry(who, "authenticate", action, address, str(error), request_id))
             raise _unknown(f"Authentication failed: {error}", 'Bearer error="invalid_token"') from None
 
+    async def look_again(self, caller: str) -> None:
+        """Ask the database anew about a caller's key, so that nothing from before now is believed of it."""
+        # Not together with who asks already: that may have begun before the key was revoked.
+        if caller in self._found:
+            await self._ask(caller)
+
     async def _verify(self, credential: str, key: KeyText | None) -> Identity:
         if key is None:
             if credential.startswith(PREFIX):

@@ -1,6 +1,8 @@
 -- name: create
 INSERT INTO penstock.api_keys (id, name, roles, queues, hash, expires_at)
 VALUES (%(id)s, %(name)s, %(roles)s, %(queues)s, %(hash)s, %(expires_at)s)
+-- Asked again because the answer was lost: with this hash it is the one that was made.
+ON CONFLICT (id) DO UPDATE SET id = excluded.id WHERE api_keys.hash = excluded.hash
 RETURNING id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
 
 -- name: list
@@ -13,8 +15,11 @@ UPDATE penstock.api_keys SET revoked_at = coalesce(revoked_at, clock_timestamp()
 RETURNING id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
 
 -- name: rotate
+-- Asked again because the answer was lost, it leaves what it did: else the new secret would be the previous one too.
 UPDATE penstock.api_keys
-SET previous_hash = hash, previous_until = clock_timestamp() + make_interval(secs => %(grace)s),
+SET previous_hash = CASE WHEN hash = %(hash)s THEN previous_hash ELSE hash END,
+    previous_until = CASE WHEN hash = %(hash)s THEN previous_until
+                          ELSE clock_timestamp() + make_interval(secs => %(grace)s) END,
     hash = %(hash)s, rotated_at = clock_timestamp()
 WHERE id = %(id)s AND revoked_at IS NULL
 RETURNING id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
