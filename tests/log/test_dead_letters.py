@@ -115,6 +115,20 @@ async def test_a_page_ends_where_it_would_be_too_much_to_hold(log: Log) -> None:
     assert await log.part_of_dead_letters(Filter(queue=QUEUE), 4, 5, 1) == ([], False)
 
 
+async def test_all_that_a_dead_letter_says_counts_as_what_it_is(log: Log) -> None:
+    await log.configure(QUEUE)
+    long = "x" * 10_000
+    await log.push([Batch(QUEUE, [{"data": 0, "headers": {"why": long}}])])
+    await push(log, [1])
+    assert all(await log.ack(await pop(log), "dead_letter", error=long))
+    # What was wrong before is compressed well where it is stored.
+    await log.redrive(Filter(queue=QUEUE))
+    assert all(await log.ack(await pop(log), "dead_letter"))
+    for most, fit in ((25_000, 1), (35_000, 2)):
+        found, more = await log.part_of_dead_letters(Filter(queue=QUEUE), 2, 0, most)
+        assert (len(found), more) == (fit, fit < 2)
+
+
 async def test_a_redrive_of_a_group_that_is_gone_says_so(log: Log) -> None:
     await log.configure(QUEUE)
     await bury(log, [1])

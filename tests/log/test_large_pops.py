@@ -6,9 +6,15 @@ from collections import defaultdict
 
 import pytest
 
+from penstock.log import consume
 from penstock.log.dead import Filter
+from penstock.log.event import Event
+from penstock.log.lease import _FURTHEST, PopRequest, _Turn
 from penstock.log.log import Log
-from tests.log.logs import GROUP, QUEUE, drain, pop, push
+from penstock.server.ingest import budget
+from penstock.server.ingest.budget import Budget
+from penstock.server.problems import Problem
+from tests.log.logs import GROUP, QUEUE, data, drain, pop, push
 
 LANES = ("ada", "bob", "cyd")
 
@@ -66,6 +72,16 @@ async def test_what_there_is_no_room_for_is_nobodys_and_comes_next(log: Log) -> 
     assert sorted([mine.partition, *(event.partition for event in others)]) == sorted(LANES)
 
 
+def test_the_next_turn_begins_with_what_there_was_no_room_for() -> None:
+    turn = _Turn()
+    turn.looked(0, 1 << 40, 7)
+    turn.looked(7, _FURTHEST, None)
+    # Nothing was behind it, so several who ask begin anew.
+    assert turn.spans(asking=2) == [(0, _FURTHEST)]
+    turn.begin_with(8)
+    assert turn.spans(asking=2)[0] == (7, _FURTHEST)
+
+
 async def test_chunks_that_were_read_before_count_as_well(log: Log) -> None:
     await log.configure(QUEUE)
     for lane in LANES:
@@ -96,3 +112,64 @@ async def test_what_is_not_for_the_group_is_passed_over_and_nothing_behind_it(lo
     for event in await drain(log, group=GROUP, batch=1000, partitions=3, max_bytes=FEW_BYTES):
         popped[event.partition].append(event.data[0])
     assert popped == {lane: [*pushed[lane], lane] for lane in LANES}
+
+
+class Full:
+    """A hand that has to wait for room, while somebody else pops."""
+
+    def __init__(self, log: Log) -> None:
+        self.popped: list[Event] = []
+        self.held = 0
+        self._log = log
+
+    async def reach(self, size: int) -> None:
+        self.popped += await pop(self._log)
+        self.held = size
+
+    def stretch(self, size: int, least: int) -> int:
+        return self.held
+
+    def keep(self, size: int) -> None:
+        self.held = size
+
+
+async def test_who_waits_for_room_has_nothing_leased_meanwhile(log: Log) -> None:
+    await log.configure(QUEUE, {"expiry_limit": 1})
+    for lane in LANES:
+        await push(log, [lane], key=lane)
+    hand = Full(log)
+    assert await log.pop(PopRequest(QUEUE, GROUP, batch=10, partitions=10), hand) == []
+    assert sorted(data(hand.popped)) == sorted(LANES)
+    assert all(event.attempts == 0 for event in hand.popped)
+    assert hand.held == 0
+
+
+async def test_where_others_hold_much_a_pop_brings_little_and_what_is_large_waits(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume, "FIRST_BYTES", 8_000)
+    monkeypatch.setattr(budget, "_PATIENCE_SECONDS", 0.01)
+    await log.configure(QUEUE)
+    for n in range(6):
+        await push(log, [[n, "x" * 3_000]], key="ada")
+    await push(log, [[6, "x" * 20_000]], key="ada")
+    shared = Budget(40_000, "answers", 8_000)
+    asked = PopRequest(QUEUE, GROUP, batch=100, max_bytes=30_000)
+    with shared.hold() as others:
+        assert others.stretch(1 << 20) == 30_000
+        numbers: list[int] = []
+        for _ in range(3):
+            with shared.hold() as mine:
+                events = await log.pop(asked, mine)
+                assert shared.held == 30_000 + sum(len(event.raw) for event in events) <= 38_000
+                numbers += [event.data[0] for event in events]
+                assert all(await log.ack(events))
+        assert numbers == [0, 1, 2, 3, 4, 5]
+        with shared.hold() as mine, pytest.raises(Problem, match="answers"):
+            await log.pop(asked, mine)
+    # It is nobody's, and comes as soon as there is room.
+    with shared.hold() as mine:
+        (event,) = await log.pop(asked, mine)
+        assert (event.data[0], event.attempts) == (6, 0)
+        assert shared.held == len(event.raw)
+    assert shared.held == 0

@@ -21,7 +21,7 @@ from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
 from penstock.log import chunk
-from penstock.log.lease import UNREAD
+from penstock.log.lease import DROP_SOME_LEASES, UNREAD
 from penstock.log.log import Log
 from penstock.log.queue import Queue
 from tests.log.logs import GROUP, QUEUE, held, opened, pop, push
@@ -242,6 +242,7 @@ async def test_every_hot_statement_finds_its_rows_by_index(database_url_any: str
             here.analyze()
         found = {name: await here.explain(name) for name in FILES if name not in ("lease", "complete")}
         found["lease"] = await here.explain_lease()
+        found["drop some leases"] = await explain(here.conn, DROP_SOME_LEASES, here.params())
         found["lease when quiet"] = await here.explain_lease(quiet=True)
         found["complete"] = await here.explain_complete()
         for name in ("lane", "standing", "seen_ids"):

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from penstock.core.errors import CorruptChunk, GroupBusy
 from penstock.db.patience import patiently
+from penstock.log import chunk
 from penstock.log.ack import lane_ack
 from penstock.log.event import Delivery, Event, StoredChunk
 from penstock.log.lease import Ask, Lease, PopRequest
 from penstock.log.position import Signal
-from penstock.log.reader import Range, read_first_chunks
+from penstock.log.reader import ANY_SIZE, Range, TooLarge, read_first_chunks
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -37,6 +38,8 @@ _Chunks: TypeAlias = tuple[dict[int, list[StoredChunk]], dict[int, int]]
 
 #: A waiting pop looks again after this many seconds even if nobody calls: a NOTIFY can be lost.
 _LOOK_AGAIN = 5.0
+#: What a pop has to hold at the least: a chunk, with all that belongs to its events; unless one of them has more.
+FIRST_BYTES = 2 * chunk.TARGET_BYTES
 
 
 class Hand(Protocol):
@@ -46,8 +49,12 @@ class Hand(Protocol):
         """Hold so many bytes, once there is room for them; or raise."""
         ...
 
+    def stretch(self, size: int, least: int) -> int:
+        """Hold up to so many, as far as there is room at once; answers how many it holds, 0 if not even the least."""
+        ...
+
     def keep(self, size: int) -> None:
-        """Let go of what is more than so many."""
+        """Hold just so many."""
         ...
 
 
@@ -74,6 +81,8 @@ class Consumer:
         self._clock = clock
         self._retry_seconds = retry_seconds
         self._open_chunks = _OpenChunks()
+        #: What to hold first in queues whose events are large.
+        self._first_bytes: dict[int, int] = {}
 
     async def pop(self, request: PopRequest, hand: Hand | None = None) -> list[Event]:
         """Lease partitions with unread events and deliver them; empty if there are none in time."""
@@ -101,31 +110,53 @@ class Consumer:
             await self._signals.wait(queue.id, seen, min(remaining, _LOOK_AGAIN, soon or _LOOK_AGAIN))
 
     async def _look(self, queue: Queue, group: Group, request: PopRequest, hand: Hand | None) -> list[Event]:
-        """Lease and read; if what was leased is not due yet or not for this group, look on."""
+        """Lease and read; if what was leased is not due yet or not for this group, look on.
+
+        Who may hold only so much takes what room there is, if it is enough for a chunk. If not, it waits without a
+        lease, which would end meanwhile, and looks again.
+        """
+        most, first = request.max_bytes, ANY_SIZE
+        if hand is not None:
+            first = self._first_bytes.get(queue.id, FIRST_BYTES)
         while True:
             ask = await self._leases.ask(queue, group, request)
             if ask.epoch_ended:
                 continue
             if not ask.leases:
+                if hand is not None:
+                    hand.keep(0)
                 return []
             try:
                 if hand is not None:
-                    await hand.reach(request.max_bytes)
-                events = await self._read(await self._catalog.get(queue.name), group, ask, request.max_bytes)
+                    leased = sum([lease.end - lease.start for lease in ask.leases])
+                    held = hand.stretch(min(request.max_bytes, leased * chunk.TARGET_BYTES), first)
+                    if not held:
+                        raise TooLarge(first)
+                    most = min(held, request.max_bytes)
+                events = await self._read(await self._catalog.get(queue.name), group, ask, most, first)
                 if hand is not None:
-                    hand.keep(sum([len(event.raw) for event in events]))
+                    sizes = [len(event.raw) for event in events]
+                    hand.keep(sum(sizes))
+                    if max(sizes, default=0) <= FIRST_BYTES < first:
+                        self._first_bytes.pop(queue.id, None)
                 if request.auto_ack and events:
                     await self._acks.ack(events, True)
+            except TooLarge as found:
+                await self._leases.give_back_some(group, ask, [lease.partition_id for lease in ask.leases])
+                if hand is not None:
+                    first = self._first_bytes[queue.id] = found.size
+                    await hand.reach(first)
+                continue
             except BaseException:
                 self._leases.give_back(group, ask)
                 raise
             if events:
                 return events
 
-    async def _read(self, queue: Queue, group: Group, ask: Ask, most_bytes: int) -> list[Event]:
+    async def _read(self, queue: Queue, group: Group, ask: Ask, most_bytes: int, first_bytes: int) -> list[Event]:
         """The events under the leases. What is not to be delivered now is passed over or given back."""
         damaged: list[CorruptChunk] = []
-        chunks, cut_short = await self._chunks(queue, group, ask.leases, damaged, most_bytes)
+        chunks, cut_short = await self._chunks(queue, group, ask.leases, damaged, most_bytes, first_bytes)
         broken = {problem.partition_id: problem for problem in reversed(damaged)}
         newer = next((problem for problem in damaged if problem.is_newer), None)
         visible_until = await self._visible_until(queue)
@@ -210,9 +241,18 @@ class Consumer:
         )
 
     async def _chunks(
-        self, queue: Queue, group: Group, leases: Sequence[Lease], damaged: list[CorruptChunk], most_bytes: int
+        self,
+        queue: Queue,
+        group: Group,
+        leases: Sequence[Lease],
+        damaged: list[CorruptChunk],
+        most_bytes: int,
+        first_bytes: int,
     ) -> _Chunks:
-        """What is under the leases, as far as there is room for it: always something of the first one."""
+        """What is under the leases, as far as there is room for it: always something of the first one.
+
+        If that is a chunk for which there is no room either, :class:`TooLarge` says how large it is.
+        """
         chunks: dict[int, list[StoredChunk]] = {}
         cut_short: dict[int, int] = {}
         missing: list[Range] = []
@@ -224,17 +264,19 @@ class Consumer:
                 if size > most_bytes and lease is not leases[0]:
                     cut_short[lease.partition_id] = start
                     continue
+                if size > max(most_bytes, first_bytes):
+                    raise TooLarge(size)
                 most_bytes -= size
                 chunks[lease.partition_id] = [open_chunk]
                 start = open_chunk.end
             if start < lease.end:
                 missing.append(Range(lease.partition_id, lease.segment, start, lease.end))
         if missing:
-            first = leases[0].partition_id not in chunks
+            first = 0 if leases[0].partition_id in chunks else first_bytes
 
             async def read(conn: AsyncConnection[Any]) -> _Chunks:
                 damaged.clear()  # it may be the second try
-                return await read_first_chunks(conn, queue, missing, damaged, most_bytes, at_least_one=first)
+                return await read_first_chunks(conn, queue, missing, damaged, most_bytes, first)
 
             found, unread = await patiently(self._pool, self._retry_seconds, read)
             cut_short |= unread

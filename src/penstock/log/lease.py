@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.log.signals import Signals
 
 _sql = Statements("penstock.log", "pop.sql")
+DROP_SOME_LEASES = _sql["drop_leases"].replace("penstock.cursors c", _sql["some_cursors"])
 
 _FURTHEST = 2**63 - 1
 #: The last condition on a partition that is leased.
@@ -155,6 +156,7 @@ class _Turn:
     def begin_with(self, partition_id: int) -> None:
         """Serve this partition first in the next turn."""
         self._last = partition_id - 1
+        self._trusted = 0
 
 
 @dataclass(slots=True)
@@ -390,9 +392,12 @@ class Leases:
         leases: Sequence[uuid.UUID],
         partition_ids: Sequence[int] | None = None,
     ) -> None:
-        only = None if partition_ids is None else numbers(partition_ids)
-        params = {"group": group_id, "leases": uuids(leases), "partitions": only}
-        await conn.execute(_sql["drop_leases"], params)
+        params: dict[str, Any] = {"group": group_id, "leases": uuids(leases)}
+        if partition_ids is None:
+            await conn.execute(_sql["drop_leases"], params)
+        else:
+            params["partitions"] = numbers(partition_ids)
+            await conn.execute(DROP_SOME_LEASES, params)
 
 
 async def _fetch(name: str, params: dict[str, Any], conn: AsyncConnection[Any]) -> list[Any]:

@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 
 _sql = Statements("penstock.log", "read.sql")
 
+#: No chunk is larger.
+ANY_SIZE = 1 << 62
+
+
+class TooLarge(Exception):
+    """A chunk that has to be read is larger than it may be."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"a chunk of {size:,} bytes")
+        self.size = size
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -60,14 +71,14 @@ async def read_first_chunks(
     ranges: Sequence[Range],
     damaged: list[CorruptChunk],
     most_bytes: int,
-    *,
-    at_least_one: bool = True,
+    first_bytes: int,
 ) -> tuple[dict[int, list[StoredChunk]], dict[int, int]]:
     """The chunks that hold the ranges, as far as they fit so many bytes, and where those end that are cut short.
 
-    A range is read to its end before the next one is begun, and the first chunk of all is read however large it is, if
-    there is to be at least one.
+    A range is read to its end before the next one is begun. The first chunk of all is read if it has no more than
+    ``first_bytes``, which may be more than all of them (0: there need not be one); else :class:`TooLarge` is raised.
     """
+    at_least_one = first_bytes > 0
     found: dict[int, list[StoredChunk]] = {}
     cut_short: dict[int, int] = {}
     for segment, some in _by_segment(ranges).items():
@@ -84,6 +95,8 @@ async def read_first_chunks(
             if size > most_bytes and not at_least_one:
                 unread = place[partition_id]
                 break
+            if size > max(most_bytes, first_bytes):
+                raise TooLarge(size)
             most_bytes -= size
             ends[partition_id] = row[0]
             try:

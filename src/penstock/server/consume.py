@@ -45,8 +45,7 @@ async def pop(call: Call) -> wire.Events:
         instead_of=asked.instead_of,
         max_bytes=min(MOST_BYTES, call.services.given_out.limit),
     )
-    hand = call.until_sent.enter_context(call.services.given_out.hold())
-    popping = asyncio.create_task(log.pop(request, hand))
+    popping = asyncio.create_task(log.pop(request, call.hold()))
     try:
         await _until(popping, call)
     except BaseException:

@@ -9,7 +9,8 @@ from msgspec import Meta, Struct
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.log import wire
-from penstock.log.dead import DeadLetter, Filter, Redrive
+from penstock.log.consume import FIRST_BYTES
+from penstock.log.dead import Filter, Redrive
 from penstock.server.endpoint import Call, Endpoint, Role
 from penstock.server.events import MOST_BYTES
 from penstock.server.problems import Problem
@@ -55,17 +56,11 @@ async def page(call: Call) -> wire.DeadLetters:
     which = call.query.filter()
     await _permit(call, which)
     asked: PageQuery = call.query
-    found, more = await part_of_page(call, which, asked.limit, asked.offset)
+    hold = call.hold()
+    await hold.reach(FIRST_BYTES)
+    most = hold.stretch(MOST_BYTES)
+    found, more = await call.services.log.part_of_dead_letters(which, asked.limit, asked.offset, most)
     return wire.DeadLetters([wire.DeadLetterDocument.of(letter) for letter in found], more)
-
-
-async def part_of_page(call: Call, which: Filter, limit: int, offset: int) -> tuple[list[DeadLetter], bool]:
-    """The first of a page, as far as they fit an answer, and whether some did not."""
-    hand = call.until_sent.enter_context(call.services.given_out.hold())
-    await hand.reach(MOST_BYTES)
-    found, more = await call.services.log.part_of_dead_letters(which, limit, offset, MOST_BYTES)
-    hand.keep(sum([len(letter.raw) for letter in found]))
-    return found, more
 
 
 async def count(call: Call) -> wire.Count:
@@ -81,6 +76,7 @@ async def show(call: Call) -> wire.DeadLetterDocument:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         call.sees_all()
         raise NotFound(f"there is no dead letter {text!r}: it has a number")
+    await call.hold().reach(FIRST_BYTES)
     letter = await call.services.log.dead_letter(int(text))
     call.permit_found(letter.queue)
     return wire.DeadLetterDocument.of(letter)

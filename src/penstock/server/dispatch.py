@@ -110,7 +110,10 @@ class Dispatch:
             return answer
         if answer is None:
             return Response(status_code=204 if endpoint.answer is None else endpoint.status)
-        return json_response(answer, endpoint.status)
+        response = json_response(answer, endpoint.status)
+        if call.share is not None:
+            call.share.keep(len(response.body))
+        return response
 
 
 def check_path(endpoint: Endpoint, path: Mapping[str, str]) -> None:

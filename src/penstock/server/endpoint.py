@@ -17,6 +17,7 @@ from penstock.server.problems import Problem
 if TYPE_CHECKING:
     from penstock.server.access.identity import Identity
     from penstock.server.incoming import Incoming
+    from penstock.server.ingest.budget import Hold
     from penstock.server.services import Services
 
 #: The largest body that is read into memory whole; what may be larger is streamed by its handler.
@@ -60,6 +61,14 @@ class Call:
     readmit: Callable[[], Awaitable[object]] | None = None
     #: What is held until the answer is sent.
     until_sent: ExitStack = field(default_factory=ExitStack)
+    #: Its share of what all answers may hold together, once it asked for one.
+    share: Hold | None = None
+
+    def hold(self) -> Hold:
+        """The share of an answer that may be large: what was held for it, and then what it has, until it is sent."""
+        if self.share is None:
+            self.share = self.until_sent.enter_context(self.services.given_out.hold())
+        return self.share
 
     def permit(self, queues: str | Iterable[str], *roles: Role) -> None:
         """Refuse the call unless the caller may do this with these queues.

@@ -19,6 +19,7 @@ from penstock.core.errors import (
 )
 from penstock.log import wire
 from penstock.log.batch import Batch
+from penstock.log.consume import FIRST_BYTES
 from penstock.log.envelopes import read_envelopes
 from penstock.log.event import Event
 from penstock.log.log import Log
@@ -59,11 +60,12 @@ class _Enough(Exception):
 class _Gathered:
     """Takes events while they fit an answer."""
 
-    def __init__(self, asked: EventsQuery) -> None:
+    def __init__(self, asked: EventsQuery, most_bytes: int) -> None:
         self.events: list[Event] = []
         self.more = False
         self._asked = asked
         self._bytes = 0
+        self._most_bytes = most_bytes
 
     def take(self, event: Event) -> bool:
         """Take an event if it is the one that is looked for."""
@@ -71,7 +73,7 @@ class _Gathered:
         if wanted is not None and event.given_id != wanted and (event.given_id is not None or event.id != wanted):
             return False
         self._bytes += len(event.raw)
-        if self.events and self._bytes > MOST_BYTES:
+        if self.events and self._bytes > self._most_bytes:
             self.more = True
             raise _Enough
         self.events.append(event)
@@ -80,7 +82,7 @@ class _Gathered:
     def likely(self) -> int:
         """How many more events are likely to fit."""
         each = max(self._bytes // max(len(self.events), 1), 1)
-        return max((MOST_BYTES - self._bytes) // each, 0) + _FIRST_PAGE
+        return max((self._most_bytes - self._bytes) // each, 0) + _FIRST_PAGE
 
 
 async def events(call: Call) -> wire.Events:
@@ -90,9 +92,9 @@ async def events(call: Call) -> wire.Events:
 
 async def _events(call: Call) -> wire.Events:
     asked: EventsQuery = call.query
-    gathered = _Gathered(asked)
-    hand = call.until_sent.enter_context(call.services.given_out.hold())
-    await hand.reach(MOST_BYTES)
+    hold = call.hold()
+    await hold.reach(FIRST_BYTES)
+    gathered = _Gathered(asked, hold.stretch(MOST_BYTES))
     log, queue = call.services.log, call.path["queue"]
     try:
         if asked.offset is not None:
@@ -111,7 +113,6 @@ async def _events(call: Call) -> wire.Events:
             )
     except _Enough:
         pass
-    hand.keep(sum([len(event.raw) for event in gathered.events]))
     return wire.Events([wire.EventDocument.of(event) for event in gathered.events], gathered.more)
 
 

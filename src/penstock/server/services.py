@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from penstock.log.consume import FIRST_BYTES
 from penstock.log.log import Log
 from penstock.server.access.guard import Guard
 from penstock.server.endpoint import Endpoint
@@ -42,7 +43,7 @@ class Services:
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.settings.max_held_bytes)
-        self.given_out = Budget(self.settings.max_held_bytes, "answers")
+        self.given_out = Budget(self.settings.max_held_bytes, "answers", FIRST_BYTES)
         rate = self.settings.producer_events_per_second
         # Each process knows of its own requests only.
         self.producers = Producers(None if rate is None else rate / max(1, self.settings.workers))

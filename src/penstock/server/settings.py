@@ -49,7 +49,7 @@ class ServerSettings:
         min_bytes_per_second: How fast a body must come after that, on the whole; who is slower is cut off.
         max_upload_bytes: How large a body of lines may be, undone; other bodies may have 32 MiB.
         max_held_bytes: How much of all bodies together a process holds in memory before it refuses more, and how much
-            of the events that it gives out before the next who ask have to wait.
+            of what it gives out before the next who ask get less, or have to wait.
         producer_events_per_second: How fast one producer may push, over all processes; None: as fast as it can.
     """
 

@@ -44,7 +44,7 @@ FROM (
     SELECT d.*, count(*) OVER () AS in_all, sum(d.size) OVER place AS so_far, row_number() OVER place AS number
     FROM (
         SELECT d.*, octet_length(d.data) + octet_length(d.error) + coalesce(octet_length(d.traceback), 0)
-                    + pg_column_size(d.history) AS size
+                    + coalesce(octet_length(d.headers), 0) + octet_length(d.history::text) AS size
         FROM penstock.dead_letters d
         WHERE {matching}
         ORDER BY CASE WHEN %(oldest_first)s THEN d.id END, d.failed_at DESC, d.id DESC

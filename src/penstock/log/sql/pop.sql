@@ -107,7 +107,7 @@ CROSS JOIN LATERAL (
 WHERE c.group_id = %(group)s AND c.state = 0 AND p.available_at > clock_timestamp() + %(skew)s
 
 -- name: drop_leases
--- Give back what was leased to somebody who is gone, or to an answer that never arrived; or a part of it.
+-- Give back what was leased to somebody who is gone, or to an answer that never arrived.
 WITH found AS MATERIALIZED (
     SELECT p.* FROM penstock.cursors c
     CROSS JOIN LATERAL (
@@ -115,7 +115,6 @@ WITH found AS MATERIALIZED (
         WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
     ) p
     WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = ANY(%(leases)s::uuid[])
-      AND (%(partitions)s::bigint[] IS NULL OR c.partition_id = ANY(%(partitions)s::bigint[]))
 ),
 held AS MATERIALIZED (
     SELECT f.* FROM found f JOIN penstock.positions p ON p.ctid = f.before FOR NO KEY UPDATE OF p
@@ -132,6 +131,11 @@ released AS (
 )
 DELETE FROM penstock.positions p USING released r JOIN held h ON h.partition_id = r.partition_id
 WHERE p.ctid = h.before
+
+-- name: some_cursors
+-- In place of the cursors above, where it is known which partitions: a look at each, and not at all that the group has.
+(SELECT %(group)s::integer AS group_id, w.partition_id, 0 AS state
+ FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)) c
 
 -- name: held
 -- What is under a lease: a look at each partition that the group reads now.

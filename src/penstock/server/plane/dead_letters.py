@@ -9,9 +9,10 @@ import msgspec
 from msgspec import Meta, Raw
 
 from penstock.core.errors import NotFound
+from penstock.log.consume import FIRST_BYTES
 from penstock.log.dead import DeadLetter, Filter
-from penstock.server.dead_letters import part_of_page
 from penstock.server.endpoint import Call, Endpoint, Role
+from penstock.server.events import MOST_BYTES
 from penstock.server.plane.push import PRODUCER_HEADER
 from penstock.server.plane.queues import TAG
 from penstock.server.plane.wire import Kind, moment, pack, read_moment, unpack
@@ -19,6 +20,8 @@ from penstock.server.problems import Problem
 
 Limit = Annotated[int, Meta(ge=1, le=100_000)]
 Offset = Annotated[int, Meta(ge=0, le=2**62)]
+#: A page that is larger is refused.
+_MOST_BYTES = 64 << 20
 
 
 class DeadLetterQuery(msgspec.Struct, rename="camel"):
@@ -90,8 +93,26 @@ async def list_dead(call: Call) -> DeadMessages:
     if which is None:
         return DeadMessages([], 0, page)
     log = call.services.log
-    letters, _ = await part_of_page(call, which, query.limit, query.offset)
+    letters = await _page(call, which, query)
     return DeadMessages([_message(letter) for letter in letters], await log.count_dead_letters(which), page)
+
+
+async def _page(call: Call, which: Filter, query: DeadLetterQuery) -> list[DeadLetter]:
+    """All of a page: clients go on behind the limit that they asked for, and would miss what was left out."""
+    hold = call.hold()
+    await hold.reach(FIRST_BYTES)
+    # Most pages are small, and what is held for this one others cannot have.
+    for size in (MOST_BYTES, _MOST_BYTES):
+        most = hold.stretch(size)
+        letters, more = await call.services.log.part_of_dead_letters(which, query.limit, query.offset, most)
+        if not more:
+            return letters
+    if most < min(_MOST_BYTES, call.services.given_out.shared):
+        raise hold.refusal()
+    raise Problem(
+        "invalid-request",
+        f"the dead letters from offset {query.offset} on are large: ask for limit={len(letters)}, or less, at a time",
+    )
 
 
 async def purge(call: Call) -> Purged:

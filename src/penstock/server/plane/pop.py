@@ -114,7 +114,7 @@ async def pop_namespace(call: Call) -> Popped | Response:
         )
     request = await _request(call, None, None)
     log = call.services.log
-    hand = _hand(call)
+    hand = call.hold()
 
     async def look(seconds: float) -> list[Event]:
         deadline = asyncio.get_running_loop().time() + seconds
@@ -136,16 +136,12 @@ async def pop_namespace(call: Call) -> Popped | Response:
 
 
 async def _pop(call: Call, request: PopRequest) -> Popped | Response:
-    log, hand = call.services.log, _hand(call)
+    log, hand = call.services.log, call.hold()
 
     async def look(seconds: float) -> list[Event]:
         return await _look(log, replace(request, wait_seconds=seconds), hand)
 
     return _popped(call, request, await long_poll(call, look, _seconds(call.query)))
-
-
-def _hand(call: Call) -> Hand:
-    return call.until_sent.enter_context(call.services.given_out.hold())
 
 
 async def _look(log: Log, request: PopRequest, hand: Hand) -> list[Event]:
