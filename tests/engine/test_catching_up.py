@@ -83,6 +83,16 @@ def test_the_next_cycle_is_computed_while_one_is_committed(bench: Bench, taken: 
     assert bench.ask(OPEN) == 0
 
 
+def test_the_last_cycle_is_computed_ahead_although_it_is_not_full(bench: Bench, taken: list[int]) -> None:
+    bench.queue()
+    bench.push([at(1, i) for i in range(43)])
+    bench.run(counted(stream()).to("totals"), max_events_per_cycle=10)
+
+    assert taken[-1] == bench.ask("SELECT cycle FROM penstock.cycles WHERE planned = 3")
+    assert bench.by_key("n") == {"k": 43}
+    assert bench.ask(OPEN) == 0
+
+
 def test_the_ledger_says_of_a_cycle_that_was_computed_ahead_how_long_it_lay_there(
     bench: Bench, taken: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

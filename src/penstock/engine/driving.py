@@ -223,7 +223,8 @@ class Drive:
             try:
                 while (ahead is not None and ahead.holds()) or planner.next_cycle() is not None:
                     self._on_cycle(None, 0, ahead)
-                    if not planner.is_behind or self._over.is_set() or wheel.stopping.is_set():
+                    is_done = not (planner.is_behind or (ahead is not None and ahead.is_waiting))
+                    if is_done or self._over.is_set() or wheel.stopping.is_set():
                         break
                     wheel.status.state = "running"
                     wheel.started.set()

@@ -130,9 +130,10 @@ class Planner:
     def plan_ahead(self, reached: Mapping[int, tuple[int, int | None]]) -> int | None:
         """The number of the cycle that follows one that is yet to be committed, if there is a full one.
 
-        ``reached`` says up to which offset that one has come in each of its partitions, and up to which time.
+        After a full one, what is left may be less. ``reached`` says up to which offset that one has come in each of its
+        partitions, and up to which time.
         """
-        now = time.monotonic()
+        now, was_full = time.monotonic(), self._is_full
         self._adapt(now)
         seen = self._look()
         if seen.is_paused or seen.suspects is not None or now < self._last + self._planning.interval_seconds:
@@ -140,9 +141,8 @@ class Planner:
         found, segments = self._heads()
         found = [(q, g, _further(h, *reached[h[0]]) if h[0] in reached else h) for q, g, h in found]
         lanes = self._spread(seen, [(q, g, h) for q, g, h in found if h[4] < h[5]], segments)
-        if sum(lane.stop - lane.start for lane in lanes) < self._limit * _FULL:
-            return None
-        return self._begin(lanes)
+        events = sum(lane.stop - lane.start for lane in lanes)
+        return self._begin(lanes) if events >= self._limit * _FULL or (events and was_full) else None
 
     def is_as_planned(self, lanes: Sequence[Lane]) -> bool:
         """Whether a cycle that was planned ahead begins where its partitions are now, with their times."""
