@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from penstock.core.errors import (
@@ -126,6 +127,38 @@ class TestUpgrade:
             await asyncio.sleep(limit_seconds + 0.1)
         done = await asyncio.gather(*tasks)
         assert sorted(migration.version for each in done for migration in each) == [1, 2, 3]
+
+    async def test_one_that_others_stand_in_the_way_of_crosswise_is_tried_again(
+        self, pg18: Server, steps: Path
+    ) -> None:
+        locks = "LOCK TABLE penstock.a; SELECT pg_advisory_xact_lock(77); LOCK TABLE penstock.b"
+        (steps / "0003_third.sql").write_text(locks)
+
+        waiting = "SELECT count(*) > 0 FROM pg_locks WHERE pid = %s AND locktype = %s AND NOT granted"
+
+        async def waits(conn: AsyncConnection[TupleRow], kind: str) -> None:
+            while await (await holder.execute(waiting, [conn.info.backend_pid, kind])).fetchone() != (True,):
+                assert not upgrading.done(), await upgrading
+                await asyncio.sleep(0.01)
+
+        with pg18.fresh_database("template0") as url:
+            url = pg18.url(str(conninfo_to_dict(url)["dbname"]), embedded.USER)
+            async with (
+                await connect(f"{url}&options=-cdeadlock_timeout%3D10ms") as conn,
+                await connect(f"{url}&options=-cdeadlock_timeout%3D1min") as other,
+                await connect(url) as holder,
+            ):
+                await migrate.upgrade(conn, target=2, directory=steps)
+                await holder.execute("SELECT pg_advisory_lock(77)")
+                upgrading = asyncio.create_task(migrate.upgrade(conn, directory=steps))
+                await waits(conn, "advisory")
+                async with other.transaction():
+                    await other.execute("LOCK TABLE penstock.b")
+                    locking = asyncio.create_task(other.execute("LOCK TABLE penstock.a"))
+                    await waits(other, "relation")
+                    await holder.execute("SELECT pg_advisory_unlock(77)")
+                    await locking
+                assert [migration.version for migration in await upgrading] == [3]
 
     def test_many_processes_at_once_apply_each_migration_once(self, empty_database_url: str, steps: Path) -> None:
         program = """

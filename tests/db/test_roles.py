@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import InsufficientPrivilege
 
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseError, InvalidName
 from penstock.core.settings import Settings
+from penstock.db import migrate
 from penstock.db.grants import Roles
 from penstock.db.pool import Database
 from penstock.log.dead import Filter
@@ -124,6 +128,42 @@ def test_the_server_s_role_can_change_limits_pause_queries_and_keep_the_plane_s_
             "INSERT INTO penstock.gate_states SELECT * FROM penstock.gate_states WHERE false",
         ):
             conn.execute(statement.encode())
+
+
+#: What `penstock db roles` gave the server's role of the tables of gates, up to version 16 of the schema.
+GIVEN_BEFORE = """
+GRANT USAGE ON SCHEMA penstock TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA penstock TO {role};
+REVOKE INSERT, DELETE ON penstock.gate_lanes, penstock.gate_states FROM {role}
+"""
+LANE = """
+INSERT INTO penstock.queries (name, description, fingerprint, history_seconds) VALUES ('q', '{}', '', 0);
+INSERT INTO penstock.gate_lanes (query_id, partition_id, key, wants, decided_at)
+SELECT id, 1, 'ada', 10, now() FROM penstock.queries;
+INSERT INTO penstock.gate_rules (query_id, gate, kind, amount, rate, shared)
+SELECT id, 1, 'token_bucket', 10, 1, false FROM penstock.queries
+"""
+
+
+async def test_who_could_change_limits_before_an_upgrade_can_after_it(pg18: Server) -> None:
+    role = f"server_{uuid.uuid4().hex[:8]}"
+    with pg18.superuser() as superuser, pg18.fresh_database("template0") as url:
+        superuser.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
+            await migrate.upgrade(conn, target=16)
+            await conn.execute(sql.SQL(GIVEN_BEFORE).format(role=sql.Identifier(role)))
+            await conn.execute(LANE.encode())
+            await migrate.upgrade(conn)
+        server = pg18.url(str(conninfo_to_dict(url)["dbname"]), role)
+        with psycopg.connect(server, autocommit=True) as conn:
+            conn.execute(
+                "INSERT INTO penstock.gate_limits (query, key, gate, hold_until) "
+                "VALUES ('q', 'ada', 0, now() + interval '1 hour')"
+            )
+            assert conn.execute("SELECT level FROM penstock.gate_states").fetchall() == [(0,)]
+        refused(server, "DELETE FROM penstock.gate_states", "INSERT INTO penstock.gate_lanes DEFAULT VALUES")
+    with pg18.superuser() as superuser:
+        superuser.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
 def test_the_server_s_role_can_do_no_more(database: Guarded) -> None:

@@ -28,6 +28,9 @@ from penstock.core.errors import DatabaseError, InvalidOption, SchemaError
 # Of the package wherever it is, also in a zip that travels with a Spark job.
 MIGRATIONS_DIR: Traversable = resources.files("penstock.db").joinpath("migrations")
 
+#: So often a migration is begun that waits for others crosswise.
+_MOST_TRIES = 5
+
 ADVISORY_LOCK = 0x50454E53544F434B
 """The key of the lock that a transaction takes before it changes the schema: "PENSTOCK" in ASCII."""
 
@@ -162,8 +165,16 @@ async def upgrade(
         raise InvalidOption(f"there is no schema version {goal}: this package knows 0 to {len(known)}", option="target")
     applied_here: list[Migration] = []
     # Looked at before anything is locked: on a database that is up to date this needs no right to create.
+    tries = 0
     while _next(known, await _applied(conn), goal) is not None:
-        migration = await _apply_next(conn, known, goal)
+        try:
+            migration = await _apply_next(conn, known, goal)
+        except DatabaseError as error:
+            # Others work meanwhile, and lock tables in an order of their own.
+            tries += 1
+            if tries == _MOST_TRIES or not isinstance(error.__cause__, psycopg.errors.DeadlockDetected):
+                raise
+            continue
         if migration is not None:
             applied_here.append(migration)
     return applied_here

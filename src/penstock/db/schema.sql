@@ -83,7 +83,8 @@ CREATE TABLE penstock.groups (
 );
 
 -- Which partitions a group looks at. 0: read it. 1: parked, drained and idle; the next push to it sets it to 0.
--- 2: held, a later epoch that waits for the group to drain the one before.
+-- 2: held, a later epoch that waits for the group to drain the one before. 3: laid down, a lane that waits at a gate for
+-- long; its row of gate_lanes says until when.
 CREATE TABLE penstock.cursors (
     group_id     integer NOT NULL REFERENCES penstock.groups ON DELETE CASCADE,
     partition_id bigint NOT NULL REFERENCES penstock.partitions ON DELETE CASCADE,
@@ -791,6 +792,8 @@ BEGIN
     PERFORM pg_notify('penstock_gates', json_build_array(
         c.name, CASE WHEN octet_length(c.key) < 1000 THEN c.key ELSE '' END)::text)
     FROM (SELECT DISTINCT * FROM unnest(names, CASE WHEN cardinality(names) <= 50 THEN keys END) AS c (name, key)) c;
+    -- Drivers of earlier versions hear the name alone.
+    PERFORM pg_notify('penstock_gates', name) FROM unnest(names) AS name GROUP BY name;
     PERFORM pg_notify('penstock', queue_id::text) FROM penstock.groups WHERE query_id = ANY(names);
     RETURN NULL;
 END

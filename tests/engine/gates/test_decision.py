@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.engine.gates.decision import Verdict, Waiting, decide
+from penstock.engine.gates.decision import Decision, Verdict, Waiting, decide
 from penstock.engine.gates.limits import meter
-from penstock.engine.gates.meters import Limit, State
+from penstock.engine.gates.meters import FINE, Limit, State
 from penstock.engine.gates.turns import Turns
 from penstock.stream.gates import NANO
 from tests.engine.gates import limiter
@@ -292,6 +292,67 @@ def test_lanes_that_need_what_is_kept_for_another_are_not_asked_meanwhile() -> N
     assert sum(got.values()) >= 399
     assert max(got.values()) - min(got.values()) <= 1
     assert asked < 12 * 400 + 400, "a lot for each token, and each lane once to know what it needs"
+
+
+class Sharing:
+    """Lanes that share a gate, asked as a keeper asks them, one event of which costs so much."""
+
+    def __init__(self, prices: dict[int, int], tokens: int, most: int = 10) -> None:
+        self.prices = prices
+        self.state = State(0, level=tokens * NANO * FINE)
+        self.limit = Limit("token_bucket", 100 * NANO, rate=NANO)
+        self.turns, self.turn = Turns(most), 0
+        self.paused: set[int] = set()
+        self.passed = dict.fromkeys(prices, 0)
+
+    def ask(self, due: set[int], now_us: int) -> list[int]:
+        lot = self.turns.lot(due, self.prices, now_us)
+        if not lot:
+            return []
+        shared = meter(self.limit, self.state, now_us, 0)
+        lanes = [Waiting(n, 50, [self.prices[n] * NANO], [None], paused=n in self.paused) for n in lot]
+        decision = decide(lanes, [shared], self.turn, once=self.turns.has_more)
+        self.turn, self.state = decision.turn, shared.state() or self.state
+        self.turns.go_on(decision, now_us)
+        for lane, verdict in decision.verdicts.items():
+            self.passed[lane] += verdict.passed
+        return lot
+
+
+def test_lanes_go_on_at_once_when_the_one_that_a_gate_was_kept_for_may_not_pass() -> None:
+    lanes = Sharing({1: 90, 2: 1, 3: 1}, tokens=5)
+    assert lanes.ask({1, 2, 3}, 0) == [1, 2, 3]
+    assert (lanes.turns.next_us, lanes.turns.awaited) == (85 * SECOND, (1,))
+    assert lanes.ask(set(), SECOND) == [], "nobody is asked meanwhile"
+    lanes.paused.add(1)
+    assert lanes.ask({1}, SECOND) == [1]
+    assert lanes.ask(set(), SECOND) == [2, 3]
+    assert lanes.passed == {1: 0, 2: 3, 3: 3}
+
+
+@pytest.mark.parametrize("many", [1, 2, 3])
+def test_a_shared_limit_that_is_raised_is_used_at_once(many: int) -> None:
+    lanes = Sharing(dict.fromkeys(range(1, many + 1), 1), tokens=0)
+    for _ in range(5):
+        assert len(lanes.ask(set(lanes.prices), 0)) == many
+    lanes.state = State(0, level=100 * NANO * FINE)
+    lanes.ask(set(lanes.prices), 0)
+    assert sum(lanes.passed.values()) == min(100, 50 * many), "all that there is, in one decision"
+    assert lanes.turns.has_more == (many == 3)
+
+
+def test_who_waits_for_one_gate_does_not_wait_for_another_that_is_kept_too() -> None:
+    turns = Turns(10)
+    turns.lot({1, 2, 3, 4}, range(10), 0)
+    behind = {1: (0,), 2: (0,), 3: (1,), 4: (1,)}
+    verdicts = {lane: Verdict(0, 9, behind=gates) for lane, gates in behind.items()}
+    turns.go_on(Decision(verdicts, 1, (1, 3), {0: 9 * SECOND, 1: 60 * SECOND}), 0)
+    assert turns.lot(set(), range(10), SECOND) == []
+    assert turns.lot({1}, range(10), SECOND) == [1, 3]
+    turns.go_on(Decision({1: Verdict(0), 3: Verdict(0, 9, behind=(1,))}, 1, (3,), {1: 60 * SECOND}), SECOND)
+    assert turns.lot(set(), range(10), SECOND) == [2, 3]
+    turns.forget([4])
+    assert not turns.has_more
 
 
 def test_a_lane_that_has_nothing_leaves_its_share_to_the_others() -> None:

@@ -37,6 +37,8 @@ HOT = (
     "wake",
     "heads",
     "is_taken",
+    "put_back",
+    "positions",
 )
 _sql = Statements("penstock.engine", "gates.sql")
 

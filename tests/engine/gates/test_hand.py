@@ -56,6 +56,25 @@ def test_those_that_wait_longest_are_put_back_until_no_more_than_wanted_is_at_ha
     assert (hand.size, sorted(hand.lanes)) == (10, [4])
 
 
+def test_a_lane_that_others_wait_for_stays_at_hand() -> None:
+    hand = Hand([Cost()])
+    hand.add(*read(1, (1, 0, 10), (2, 0, 10), (3, 0, 10)))
+    waiting(hand, t1=100, t2=300, t3=200)
+    assert [lane.partition_id for lane in hand.surplus(0, (2,))] == [3, 1]
+
+
+def test_the_lanes_of_a_key_are_found_while_they_are_at_hand() -> None:
+    hand = Hand([Cost()])
+    hand.add(*read(1, (1, 0, 10), (2, 0, 10), (3, 0, 10)))
+    assert [lane.partition_id for lane in hand.of("t2")] == [2]
+    assert [lane.partition_id for lane in hand.of("")] == [1, 2, 3]
+    hand.put_back(hand.of("t2"))
+    hand.drop(hand.lanes[3], 10, 10)
+    assert (hand.of("t2"), hand.of("t3"), hand.of("t4")) == ([], [], [])
+    hand.add(*read(2, (2, 0, 10)))
+    assert [lane.partition_id for lane in hand.of("t2")] == [2]
+
+
 def test_large_events_count_as_several() -> None:
     hand = Hand([Cost()])
     plan, failures, table, _ = read(1, (1, 0, 2), (2, 0, 3))

@@ -1,8 +1,83 @@
 -- What is at hand of lanes that wait for long may be put back. A hold that was removed left the bucket of a lane that had
 -- passed nothing full, and who emptied the table of limits removed holds unseen. A driver hears of which key limits changed.
-ALTER TABLE penstock.gate_lanes ADD COLUMN put_back bigint NOT NULL DEFAULT 0;
+-- In the order in which others lock them: who looks takes the view first, who changes limits their table.
+
+-- Every gate of every lane, as it is now.
+CREATE OR REPLACE VIEW penstock.gates AS
+WITH behind AS (
+    SELECT r.id AS query_id, s.partition_id, greatest(s.end_offset - s.next_offset, 0) AS backlog
+    FROM penstock.queries r
+    JOIN penstock.groups g ON g.query_id = r.name
+    JOIN penstock.queues q ON q.id = g.queue_id
+    CROSS JOIN LATERAL penstock.standing_of(g.id, q.id, q.segment) s
+    WHERE EXISTS (SELECT FROM penstock.gate_rules u WHERE u.query_id = r.id)
+), flying AS (
+    SELECT r.id AS query_id, u.gate, s.partition AS key, greatest(s.end_offset - s.next_offset, 0) AS in_flight
+    FROM penstock.queries r
+    JOIN penstock.gate_rules u ON u.query_id = r.id AND u.kind = 'concurrency'
+    JOIN penstock.queues q ON q.name = r.sink_queue
+    JOIN penstock.groups g ON g.queue_id = q.id AND g.name = u.group_name
+    CROSS JOIN LATERAL penstock.standing_of(g.id, q.id, q.segment) s
+), lanes AS (
+    SELECT l.query_id, l.partition_id, l.key, l.allowed, l.denied_since, l.next_at, l.decided_at, coalesce(b.backlog, 0) AS backlog
+    FROM penstock.gate_lanes l
+    LEFT JOIN behind b ON b.query_id = l.query_id AND b.partition_id = l.partition_id
+    UNION ALL
+    SELECT l.query_id, 0, NULL, sum(l.allowed)::bigint, min(l.denied_since), min(l.next_at), max(l.decided_at),
+           coalesce(sum(b.backlog), 0)::bigint
+    FROM penstock.gate_lanes l
+    LEFT JOIN behind b ON b.query_id = l.query_id AND b.partition_id = l.partition_id
+    GROUP BY l.query_id
+)
+SELECT r.name AS query, l.key, u.gate, u.kind,
+       CASE WHEN u.kind = 'token_bucket' THEN round(penstock.tokens(
+           coalesce(s.amount, own.amount, every.amount, u.amount), coalesce(s.rate, own.rate, every.rate, u.rate),
+           coalesce(s.level, own.amount, every.amount, u.amount), coalesce(s.at_us, 0),
+           penstock.micros(greatest(lane.hold_until, all_lanes.hold_until)), penstock.micros(clock_timestamp())), 9)
+       END AS tokens,
+       CASE u.kind
+           WHEN 'sliding_window' THEN coalesce((
+               SELECT sum(n.cost) FROM unnest(s.grant_times, s.grant_costs) AS n (at_us, cost)
+               WHERE n.at_us >= penstock.micros(clock_timestamp())
+                   - coalesce(own.window_us, every.window_us, u.window_us)), 0) / 1000000000
+           WHEN 'concurrency' THEN coalesce(f.in_flight, 0) END AS used,
+       coalesce(own.amount, every.amount, u.amount) AS "limit",
+       coalesce(own.rate, every.rate, u.rate) AS rate,
+       coalesce(own.window_us, every.window_us, u.window_us) / 1000000.0 AS window_seconds,
+       l.allowed AS allowed_total, coalesce(s.cost_total, 0) AS cost_total, l.denied_since,
+       CASE WHEN l.denied_since IS NOT NULL THEN l.next_at END AS next_at, l.backlog,
+       coalesce(lane.paused, all_lanes.paused, false) AS paused,
+       CASE WHEN greatest(lane.hold_until, all_lanes.hold_until) > clock_timestamp()
+           THEN greatest(lane.hold_until, all_lanes.hold_until) END AS hold_until,
+       l.decided_at AS updated_at
+FROM penstock.gate_rules u
+JOIN penstock.queries r ON r.id = u.query_id
+JOIN lanes l ON l.query_id = u.query_id AND (l.partition_id = 0) = u.shared
+LEFT JOIN penstock.gate_states s ON s.query_id = u.query_id AND s.partition_id = l.partition_id AND s.gate = u.gate
+LEFT JOIN flying f ON f.query_id = u.query_id AND f.gate = u.gate AND f.key = l.key
+LEFT JOIN penstock.gate_limits own ON own.query = r.name AND own.key = l.key AND own.gate = u.gate
+LEFT JOIN penstock.gate_limits every ON every.query = r.name AND every.key = '' AND every.gate = u.gate
+LEFT JOIN penstock.gate_limits lane ON lane.query = r.name AND lane.key = l.key AND lane.gate = 0
+LEFT JOIN penstock.gate_limits all_lanes ON all_lanes.query = r.name AND all_lanes.key = '' AND all_lanes.gate = 0;
 
 DROP TRIGGER truncated ON penstock.gate_limits;
+
+ALTER TABLE penstock.gate_lanes ADD COLUMN put_back bigint NOT NULL DEFAULT 0;
+
+-- The functions below remember buckets that a hold has emptied: so must whoever changes limits be able to, which was not
+-- needed before.
+DO $$
+DECLARE
+    _role regrole;
+BEGIN
+    FOR _role IN
+        SELECT DISTINCT a.grantee FROM pg_class c, aclexplode(c.relacl) a
+        WHERE c.oid = 'penstock.gate_states'::regclass AND a.privilege_type = 'UPDATE' AND a.grantee NOT IN (0, c.relowner)
+    LOOP
+        EXECUTE format('GRANT INSERT ON penstock.gate_states TO %s', _role);
+    END LOOP;
+END
+$$;
 
 -- Limits have just changed, for these keys of these queries; key '' stands for all, and for what they share, which is lane
 -- 0. What was refilled up to now was refilled as the limits were up to now, and as these holds had it, which the change may
@@ -102,6 +177,8 @@ BEGIN
     PERFORM pg_notify('penstock_gates', json_build_array(
         c.name, CASE WHEN octet_length(c.key) < 1000 THEN c.key ELSE '' END)::text)
     FROM (SELECT DISTINCT * FROM unnest(names, CASE WHEN cardinality(names) <= 50 THEN keys END) AS c (name, key)) c;
+    -- Drivers of earlier versions hear the name alone.
+    PERFORM pg_notify('penstock_gates', name) FROM unnest(names) AS name GROUP BY name;
     PERFORM pg_notify('penstock', queue_id::text) FROM penstock.groups WHERE query_id = ANY(names);
     RETURN NULL;
 END
@@ -119,61 +196,3 @@ BEGIN
     RETURN NULL;
 END
 $$;
-
--- Every gate of every lane, as it is now.
-CREATE OR REPLACE VIEW penstock.gates AS
-WITH behind AS (
-    SELECT r.id AS query_id, s.partition_id, greatest(s.end_offset - s.next_offset, 0) AS backlog
-    FROM penstock.queries r
-    JOIN penstock.groups g ON g.query_id = r.name
-    JOIN penstock.queues q ON q.id = g.queue_id
-    CROSS JOIN LATERAL penstock.standing_of(g.id, q.id, q.segment) s
-    WHERE EXISTS (SELECT FROM penstock.gate_rules u WHERE u.query_id = r.id)
-), flying AS (
-    SELECT r.id AS query_id, u.gate, s.partition AS key, greatest(s.end_offset - s.next_offset, 0) AS in_flight
-    FROM penstock.queries r
-    JOIN penstock.gate_rules u ON u.query_id = r.id AND u.kind = 'concurrency'
-    JOIN penstock.queues q ON q.name = r.sink_queue
-    JOIN penstock.groups g ON g.queue_id = q.id AND g.name = u.group_name
-    CROSS JOIN LATERAL penstock.standing_of(g.id, q.id, q.segment) s
-), lanes AS (
-    SELECT l.query_id, l.partition_id, l.key, l.allowed, l.denied_since, l.next_at, l.decided_at, coalesce(b.backlog, 0) AS backlog
-    FROM penstock.gate_lanes l
-    LEFT JOIN behind b ON b.query_id = l.query_id AND b.partition_id = l.partition_id
-    UNION ALL
-    SELECT l.query_id, 0, NULL, sum(l.allowed)::bigint, min(l.denied_since), min(l.next_at), max(l.decided_at),
-           coalesce(sum(b.backlog), 0)::bigint
-    FROM penstock.gate_lanes l
-    LEFT JOIN behind b ON b.query_id = l.query_id AND b.partition_id = l.partition_id
-    GROUP BY l.query_id
-)
-SELECT r.name AS query, l.key, u.gate, u.kind,
-       CASE WHEN u.kind = 'token_bucket' THEN round(penstock.tokens(
-           coalesce(s.amount, own.amount, every.amount, u.amount), coalesce(s.rate, own.rate, every.rate, u.rate),
-           coalesce(s.level, own.amount, every.amount, u.amount), coalesce(s.at_us, 0),
-           penstock.micros(greatest(lane.hold_until, all_lanes.hold_until)), penstock.micros(clock_timestamp())), 9)
-       END AS tokens,
-       CASE u.kind
-           WHEN 'sliding_window' THEN coalesce((
-               SELECT sum(n.cost) FROM unnest(s.grant_times, s.grant_costs) AS n (at_us, cost)
-               WHERE n.at_us >= penstock.micros(clock_timestamp())
-                   - coalesce(own.window_us, every.window_us, u.window_us)), 0) / 1000000000
-           WHEN 'concurrency' THEN coalesce(f.in_flight, 0) END AS used,
-       coalesce(own.amount, every.amount, u.amount) AS "limit",
-       coalesce(own.rate, every.rate, u.rate) AS rate,
-       coalesce(own.window_us, every.window_us, u.window_us) / 1000000.0 AS window_seconds,
-       l.allowed AS allowed_total, coalesce(s.cost_total, 0) AS cost_total, l.denied_since,
-       CASE WHEN l.denied_since IS NOT NULL THEN l.next_at END AS next_at, l.backlog,
-       coalesce(lane.paused, all_lanes.paused, false) AS paused,
-       CASE WHEN greatest(lane.hold_until, all_lanes.hold_until) > clock_timestamp()
-           THEN greatest(lane.hold_until, all_lanes.hold_until) END AS hold_until,
-       l.decided_at AS updated_at
-FROM penstock.gate_rules u
-JOIN penstock.queries r ON r.id = u.query_id
-JOIN lanes l ON l.query_id = u.query_id AND (l.partition_id = 0) = u.shared
-LEFT JOIN penstock.gate_states s ON s.query_id = u.query_id AND s.partition_id = l.partition_id AND s.gate = u.gate
-LEFT JOIN flying f ON f.query_id = u.query_id AND f.gate = u.gate AND f.key = l.key
-LEFT JOIN penstock.gate_limits own ON own.query = r.name AND own.key = l.key AND own.gate = u.gate
-LEFT JOIN penstock.gate_limits every ON every.query = r.name AND every.key = '' AND every.gate = u.gate
-LEFT JOIN penstock.gate_limits lane ON lane.query = r.name AND lane.key = l.key AND lane.gate = 0
-LEFT JOIN penstock.gate_limits all_lanes ON all_lanes.query = r.name AND all_lanes.key = '' AND all_lanes.gate = 0;

@@ -7,7 +7,7 @@ starts anew begins with nothing at hand.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ from penstock.stream.gates import Cost
 #: An event for the sink: key and JSON.
 Line: TypeAlias = tuple[str | None, bytes]
 #: So many lanes are put back at once, so that no other waits for that.
-_MOST_AT_ONCE = 5_000
+MOST_AT_ONCE = 5_000
 
 
 @dataclass(slots=True)
@@ -109,6 +109,11 @@ class Hand:
         self.size = 0
         self._computed = [gate for gate, cost in enumerate(costs) if cost.fixed is None]
         self._put_back: dict[int, _PutBack] = {}
+        self._of_key: dict[str, list[int]] = {}
+
+    def of(self, key: str) -> list[LaneAtHand]:
+        """The lanes of a key; "" stands for all."""
+        return [self.lanes[lane] for lane in self._of_key.get(key, ())] if key else list(self.lanes.values())
 
     def add(
         self, plan: CyclePlan, failures: Iterable[Failure], table: pa.Table | None, lines: Sequence[Line]
@@ -138,13 +143,20 @@ class Hand:
         self.size -= _size(lane.lines[:passed])
         lane.drop(passed, position)
         if not lane.offsets and lane.position == lane.upto:
-            self.lanes.pop(lane.partition_id, None)
+            self._forget(lane)
 
-    def surplus(self, most: int) -> list[LaneAtHand]:
-        """Of the lanes that are laid down those that wait longest, and whose events are more than should be at hand."""
-        resting = (lane for lane in self.lanes.values() if lane.is_laid_down and lane.offsets)
+    def surplus(self, most: int, awaited: Container[int] = ()) -> list[LaneAtHand]:
+        """Of the lanes that are laid down those that wait longest, and whose events are more than should be at hand.
+
+        Not those that others wait for.
+        """
+        resting = (
+            lane
+            for lane in self.lanes.values()
+            if lane.is_laid_down and lane.offsets and lane.partition_id not in awaited
+        )
         chosen, left = [], self.size
-        for lane in heapq.nlargest(_MOST_AT_ONCE, resting, key=lambda lane: lane.due_us):
+        for lane in heapq.nlargest(MOST_AT_ONCE, resting, key=lambda lane: lane.due_us):
             if left <= most:
                 break
             chosen.append(lane)
@@ -154,7 +166,7 @@ class Hand:
     def put_back(self, lanes: Iterable[LaneAtHand]) -> None:
         """Forget what is at hand of some lanes. It is read again, when they are."""
         for lane in lanes:
-            del self.lanes[lane.partition_id]
+            self._forget(lane)
             self.size -= _size(lane.lines)
             self._put_back[lane.partition_id] = _PutBack(lane.position)
 
@@ -163,6 +175,13 @@ class Hand:
         for lane in lanes:
             if lane.partition_id in self._put_back:
                 self._put_back[lane.partition_id].cycle = cycle
+
+    def _forget(self, lane: LaneAtHand) -> None:
+        if self.lanes.pop(lane.partition_id, None) is not None:
+            some = self._of_key[lane.key]
+            some.remove(lane.partition_id)
+            if not some:
+                del self._of_key[lane.key]
 
     def _comes_late(self, lane: Lane) -> bool:
         put = self._put_back.get(lane.partition_id)
@@ -174,6 +193,7 @@ class Hand:
             known = LaneAtHand(lane.partition_id, lane.name, lane.queue_id, lane.group_id, lane.start, lane.start)
             known.costs = {gate: [] for gate in self._computed}
             self.lanes[lane.partition_id] = known
+            self._of_key.setdefault(lane.name, []).append(lane.partition_id)
             self._put_back.pop(lane.partition_id, None)
         if known.upto != lane.start:
             raise OutOfStep(

@@ -21,9 +21,9 @@ from penstock.db.statements import Statements
 from penstock.engine import suspicion
 from penstock.engine.commit import LEDGER
 from penstock.engine.gates import planning
-from penstock.engine.gates.hand import Hand, LaneAtHand
+from penstock.engine.gates.hand import MOST_AT_ONCE, Hand, LaneAtHand
 from penstock.engine.gates.limits import defined
-from penstock.engine.gates.release import Release, Releaser
+from penstock.engine.gates.release import NO_TIME_US, Release, Releaser
 from penstock.engine.gates.turns import Turns
 from penstock.engine.work import Outcome, Target, Work
 from penstock.stream.gates import Concurrency, Gate, amount_text
@@ -52,7 +52,8 @@ _JUMP_US = 2_000_000
 #: The columns of the ledger that count what was committed: bringing events to hand commits none.
 _COUNTS = ("events_in", "events_out", "windows", "late", "dead")
 #: If more events than this are at hand (a large one counts as several), those of lanes that are laid down are put back,
-#: longest waits first, until a quarter of it is free. Planning sees to it that the others have no more than half of it.
+#: longest waits first, until a quarter of it is free. Of the others nothing is put back: planning brings no more
+#: than half of that, by number alone, however large they are.
 MOST_AT_HAND = 2 * planning.MOST_AT_HAND
 #: What nobody asks for any more is forgotten after so many cycles.
 _TIDY = 1_000
@@ -84,7 +85,8 @@ class Keeper:
         self._due: list[tuple[int, int]] = []
         #: The database's clock less this process's, in microseconds.
         self._ahead_us = 0
-        self._changed = 0
+        #: For which keys limits have changed since the last release began.
+        self._heard: set[str] = set()
         self._tidied = 0
         self._put_back_from = 0.0
         self._releasing = asyncio.Lock()
@@ -116,8 +118,10 @@ class Keeper:
             await conn.execute(_sql["forget_rules"], {"query": target.query, "gates": len(self._gates)})
             if has_changed:
                 await conn.execute(_sql["settle"], {"name": target.name})
+            # What lanes share may have been kept for one that is paused by now, which only who kept it could tell.
+            until = None if self._turns is None else NO_TIME_US - 1_000_000
             for *_, group in target.groups:
-                await conn.execute(_sql["take_up_all"], {"query": target.query, "group": group})
+                await conn.execute(_sql["take_up_all"], {"query": target.query, "group": group, "until": until})
 
     async def start(self) -> None:
         """Begin to release."""
@@ -240,7 +244,8 @@ class Keeper:
     # Releasing
 
     async def _release(self, lanes: Sequence[LaneAtHand]) -> None:
-        began, changed = time.monotonic(), self._changed
+        began, heard = time.monotonic(), set[str]()
+        self._heard = heard
         release = await self._once(lanes)
         took = time.monotonic() - began
         ahead = release.now_us - release.read_us
@@ -262,12 +267,14 @@ class Keeper:
                 lane.due_us = rest_us if verdict.next_us is None else max(verdict.next_us, rest_us)
                 if len(lane) and (lane.partition_id in release.paused_lanes or verdict.waits_for_acks):
                     lane.due_us = _NEVER
-            if changed != self._changed:
+            is_heard = "" in heard or lane.key in heard
+            # Of a query that is paused nothing was decided, whatever its lanes waited for before.
+            if is_heard or verdict is None:
                 lane.due_us = rest_us
             # Of a lane whose events were all left out on the way, nothing is at hand, and its position has to move.
             is_behind = len(lane) or lane.position != lane.upto
             # Who waits for its turn is kept there.
-            has_turn = verdict is not None and verdict.behind and changed == self._changed
+            has_turn = verdict is not None and verdict.behind and not is_heard
             if lane.partition_id in self._hand.lanes and lane.due_us < _NEVER and is_behind and not has_turn:
                 self._push(lane)
         if release.request is not None:
@@ -276,13 +283,17 @@ class Keeper:
 
     async def _put_back(self) -> None:
         """Let go of what lanes hold that wait longest; whoever plans is told to read it again when it is their time."""
-        lanes = self._hand.surplus(MOST_AT_HAND * 3 // 4)
-        if not lanes:
-            # Who looks at all lanes after every release does nothing else.
-            self._put_back_from = time.monotonic() + _LOOK_SECONDS
-            return
+        most = MOST_AT_HAND * 3 // 4
+        lanes = self._hand.surplus(most, () if self._turns is None else self._turns.awaited)
         # Before it is written down: what a cycle brings of them meanwhile does not follow anything that is at hand.
         self._hand.put_back(lanes)
+        if self._hand.size > most and len(lanes) < MOST_AT_ONCE:
+            # Who looks at all lanes after every release does nothing else.
+            self._put_back_from = time.monotonic() + _LOOK_SECONDS
+        if not lanes:
+            return
+        if self._turns is not None:
+            self._turns.forget(lane.partition_id for lane in lanes)
         conn, target = await self._connection(), self._target
         try:
             async with conn.transaction():
@@ -300,11 +311,11 @@ class Keeper:
     async def _once(self, lanes: Sequence[LaneAtHand]) -> Release:
         from penstock.log.append import MOST_LOOKS, moved_on
 
-        once = self._turns is not None and self._turns.has_more
+        once, kept = (False, {}) if self._turns is None else (self._turns.has_more, self._turns.kept)
         for looks in range(MOST_LOOKS):
             conn = await self._connection()
             try:
-                return await self._releaser.release(conn, lanes, once=once)
+                return await self._releaser.release(conn, lanes, once=once, kept=kept)
             except psycopg.ProgrammingError as error:
                 if not moved_on(error) or looks == MOST_LOOKS - 1:
                     raise
@@ -356,8 +367,8 @@ class Keeper:
                 await asyncio.sleep(1.0)
 
     def _on_change(self, key: str) -> None:
-        self._changed += 1
-        self._reconsider([lane for lane in self._hand.lanes.values() if key in ("", lane.key)])
+        self._heard.add(key)
+        self._reconsider(self._hand.of(key))
 
     async def _hear_acks(self) -> None:
         queue = await self._log.catalog.get(self._target.sink or "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ _commit = Statements("penstock.engine", "commit.sql")
 _LONG_WAIT_US = 3_000_000
 _EARLY_US = 1_500_000
 #: A lane that is paused is laid down until it is resumed: in the year 9000, for who wants a time.
-_NO_TIME_US = 221_845_392_000_000_000
+NO_TIME_US = 221_845_392_000_000_000
 
 
 class _NothingHappened(Exception):
@@ -122,22 +122,36 @@ class Releaser:
         self._target = target
         self._gates = tuple(gates)
 
-    async def release(self, conn: AsyncConnection[Any], lanes: Sequence[LaneAtHand], *, once: bool = False) -> Release:
+    async def release(
+        self,
+        conn: AsyncConnection[Any],
+        lanes: Sequence[LaneAtHand],
+        *,
+        once: bool = False,
+        kept: Mapping[int, int] | None = None,
+    ) -> Release:
         """Let through of these lanes what their gates allow. The lanes themselves are not touched.
 
-        ``once``: other lanes wait for what these share, so none has a second turn.
+        ``once``: other lanes wait for what these share, so none has a second turn. ``kept``: the gates that have been
+        kept for one of these up to now, and until when.
         """
         began = time.perf_counter()
         done = Release(0)
         try:
             async with conn.transaction():
-                await self._once(conn, lanes, done, began, once)
+                await self._once(conn, lanes, done, began, once, kept or {})
         except _NothingHappened:
             pass
         return done
 
     async def _once(
-        self, conn: AsyncConnection[Any], lanes: Sequence[LaneAtHand], done: Release, began: float, once: bool
+        self,
+        conn: AsyncConnection[Any],
+        lanes: Sequence[LaneAtHand],
+        done: Release,
+        began: float,
+        once: bool,
+        kept: Mapping[int, int],
     ) -> None:
         target = self._target
         params = {"query": target.query, "fence": target.fence}
@@ -158,14 +172,20 @@ class Releaser:
             if next_us is not None and next_us > done.now_us + _LONG_WAIT_US:
                 each.wakes_us = next_us - _EARLY_US
             elif each.limits.paused and each.waiting.count:
-                each.wakes_us = _NO_TIME_US
+                each.wakes_us = NO_TIME_US
         done.decision, done.verdicts = decision, decision.verdicts
         done.stops = {each.lane.partition_id: each.stop for each in tried}
         done.paused_lanes = {each.lane.partition_id for each in tried if each.limits.paused}
         done.laid_down = {each.lane.partition_id for each in tried if each.wakes_us is not None}
         moved = [each for each in tried if each.has_moved]
         changed = [each for each in tried if each.has_changed]
+        is_early = any(decision.kept.get(gate, done.now_us) < at - _EARLY_US for gate, at in kept.items())
+        if is_early:
+            # For those that were laid down until then and are not at hand. Before any is laid down for something else.
+            await conn.execute(_sql["hurry"], {"query": target.query, "now": now, "never": NO_TIME_US})
         if not changed:
+            if is_early:
+                return
             raise _NothingHappened
         await self._move(conn, moved, now)
         await self._remember(conn, changed, decision, shared, now)

@@ -75,15 +75,22 @@ UPDATE penstock.cursors SET state = 0
 WHERE group_id = %(group)s AND partition_id = ANY(%(partitions)s::bigint[]) AND state = 3
 
 -- name: take_up_all
--- A driver that begins has nothing at hand, so it looks at every lane itself.
+-- A driver that begins has nothing at hand, so it looks itself at every lane that waits until then, or until now.
 WITH woken AS (
-    UPDATE penstock.gate_lanes SET wakes_at = NULL WHERE query_id = %(query)s AND wakes_at <= clock_timestamp()
+    UPDATE penstock.gate_lanes SET wakes_at = NULL
+    WHERE query_id = %(query)s AND wakes_at <= greatest(clock_timestamp(), penstock.moment(%(until)s))
 )
 UPDATE penstock.cursors c SET state = 0
 WHERE c.group_id = %(group)s AND c.state = 3 AND NOT EXISTS (
     SELECT FROM penstock.gate_lanes l
-    WHERE l.query_id = %(query)s AND l.partition_id = c.partition_id AND l.wakes_at > clock_timestamp()
+    WHERE l.query_id = %(query)s AND l.partition_id = c.partition_id
+      AND l.wakes_at > greatest(clock_timestamp(), penstock.moment(%(until)s))
 )
+
+-- name: hurry
+-- What lanes wait for may be free before its time: whoever plans takes them up, but those that are paused.
+UPDATE penstock.gate_lanes SET wakes_at = %(now)s
+WHERE query_id = %(query)s AND wakes_at > %(now)s AND wakes_at < penstock.moment(%(never)s)
 
 -- name: ledger
 -- A release, in the ledger and in the totals; the cycle that brought its events to hand has a row of its own.
