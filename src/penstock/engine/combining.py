@@ -161,10 +161,16 @@ def added_up(how: Combining, blocks: pa.Table) -> pa.Table:
 
 def _block(how: Combining, held: list[pa.Table]) -> pa.RecordBatch:
     whole = held[0] if len(held) == 1 else _merged(how, pa.concat_tables(held))
+    return pa.record_batch([pa.array([packed(whole)], pa.binary())], schema=BLOCKS)
+
+
+def packed(table: pa.Table) -> bytes:
+    """A table as one value, which goes through Spark untouched."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, how.schema) as stream:
-        stream.write_table(whole.combine_chunks())
-    return pa.record_batch([pa.array([sink.getvalue().to_pybytes()], pa.binary())], schema=BLOCKS)
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table.combine_chunks())
+    whole: bytes = sink.getvalue().to_pybytes()
+    return whole
 
 
 def _singly(how: Combining, table: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.engine import moments, reports
 from penstock.engine.callables import Failure
-from penstock.engine.combining import combined
+from penstock.engine.combining import combined, packed
 from penstock.engine.decoding import Columns
 from penstock.engine.moments import NEVER
 from penstock.engine.plan import CyclePlan, Lane
@@ -107,11 +107,8 @@ def columns_of(spark: SparkSession, reading: Reading, events: Sequence[Event]) -
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             table, failures = _columns(reading, slices)
-            held = pa.BufferOutputStream()
-            with pa.ipc.new_stream(held, table.schema) as stream:
-                stream.write_table(table)
             said = reports.encode(Report([], failures, {}))
-            blocks = [pa.array([held.getvalue().to_pybytes()], pa.binary()), pa.array([said], pa.binary())]
+            blocks = [pa.array([packed(table)], pa.binary()), pa.array([said], pa.binary())]
             yield pa.RecordBatch.from_arrays(blocks, names=["events", "report"])
 
     row = spark.range(0, 1, 1, 1).mapInArrow(run, "events binary, report binary").toArrow().to_pylist()[0]

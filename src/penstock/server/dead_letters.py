@@ -56,9 +56,7 @@ async def page(call: Call) -> wire.DeadLetters:
     which = call.query.filter()
     await _permit(call, which)
     asked: PageQuery = call.query
-    hold = call.hold()
-    await hold.reach(FIRST_BYTES)
-    most = hold.stretch(MOST_BYTES)
+    most = await call.room(MOST_BYTES)
     found, more = await call.services.log.part_of_dead_letters(which, asked.limit, asked.offset, most)
     return wire.DeadLetters([wire.DeadLetterDocument.of(letter) for letter in found], more)
 

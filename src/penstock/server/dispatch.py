@@ -59,11 +59,7 @@ class Dispatch:
             except ClientDisconnect:
                 return
             except Exception as error:
-                if not isinstance(error, Problem | PenstockError):
-                    logger.exception("request failed", extra={"request_id": request_id})
-                problem = problem_of(error)
-                state["problem"] = problem.kind
-                response = self.refusal(problem, request_id)
+                response = self.refusal(noted(error, state, request_id), request_id)
             await self._gate.note(request, path, response.status_code, request_id)
             await response(scope, receive, send)
 
@@ -114,6 +110,15 @@ class Dispatch:
         if call.share is not None:
             call.share.keep(len(response.body))
         return response
+
+
+def noted(error: Exception, state: dict[str, Any], request_id: str) -> Problem:
+    """The problem that an error is, for the log of requests; of what is none of ours the log has the whole."""
+    if not isinstance(error, Problem | PenstockError):
+        logger.exception("request failed", exc_info=error, extra={"request_id": request_id})
+    problem = problem_of(error)
+    state["problem"] = problem.kind
+    return problem
 
 
 def check_path(endpoint: Endpoint, path: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from penstock.log.consume import FIRST_BYTES
 from penstock.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -69,6 +70,12 @@ class Call:
         if self.share is None:
             self.share = self.until_sent.enter_context(self.services.given_out.hold())
         return self.share
+
+    async def room(self, most: int) -> int:
+        """How many bytes an answer may have: a chunk's, once there is room for that, and what more there is at once."""
+        hold = self.hold()
+        await hold.reach(FIRST_BYTES)
+        return hold.stretch(most)
 
     def permit(self, queues: str | Iterable[str], *roles: Role) -> None:
         """Refuse the call unless the caller may do this with these queues.

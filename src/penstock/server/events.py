@@ -19,7 +19,6 @@ from penstock.core.errors import (
 )
 from penstock.log import wire
 from penstock.log.batch import Batch
-from penstock.log.consume import FIRST_BYTES
 from penstock.log.envelopes import read_envelopes
 from penstock.log.event import Event
 from penstock.log.log import Log
@@ -92,9 +91,7 @@ async def events(call: Call) -> wire.Events:
 
 async def _events(call: Call) -> wire.Events:
     asked: EventsQuery = call.query
-    hold = call.hold()
-    await hold.reach(FIRST_BYTES)
-    gathered = _Gathered(asked, hold.stretch(MOST_BYTES))
+    gathered = _Gathered(asked, await call.room(MOST_BYTES))
     log, queue = call.services.log, call.path["queue"]
     try:
         if asked.offset is not None:

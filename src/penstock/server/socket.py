@@ -12,12 +12,10 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from penstock.core.errors import PenstockError
 from penstock.server.access.gate import Gate
-from penstock.server.dispatch import check_path, read_query
+from penstock.server.dispatch import check_path, noted, read_query
 from penstock.server.endpoint import Endpoint
 from penstock.server.frame import SLASH
-from penstock.server.problems import Problem, problem_of
 from penstock.server.services import Services
 
 logger = logging.getLogger("penstock.server")
@@ -70,10 +68,7 @@ class SocketDispatch:
         except WebSocketDisconnect:
             return
         except Exception as error:
-            if not isinstance(error, Problem | PenstockError):
-                logger.exception("request failed", extra={"request_id": request_id})
-            problem = problem_of(error)
-            state["problem"] = problem.kind
+            problem = noted(error, state, request_id)
             await self._gate.note(socket, path, problem.status, request_id)
             if socket.application_state is WebSocketState.CONNECTING:
                 await socket.send_denial_response(problem.response(request_id))

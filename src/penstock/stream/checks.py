@@ -85,14 +85,10 @@ def select_list(fields: Mapping[str, Any]) -> str:
 
 def check_fold(function: Callable[..., Any], initial: Any) -> None:
     """Raise if a window cannot be folded so."""
-    try:
-        inspect.signature(function).bind(initial, {})
-    except TypeError:
+    if not _takes(function, initial, {}):
         raise InvalidRequest(
             f"reduce: {function_name(function)} must take a value and an event: write def f(value, event)"
-        ) from None
-    except ValueError:
-        pass  # a builtin that does not say what it takes
+        )
     try:
         json.encode(initial)
     except json.JSONProblem as problem:
@@ -103,14 +99,21 @@ def check_fold(function: Callable[..., Any], initial: Any) -> None:
 
 def check_frame_maker(function: Callable[..., Any]) -> None:
     """Raise if a function cannot give a reference table."""
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
+    if not _takes(function, None):
         raise InvalidRequest(
             f"{function_name(function)} must take the Spark session and return a DataFrame: write def rates(spark)"
-        ) from None
+        )
+
+
+def _takes(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether a function can be called so; a builtin that does not say what it takes may be."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
     except ValueError:
-        pass  # a builtin that does not say what it takes
+        return True
+    return True
 
 
 def check_time(event_time: Any) -> None:

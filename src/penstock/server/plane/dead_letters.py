@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Meta, Raw
 
 from penstock.core.errors import NotFound
-from penstock.log.consume import FIRST_BYTES
 from penstock.log.dead import DeadLetter, Filter
 from penstock.server.endpoint import Call, Endpoint, Role
 from penstock.server.events import MOST_BYTES
@@ -99,16 +98,14 @@ async def list_dead(call: Call) -> DeadMessages:
 
 async def _page(call: Call, which: Filter, query: DeadLetterQuery) -> list[DeadLetter]:
     """All of a page: clients go on behind the limit that they asked for, and would miss what was left out."""
-    hold = call.hold()
-    await hold.reach(FIRST_BYTES)
     # Most pages are small, and what is held for this one others cannot have.
     for size in (MOST_BYTES, _MOST_BYTES):
-        most = hold.stretch(size)
+        most = await call.room(size)
         letters, more = await call.services.log.part_of_dead_letters(which, query.limit, query.offset, most)
         if not more:
             return letters
     if most < min(_MOST_BYTES, call.services.given_out.shared):
-        raise hold.refusal()
+        raise call.hold().refusal()
     raise Problem(
         "invalid-request",
         f"the dead letters from offset {query.offset} on are large: ask for limit={len(letters)}, or less, at a time",
