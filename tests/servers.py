@@ -28,7 +28,12 @@ ROLE = "app"
 TEMPLATE = "penstock_template"
 
 # No test that uses these servers kills them, so nothing has to be on disk.
-_FAST = {"fsync": "off", "full_page_writes": "off", "log_min_duration_statement": "2s"}
+_FAST = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "log_min_duration_statement": "2s",
+    "max_prepared_transactions": "4",
+}
 
 
 @cache

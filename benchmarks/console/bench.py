@@ -188,9 +188,8 @@ class Rig:
         }
 
 
-async def measure(loads: Sequence[Load], plan: Plan, running: Server, checks: Checks) -> dict[str, Any]:
-    """Measure some loads, one after the other."""
-    found: dict[str, Any] = {}
+async def measure(loads: Sequence[Load], plan: Plan, running: Server, checks: Checks, found: dict[str, Any]) -> None:
+    """Measure some loads, one after the other, and put down what each came to."""
     async with AsyncExitStack() as stack:
         q = await stack.enter_async_context(Penstock(running.url))
         for load in LOADS:
@@ -213,7 +212,6 @@ async def measure(loads: Sequence[Load], plan: Plan, running: Server, checks: Ch
             print(f"{load.name}: {found[load.name]}", flush=True)
         if failing.done():
             await failing
-    return found
 
 
 async def _fail_one_a_second(q: Penstock) -> None:

@@ -103,7 +103,9 @@ class Browsers:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.wait_for(self._process.communicate(), _PATIENCE_SECONDS)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        await asyncio.wait_for(self._process.wait(), _PATIENCE_SECONDS)
 
 
 def _group_of(pid: int) -> str:

@@ -33,7 +33,7 @@ async def _measure(options: argparse.Namespace) -> Result:
     with server.running() as running:
         result = introduce(_work(plan), running, checks)
         with checks.catching("console"):
-            result |= await measure([load for load in LOADS if load.name in options.only], plan, running, checks)
+            await measure([load for load in LOADS if load.name in options.only], plan, running, checks, result)
         result["cost_pct"] = _cost(result.get(FULL_SPEED.name))
     return result | verdict(checks)
 

@@ -39,5 +39,5 @@ class Plan:
     turns: int
 
 
-FULL = Plan(seconds=10, warm_up_seconds=5, turns=7)
+FULL = Plan(seconds=10, warm_up_seconds=5, turns=5)
 QUICK = Plan(seconds=2, warm_up_seconds=0.5, turns=1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -9,7 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from penstock.cli.demo.command import run_demo
+from penstock.cli.demo.company import Wishes
+from penstock.cli.output import Output
+from penstock.core.errors import Conflict
 from tests.cli.command_line import CommandLine
+from tests.log.logs import ask, eventually, opened
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +136,32 @@ def test_a_demo_that_is_ended_while_it_starts_takes_everything_with_it(
     if how is not signal.SIGKILL:
         assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[how]
         assert list(data_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", [pytest.param("a process fails", marks=pytest.mark.chaos), "it is in a hurry"])
+async def test_a_demo_that_does_not_come_to_its_end_leaves_a_database_that_is_named_as_it_was(
+    database_url: str, tmp_path: Path, how: str
+) -> None:
+    streams = tmp_path / "streams.py"
+    streams.write_text("raise SystemExit('no')" if how == "a process fails" else "import time; time.sleep(60)")
+    wishes = Wishes(streams, None, 100, 1, headless=True, port=0)
+    playing = asyncio.create_task(run_demo(Output(quiet=True), wishes, database_url=database_url, keep=False))
+    if how == "it is in a hurry":
+        await eventually(lambda: _has(database_url, "calls.allowed"))
+        playing.cancel()
+    await asyncio.wait([playing])
+
+    assert playing.cancelled() or playing.result() is False
+    async with opened(database_url) as log:
+        assert await log.queues() == []
+        await log.configure("orders")
+    with pytest.raises(Conflict, match="has orders already"):
+        await run_demo(Output(quiet=True), wishes, database_url=database_url, keep=False)
+    assert await _has(database_url, "orders"), "somebody's"
+
+
+async def _has(url: str, queue: str) -> bool:
+    return bool(ask(url, "SELECT count(*) FROM penstock.queues WHERE name = %s", queue))
 
 
 @pytest.mark.chaos

@@ -21,7 +21,7 @@ OPTIONS = {"rate_limiter": ["--busy"], "sensors": ["--calm", "4", "--storm", "4"
 def examples() -> Iterator[Any]:
     for path in EXAMPLES:
         marks = [pytest.mark.slow, pytest.mark.timeout(400)] if path.stem in ON_SPARK else []
-        if path.stem == "sensors":
+        if path.stem in ("sensors", "rate_limiter_quickstart"):
             marks.append(pytest.mark.chaos)  # by the clock, and nothing that the others do not show
         yield pytest.param(path, marks=marks, id=path.stem)
 

@@ -63,13 +63,15 @@ TOUR = """
 """
 
 
-#: The first half where the package comes with the job: Spark looks for formats only in what is installed, and starts
-#: the process that plans a stream without what a job brings.
-REGISTERING_TOUR = TOUR[: TOUR.index("    events = ")].replace(
+#: Where the package comes with the job: Spark looks for formats only in what is installed, and sends those that it
+#: finds there without what a job brings.
+REGISTERING_TOUR = TOUR.replace(
     "orders = spark.read",
     "from pyspark_penstock import DefaultSource; spark.dataSource.register(DefaultSource)\n    orders = spark.read",
     1,
 )
+#: The first half, where it is installed nowhere: Spark starts the process that plans a stream without it.
+REGISTERING_TOUR_OF_FRAMES = REGISTERING_TOUR[: REGISTERING_TOUR.index("    events = ")]
 
 
 def program(directory: Path, text: str) -> Path:

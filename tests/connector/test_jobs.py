@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 from penstock.engine.java import find_java
-from tests.connector.jobs import COPY, REGISTERING_TOUR, TOUR, environment, program
+from tests.connector.jobs import COPY, REGISTERING_TOUR_OF_FRAMES, TOUR, environment, program
 from tests.connector.packed import bare_python, packed_package
 from tests.connector.test_ranges import fill
 from tests.connector.test_staging import left_over
@@ -98,7 +98,7 @@ def test_with_the_package_as_a_zip_for_a_python_that_lacks_it(bench: Bench, tmp_
     missing = subprocess.run([str(bare), "-c", "import penstock.core"], env=env, capture_output=True)
     assert missing.returncode != 0, "the package is there without the zip"
     command = [str(SUBMIT), "--master", "local[2]", "--py-files", str(archive)]
-    command.append(str(program(tmp_path, REGISTERING_TOUR)))
+    command.append(str(program(tmp_path, REGISTERING_TOUR_OF_FRAMES)))
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "read 1000 10" in done.stdout

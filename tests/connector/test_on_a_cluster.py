@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.connector.jobs import TOUR, program
+from tests.connector.jobs import REGISTERING_TOUR, program
 from tests.connector.packed import bare_python, packed_package, whole_python
 from tests.connector.test_ranges import fill
 from tests.engine.crash.machines import PIPELINE, Machine, penstock_run, spark_submit
@@ -44,7 +44,7 @@ def test_a_job_of_a_spark_user_brings_the_package_along(bench: Bench, cluster: S
     bench.queue("copies")
     fill(bench, 1000)
     machine = Machine(tmp_path / "here")
-    program(machine.directory, TOUR).rename(machine.directory / "app.py")
+    program(machine.directory, REGISTERING_TOUR).rename(machine.directory / "app.py")
     command = spark_submit(cluster.url, "--py-files", str(packed_package(tmp_path)))
     here = path_with(whole_python(tmp_path / "here" / "bin" / PYTHON))
     with machine.running(*command, PENSTOCK_DATABASE_URL=bench.url, PYSPARK_PYTHON=PYTHON, **here) as job:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -22,8 +23,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import DateType, DoubleType, LongType, StringType, TimestampType
 
-from penstock.connector.ranges import EventsLost
+from penstock.connector.ranges import EventsLost, tasks
 from penstock.core.errors import CorruptChunk, InvalidEvent, InvalidOption, InvalidRequest, NotFound
+from penstock.engine.plan import Lane, Stretch
 from tests.connector.direct import Direct, schema_of
 from tests.connector.upkeep import forget, roll
 from tests.engine.pipelines import Bench
@@ -168,14 +170,25 @@ def test_starting_and_ending_offsets_by_partition(bench: Bench, direct: Direct) 
 
 
 def test_more_tasks_than_partitions_on_demand(bench: Bench, direct: Direct) -> None:
-    bench.queue(partitions=2)
-    fill(bench, 100)
+    bench.queue(partitions=3)
+    fill(bench, 100, keys=50)
     roll(bench.url)
-    fill(bench, 101, first=100)
+    fill(bench, 101, first=100, keys=50)
     assert len(direct.reader(queue="orders").partitions()) == 1
     assert len(direct.reader(queue="orders", minPartitions=7).partitions()) == 7
-    for tasks in (2, 3, 7, 201, 500):
-        assert numbers(direct.rows(queue="orders", minPartitions=tasks)) == list(range(201))
+    for count in (2, 3, 4, 7, 10, 150, 201, 500):
+        assert len(direct.reader(queue="orders", minPartitions=count).partitions()) == min(count, 201)
+        assert numbers(direct.rows(queue="orders", minPartitions=count)) == list(range(201))
+
+
+@pytest.mark.parametrize("at_least", [4, 5, 10, 11, 29])
+def test_equal_partitions_are_cut_for_as_many_tasks_as_are_asked_for(at_least: int) -> None:
+    lanes = [Lane(number, 1, 0, str(number), False, [Stretch(1, 0, 10)]) for number in range(3)]
+    found = tasks(lanes, {1: "orders"}, at_least)
+    assert len(found) == at_least
+    pieces = sorted((lane.partition_id, lane.start, lane.stop) for part in found for lane in part.lanes())
+    assert all(before[2] == after[1] for before, after in pairwise(pieces) if before[0] == after[0])
+    assert sum(stop - start for _, start, stop in pieces) == 30
 
 
 def test_fields_of_the_json_are_typed(bench: Bench, direct: Direct) -> None:
@@ -231,6 +244,21 @@ def test_events_that_retention_has_dropped_are_missed(bench: Bench, direct: Dire
     assert numbers(direct.rows(queue="orders", failOnDataLoss=False, **begin)) == list(range(100, 110))
     with pytest.raises(EventsLost, match="events of queue 'orders' are gone"):
         list(planned.read(parts[0]))
+
+
+def test_what_is_dropped_after_the_plan_takes_nothing_else_with_it(
+    bench: Bench, direct: Direct, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.queue(partitions=1)
+    fill(bench, 100)
+    roll(bench.url)
+    fill(bench, 10, first=100)
+    reader = direct.reader(queue="orders", failOnDataLoss=False)
+    (part,) = reader.partitions()
+    forget(bench.url)
+    assert numbers([row for batch in reader.read(part) for row in batch.to_pylist()]) == list(range(100, 110))
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "penstock.connector"]
+    assert "100 events of queue 'orders' are gone" in said
 
 
 def test_a_damaged_chunk_is_named_or_left_out(bench: Bench, direct: Direct) -> None:

@@ -107,7 +107,9 @@ def test_a_write_that_is_given_up_leaves_nothing(bench: Bench, direct: Direct) -
     assert there(bench) == []
 
 
-def test_a_commit_that_is_repeated_stores_nothing_twice(bench: Bench, direct: Direct) -> None:
+def test_a_commit_that_is_repeated_stores_nothing_twice(
+    bench: Bench, direct: Direct, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.queue()
     for attempt in range(3):
         writer = direct.writer(VALUES, queue="orders", txnAppId="nightly", txnVersion=7)
@@ -120,6 +122,9 @@ def test_a_commit_that_is_repeated_stores_nothing_twice(bench: Bench, direct: Di
     newer.commit([newer.write(iter([values(8)]))])
     assert sorted(there(bench)) == [0, 8]
     assert left_over(bench) == 0
+    said = [record.getMessage() for record in caplog.records if record.name == "penstock.connector"]
+    assert len(said) == 6, "each repetition is said"
+    assert "version 6 of 'nightly' to queue 'orders' is taken for a repetition" in said[-1]
 
 
 def test_a_stream_that_counts_anew_under_an_old_name_is_refused(bench: Bench, direct: Direct) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -128,6 +130,59 @@ def test_a_checkpoint_of_another_queue_of_that_name_is_noticed(bench: Bench, dir
         reader.latestOffset(start, ReadAllAvailable())
     careless = direct.stream(queue="orders", failOnDataLoss=False)
     assert numbers(direct.next(careless, start)[1]) == [0, 1, 2]
+
+
+def test_a_stream_goes_on_at_the_end_of_a_queue_that_ends_before_it_and_says_so_once(
+    bench: Bench, direct: Direct, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.queue(partitions=1)
+    fill(bench, 3)
+    (partition,) = {str(row["partition"]) for row in direct.rows(queue="orders")}
+    # Where it stood before a backup was restored; and one that is no longer there.
+    start = {partition: 10, "99": 5}
+    reader = direct.stream(queue="orders", failOnDataLoss=False)
+    here, rows = direct.next(reader, start)
+    assert (here, rows) == ({partition: 3}, [])
+    for batch in range(2):
+        assert direct.next(reader, here) == (here, [])
+        fill(bench, 2, first=3 + 2 * batch)
+        here, rows = direct.next(reader, here)
+        assert numbers(rows) == [3 + 2 * batch, 4 + 2 * batch]
+    limited = direct.stream(queue="orders", failOnDataLoss=False, maxRecordsPerTrigger=1)
+    assert direct.next(limited, start) == ({partition: 7}, [])
+    said = [record.getMessage() for record in caplog.records if record.name == "penstock.connector"]
+    assert len(said) == 2, "once by each of both streams"
+    assert "12 events of queue 'orders' are gone" in said[0]
+
+
+def test_a_loss_that_spark_asks_about_again_is_said_once(
+    bench: Bench, direct: Direct, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.queue(partitions=1)
+    fill(bench, 20)
+    reader = direct.stream(queue="orders", startingOffsets="earliest", maxRecordsPerTrigger=5, failOnDataLoss=False)
+    start, _ = direct.next(reader, reader.initialOffset())
+    roll(bench.url)
+    fill(bench, 3, first=20)
+    forget(bench.url)
+    assert numbers(direct.next(reader, start)[1]) == [20, 21, 22]
+    assert numbers(direct.next(reader, start)[1]) == [20, 21, 22]
+    assert [record.name for record in caplog.records].count("penstock.connector") == 1
+
+
+def test_a_limit_is_shared_by_queues_whatever_epoch_each_is_in(bench: Bench, direct: Direct) -> None:
+    for queue in ("orders", "others"):
+        bench.queue(queue, partitions=1)
+    fill(bench, 5, queue="others")
+    bench.penstock.queue("others").repartition("hash", 2)
+    fill(bench, 100)
+    fill(bench, 100, first=100, queue="others")
+    reader = direct.stream(queue="orders,others", startingOffsets="earliest", maxRecordsPerTrigger=30)
+    start, rows = direct.next(reader, reader.initialOffset())
+    assert len(rows) == 30
+    for _ in range(2):
+        start, rows = direct.next(reader, start)
+        assert Counter(row["queue"] for row in rows) == {"orders": 10, "others": 20}, "as much of each partition"
 
 
 def test_a_group_stands_where_the_stream_does(bench: Bench, direct: Direct) -> None:

@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.conftest import ROOT
 from tests.connector.test_ranges import fill
@@ -42,7 +43,10 @@ class Session:
 
     def copy(self, frame: DataFrame, checkpoint: Path, **options: object) -> list[dict[str, Any]]:
         """Write a stream to a queue until all that is there is written; the answer is what Spark says of each batch."""
-        writer = frame.writeStream.format("penstock").options(**self._given(options))
+        return self.run(frame.writeStream.format("penstock").options(**self._given(options)), checkpoint)
+
+    def run(self, writer: DataStreamWriter, checkpoint: Path) -> list[dict[str, Any]]:
+        """Let a stream run until all that is there is read; the answer is what Spark says of each batch."""
         writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
         deadline = time.monotonic() + PATIENCE
         said: list[dict[str, Any]] = []
@@ -158,6 +162,13 @@ def test_a_stream_goes_on_from_its_checkpoint_in_batches_of_a_size(
     assert left_over(bench) == 0
 
 
+def forget_last_commit(checkpoint: Path) -> None:
+    """As if the driver had been killed after the queue's commit and before its own note of it."""
+    notes = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda note: int(note.name))
+    for note in (notes[-1], notes[-1].with_name(f".{notes[-1].name}.crc")):
+        note.unlink(missing_ok=True)
+
+
 def test_a_batch_that_is_done_again_is_written_once_and_a_new_stream_is_not_taken_for_the_old_one(
     bench: Bench, session: Session, tmp_path: Path
 ) -> None:
@@ -166,15 +177,33 @@ def test_a_batch_that_is_done_again_is_written_once_and_a_new_stream_is_not_take
     fill(bench, 30)
     frame = session.follow(queue="orders", startingOffsets="earliest", maxRecordsPerTrigger=10).select("key", "value")
     session.copy(frame, tmp_path / "checkpoint", queue="copies")
-    # As if the driver had been killed after the queue's commit and before its own note of it.
-    notes = sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda note: int(note.name))
-    for note in (notes[-1], notes[-1].with_name(f".{notes[-1].name}.crc")):
-        note.unlink(missing_ok=True)
+    forget_last_commit(tmp_path / "checkpoint")
     session.copy(frame, tmp_path / "checkpoint", queue="copies")
     assert copied(bench) == list(range(30))
 
     session.copy(frame, tmp_path / "another", queue="copies")
     assert copied(bench) == sorted([*range(30), *range(30)])
+    assert left_over(bench) == 0
+
+
+def test_a_write_for_each_batch_is_that_of_its_stream_and_a_new_one_under_its_name_is_refused(
+    bench: Bench, session: Session, tmp_path: Path
+) -> None:
+    def write(batch: DataFrame, number: int) -> None:
+        session.write(batch, queue="copies", txnAppId="nightly", txnVersion=number)
+
+    bench.queue()
+    bench.queue("copies")
+    fill(bench, 20)
+    frame = session.follow(queue="orders", startingOffsets="earliest").select("key", "value")
+    for _ in range(2):
+        session.run(frame.writeStream.foreachBatch(write), tmp_path / "checkpoint")
+        assert copied(bench) == list(range(20))
+        forget_last_commit(tmp_path / "checkpoint")
+
+    with pytest.raises(StreamingQueryException, match=r"'nightly' has written version 0 .*take another name"):
+        session.run(frame.writeStream.foreachBatch(write), tmp_path / "another")
+    assert copied(bench) == list(range(20))
     assert left_over(bench) == 0
 
 

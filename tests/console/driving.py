@@ -146,5 +146,7 @@ class Driven:
             return 0
         rows = await (await conn.execute(self.tables.statement("close", corrects=False), bounds)).fetchall()
         if rows and self.sink is not None:
-            await self.log.push([Batch(self.sink, [{"key": key, "data": json.decode(line)} for key, _, line in rows])])
+            await self.log.push(
+                [Batch(self.sink, [{"key": key, "data": json.decode(line)} for key, _, line, _ in rows])]
+            )
         return len(rows)

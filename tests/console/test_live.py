@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -71,6 +72,37 @@ def test_keys_are_searched_whatever_is_in_them(page: Page) -> None:
     expect(page.get_by_text("1–11 of 11")).to_be_visible()
     search.fill("%_'")
     expect(page.get_by_text("none of 0")).to_be_visible()
+
+
+#: How many searches wait for a lock.
+WAITING = """SELECT count(*) FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND datname = current_database() AND query LIKE '%ILIKE%'"""
+#: Keeps every text that an element has from now on.
+WATCH = """place => { window.seen = []; const watch = new MutationObserver(() => window.seen.push(place.textContent));
+watch.observe(place, {childList: true, characterData: true, subtree: true}); }"""
+
+
+def test_the_last_of_two_quick_searches_is_the_one_that_is_shown(page: Page, console: Running, query: Driven) -> None:
+    async def fill(log: Log) -> None:
+        await replace(query, log=log).cycle({"/item/1998": (1, 1.0)}, WINDOW)
+
+    page.goto("/live")
+    search, rows = page.get_by_label("Search keys"), page.locator(".ps-table tbody tr")
+    expect(rows).to_have_count(50)
+    with psycopg.connect(console.database_url) as lock, psycopg.connect(console.database_url, autocommit=True) as look:
+        # The first is not found before the second is asked for.
+        lock.execute(f"LOCK TABLE penstock.state_{query.id}".encode())
+        for waiting, text in enumerate(("item/77", "item/1998"), start=1):
+            search.fill(text)
+            while look.execute(WAITING).fetchall() != [(waiting,)]:
+                page.wait_for_timeout(20)
+    shown = page.get_by_text("1–1 of 1", exact=True)
+    expect(shown).to_be_visible()
+    shown.evaluate(WATCH)
+    for events in ("1,999", "2,000"):
+        arrange(console.database_url, fill)
+        expect(rows.first).to_contain_text(events)
+    assert page.evaluate("window.seen") == []
 
 
 def test_a_column_sorts_by_its_title_and_back(page: Page) -> None:

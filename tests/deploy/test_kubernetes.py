@@ -83,6 +83,11 @@ def container() -> dict[str, Any]:
     return dict(only)
 
 
+def settings() -> dict[str, str]:
+    """What is set of Spark's."""
+    return dict(pair.split("=", 1) for pair in container()["args"] if pair.startswith("spark."))
+
+
 def run_entrypoint(tmp_path: Path, *arguments: str, **variables: str) -> list[str]:
     """What the entrypoint runs, with a Java that only says how it was called."""
     java = tmp_path / "bin" / "java"
@@ -161,7 +166,7 @@ def test_spark_knows_every_setting() -> None:
         (found,) = jars.glob(jar)
         with zipfile.ZipFile(found) as classes:
             names += b"".join(classes.read(name) for name in classes.namelist() if name.startswith(folder))
-    keys = {pair.partition("=")[0] for pair in container()["args"] if pair.startswith("spark.")}
+    keys = settings().keys()
     assert len(keys) > 5
     assert not {key for key in keys if key.encode() not in names}
 
@@ -187,8 +192,15 @@ def test_everything_that_is_named_is_there() -> None:
     assert named <= {variable["name"] for variable in container()["env"]}
     mounts = {mount["name"] for mount in container()["volumeMounts"]}
     assert mounts == {volume["name"] for volume in pod["spec"]["volumes"]}
-    conf = dict(pair.split("=", 1) for pair in container()["args"] if pair.startswith("spark."))
+    conf = settings()
     assert conf["spark.kubernetes.container.image"] == container()["image"]
+
+
+def test_a_driver_that_others_can_reach_asks_who_they_are_and_speaks_in_cipher() -> None:
+    conf = settings()
+    assert conf["spark.driver.bindAddress"] == "0.0.0.0"  # noqa: S104 - what the file says
+    assert conf["spark.authenticate"] == conf["spark.network.crypto.enabled"] == "true"
+    assert "spark.authenticate.secret" not in conf, "Spark makes one for each driver, and hands it to the executors"
 
 
 def test_no_secret_is_written_down_and_nobody_is_root() -> None:

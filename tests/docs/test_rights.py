@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, Stream
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.columns import Kept, ResultColumn, shape_of
 from penstock.engine.registry import Registry
 from penstock.engine.tables import ResultTables
 from penstock.log.log import Log
@@ -23,6 +23,7 @@ _PAGE = ROOT / "docs/how-to/own-postgresql.md"
 _APP, _DASHBOARDS, _OPERATIONS = "orders_app", "dashboards", "operations"
 #: What Spark computes of a cycle: nobody computes anything here.
 _NO_SPARK: Any = None
+_TYPES = ("INT", "DECIMAL(18, 2)", "DOUBLE", "STRING", "BOOLEAN", "TIMESTAMP", "DATE")
 
 
 @pytest.fixture
@@ -77,11 +78,15 @@ async def test_dashboards_can_read_results_of_queries_that_come_later_and_nothin
     )
     median = "penstock.bucket_percentile({a2}, 0.5)"
     middle = ResultColumn("median", "double precision", (Kept("a2", "jsonb", _NO_SPARK, "{p}"),), median)
+    stream = Stream.from_("orders").window_tumbling(seconds=5).aggregate({"count": "count(*)"})
+    casts = {f"as_{place}": f"CAST(count AS {kind})" for place, kind in enumerate(_TYPES)}
+    shape = shape_of(stream.select(casts), [count])
+    computed = [ResultColumn(name, "jsonb", (), final) for name, final in shape.fields]
     log = await Log(Database(Settings(database_url=pg18.url(database, _APP)))).open()
     try:
         registry = Registry(log)
         query = await registry.register("orders_5s", ["from: orders"], "abc", sink=None, history_seconds=60)
-        await registry.make_tables(ResultTables(query.id, "orders_5s", [count, mean, middle]))
+        await registry.make_tables(ResultTables(query.id, "orders_5s", [count, mean, middle, *computed]))
         async with log.database.connection() as conn:
             await conn.execute(
                 "INSERT INTO penstock.state_1 (key, window_start, window_end, partition_id, a0, a1, a2, updated_at) "
@@ -94,6 +99,7 @@ async def test_dashboards_can_read_results_of_queries_that_come_later_and_nothin
         for view in ("penstock_live.orders_5s", "penstock_history.orders_5s"):
             rows = connection.execute(f"SELECT key, count, mean, median > 0 FROM {view}".encode()).fetchall()  # noqa: S608
             assert rows == [("ada", 4, Decimal("2.5"), True)]
+            assert connection.execute(f"SELECT * FROM {view}".encode()).fetchone() is not None  # noqa: S608
         for hidden in ("penstock.queries", "penstock.state_1", "penstock.dead_letters"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(f"SELECT * FROM {hidden}".encode())  # noqa: S608

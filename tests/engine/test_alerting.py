@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 from penstock.core.settings import Settings
@@ -78,6 +79,23 @@ def test_a_window_that_closes_rings_in_the_same_commit_with_nobody_following(ben
     assert transactions(bench, "alerts") <= transactions(bench, "averages"), "an alert is there when its window is"
 
 
+def test_windows_that_are_sent_on_without_their_key_and_end_ring_for_them_all_the_same_and_once(bench: Bench) -> None:
+    bench.queue("readings", partitions=1)
+    hot = rule("hot", on="averages", value="mean", when=above(80), fire_after=2)
+    save(bench, hot)
+    bench.push(readings({"boiler": [50, 90, 91, 60, 99, 60], "pump": [10] * 6}), queue="readings")
+    selected = dataclasses.replace(averages(), outputs={"mean": "avg"})
+    bench.run(selected)
+
+    async def follow(log: Log) -> None:
+        await Sinks(log=log).add("averages", Alerts(hot)).run(idle_seconds=0.3)
+
+    in_log(bench, follow)
+    assert alerts(bench) == [("hot", "boiler", "firing"), ("hot", "boiler", "cleared")]
+    assert all("window_end" in each for each in bench.emitted("alerts"))
+    assert set(bench.emitted("averages")[0]) == {"mean"}
+
+
 def test_who_follows_the_queue_as_well_rings_no_second_time(bench: Bench) -> None:
     bench.queue("readings", partitions=1)
     hot = rule("hot", on="averages", value="avg", when=above(80))
@@ -92,6 +110,7 @@ def test_who_follows_the_queue_as_well_rings_no_second_time(bench: Bench) -> Non
 
     assert in_log(bench, follow) == 5
     assert [state for _, _, state in alerts(bench)] == ["firing", "cleared", "firing", "cleared"]
+    assert len({event.id for event in bench.events("alerts")}) == 4, "one cycle closed them, and each is another alert"
 
 
 def test_a_rule_whose_queue_is_gone_stops_no_query(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from decimal import Decimal
 from typing import Any
@@ -131,6 +132,25 @@ def test_events_of_a_key_and_window_become_one_row_whatever_table_they_came_in()
 
     rows = pa.ipc.open_stream(block.column(0)[0].as_buffer()).read_all()
     assert rows.column("a0").to_pylist() == [2000]
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_no_key_is_another_than_the_empty_text_only_where_the_stream_says_so(apart: bool) -> None:
+    stream = dataclasses.replace(Stream.from_("orders").key_by("who"), null_apart=apart)
+    way = how(stream, n="count(*)")
+    assert way is not None
+    row = {"__partition": 1, "__offset": 0, "__time": 0, "__bound": -1, "__redriven": False}
+    tables = [
+        pa.Table.from_pylist([{**row, "who": who} for who in some], schema=EVENTS)
+        for some in ([None, "", "", "ada"], ['"', '""', "", None])
+    ]
+
+    found = {made["__k"]: made["a0"] for made in together(way, [[table] for table in tables])}
+
+    if apart:
+        assert found == {"": 2, '""': 3, "ada": 1, '"""': 1, '""""': 1}
+    else:
+        assert found == {"": 5, "ada": 1, '"': 1, '""': 1}
 
 
 def test_a_task_hands_on_what_it_holds_when_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:

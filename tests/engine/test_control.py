@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
+import pytest
+
+from penstock.core.errors import Conflict
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.engine import control
-from tests.engine.pipelines import T0, Bench, counted, eventually, stream
+from tests.engine.pipelines import T0, Bench, counted, drivers_lost, eventually, stream
 
 Wish = Callable[[Database, str], Awaitable[None]]
 
@@ -42,6 +46,16 @@ def test_a_paused_query_plans_nothing_keeps_its_lease_and_goes_on(bench: Bench) 
         # It is looked at every now and then, and not by those who count events.
         eventually(lambda: not query.status.paused, "the end of the pause")
         assert bench.ask("SELECT fence FROM penstock.queries") == fence
+
+
+def test_a_stop_that_could_not_close_the_windows_says_so(bench: Bench) -> None:
+    bench.queue()
+    bench.push([("k", {"ts": T0, "amount": 1})])
+    query = counted(stream()).to("totals").start("q", settings=bench.settings, interval_seconds=0.0)
+    eventually(lambda: query.status.events_in == 1, "the first event")
+    with drivers_lost(random.Random(0), 2), pytest.raises(Conflict, match=r"windows open.*lost before the commit"):
+        query.stop(flush=True)
+    assert [row["n"] for row in bench.live()] == [1]
 
 
 def test_a_stopped_query_ends_with_its_standby_and_runs_when_it_is_started_again(bench: Bench) -> None:

@@ -11,17 +11,27 @@ import pytest
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
+from penstock.engine.waiting import WaitingTable
 from tests.log.plans import Explained, explain
 
 _plan = Statements("penstock.engine", "plan.sql")
 _merge = Statements("penstock.engine", "merge.sql")
 _tables = Statements("penstock.engine", "tables.sql")
+WAITING = WaitingTable(7, 0, 0, sends_alone=True)
 
 FILL = """
 INSERT INTO penstock.state_7 (key, window_start, window_end, partition_id, a0, updated_at)
 SELECT 'k' || n, now(), now() + interval '1 hour', 1, 1, now() FROM generate_series(1, 20000) AS n;
 INSERT INTO penstock.history_7 (key, window_start, window_end, a0, closed_at)
 SELECT 'k' || n, now(), now(), 1, now() FROM generate_series(1, 50000) AS n
+"""
+
+#: Of either side a thousand have expired, every other one of the left in no pair.
+FILL_WAITING = """
+INSERT INTO penstock.queries (id, name, description, fingerprint, closed_us, history_seconds)
+OVERRIDING SYSTEM VALUE VALUES (7, 'q', '{}', '', 1001, 1);
+INSERT INTO penstock.waiting_7 (side, key, time_us, partition_id, event_offset, line, is_matched)
+SELECT n % 2, 'k' || n, n / 2, 1, n, '{}', n % 4 = 0 FROM generate_series(1, 40000) AS n
 """
 
 
@@ -51,3 +61,33 @@ async def test_history_that_is_kept_is_not_looked_at_for_what_is_old(windows: st
     found = await explained(windows, _merge["forget_history"].replace("{id}", "7"), seconds=3600.0)
     assert "Seq Scan" not in found.kinds()
     assert found.pages < 200
+
+
+@pytest.fixture
+def waiting(database_url: str) -> str:
+    """Many events that wait in a join, of which some have expired."""
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        for name in ("create", "index_times"):
+            conn.execute(WAITING.statement(name).encode())
+        conn.execute(FILL_WAITING.encode())
+        conn.execute("VACUUM ANALYZE penstock.waiting_7")
+    return database_url
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "rows"),
+    [
+        ("alone", {"limit": 100}, 210),
+        ("expired", {"limit": 1}, 10),
+        ("due", {"idle": timedelta(seconds=1), "wait": timedelta(0)}, 10),
+        ("expire", {"closed": 1001, "sends_alone": True, "alone": 100}, 2300),
+        ("expire", {"closed": 1001, "sends_alone": False, "alone": 0}, 2010),
+    ],
+)
+async def test_of_what_waits_only_what_has_expired_is_looked_at(
+    waiting: str, name: str, params: dict[str, Any], rows: int
+) -> None:
+    found = await explained(waiting, WAITING.statement(name), **WAITING.params(**params))
+    read = [scan.rows_read for scan in found.scans("waiting_7") if "Bitmap Index" not in scan.kind]
+    assert read
+    assert sum(read) <= rows

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark import TaskContext
 
-from penstock import Context
+from penstock import Context, agg
 from penstock.core.errors import HopelessQuery
 from penstock.engine import suspicion
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
@@ -130,6 +130,7 @@ def test_a_function_that_raises_for_some_events_costs_those_alone(bench: Bench) 
     assert "amount" in letters["misfit"].error
 
 
+@pytest.mark.chaos  # one that exits is shown below, and how hanging becomes that in test_callables.py
 def test_a_function_that_ends_or_hangs_its_worker_costs_one_event(bench: Bench) -> None:
     def fatal(event: dict[str, Any]) -> Any:
         fate = event.get("fate")
@@ -144,7 +145,8 @@ def test_a_function_that_ends_or_hangs_its_worker_costs_one_event(bench: Bench) 
     bench.queue(partitions=1)
     fates = ["exit", "hang", "sys.exit"]
     bench.push([*good(3), *(("k", {"ts": T0, "amount": 1, "fate": fate}) for fate in fates), *good(3)])
-    made = stream().map(fatal, name="fatal", timeout_seconds=1, **AT_ONCE)
+    made = stream(schema={"ts": "bigint", "amount": "bigint"})
+    made = made.map(fatal, name="fatal", timeout_seconds=1, **AT_ONCE)
     with bench.running(counted(made).to("totals")) as query:
         eventually(lambda: query.status.events_in == 9, "the end of the backlog")
         bench.push(good(1, "later"))
@@ -181,7 +183,8 @@ def test_an_event_that_reduce_fails_for_leaves_nothing_in_the_value(bench: Bench
     assert letter.error.startswith("ZeroDivisionError")
 
 
-@pytest.mark.parametrize("again", [pytest.param(False, marks=pytest.mark.chaos), True])
+@pytest.mark.chaos
+@pytest.mark.parametrize("again", [False, True])
 def test_a_function_that_exits_while_types_are_inferred_does_not_take_the_driver_along(
     bench: Bench, again: bool
 ) -> None:
@@ -199,6 +202,26 @@ def test_a_function_that_exits_while_types_are_inferred_does_not_take_the_driver
     bench.run(counted(made).to("totals"))
 
     assert bench.by_key("total") == {"k": 6 if again else 3}
+    assert [letter.data["fate"] for letter in bench.letters()] == ["exit"]
+
+
+@pytest.mark.parametrize("again", [pytest.param(False, marks=pytest.mark.chaos), True])
+def test_types_are_inferred_from_events_that_functions_survive(bench: Bench, again: bool) -> None:
+    def fatal(event: dict[str, Any]) -> Any:
+        if event.get("fate"):
+            os._exit(3)
+        return {**event, "code": event["amount"]}
+
+    bench.queue(partitions=1)
+    bench.push([("k", {"ts": T0, "amount": n, **({"fate": "exit"} if n == 11 else {})}) for n in range(9, 14)])
+    made = stream(schema={"ts": "bigint"})
+    if again:
+        made = made.filter("ts > 0")
+    made = made.map(fatal).window_tumbling(seconds=3600)
+    bench.run(made.aggregate({"least": agg.min("code"), "most": agg.max("code")}).to("totals"))
+
+    # As texts, "9" is more than "13".
+    assert [(row["least"], row["most"]) for row in bench.emitted()] == [(9, 13)]
     assert [letter.data["fate"] for letter in bench.letters()] == ["exit"]
 
 

@@ -39,6 +39,29 @@ def test_events_that_fail_are_left_out_with_a_warning(orders: Bench) -> None:
     assert warned[0].filename == __file__
 
 
+def test_events_that_fail_after_something_that_spark_does_are_told_of_too(orders: Bench) -> None:
+    def shaky(event: dict[str, Any]) -> Any:
+        return {"inverse": 6 // event["amount"]}
+
+    def fold(value: int, event: dict[str, Any]) -> Any:
+        return value + 6 // event["amount"]
+
+    late = stream().filter("amount >= 0").map(shaky, name="shaky", retry_limit=0).to("out")
+    with pytest.warns(UserWarning, match=r"1 of the newest events .*'shaky': ZeroDivisionError") as warned:
+        rows = late.preview(settings=orders.settings)
+    assert sorted(row["inverse"] for row in rows) == [3, 6]
+    assert warned[0].filename == __file__
+    folded = stream().window_tumbling(seconds=3600).reduce(fold, 0).to("out")
+    with pytest.warns(UserWarning, match=r"1 of the newest events .*'reduce': ZeroDivisionError"):
+        assert [row["value"] for row in folded.preview(settings=orders.settings)] == [9]
+    orders.queue("refunds", partitions=1)
+    orders.push([("k", {"ts": T0, "amount": 0}), ("k", {"ts": T0, "amount": 1})], "refunds")
+    refunds = stream("refunds").map(lambda event: {**event, **shaky(event)}, name="shaky", retry_limit=0)
+    joined = stream().join(refunds, on="ts", within="1 minute", event_time="ts").to("out")
+    with pytest.warns(UserWarning, match=r"1 of the newest events .*'shaky': ZeroDivisionError"):
+        assert [row["right"]["inverse"] for row in joined.preview(settings=orders.settings)] == [6]
+
+
 def test_a_function_that_ends_its_process_does_not_end_ours(orders: Bench) -> None:
     def fatal(event: dict[str, Any]) -> Any:
         os._exit(3)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from decimal import Decimal
+from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from penstock import Stream
 from penstock.core.errors import InvalidRequest
+from penstock.engine.driving import SMALL_EVENTS
 from penstock.engine.reading import Reading
 from penstock.engine.reference import ReferenceTables
+from penstock.stream.steps import Table
 from tests.engine.pipelines import Bench, eventually
 
 
@@ -50,23 +55,67 @@ def test_reduce_sees_what_an_event_has_become_in_order_and_whole_numbers_as_such
     assert json.dumps(bench.emitted("out")[0]["value"]) == "[18, 2, 38, 22, 58, 42]"
 
 
-def test_a_table_is_read_again_when_it_is_said_to_have_changed(bench: Bench) -> None:
+def test_tables_are_read_again_when_they_are_said_to_have_changed(bench: Bench) -> None:
+    """All that listen to one channel, DataFrames too, and however many events are read in a cycle."""
     bench.queue(partitions=1)
-    made = Stream.from_("orders").enrich("rates", on="currency", refresh_seconds=86_400, notify="rates_changed")
+    asked = itertools.count()
+    rarely: dict[str, Any] = {"on": "currency", "refresh_seconds": 86_400, "notify": "changed"}
+    made = Stream.from_("orders").enrich("rates", **rarely).enrich("names", **rarely)
+    made = made.enrich(
+        lambda spark: spark.createDataFrame([("EUR", next(asked))], "currency string, asked int"), **rarely
+    )
+    seen: list[tuple[Any, ...]] = []
     with psycopg.connect(bench.url, autocommit=True) as conn:
-        conn.execute("CREATE TABLE rates (currency text, rate numeric)")
-        conn.execute("INSERT INTO rates VALUES ('EUR', 1.1)")
-        with bench.running(made.to("out")):
-            bench.push([("k", {"currency": "EUR", "n": 0})])
-            eventually(lambda: len(bench.events("out")) == 1, "the first event")
-            conn.execute("UPDATE rates SET rate = 1.2")
-            bench.push([("k", {"currency": "EUR", "n": 1})])
-            eventually(lambda: len(bench.events("out")) == 2, "the second event")
-            conn.execute("NOTIFY rates_changed")
-            bench.push([("k", {"currency": "EUR", "n": 2})])
-            eventually(lambda: len(bench.events("out")) == 3, "the third event")
+        conn.execute("CREATE TABLE rates (currency text, rate int)")
+        conn.execute("CREATE TABLE names (currency text, name text)")
+        conn.execute("INSERT INTO rates VALUES ('EUR', 1)")
+        conn.execute("INSERT INTO names VALUES ('EUR', 'a')")
+        with bench.running(made.to("out")) as query:
 
-    assert [event["rate"] for event in bench.emitted("out")] == [Decimal("1.1"), Decimal("1.1"), Decimal("1.2")]
+            def push(events: int) -> None:
+                before = query.status.events_in
+                bench.push([("k", {"currency": "EUR"})] * events)
+                eventually(lambda: query.status.events_in == before + events, "the events")
+                seen.append(tuple(bench.emitted("out")[-1][field] for field in ("rate", "name", "asked")))
+
+            push(1)
+            conn.execute("UPDATE rates SET rate = 2")
+            conn.execute("UPDATE names SET name = 'b'")
+            push(1)
+            conn.execute("NOTIFY changed")
+            push(1)
+            conn.execute("UPDATE rates SET rate = 3")
+            conn.execute("NOTIFY changed")
+            push(SMALL_EVENTS + 1)
+            push(1)
+
+    first = seen[0][2]
+    assert seen[:3] == [(1, "a", first), (1, "a", first), (2, "b", seen[2][2])]
+    assert [row[:2] for row in seen[3:]] == [(3, "b"), (3, "b")]
+    assert first < seen[2][2] < seen[3][2] <= seen[4][2]
+
+
+def test_tables_that_two_steps_call_the_same_are_two_and_what_was_missed_is_read_again(
+    bench: Bench, spark: SparkSession
+) -> None:
+    tables = ReferenceTables(bench.url, Reading(bench.url, 0, "q", pa.schema([]), {}, None, 0, (), False))
+    one, other = (Table(query=f"SELECT {n} AS n, now() AS at", notify="changed") for n in (1, 2))
+
+    def rows(table: Table) -> Any:
+        return tables.frame(spark, "fx", table).toArrow().to_pylist()[0]
+
+    first = rows(one)
+    assert (first["n"], rows(other)["n"]) == (1, 2)
+    assert rows(one) == first
+    assert not tables.forget_stale()
+    # Nobody knows what was said while nobody listened.
+    bench.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'penstock listener'")
+    eventually(tables.forget_stale, "the end of the connection")
+    assert rows(one)["at"] > first["at"]
+    assert not tables.forget_stale()
+    bench.ask("SELECT pg_notify('changed', '')")
+    eventually(tables.forget_stale, "the notification")
+    tables.close()
 
 
 def test_columns_have_the_types_of_the_table_whatever_they_hold(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 
 from penstock import Stream
+from penstock.core.errors import InvalidRequest
 from tests.engine.pipelines import T0, Bench, drivers_lost
 
 EXAMPLES = int(os.environ.get("PENSTOCK_TEST_SQL_EXAMPLES", "1"))
@@ -162,6 +164,68 @@ def test_having_and_computed_fields_are_in_the_views(bench: Bench) -> None:
 
     assert [(row["who"], row["mean"]) for row in bench.rows()] == [("a", Decimal("1.5"))]
     assert [(event["who"], event["mean"]) for event in bench.emitted("out")] == [("a", Decimal("1.5"))]
+
+
+ODD = """
+    SELECT lower(customer) AS customer, window(ts, '1 hour') AS w, count(*) AS n, count(country, items) AS pairs,
+           count(DISTINCT country, items) AS kinds, CAST(sum(amount) / count(*) AS INT) AS mean, count(*) % 3 AS rest,
+           CAST(sum(amount) * 1000000000 AS INT) AS large, TRY_CAST(max(country) AS INT) AS number,
+           sum(items) % (count(*) - count(*)) AS nothing, round(avg(speed), 1) AS speed,
+           sum(speed) * 1e300 * sum(speed) * 1e300 AS vast,
+           CASE WHEN count(*) > 1 THEN '{hot} 100%' ELSE '{n} %s' END AS state, max(country) LIKE 'i%' AS italian
+    FROM orders GROUP BY customer, w HAVING max(customer) LIKE '%' OR count(*) % 7 < 7
+"""
+ODD_ASKED = """
+    SELECT lower(customer) AS customer, {'start': s, 'end': s + INTERVAL 1 hour} AS w, count(*) AS n,
+           count(DISTINCT (country, items)) FILTER (WHERE country IS NOT NULL AND items IS NOT NULL) AS kinds,
+           count(*) FILTER (WHERE country IS NOT NULL AND items IS NOT NULL) AS pairs,
+           trunc(sum(amount) / count(*))::int AS mean, count(*) % 3 AS rest,
+           TRY_CAST(sum(amount) * 1000000000 AS INT) AS large, TRY_CAST(max(country) AS INT) AS number,
+           NULL AS nothing, round(avg(items / 4), 1) AS speed, NULL AS vast,
+           CASE WHEN count(*) > 1 THEN '{hot} 100%' ELSE '{n} %s' END AS state, max(country) LIKE 'i%' AS italian
+    FROM (SELECT *, time_bucket(INTERVAL 1 hour, ts) AS s FROM orders) GROUP BY customer, s
+"""
+
+
+def test_odd_values_are_grouped_and_computed_as_duckdb_does_it_and_stop_no_query(bench: Bench) -> None:
+    chance = random.Random(5)
+    events = orders(5, 120)
+    for event in events:
+        event["customer"] = chance.choice(["ada", "Ada", "", None, '"', '""'])
+        event["items"] = chance.choice([1, 2, None])
+        event["speed"] = None if event["items"] is None else event["items"] / 4
+    bench.queue()
+    bench.push((None, event) for event in events)
+    fields = "customer string, country string, amount decimal(18,2), items int, speed double, ts string"
+    options = "WITH (allowed_lateness_seconds = 60)"
+    made: Stream = Stream.sql(f"CREATE QUEUE orders ({fields}); CREATE QUERY q {options} AS INSERT INTO out {ODD}")
+    bench.run(made)
+
+    assert bench.letters() == []
+    expected = asked(duck(events), ODD_ASKED)
+    assert rows(bench.emitted("out")) == expected
+    names = ("customer", "n", "mean", "state")
+    shown = [{name: row[name] for name in names} for row in bench.rows()]
+    assert rows(shown) == rows([{name: dict(row)[name] for name in names} for row in expected])
+
+    tiers: Stream = Stream.sql(
+        "CREATE QUERY tiers AS INSERT INTO tiers SELECT upper(tier) AS tier, count(*) AS n FROM orders o "
+        "JOIN tiers t ON t.id = o.customer GROUP BY upper(tier), window(ts, '1 hour')",
+        tiers="SELECT * FROM (VALUES ('ada', 'gold'), ('Ada', 'Gold'), ('', 'none')) AS t (id, tier)",
+    )
+    bench.run(tiers, "tiers")
+    counted = Counter("NONE" if not e["customer"] else "GOLD" for e in events if e["customer"] in ("ada", "Ada", ""))
+    assert {event["tier"]: event["n"] for event in bench.emitted("tiers")} == counted
+
+
+def test_what_postgresql_does_not_understand_is_told_when_a_query_starts(bench: Bench) -> None:
+    bench.queue()
+    bench.push([("k", {"who": "a", "ts": T0})])
+    made: Stream = Stream.sql(
+        "INSERT INTO out SELECT window_start + count(*) AS odd FROM orders GROUP BY window(ts, '1 hour')"
+    )
+    with pytest.raises(InvalidRequest, match=r"PostgreSQL does not understand .* operator does not exist"):
+        bench.run(made)
 
 
 def test_sessions_and_late_events_are_those_of_the_builder(bench: Bench) -> None:

@@ -10,10 +10,13 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import NotFound
+from penstock.engine.waiting import Waited
 from penstock.log import dead
 from penstock.log.dead import HEADER, Filter
+from penstock.log.event import Event
 from penstock.log.log import Batch, Log
-from tests.log.logs import GROUP, QUEUE, data, drain, lag, letters, pop, push
+from penstock.log.position import Signal
+from tests.log.logs import GROUP, QUEUE, data, drain, lag, letters, pop, push, roll
 
 
 async def bury(log: Log, datas: Sequence[Any], *, group: str = GROUP, key: str = "ada", error: str = "why") -> None:
@@ -45,6 +48,28 @@ async def test_others_are_not_held_up_by_what_is_not_for_them(log: Log) -> None:
     assert data(await drain(log, group="another")) == [1]
     await push(log, [2], key="ada")
     assert data(await pop(log, group="another")) == [2]
+
+
+async def test_one_that_retention_has_dropped_is_buried_as_the_copy_that_is_left(log: Log, clock: Clock) -> None:
+    await log.configure(QUEUE, {"retention_seconds": 3600})
+    await push(log, [1, 2], key="ada")
+    first, second = await pop(log)
+    await log.ack([first, second])
+    await roll(log)
+    signals = [(Signal(second.offset, "dead_letter", "too late", "cycle"), 3)]
+
+    async def bury_read(copy: Event | None) -> None:
+        async with log.database.connection() as conn, conn.transaction():
+            await log.burials.bury(conn, await log.queue(QUEUE), GROUP, second.partition_id, signals, copy)
+
+    await bury_read(first)  # not needed
+    clock.advance(90_000)
+    assert (await log.upkeep()).dropped
+    with pytest.raises(NotFound, match="is no longer there"):
+        await bury_read(None)
+    await bury_read(Waited(1, second.partition_id, second.offset, "ada", 5, '{"of": "it"}').as_event())
+    found = [(letter.data, letter.key, letter.offset, letter.error, letter.attempts) for letter in await letters(log)]
+    assert found == [(2, "ada", 1, "too late", 3), ({"of": "it"}, "ada", 1, "too late", 3)]
 
 
 async def test_an_event_that_fails_again_is_the_same_dead_letter(log: Log, clock: Clock) -> None:

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-#: What becomes of a request: a status, or one of ``hang`` and ``reset``; with headers for the answer.
+#: What becomes of a request: a status, or one of ``hang``, ``reset`` and ``endless``, a 200 whose body does not end;
+#: with headers for the answer.
 Answer = int | str | tuple[int, dict[str, str]]
 
 
@@ -18,6 +19,8 @@ class Request:
     headers: dict[str, str]
     body: bytes
     answered: Answer
+    #: The names of the headers, as often as they came.
+    names: list[str]
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -56,8 +59,12 @@ class Receiver:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers["content-length"]))
         answer = self.behave(json.loads(body)["events"])
-        self.requests.append(Request(headers, body, answer))
+        names = [line.partition(":")[0].lower() for line in head[1:] if line]
+        self.requests.append(Request(headers, body, answer, names))
         if answer == "hang":
+            await asyncio.Event().wait()
+        if answer == "endless":
+            writer.write(b"HTTP/1.1 200 X\r\ncontent-length: 1000\r\n\r\nok")
             await asyncio.Event().wait()
         if answer == "reset":
             writer.transport.abort()

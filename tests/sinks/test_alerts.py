@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
+import pytest
+
+from penstock.core import json
+from penstock.core.clock import Clock
+from penstock.core.errors import QueueFull
+from penstock.engine.alerting import ring
 from penstock.log.log import Log
 from penstock.sinks import Alerts, Rules, Sinks
 from penstock.stream.rules import Rule, above, absent, rule
 from tests.cli.command_line import CommandLine
-from tests.log.logs import drain, eventually, push
+from tests.log.logs import drain, eventually, opened, push
 
 BEGIN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -54,6 +60,21 @@ async def test_alerts_go_into_their_queue_and_what_fires_is_known(log: Log, queu
     assert await Rules(log).delete(queue)
 
 
+async def test_results_without_windows_are_all_looked_at_and_each_alert_has_an_id_of_its_own(
+    log: Log, queue: str
+) -> None:
+    name, key = "r" * 200, "k" * 1000
+    hot = await saved(log, rule(name, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
+    await push(log, [{"avg": each} for each in (20, 95, 99, 10, 81)], queue=queue, key=key)
+
+    await Sinks(log=log).add(queue, Alerts(hot)).run(idle_seconds=0.2)
+
+    found = await drain(log, hot.alerts)
+    assert [(e.data["state"], e.data["value"]) for e in found] == [("firing", 95), ("cleared", 10), ("firing", 81)]
+    assert len({e.id for e in found}) == 3
+    assert await Rules(log).delete(name)
+
+
 async def test_each_alert_is_pushed_once_although_the_watcher_is_cut_off(log: Log, queue: str) -> None:
     hot = await saved(log, rule(queue, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
     values = [90.0 if n % 3 == 0 else 10.0 for n in range(200)]
@@ -85,6 +106,87 @@ async def test_a_rule_that_is_changed_begins_anew_and_one_that_is_not_does_not(l
         assert info.firing == firing
 
 
+@pytest.mark.parametrize("end", ["changed", "deleted"])
+async def test_what_fires_is_cleared_when_its_rule_is_changed_or_deleted(log: Log, queue: str, end: str) -> None:
+    hot = await saved(log, rule(queue, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
+    for key, value in (("boiler", 90), ("pump", 10)):
+        await push(log, results(key, [value]), queue=queue, key=key)
+    await Sinks(log=log).add(queue, Alerts(hot)).run(idle_seconds=0.2)
+
+    if end == "changed":
+        await saved(log, rule(queue, on=queue, value="avg", when=above(85), alerts="elsewhere"))
+    else:
+        assert await Rules(log).delete(queue)
+
+    fired, cleared = await drain(log, hot.alerts)
+    assert (fired.data["key"], fired.data["state"]) == ("boiler", "firing")
+    assert (cleared.data["key"], cleared.data["state"], cleared.data["since"]) == (
+        "boiler",
+        "cleared",
+        fired.data["since"],
+    )
+    assert cleared.data["message"] == f"boiler: the rule was {end}"
+
+
+@pytest.mark.parametrize("state", ["full", "gone"])
+async def test_a_rule_can_be_deleted_although_its_queue_is_full_or_gone(log: Log, queue: str, state: str) -> None:
+    hot = await saved(log, rule(queue, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
+    await push(log, results("boiler", [90]), queue=queue, key="boiler")
+    await Sinks(log=log).add(queue, Alerts(hot)).run(idle_seconds=0.2)
+    if state == "full":
+        await log.subscribe(hot.alerts, "nobody")
+        await log.configure(hot.alerts, options={"max_depth_events": 1})
+
+        async def is_full() -> object:
+            try:
+                await push(log, [{"key": "boiler", "state": "still firing"}], queue=hot.alerts)
+            except QueueFull:
+                return True
+            return False
+
+        await eventually(is_full)
+    else:
+        assert await log.delete_queue(hot.alerts)
+
+    assert await Rules(log).delete(queue)
+    assert await Rules(log).find(queue) is None
+    if state == "full":
+        assert ("boiler", "cleared") not in await alerts(log, hot.alerts)
+
+
+async def ticked(log: Log, made: Rule, watcher: Alerts | None = None) -> list[tuple[str, str]]:
+    """What time alone brings about."""
+    async with log.database.connection() as conn, conn.transaction():
+        found = await (watcher or Alerts(made)).write_in(conn, [])
+    events: list[Any] = [event for batch in found for event in cast("list[Any]", batch.events)]
+    return [(event["data"]["key"], event["data"]["state"]) for event in events]
+
+
+async def test_keys_that_are_expected_are_missed_from_when_the_rule_was_changed(log: Log, queue: str) -> None:
+    await saved(log, rule(queue, on=queue, when=absent(60), alerts=f"{queue}-alerts", expect=["boiler"]))
+    async with log.database.connection() as conn:
+        ages = "UPDATE penstock.rules SET created_at = now() - interval '1 day', updated_at = now() - interval '1 day'"
+        await conn.execute(f"{ages} WHERE name = %s", [queue])
+    changed = await saved(log, rule(queue, on=queue, when=absent(30), alerts=f"{queue}-alerts", expect=["boiler"]))
+
+    assert await ticked(log, changed) == []
+
+
+async def test_keys_whose_results_wait_to_be_looked_at_are_not_missed(log: Log, queue: str, sinks_url: str) -> None:
+    silent = await saved(log, rule(queue, on=queue, when=absent(60), alerts=f"{queue}-alerts"))
+
+    async def watch() -> None:
+        await Sinks(log=log).add(queue, Alerts(silent)).run(idle_seconds=0.2)
+
+    async with opened(sinks_url, clock=Clock(timedelta(hours=-1))) as hour_ago:
+        await push(hour_ago, [1], queue=queue, key="boiler")
+        await watch()
+        await push(hour_ago, [1], queue=queue, key="boiler")
+    assert await ticked(log, silent) == []  # nobody has watched for an hour, and one result is there to be read
+    await watch()
+    assert await ticked(log, silent) == [("boiler", "firing")]
+
+
 async def test_a_key_that_falls_silent_or_never_comes_is_missed_and_comes_back(log: Log, queue: str) -> None:
     made = rule(queue, on=queue, when=absent(0.4), alerts=f"{queue}-alerts", expect=["never"])
     silent = await saved(log, made)
@@ -110,21 +212,90 @@ async def test_a_key_that_falls_silent_or_never_comes_is_missed_and_comes_back(l
     await running
 
 
-async def test_an_open_window_that_is_above_already_rings_before_it_closes(log: Log, queue: str) -> None:
-    async with log.database.connection() as conn:
-        # Open windows as the clients of other languages keep them: the view has them beside the engine's.
+async def open_windows(log: Log, queue: str, values: dict[str, float]) -> None:
+    """Open windows as the clients of other languages keep them: the view has them beside the engine's."""
+    await push(log, [1], queue=queue, key="any")
+    async with log.database.connection() as conn, conn.transaction():
         await conn.execute(
             "INSERT INTO penstock.shared_queries (name, source_queue, config_hash, group_name)"
             " VALUES (%s, %s, '', 'g')",
             [queue, queue],
         )
-        await push(log, results("site", [1], first=-1), queue=queue, key="site")
         await conn.execute(
-            "INSERT INTO penstock.shared_state SELECT q.id, p.id, 'a', '{\"avg\": 101}', 'site', %s, %s, now()"
-            " FROM penstock.shared_queries q, penstock.partitions p WHERE q.name = %s"
-            " AND p.queue_id = (SELECT id FROM penstock.queues WHERE name = %s)",
-            [BEGIN, BEGIN + timedelta(seconds=5), queue, queue],
+            "INSERT INTO penstock.shared_state"
+            " SELECT q.id, p.id, n.key, jsonb_build_object('avg', n.value), n.key, %s, %s, now()"
+            " FROM penstock.shared_queries q, penstock.partitions p, unnest(%s::text[], %s::float8[]) AS n (key, value)"
+            " WHERE q.name = %s AND p.queue_id = (SELECT id FROM penstock.queues WHERE name = %s)",
+            [BEGIN, BEGIN + timedelta(seconds=5), list(values), list(values.values()), queue, queue],
         )
+
+
+async def test_all_open_windows_are_looked_at_though_one_cycle_changed_more_than_a_page(
+    log: Log, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.sinks.alerts._PAGE", 2)
+    await open_windows(log, queue, {f"k{n}": 96 + n for n in range(1, 8)})
+    made = rule(queue, on=queue, value="avg", when=above(100), live=queue, alerts=f"{queue}-alerts")
+    surge = await saved(log, made)
+
+    assert await ticked(log, surge) == [("k5", "firing"), ("k6", "firing"), ("k7", "firing")]
+    assert await ticked(log, surge) == []
+
+
+async def test_open_windows_are_looked_at_again_by_a_rule_that_was_changed(log: Log, queue: str) -> None:
+    await open_windows(log, queue, {"site 1": 90, "site 2": 90})
+    high, low = (
+        rule(queue, on=queue, value="avg", when=above(limit), live=queue, alerts=f"{queue}-alerts")
+        for limit in (100, 80)
+    )
+    watcher = Alerts(await saved(log, high))
+    assert await ticked(log, high, watcher) == []
+    await saved(log, low)
+    assert await ticked(log, low, watcher) == [("site 1", "firing"), ("site 2", "firing")]
+
+
+async def test_a_rule_is_not_held_while_open_windows_are_looked_through(log: Log, queue: str) -> None:
+    await open_windows(log, queue, {"site": 101})
+    made = rule(queue, on=queue, value="avg", when=above(100), live=queue, alerts=f"{queue}-alerts")
+    surge = await saved(log, made)
+    async with log.database.connection() as conn, conn.transaction():
+        await conn.execute("LOCK TABLE penstock.shared_state IN ACCESS EXCLUSIVE MODE")
+        looking = asyncio.create_task(ticked(log, surge))
+
+        async def waits() -> object:
+            asked = "SELECT 1 FROM pg_locks WHERE relation = 'penstock.shared_state'::regclass AND NOT granted"
+            return await (await conn.execute(asked)).fetchone()
+
+        await eventually(waits)
+        # As a cycle that closes windows holds it.
+        await conn.execute("SELECT FROM penstock.rules WHERE name = %s FOR NO KEY UPDATE NOWAIT", [queue])
+    assert await looking == [("site", "firing")]
+
+
+async def test_a_window_that_does_not_say_when_it_ended_is_looked_at_by_its_cycle_alone(log: Log, queue: str) -> None:
+    hot = await saved(log, rule(queue, on=queue, value="mean", when=above(80), fire_after=2, alerts=f"{queue}-alerts"))
+    closed, end = [("boiler", b'{"mean": 90}')], BEGIN + timedelta(seconds=5)
+    async with log.database.connection() as conn, conn.transaction():
+        await conn.execute(
+            "INSERT INTO penstock.queries (name, description, fingerprint, sink_queue, history_seconds)"
+            " VALUES (%s, ARRAY['from: readings', 'window: tumbling', 'field mean: avg'], '', %s, 0)",
+            [queue, queue],
+        )
+        rung = [await ring(conn, log.catalog, queue, closed, [each], BEGIN) for each in (end, end)]
+    assert rung == [[], []], "the second corrects the first"
+    await push(log, [{"mean": 90}, {"mean": 91, "window_end": end.isoformat()}], queue=queue, key="boiler")
+
+    await Sinks(log=log).add(queue, Alerts(hot)).run(idle_seconds=0.2)
+
+    assert await alerts(log, hot.alerts) == []
+    async with log.database.connection() as conn, conn.transaction():
+        ((_, (alert,)),) = await ring(conn, log.catalog, queue, closed, [end + timedelta(seconds=5)], BEGIN)
+    assert json.decode(alert.line)["window_end"] == "2026-01-31T12:00:10+00:00"
+
+
+async def test_an_open_window_that_is_above_already_rings_before_it_closes(log: Log, queue: str) -> None:
+    await push(log, results("site", [1], first=-1), queue=queue, key="site")
+    await open_windows(log, queue, {"site": 101})
     made = rule(queue, on=queue, value="avg", when=above(100), live=queue, alerts=f"{queue}-alerts")
     surge = await saved(log, made)
     sinks = Sinks(log=log).add(queue, Alerts(surge))

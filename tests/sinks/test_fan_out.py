@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from penstock import Stream
-from penstock.core.errors import InvalidRequest, SinkBusy
+from penstock.core.errors import Conflict, InvalidRequest, SinkBusy
 from penstock.core.settings import Settings
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.sinks import File, Sinks
-from penstock.sinks.flowing import flowing
+from penstock.sinks.flowing import flowing_beside
 from penstock.stream.fingerprint import describe
-from tests.log.logs import eventually, opened, push
+from tests.log.logs import ask, eventually, opened, push
 from tests.sinks.test_outlets import Remember
 
 
@@ -48,8 +49,6 @@ async def test_each_sink_reads_the_results_as_a_group_of_its_own(log: Log, queue
 
 
 def test_sinks_flow_beside_the_queries_and_are_written_to_the_end(sinks_url: str, tmp_path: Path) -> None:
-    import asyncio
-
     path = tmp_path / "out.jsonl"
     stream = Stream.from_("orders").to("made-later", File(path))
 
@@ -59,7 +58,7 @@ def test_sinks_flow_beside_the_queries_and_are_written_to_the_end(sinks_url: str
             await log.configure("made-later")
             await push(log, range(2000), queue="made-later", key="a")
 
-    with flowing([stream], Settings(database_url=sinks_url)):
+    with flowing_beside(stream, Settings(database_url=sinks_url)):
         asyncio.run(results())
 
     assert [json.loads(line) for line in path.read_text().splitlines()] == list(range(2000))
@@ -68,8 +67,6 @@ def test_sinks_flow_beside_the_queries_and_are_written_to_the_end(sinks_url: str
 def test_a_sink_that_takes_nothing_does_not_keep_a_query_from_ending(
     sinks_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import asyncio
-
     class Never(Remember):
         def trouble(self, events: Sequence[Event]) -> Exception | None:
             return SinkBusy("not now", retry_after=3600)
@@ -87,7 +84,7 @@ def test_a_sink_that_takes_nothing_does_not_keep_a_query_from_ending(
     async def tried(sink: Never) -> bool:
         return sink.tries > 0
 
-    with flowing([Stream.from_("orders").to("never-taken", never)], Settings(database_url=sinks_url)):
+    with flowing_beside(Stream.from_("orders").to("never-taken", never), Settings(database_url=sinks_url)):
         lag = asyncio.run(results())
 
     assert lag == 3, "it goes on there, the next time"
@@ -97,6 +94,38 @@ def test_sinks_end_with_queries_that_never_came_to_anything(sinks_url: str, tmp_
     stream = Stream.from_("orders").to("never-made", File(tmp_path / "out.jsonl"))
     with (
         pytest.raises(RuntimeError, match="no Spark"),
-        flowing([stream], Settings(database_url=sinks_url)),
+        flowing_beside(stream, Settings(database_url=sinks_url)),
     ):
         raise RuntimeError("no Spark")
+
+
+async def test_a_sink_stands_by_while_another_process_writes_its_file(
+    log: Log, queue: str, sinks_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def is_said_to_run() -> bool:
+        return bool(ask(sinks_url, "SELECT running AND written = 1 FROM penstock.sinks WHERE queue = %s", queue))
+
+    path = tmp_path / "out.jsonl"
+    first, second = (Sinks(log=log).add(queue, File(path)) for _ in range(2))
+    writing = asyncio.create_task(first.run())
+    await push(log, [1], queue=queue, key="a")
+    await eventually(lambda: _true(path.exists() and path.read_text() == "1\n"))
+    waiting = asyncio.create_task(second.run())
+    await eventually(lambda: _true(second.outlets[0].stands_by and is_said_to_run()))
+    with pytest.raises(Conflict, match=r"another process writes out\.jsonl"):
+        await Sinks(log=log).add(queue, File(path)).run(idle_seconds=0.1)
+    assert is_said_to_run()
+
+    first.stop()
+    await writing
+    await push(log, [2], queue=queue, key="a")
+    await eventually(lambda: _true(path.read_text() == "1\n2\n"))
+    second.stop()
+    await waiting
+    assert [record.message for record in caplog.records if "stands by" in record.message] == [
+        "file:out.jsonl: another process writes out.jsonl: stop it first; until then this one stands by"
+    ] * 2
+
+
+async def _true(fact: bool) -> bool:
+    return fact

@@ -176,6 +176,71 @@ async def test_a_stuck_partition_does_not_hold_back_the_others(log: Log, queue: 
     assert after.of("stuck") == [0, 1, 2]
 
 
+async def test_a_sink_that_is_busy_is_left_alone_by_all_who_wait_for_it(log: Log, queue: str) -> None:
+    for key in ("a", "b", "c"):
+        await push(log, range(2), queue=queue, key=key)
+    clock = asyncio.get_running_loop().time
+    tried: list[float] = []
+
+    class Busy(Remember):
+        def trouble(self, events: Sequence[Event]) -> Exception | None:
+            tried.append(clock())
+            if self.tries == 1:
+                return OSError("each partition on its own")
+            return SinkBusy("later", retry_after=0.3) if self.tries == 2 else None
+
+    sink = Busy()
+    await run(log, queue, sink)
+
+    assert [tried[i] - tried[1] >= 0.3 for i in range(2, len(tried))] == [True] * 3
+    assert [sink.of(key) for key in ("a", "b", "c")] == [[0, 1]] * 3
+
+
+async def test_a_rejection_that_names_nobody_who_is_there_is_found_out_by_trying(log: Log, queue: str) -> None:
+    await push(log, range(4), queue=queue, key="a")
+
+    class Confused(Remember):
+        def trouble(self, events: Sequence[Event]) -> Exception | None:
+            bad = any(event.data == 2 for event in events)
+            return SinkRejected("the hundredth", events=frozenset((100, -1))) if bad else None
+
+    sink = Confused()
+    await run(log, queue, sink)
+
+    assert sink.of("a") == [0, 1, 3]
+    assert [letter.data for letter in await letters(log, queue)] == [2]
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_a_sink_is_closed_also_when_it_is_cancelled_in_the_middle_of_a_write(
+    log: Log, queue: str, stopped: bool
+) -> None:
+    await push(log, range(2), queue=queue, key="a")
+
+    class Hanging(Remember):
+        async def write(self, events: Sequence[Event]) -> None:
+            await super().write(events)
+            await asyncio.Event().wait()
+
+        def trouble(self, events: Sequence[Event]) -> Exception | None:
+            return OSError("each partition on its own") if self.tries == 1 else None
+
+    sink = Hanging()
+    outlet = Sinks(log=log).add(queue, sink, backoff=QUICK, lease_seconds=1).outlets[0]
+    running = asyncio.create_task(outlet.run())
+
+    async def hangs() -> object:
+        return sink.got
+
+    await eventually(hangs)
+    if stopped:
+        outlet.stop()
+        await asyncio.wait([running], timeout=0.05)
+    running.cancel()
+    await asyncio.wait([running])
+    assert sink.calls == ["open", "close"]
+
+
 async def test_a_dead_sink_does_not_hold_back_the_others_of_its_queue(log: Log, queue: str) -> None:
     await push(log, range(100), queue=queue, key="a")
 

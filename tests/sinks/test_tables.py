@@ -12,7 +12,7 @@ from psycopg import sql
 
 from penstock.log.log import Log
 from penstock.sinks import Backoff, Sinks, Table
-from tests.log.logs import ask, eventually, letters, push
+from tests.log.logs import ask, eventually, lag, letters, push
 
 QUICK = Backoff(first=0.01, longest=0.05)
 
@@ -30,6 +30,28 @@ def table(sinks_url: str) -> str:
 
 async def deliver(log: Log, queue: str, sink: Table, **pace: Any) -> None:
     await Sinks(log=log).add(queue, sink, backoff=QUICK, **pace).run(idle_seconds=0.2)
+
+
+async def deliver_when_mended(log: Log, queue: str, sink: Table, url: str, trouble: str, mend: str) -> None:
+    """Let a sink run into trouble, mend that, and wait until everything is written and nothing a dead letter."""
+    sinks = Sinks(log=log).add(queue, sink, backoff=QUICK, attempts=1)
+    running = asyncio.create_task(sinks.run())
+    counters = sinks.outlets[0].counters
+
+    async def told() -> object:
+        return counters.error is not None and trouble in counters.error
+
+    await eventually(told)
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute(mend.encode())
+
+    async def written() -> object:
+        return counters.written and await lag(log, queue, sink.name) == 0
+
+    await eventually(written)
+    sinks.stop()
+    await running
+    assert await letters(log, queue) == []
 
 
 def rows(url: str, table: str) -> list[tuple[Any, ...]]:
@@ -97,24 +119,8 @@ async def test_rows_are_counted_once_although_the_process_is_cut_off(log: Log, q
 async def test_a_table_that_is_not_there_is_waited_for(log: Log, queue: str, sinks_url: str) -> None:
     name = f"later_{uuid.uuid4().hex[:8]}"
     await push(log, [{"n": 1}], queue=queue, key="a")
-    sinks = Sinks(log=log).add(queue, Table(name), backoff=QUICK, attempts=1)
-    running = asyncio.create_task(sinks.run())
-    counters = sinks.outlets[0].counters
-
-    async def told() -> object:
-        return counters.error is not None and "there is no table" in counters.error
-
-    await eventually(told)
-    with psycopg.connect(sinks_url, autocommit=True) as conn:
-        conn.execute(f"CREATE TABLE {name} (n int PRIMARY KEY)")
-
-    async def written() -> object:
-        return counters.written == 1
-
-    await eventually(written)
-    sinks.stop()
-    await running
-    assert await letters(log, queue) == []
+    mend = f"CREATE TABLE {name} (n int PRIMARY KEY)"
+    await deliver_when_mended(log, queue, Table(name), sinks_url, "there is no table", mend)
 
 
 async def test_columns_of_any_name_are_columns_and_nothing_else(log: Log, queue: str, sinks_url: str) -> None:
@@ -132,3 +138,123 @@ async def test_columns_of_any_name_are_columns_and_nothing_else(log: Log, queue:
     with psycopg.connect(sinks_url) as conn:
         found = conn.execute(sql.SQL("SELECT * FROM {} ORDER BY 1").format(sql.Identifier(name))).fetchall()
     assert found == [tuple(f"{each} {n}" for each in hostile) for n in range(2)]
+
+
+def created(url: str, columns: str, *more: str) -> str:
+    name = f"rows_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute(f"CREATE TABLE {name} ({columns})")
+        for statement in more:
+            conn.execute(statement.replace("rows_of_it", name).encode())
+    return name
+
+
+def found(url: str, name: str, what: str) -> list[Any]:
+    with psycopg.connect(url) as conn:
+        return conn.execute(f"SELECT {what} FROM {name} ORDER BY n".encode()).fetchall()  # noqa: S608
+
+
+async def test_a_value_that_no_index_takes_is_a_dead_letter_and_stops_nobody(
+    log: Log, queue: str, sinks_url: str
+) -> None:
+    name = created(sinks_url, "n int, word text UNIQUE")
+    words = ["short", "".join(uuid.uuid4().hex for _ in range(300)), "short too"]
+    await push(log, [{"n": n, "word": word} for n, word in enumerate(words)], queue=queue, key="a")
+    await deliver(log, queue, Table(name))
+
+    assert found(sinks_url, name, "word") == [("short",), ("short too",)]
+    (letter,) = await letters(log, queue)
+    assert "index row" in letter.error
+
+
+REFUSING = (
+    """CREATE FUNCTION rows_of_it_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF NEW.n = 2 AND EXISTS (SELECT FROM rows_of_it_while) THEN RAISE EXCEPTION 'no' USING ERRCODE = '{code}'; END IF;
+    RETURN NEW; END $$""",
+    "CREATE TABLE rows_of_it_while AS SELECT 1 AS one",
+    "CREATE TRIGGER refuse BEFORE INSERT ON rows_of_it FOR EACH ROW EXECUTE FUNCTION rows_of_it_refuse()",
+)
+
+
+async def test_an_event_that_takes_too_long_is_a_dead_letter_in_the_end(log: Log, queue: str, sinks_url: str) -> None:
+    name = created(sinks_url, "n int", *(each.replace("{code}", "57014") for each in REFUSING))
+    await push(log, [{"n": n} for n in range(5)], queue=queue, key="a")
+    await deliver(log, queue, Table(name), attempts=2)
+
+    assert found(sinks_url, name, "n") == [(0,), (1,), (3,), (4,)]
+    assert [letter.data for letter in await letters(log, queue)] == [{"n": 2}]
+
+
+@pytest.mark.parametrize("code", ["53100", "25006"])
+async def test_a_database_that_cannot_do_it_now_is_waited_for(log: Log, queue: str, sinks_url: str, code: str) -> None:
+    name = created(sinks_url, "n int", *(each.replace("{code}", code) for each in REFUSING))
+    await push(log, [{"n": n} for n in range(5)], queue=queue, key="a")
+    mend = f"DELETE FROM {name}_while"  # noqa: S608
+    await deliver_when_mended(log, queue, Table(name), sinks_url, "could not do it now: no", mend)
+    assert found(sinks_url, name, "n") == [(n,) for n in range(5)]
+
+
+async def test_a_column_that_an_event_does_not_name_is_left_to_its_default(
+    log: Log, queue: str, sinks_url: str
+) -> None:
+    name = created(
+        sinks_url, "id serial PRIMARY KEY, n int, made timestamptz NOT NULL DEFAULT now(), note text DEFAULT 'none'"
+    )
+    await push(log, [{"n": 1}, {"n": 2, "note": "x"}, {"n": 3, "note": None}, {"n": 4}], queue=queue, key="a")
+    await deliver(log, queue, Table(name))
+
+    assert await letters(log, queue) == []
+    assert found(sinks_url, name, "n, note, made IS NOT NULL, id IS NOT NULL") == [
+        (1, "none", True, True),
+        (2, "x", True, True),
+        (3, None, True, True),
+        (4, "none", True, True),
+    ]
+    await deliver(log, queue, Table(name, columns={"n": "n"}), group="again")
+    assert found(sinks_url, name, "count(*) OVER (), n")[-1] == (8, 4)
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+async def test_a_row_that_is_replaced_keeps_what_the_event_leaves_to_the_table(
+    log: Log, queue: str, sinks_url: str, batch: int
+) -> None:
+    name = created(sinks_url, "k text PRIMARY KEY, n int, seen int DEFAULT 7, other int")
+    events = [{"k": "a", "n": 1, "seen": 5, "other": 1}, {"k": "b", "n": 2}, {"k": "a", "n": 3}, {"k": "b", "n": 4}]
+    await push(log, events, queue=queue, key="a")
+    await deliver(log, queue, Table(name), batch=batch)
+
+    assert found(sinks_url, name, "k, n, seen, other") == [("a", 3, 5, None), ("b", 4, 7, None)]
+
+
+async def test_a_number_that_the_table_gives_out_is_not_written(log: Log, queue: str, sinks_url: str) -> None:
+    name = created(sinks_url, "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int, twice int")
+    await push(log, [{"id": 99, "n": n} for n in range(3)], queue=queue, key="a")
+    await deliver(log, queue, Table(name, columns={"n": "n", "twice": "no.such"}))
+    await push(log, [{"id": 99, "n": 3}, {"nothing": "known"}], queue=queue, key="a")
+    await deliver(log, queue, Table(name), group="again")
+
+    assert sorted(found(sinks_url, name, "n"), key=str) == [(0,), (0,), (1,), (1,), (2,), (2,), (3,), (None,)]
+    assert await letters(log, queue) == []
+
+
+async def test_a_key_without_an_index_is_told_and_waited_for(log: Log, queue: str, sinks_url: str) -> None:
+    name = created(sinks_url, "n int")
+    await push(log, [{"n": 1}], queue=queue, key="a")
+    trouble, mend = "is not set up for it: there is no unique", f"CREATE UNIQUE INDEX ON {name} (n)"
+    await deliver_when_mended(log, queue, Table(name, key="n"), sinks_url, trouble, mend)
+
+
+async def test_a_table_of_another_database_is_written_when_that_is_there(log: Log, queue: str, sinks_url: str) -> None:
+    name = created(sinks_url, "n int")
+    await push(log, [{"n": 1}], queue=queue, key="a")
+    away = Sinks(log=log).add(queue, Table(name, url="postgresql://127.0.0.1:1/none"), backoff=QUICK)
+    running = asyncio.create_task(away.run())
+
+    async def tried() -> object:
+        return away.outlets[0].counters.retries > 1
+
+    await eventually(tried)
+    away.stop()
+    await running
+    await deliver(log, queue, Table(name, url=sinks_url))
+    assert found(sinks_url, name, "n") == [(1,)]

@@ -8,6 +8,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from penstock.sinks.addresses import is_public, resolve
 from penstock.sinks.breaker import Breaker
 from penstock.sinks.conformance import made_events
 from penstock.sinks.signature import verify
-from penstock.sinks.webhook import retry_after
+from penstock.sinks.webhook import batch_id, event_id, retry_after
 from tests.log.logs import eventually, letters, push
 from tests.sinks.receiver import Answer, Receiver, receiving
 from tests.sinks.test_outlets import Remember
@@ -279,8 +280,65 @@ async def test_a_name_that_leads_elsewhere_the_second_time_is_refused(monkeypatc
 
 
 @pytest.mark.parametrize(
-    "headers", [{"x": "a\r\nHost: b"}, {"x\r\ny": "a"}, {"": "a"}, {"a b": "c"}, {"x": "\0"}, {"x": "ü"}, {"x": 1}]
+    "headers",
+    [
+        {"x": "a\r\nHost: b"},
+        {"x\r\ny": "a"},
+        {"": "a"},
+        {"a b": "c"},
+        {"x": "\0"},
+        {"x": "ü"},
+        {"x": 1},
+        {"Content-Length": "1"},
+    ],
 )
 def test_headers_that_could_be_more_than_one_are_refused(headers: Any) -> None:
     with pytest.raises(InvalidRequest, match="header"):
         Webhook("https://example.com/", headers=headers)
+
+
+async def test_an_answer_that_does_not_end_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.sinks.webhook._READ_SECONDS", 0.05)
+    async with receiving() as receiver:
+        receiver.behave = lambda events: "endless"
+        sink = webhook(receiver)
+        await sink.open()
+        await sink.write(made_events([1]))
+        await sink.close()
+        assert len(receiver.requests) == 1
+
+
+async def test_an_address_that_is_down_is_not_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with receiving() as receiver:
+
+        async def look_up(host: str, port: int, **_: Any) -> list[Any]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ("127.0.0.2", "127.0.0.1")]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+        sink = Webhook(receiver.url.replace("127.0.0.1", "twice.example"), allow=LOCAL)
+        await sink.open()
+        await sink.write(made_events([1]))
+        await sink.close()
+        assert [event["data"] for event in receiver.taken()] == [1]
+        assert receiver.requests[0].headers["host"].startswith("twice.example:")
+
+
+async def test_a_header_comes_once_however_it_is_written() -> None:
+    async with receiving() as receiver:
+        sink = webhook(receiver, headers={"Content-Type": "application/vnd.mine+json", "User-Agent": "me", "HOST": "x"})
+        await sink.open()
+        await sink.write(made_events([1]))
+        await sink.close()
+        (request,) = receiver.requests
+        assert len(request.names) == len(set(request.names))
+        assert (request.headers["content-type"], request.headers["user-agent"]) == ("application/vnd.mine+json", "me")
+        assert request.headers["host"] == receiver.url.split("/")[2]
+
+
+def test_ids_are_those_of_no_other_database() -> None:
+    here = made_events([1, 2])
+    there = made_events([1, 2], appended_at=here[0].appended_at + timedelta(microseconds=1))
+
+    assert event_id(here[0]) == "1-0-1769860800000000"
+    assert len({*map(event_id, here), *map(event_id, there)}) == 4
+    assert batch_id(here) == batch_id(made_events([1, 2])) != batch_id(there)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
+import time
 import uuid
 from typing import Any
 
@@ -67,6 +70,149 @@ async def test_a_row_that_commits_late_is_not_passed_over(log: Log, queue: str, 
         slow.commit()
     await look()
     assert await numbers(log, queue) == [1, 2]
+
+
+async def test_a_row_whose_number_was_taken_before_its_transaction_can_be_seen_is_not_passed_over(
+    log: Log, queue: str, table: str, sinks_url: str
+) -> None:
+    # Between taking the number and writing the row, a transaction has no id: a trigger makes that last. Whoever takes
+    # the first number of a sequence has one.
+    run(sinks_url, f"INSERT INTO {table} (who) VALUES ('first')")  # noqa: S608
+    run(
+        sinks_url,
+        f"CREATE FUNCTION wait_{table}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" PERFORM pg_advisory_xact_lock_shared(hashtext('{table}')); RETURN NEW; END $$;"
+        f" CREATE TRIGGER slow BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.who = 'slow')"
+        f" EXECUTE FUNCTION wait_{table}()",
+    )
+    insert = f"INSERT INTO {table} (who) VALUES (%s)".encode()  # noqa: S608
+
+    async def look() -> list[Any]:
+        await Feed(log, Table(table, column="id", url=sinks_url), queue, name=queue).run(idle_seconds=0)
+        return await numbers(log, queue)
+
+    async with await psycopg.AsyncConnection.connect(sinks_url) as holds:
+        await holds.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [table])
+        async with await psycopg.AsyncConnection.connect(sinks_url, autocommit=True) as slow:
+            writing = asyncio.create_task(slow.execute(insert, ["slow"]))
+
+            async def waits() -> object:
+                asked = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = %s"
+                return await (await holds.execute(asked, [slow.info.backend_pid])).fetchone()
+
+            await eventually(waits)
+            with psycopg.connect(sinks_url, autocommit=True) as quick:
+                quick.execute(insert, ["quick"])
+            meanwhile = await look()
+            await holds.rollback()
+            await writing
+    assert [meanwhile, await look()] == [[], [1, 2, 3]]
+
+
+async def test_a_row_of_a_transaction_that_is_prepared_is_not_passed_over(table: str, sinks_url: str) -> None:
+    source = Table(table, column="id", url=sinks_url)
+
+    async def look() -> list[Any]:
+        return [json.loads(line)["id"] for line in (await source.read(None, 10)).lines]
+
+    with psycopg.connect(sinks_url) as slow:
+        slow.execute(f"INSERT INTO {table} (who) VALUES ('slow')".encode())  # noqa: S608
+        run(sinks_url, f"INSERT INTO {table} (who) VALUES ('quick')")  # noqa: S608
+        found = [await look()]
+        slow.execute(f"PREPARE TRANSACTION '{table}'".encode())
+    found.append(await look())
+    run(sinks_url, f"COMMIT PREPARED '{table}'")
+    found.append(await look())
+    await source.close()
+    assert found == [[], [], [1, 2]]
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("column", ["id", "at"])
+async def test_every_row_of_many_who_write_at_once_is_read_once_in_order(
+    log: Log, queue: str, table: str, sinks_url: str, column: str
+) -> None:
+    insert = f"INSERT INTO {table} (who) SELECT 'a' FROM generate_series(1, %s)".encode()  # noqa: S608
+
+    async def write(until: float) -> None:
+        async with await psycopg.AsyncConnection.connect(sinks_url) as conn:
+            while time.monotonic() < until:
+                for _ in range(random.randint(1, 3)):
+                    await conn.execute(insert, [random.randint(1, 4)])
+                    await asyncio.sleep(random.expovariate(100))
+                await (conn.rollback() if random.random() < 0.2 else conn.commit())
+
+    feed = Feed(log, Table(table, column=column, url=sinks_url), queue, name=queue, batch=20)
+    reading = asyncio.create_task(feed.run())
+    await asyncio.gather(*(write(time.monotonic() + 10) for _ in range(6)))
+    with psycopg.connect(sinks_url) as conn:
+        rows = conn.execute(f"SELECT id FROM {table} ORDER BY {column}, id".encode()).fetchall()  # noqa: S608
+
+    async def all_of_them() -> object:
+        return feed.pushed >= len(rows) or (reading.done() and reading.result())
+
+    await eventually(all_of_them)
+    feed.stop()
+    await reading
+    assert await numbers(log, queue) == [id for (id,) in rows]
+
+
+async def test_rows_of_one_value_are_told_apart_or_refused(log: Log, queue: str, table: str, sinks_url: str) -> None:
+    run(sinks_url, f"INSERT INTO {table} (who, at) SELECT 'a', now() FROM generate_series(1, 25)")  # noqa: S608
+    source = Table(table, column="at", url=sinks_url, follow=False)
+    await Feed(log, source, queue, name=queue, batch=7).run()
+    assert await numbers(log, queue) == list(range(1, 26))
+
+    run(sinks_url, f"ALTER TABLE {table} DROP CONSTRAINT {table}_pkey")
+    with pytest.raises(InvalidRequest, match="no primary key"):
+        await Feed(log, Table(table, column="at", url=sinks_url), queue, name=f"{queue} again").run()
+
+    run(sinks_url, f"CREATE UNIQUE INDEX ON {table} (id)")
+    source = Table(table, column="id", url=sinks_url, follow=False)
+    await Feed(log, source, queue, name=f"{queue} by index", batch=7).run()
+    assert await numbers(log, queue) == list(range(1, 26))
+
+
+async def test_a_position_that_knows_no_key_is_gone_on_from(log: Log, queue: str, table: str, sinks_url: str) -> None:
+    run(sinks_url, f"INSERT INTO {table} (who) SELECT 'a' FROM generate_series(1, 3)")  # noqa: S608
+    with psycopg.connect(sinks_url) as conn:
+        first = conn.execute(f"SELECT min(at)::text FROM {table}".encode()).fetchone()  # noqa: S608
+    source = Table(table, column="at", url=sinks_url)
+    read = await source.read({"after": list(first or ())}, 10)
+    await source.close()
+    assert [json.loads(line)["id"] for line in read.lines] == [2, 3]
+
+
+async def test_rows_that_are_too_young_are_left_for_later(log: Log, queue: str, table: str, sinks_url: str) -> None:
+    run(sinks_url, f"INSERT INTO {table} (who, at) VALUES ('old', now() - interval '1 hour'), ('new', now())")  # noqa: S608
+    source = Table(table, column="at", url=sinks_url, behind_seconds=600)
+    await Feed(log, source, queue, name=queue).run(idle_seconds=0)
+    assert await numbers(log, queue) == [1]
+    with pytest.raises(InvalidRequest, match="no date"):
+        await Feed(log, Table(table, column="id", url=sinks_url, behind_seconds=5), queue, name=f"{queue} 2").run()
+
+
+@pytest.mark.parametrize(
+    ("kind", "behind"), [("timestamp(0)", 1), ("timestamptz(3)", 0.001), ("date", 180_000), ("second", 1)]
+)
+async def test_a_time_that_several_writers_get_after_one_another_is_read_when_it_is_over(
+    log: Log, queue: str, table: str, sinks_url: str, kind: str, behind: float
+) -> None:
+    run(sinks_url, "DROP DOMAIN IF EXISTS second CASCADE; CREATE DOMAIN second AS timestamptz(0)")
+    run(sinks_url, f"ALTER TABLE {table} ALTER at TYPE {kind}")
+    run(sinks_url, f"INSERT INTO {table} (at) VALUES ('2026-01-31 12:00')")  # noqa: S608
+
+    async def look(**options: Any) -> None:
+        source = Table(table, column="at", url=sinks_url, follow=False, **options)
+        await Feed(log, source, queue, name=queue).run()
+
+    for told in ({}, {"behind_seconds": behind / 2}):
+        with pytest.raises(InvalidRequest, match=f"so coarse .* behind_seconds={behind:g} or more"):
+            await look(**told)
+    await look(behind_seconds=behind)
+    run(sinks_url, f"CREATE UNIQUE INDEX ON {table} (at)")
+    await look()
+    assert await numbers(log, queue) == [1]
 
 
 async def test_a_notification_brings_the_next_look_at_once(

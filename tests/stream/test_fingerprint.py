@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from penstock.stream import aggregates as agg
 from penstock.stream.code_hash import code_hash
 from penstock.stream.definition import Definition
-from penstock.stream.fingerprint import changes, describe, fingerprint
+from penstock.stream.fingerprint import changes, describe, fingerprint, in_order_of
 from tests.stream.spark_doubles import COLUMN, FRAME
 
 ORDERS = Definition.from_("orders")
@@ -304,8 +304,8 @@ def test_a_stream_is_described_line_by_line() -> None:
         "grace: 1.5 s",
         "allowed lateness: 0 s",
         "late events: drop",
-        "aggregate n: count()",
         "aggregate total: sum(amount)",
+        "aggregate n: count()",
         "to: totals, key customer",
     ]
 
@@ -384,6 +384,17 @@ def test_streams_with_different_results_have_different_fingerprints() -> None:
 )
 def test_what_does_not_change_the_result_does_not_change_the_fingerprint(a: Definition, b: Definition) -> None:
     assert fingerprint(describe(a)) == fingerprint(describe(b))
+
+
+def test_aggregates_keep_the_order_that_the_tables_have() -> None:
+    made = WINDOWED.aggregate({"total": "sum(a)", "n": agg.count(), "c": "count_if(a > 1)"})
+    moved = WINDOWED.aggregate({"c": "count_if(a > 1)", "n": agg.count(), "total": "sum(a)"})
+    assert list(in_order_of(moved, describe(made), []).aggregates) == ["total", "n", "c"]
+    # An earlier version has written them down by name, and made its tables in their order.
+    by_name = sorted(describe(made))
+    columns = ["key", "window_start", "window_end", "total", "n", "c", "updated_at"]
+    assert list(in_order_of(moved, by_name, columns).aggregates) == ["total", "n", "c"]
+    assert changes(describe(made), describe(moved)) == ""
 
 
 # What changed

@@ -132,6 +132,14 @@ def test_a_correction_of_an_older_window_changes_nothing() -> None:
     assert look(made(above(80)), state, "k", window(3, 10), BEGIN) == (state, None)
 
 
+def test_results_without_windows_all_count_though_they_came_at_one_moment() -> None:
+    hot, state, found = made(above(80)), KeyState(), []
+    for value in (20, 95, 99, 10, 81):
+        state, alert = look(hot, state, "k", {"value": value}, BEGIN)
+        found += [] if alert is None else [(alert.state, alert.value, state.turns)]
+    assert found == [("firing", 95, 1), ("cleared", 10, 2), ("firing", 81, 3)]
+
+
 def test_absence_fires_once_and_clears_when_there_is_something() -> None:
     quiet = made(absent(30))
     state, alert = miss(quiet, KeyState(), "k", BEGIN)
@@ -148,8 +156,9 @@ def test_an_open_window_can_make_a_rule_fire_and_nothing_else() -> None:
     assert alert is not None
     assert alert.state == "firing"
     assert peek(surge, state, "k", window(1, 5), BEGIN) == (state, None)
-    _, cleared = look(surge, state, "k", window(1, 90), BEGIN)
+    state, cleared = look(surge, state, "k", window(1, 90), BEGIN)
     assert cleared is not None
+    assert peek(surge, state, "k", window(1, 101), BEGIN) == (state, None), "it has closed since it was looked up"
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,12 @@ def test_windows_and_the_time_that_they_go_by(window: str, expected: object, tim
     [
         ("count(amount)", "count(amount)"),
         ("count(DISTINCT item)", "count_distinct(item)"),
+        (
+            "count(DISTINCT item, who)",
+            "count_distinct(CASE WHEN (item) IS NOT NULL AND (who) IS NOT NULL THEN to_json(struct(item, who)) END)",
+        ),
+        ("count(item, who)", "count(CASE WHEN (item) IS NOT NULL AND (who) IS NOT NULL THEN 1 END)"),
+        ("approx_count_distinct(item, 0.05)", "approx_distinct(item)"),
         ("count(*) FILTER (WHERE amount > 5)", "count_if(amount > 5)"),
         ("sum(amount) FILTER (WHERE who = 'a')", "sum(CASE WHEN who = 'a' THEN amount END)"),
         ("avg(amount * 2)", "avg(amount * 2)"),
@@ -121,7 +127,7 @@ def test_a_file_is_a_whole_application() -> None:
     found = read(
         """
         -- Orders come in here.
-        CREATE QUEUE IF NOT EXISTS `web-orders` (amount decimal(18,2), tags array<string>)
+        CREATE QUEUE IF NOT EXISTS `web-orders` (amount decimal(18,2), tags array<string>, *)
             WITH (partitions = 4, retention_seconds = 86400, max_depth_events = NULL);
         CREATE REFERENCE customers FROM 'crm.customers' WITH (refresh_seconds = 5, notify = 'customers');
         CREATE REFERENCE rates AS SELECT currency, rate FROM fx WHERE day = current_date;
@@ -154,7 +160,65 @@ def test_a_star_leaves_out_what_it_is_told_to() -> None:
     made = one(
         "CREATE QUEUE orders (a int, B int, c int); INSERT INTO out SELECT o.* EXCEPT (b), b + 1 AS b FROM orders o"
     )
-    assert describe(made)[-2] == "map map-1: `a` AS `a`, `c` AS `c`, b + 1 AS `b`"
+    assert describe(made)[-2] == "map map-1: `a` AS `a`, `c` AS `c`, B + 1 AS `b`"
+
+
+def test_a_name_that_the_select_gives_stands_for_what_it_names_where_no_field_is_called_so() -> None:
+    declared = "CREATE QUEUE orders (price int, qty int, Twice int, at string);"
+    named = "INSERT INTO out SELECT price * qty AS total, TOTAL * 2 AS twice, twice + 1 AS more FROM orders"
+    made = one(declared + named)
+    assert describe(made)[-2].endswith("price * qty AS `total`, (price * qty) * 2 AS `twice`, Twice + 1 AS `more`")
+    # Of a queue that declares nothing: a field that the expression itself reads is there.
+    made = one("INSERT INTO out SELECT upper(name) AS name, length(name) AS n, o.n AS was FROM orders o")
+    assert describe(made)[-2].endswith("UPPER(name) AS `name`, LENGTH(name) AS `n`, n AS `was`")
+
+
+@pytest.mark.parametrize(
+    ("select", "group", "key"),
+    [
+        ("lower(who) AS who", "who", "who"),
+        ("lower(who) AS who", "lower(who)", "LOWER(who)"),
+        ("lower(who) AS who", "1", "LOWER(who)"),
+        ("lower(who) AS Name", "name", "LOWER(who)"),
+        ("lower(who) AS ts2", "ts2", "LOWER(who)"),
+    ],
+)
+def test_a_field_comes_before_a_name_that_the_select_gives_in_group_by(select: str, group: str, key: str) -> None:
+    made = one(f"INSERT INTO out SELECT {select}, count(*) AS n FROM orders GROUP BY {group}, window(ts, '1 hour')")  # noqa: S608
+    assert made.key == key
+    declared = "CREATE QUEUE orders (who string, ts2 string, ts string);"
+    again = "INSERT INTO out SELECT who AS ts2, count(*) AS n FROM orders GROUP BY who, ts2, window(ts, '1 hour')"
+    assert one(declared + again).key == ("who", "ts2")
+
+
+def test_nothing_and_the_empty_text_are_two_groups_where_one_expression_is_grouped_by() -> None:
+    assert one(GROUPED.format(what="count(*) AS n")).null_apart
+    for group in ("who, item, w", "_key, w", "w"):
+        text = f"INSERT INTO out SELECT window(ts, '1 hour') AS w, count(*) AS n FROM orders GROUP BY {group}"  # noqa: S608
+        assert not one(text).null_apart
+
+
+def test_a_column_that_is_computed_under_its_own_name_is_looked_up_for_it() -> None:
+    made = one(
+        "CREATE REFERENCE products FROM 'shop.products'; INSERT INTO out SELECT upper(category) AS category, "
+        "sum(amount) AS amount FROM orders o JOIN products p ON p.id = o.product "
+        "GROUP BY upper(category), window(ts, '1 hour')"
+    )
+    assert "SELECT category AS `category`, amount AS `amount`, ts AS `ts` FROM stream" in describe(made)[1]
+
+
+def test_queues_are_put_together_by_the_names_of_their_fields() -> None:
+    declared = "CREATE QUEUE a (x int, y string); CREATE QUEUE b (y string, x INTEGER);"
+    both = "INSERT INTO out SELECT x FROM (SELECT * FROM a UNION ALL BY NAME SELECT * FROM b) u"
+    made = one(declared + both)
+    assert (made.sources, made.schema) == (("a", "b"), {"x": "int", "y": "string"})
+
+
+def test_a_view_is_replaced_if_the_statement_says_so() -> None:
+    made = one(
+        "CREATE VIEW v AS SELECT * FROM a; CREATE OR REPLACE VIEW v AS SELECT * FROM b; INSERT INTO x SELECT * FROM v"
+    )
+    assert made.sources == ("b",)
 
 
 def test_streams_are_joined_by_an_interval() -> None:
@@ -216,6 +280,7 @@ REFUSED = [
     ("CREATE QUEUE q (a intt)", 19, "is no type of Spark's"),
     ("CREATE QUEUE q (a array<strng>)", 19, "is no type of Spark's"),
     ("CREATE QUEUE q (a int", 16, "not closed"),
+    ("CREATE QUEUE q (a int *)", 23, "a , is expected"),
     ("CREATE QUEUE q WITH (retention = 5)", 1, "there is no option 'retention'"),
     ("CREATE QUEUE q WITH (partitions = 'many')", 1, "partitions must be 1 to 1024"),
     # What would change the result if it were left out.
@@ -233,6 +298,55 @@ REFUSED = [
     ("INSERT INTO x SELECT * EXCEPT (a) FROM o", 22, "declare them"),
     ("CREATE QUEUE o (a int); INSERT INTO x SELECT * EXCEPT (b) FROM o", 56, "there are a"),
     ("CREATE QUEUE o (a int); INSERT INTO x SELECT * REPLACE (1 AS a) FROM o", 57, "name the columns"),
+    # What would be null in silence.
+    ("INSERT INTO x SELECT price * qty AS total, total * 2 AS t2 FROM o", 44, "Write o.total for the field, or price"),
+    ("CREATE QUEUE o (customer string); INSERT INTO x SELECT custmer AS c FROM o", 56, "there are customer"),
+    ("CREATE QUEUE o (a int); INSERT INTO x SELECT a FROM o WHERE b > 3", 61, "end the list with *"),
+    (
+        "CREATE QUEUE o (a int); INSERT INTO x SELECT sum(b) AS s FROM o GROUP BY window(a, '1 hour')",
+        50,
+        "no column 'b'",
+    ),
+    ("CREATE QUEUE o (a int); INSERT INTO x SELECT b FROM (SELECT a FROM o) y", 46, "there are a"),
+    (
+        "CREATE REFERENCE r FROM 'r'; CREATE QUEUE o (a int); INSERT INTO x SELECT o.b FROM o JOIN r ON r.id = o.a",
+        75,
+        "there are a",
+    ),
+    # What would be counted otherwise than it says.
+    (GROUPED.format(what="percentile(a, 0.5, b) AS p"), 59, "a value and a fraction"),
+    (GROUPED.format(what="percentile_approx(a, 0.5, 100) AS p"), 77, "leave the accuracy out"),
+    (GROUPED.format(what="approx_count_distinct(a, 0.01) AS p"), 59, "within 3 percent"),
+    (GROUPED.format(what="max(a, b) AS p"), 59, "greatest compares several"),
+    (GROUPED.format(what="count_if(a, b) AS p"), 59, "with AND"),
+    (GROUPED.format(what="top_k(a, 1, 2) AS p"), 59, "top_k(x, 10)"),
+    (GROUPED.format(what="count(DISTINCT *) AS p"), 59, "there is no aggregate"),
+    (GROUPED.format(what="first(a) FILTER (WHERE b > 1) AS p"), 59, "WHERE b > 1"),
+    (GROUPED.format(what="last(a) IGNORE NULLS AS p"), 59, "WHERE x IS NOT NULL"),
+    (
+        "INSERT INTO x SELECT lower(a) AS a, count(*) AS n FROM o GROUP BY a, window(t, '1 hour') HAVING a = 'x'",
+        97,
+        "Write o.a or LOWER(a)",
+    ),
+    ("INSERT INTO x SELECT date_trunc('day', t) AS t, count(*) AS n FROM o GROUP BY t", 79, "a field of the events"),
+    # What would be replaced, or put together, in silence.
+    ("CREATE SINK s FROM a TO 'console'; CREATE SINK s FROM b TO 'console'", 36, "created twice"),
+    ("CREATE REFERENCE r FROM 'a'; CREATE REFERENCE r FROM 'b'", 30, "created twice"),
+    ("CREATE VIEW v AS SELECT * FROM a; CREATE VIEW v AS SELECT * FROM b", 35, "created twice"),
+    ("CREATE QUEUE q; CREATE QUEUE q", 17, "created twice"),
+    ("CREATE OR REPLACE QUEUE q", 19, "leave OR REPLACE out"),
+    (
+        "CREATE QUEUE a (x string); CREATE QUEUE b (x double); "
+        "INSERT INTO o SELECT x FROM (SELECT * FROM a UNION ALL SELECT * FROM b) u",
+        91,
+        "x is string in one queue and double in another",
+    ),
+    (
+        "CREATE QUEUE a (x int, y int); CREATE QUEUE b (y int, x int); "
+        "INSERT INTO o SELECT x FROM (SELECT * FROM a UNION ALL SELECT * FROM b) u",
+        99,
+        "(x, y) and (y, x): write UNION ALL BY NAME",
+    ),
 ]
 
 

@@ -119,11 +119,12 @@ class _Screen:
         from rich import box
         from rich.table import Table
 
-        table = Table(box=box.SIMPLE_HEAD)
-        for name in ("query", "state"):
-            table.add_column(name)
-        for name in ("events", "per second", "behind", "windows open", "closed", "late", "dead letters"):
-            table.add_column(name, justify="right")
+        # Wide enough for 80 columns; where it is not, long names take two lines.
+        table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+        table.add_column("query", overflow="fold")
+        table.add_column("state", no_wrap=True)
+        for name in ("events", "per\nsecond", "behind", "windows\nopen", "closed", "late", "dead\nletters"):
+            table.add_column(name, justify="right", no_wrap=True)
         for query, meter in self._meters.items():
             status = query.status
             now = (status.events_in, round(meter.per_second), status.lag, status.open_windows)

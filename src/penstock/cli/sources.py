@@ -43,9 +43,17 @@ def feed_options(
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="When following, end when nothing has come for so long."),
     ] = None,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Events of a push at the most.")] = 5_000,
 ) -> dict[str, Any]:
     """How events are pushed."""
-    shape = {"name": name, "key": key, "key_field": key_field, "id_field": id_field, "time_field": time_field}
+    shape = {
+        "name": name,
+        "key": key,
+        "key_field": key_field,
+        "id_field": id_field,
+        "time_field": time_field,
+        "batch": batch,
+    }
     return {"shape": shape, "idle_seconds": idle_seconds}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,7 +109,6 @@ def _run(session: Session, application: Application, file: Path, every: float, o
     from penstock.cli.running import report, run_together
     from penstock.core.errors import InvalidRequest
     from penstock.engine.status import Meter
-    from penstock.sinks.flowing import flowing
 
     if not application.queries:
         raise InvalidRequest(f"{file.name} has no query: write one, INSERT INTO totals SELECT ...")
@@ -117,14 +117,23 @@ def _run(session: Session, application: Application, file: Path, every: float, o
     asyncio.run(_make_queues(settings, application))
     starters: list[Callable[[], Query]] = []
     for wanted in application.in_order():
-        stream: Any = wanted.stream
+        sinks: Any = tuple(_of_query(wanted.name, application, flows))
+        stream: Any = replace(wanted.stream, outlets=sinks)
         starters.append(partial(stream.start, wanted.name, settings=settings, **{**wanted.options, **options}))
     # What is there for a query that reads what another writes is there when that one has ended.
     rounds = [[starter] for starter in starters] if options.get("available_now") else [starters]
-    with flowing([], settings, flows):
-        for together in rounds:
-            for query in run_together(together, session.out, every):
-                report(session.out, query, Meter(query.status))
+    for together in rounds:
+        for query in run_together(together, session.out, every):
+            report(session.out, query, Meter(query.status))
+
+
+def _of_query(name: str, application: Application, flows: Sequence[Flow]) -> Iterator[Flow]:
+    """The sinks that run with a query, where it is driven: of the last one that writes to their queue, or the last."""
+    queries = application.in_order()
+    for flow in flows:
+        writers = [query for query in queries if query.stream.sink == flow.queue] or queries
+        if writers[-1].name == name:
+            yield flow
 
 
 def _flows(application: Application) -> list[Flow]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from penstock.connector.columns import Output
 from penstock.connector.database import Conninfo
@@ -56,13 +57,13 @@ class Task:
             yield from self._read(now, columns)
 
     def _read(self, lanes: dict[int, Lane], columns: _Columns) -> Iterator[pa.RecordBatch]:
-        progress = {partition: Progress(lane) for partition, lane in lanes.items()}
         with asking():
             conn = connection(self.database.reveal())
         slices: list[Slice] = []
         events = size = 0
         damaged: list[Failure] = []
-        for piece in self._slices(conn, columns.queues, lanes, progress, damaged):
+        missing: list[Lost] = []
+        for piece in _slices(conn, columns.queues, lanes, damaged, missing):
             slices.append(piece)
             events += piece.columns.count
             size += len(piece.columns.data)
@@ -75,24 +76,36 @@ class Task:
             raise CorruptChunk(damaged[0].error)
         if damaged:
             _logger.warning("going on without %d events: %s", len(damaged), damaged[0].error)
-        missing = [
-            Lost(partition, lane.start, lane.stop)
-            for partition, lane in lanes.items()
-            if progress[partition].offsets != sum(s.stop - s.start for s in lane.stretches)
-        ]
         lose(missing, ", ".join(columns.queues.values()), fail=self.fail_on_loss)
 
-    def _slices(
-        self,
-        conn: psycopg.Connection[Any],
-        queues: Mapping[int, str],
-        lanes: dict[int, Lane],
-        progress: dict[int, Progress],
-        damaged: list[Failure],
-    ) -> Iterator[Slice]:
-        # Retention may drop a segment after the read was planned: what is missing then is counted.
+
+def _slices(
+    conn: psycopg.Connection[Any],
+    queues: Mapping[int, str],
+    lanes: dict[int, Lane],
+    damaged: list[Failure],
+    missing: list[Lost],
+) -> Iterator[Slice]:
+    """The events, table by table: retention may drop one after the read was planned, and leaves the others."""
+    for _, some in sorted(_by_table(lanes.values()).items()):
+        progress = {partition: Progress(lane) for partition, lane in some.items()}
         with suppress(psycopg.errors.UndefinedTable):
-            yield from slices_of(conn, dict(queues), lanes, progress, damaged)
+            yield from slices_of(conn, dict(queues), some, progress, damaged)
+        missing += [
+            Lost(partition, lane.start, lane.stop)
+            for partition, lane in some.items()
+            if progress[partition].offsets != lane.stop - lane.start
+        ]
+
+
+def _by_table(lanes: Iterable[Lane]) -> dict[tuple[int, int], dict[int, Lane]]:
+    """What is read of each segment of each queue, by partition."""
+    found: dict[tuple[int, int], dict[int, Lane]] = {}
+    for lane in lanes:
+        for stretch in lane.stretches:
+            part = structs.replace(lane, stretches=[stretch])
+            found.setdefault((lane.queue_id, stretch.segment), {})[lane.partition_id] = part
+    return found
 
 
 class _Columns:

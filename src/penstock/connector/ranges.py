@@ -63,16 +63,20 @@ def edge_offsets(option: str, edge: Edge, heads: Mapping[int, Head], others: Edg
 
 
 def limited(start: Mapping[int, int], ends: Mapping[int, int], heads: Mapping[int, Head], limit: int) -> dict[int, int]:
-    """How far to go with so many events: older epochs first, so that each key's events keep their order."""
+    """How far to go with so many events: of each queue older epochs first, so that each key's events keep their order.
+
+    Queues count their epochs apart, and none waits for another.
+    """
     reached = {partition: start.get(partition, 0) for partition in ends}
-    for epoch in sorted({heads[partition].epoch for partition in ends}):
-        some = [p for p in ends if heads[p].epoch == epoch and ends[p] > reached[p]]
+    while limit > 0 and (unread := [p for p in ends if ends[p] > reached[p]]):
+        oldest: dict[int, int] = {}
+        for head in (heads[p] for p in unread):
+            oldest[head.queue] = min(head.epoch, oldest.get(head.queue, head.epoch))
+        some = [p for p in unread if heads[p].epoch == oldest[heads[p].queue]]
         parts = shares([ends[p] - reached[p] for p in some], limit)
         for partition, share in zip(some, parts, strict=True):
             reached[partition] += share
         limit -= sum(parts)
-        if limit <= 0:
-            break
     return reached
 
 
@@ -82,20 +86,18 @@ def tasks(lanes: list[Lane], queues: Mapping[int, str], at_least: int) -> list[R
         return []
     events = sum(lane.stop - lane.start for lane in lanes)
     if at_least > len(lanes):
-        lanes = [piece for lane in lanes for piece in _cut(lane, round(at_least * (lane.stop - lane.start) / events))]
+        lanes = [piece for lane in lanes for piece in _cut(lane, -(-at_least * (lane.stop - lane.start) // events))]
     count = max(at_least, 1 if events <= _SMALL_EVENTS else min(len(lanes), _MOST_TASKS))
     return [Ranges([lanes[place] for place in places], queues) for places in spread(lanes, count) if places]
 
 
 def _cut(lane: Lane, pieces: int) -> list[Lane]:
     """A lane in so many pieces of about the same size, each after the other."""
-    pieces = min(pieces, lane.stop - lane.start)
-    if pieces <= 1:
-        return [lane]
-    size = -(-(lane.stop - lane.start) // pieces)
+    size = lane.stop - lane.start
+    pieces = min(pieces, size)
     cut = []
-    for start in range(lane.start, lane.stop, size):
-        stop = min(start + size, lane.stop)
+    for place in range(pieces):
+        start, stop = (lane.start + size * each // pieces for each in (place, place + 1))
         some = [
             Stretch(s.segment, max(s.start, start), min(s.stop, stop))
             for s in lane.stretches

@@ -7,11 +7,12 @@ repeated after a crash is recognised, and a stream that begins anew, with a new 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -30,6 +31,8 @@ from penstock.log.writes import Write
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_logger = logging.getLogger("penstock.connector")
 
 #: What Spark tells the tasks of a stream: the id that its checkpoint holds, and the number of the batch.
 _QUERY_ID = "sql.streaming.queryId"
@@ -76,7 +79,15 @@ class Sink:
             queue = await log.queue(self.written.queue)
             if not await log.writes.was_written(queue, write) and not await self._admitted(log, queue, staged):
                 staged = []
-            await log.writes.commit(queue, write, staged)
+            if not await log.writes.commit(queue, write, staged) and not write.run:
+                # Nobody has said who counts: it may as well be one who has begun to count anew.
+                _logger.warning(
+                    "version %d of %r to queue %r is taken for a repetition of what it has written before, and is left "
+                    "out; if it is something new, as under a new checkpoint, take another txnAppId, or count on",
+                    write.version,
+                    write.writer,
+                    queue.name,
+                )
 
     async def _admitted(self, log: Log, queue: Queue, staged: list[Staged]) -> bool:
         """Wait until the queue has room; False, if it is one that drops what it is too full for."""
@@ -99,7 +110,10 @@ class Sink:
 
 
 class QueueWriter(DataSourceArrowWriter):
-    """One write of a DataFrame. Without a transaction's name it gets one that nobody else has."""
+    """One write of a DataFrame. Without a transaction's name it gets one that nobody else has.
+
+    In a `foreachBatch` it is a stream that counts, as far as its tasks know of it.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -111,11 +125,13 @@ class QueueWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
         """In a task."""
-        return self._sink.stage(self._write, iterator)
+        return self._sink.stage(replace(self._write, run=_told(_QUERY_ID) or ""), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """When all tasks are done."""
-        self._sink.commit(self._write, _parts(messages))
+        parts = _parts(messages)
+        if parts:
+            self._sink.commit(parts[0].write, parts)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """When one has failed for good."""
@@ -130,11 +146,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
         """In a task: only there is known which stream and which batch it is."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        query = None if context is None else context.getLocalProperty(_QUERY_ID)
-        batch = None if context is None else context.getLocalProperty(_BATCH_ID)
+        query, batch = _told(_QUERY_ID), _told(_BATCH_ID)
         if not query or not batch:
             raise InvalidRequest("this is a task of no stream: Spark has not said of which query and batch it is")
         return self._sink.stage(Write(self._sink.written.writer or query, int(batch), query), iterator)
@@ -150,6 +162,14 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         parts = _parts(messages)
         if parts:
             self._sink.give_up(parts[0].write)
+
+
+def _told(name: str) -> str | None:
+    """In a task: what Spark says of the stream that it is of."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:

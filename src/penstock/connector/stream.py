@@ -42,6 +42,8 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: Where a run that reads what is there ends.
         self._target: dict[int, int] | None = None
         self._seen: dict[int, Head] | None = None
+        #: What was said to be lost.
+        self._missed: set[Lost] = set()
 
     def initialOffset(self) -> dict[str, int]:
         """Where a stream without a checkpoint begins."""
@@ -104,10 +106,11 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _advance(self, conn: psycopg.Connection[Any], begun: dict[int, int], limit: ReadLimit) -> dict[int, int]:
         heads = self._seen = self._heads(conn)
         self._check_loss(heads, begun)
-        here = {p: max(begun.get(p, 0), head.first) for p, head in heads.items()}
+        # What ends before where the stream stands, as after a restore from a backup, is gone on from at its end.
+        here = {p: min(max(begun.get(p, 0), head.first), head.end) for p, head in heads.items()}
         target = {p: head.end for p, head in heads.items()} if self._target is None else self._target
         ends = {p: max(here[p], min(head.end, target.get(p, 0))) for p, head in heads.items()}
-        if all(ends[p] == begun.get(p, 0) for p in heads):
+        if _moved(ends) == _moved(begun):
             return begun
         return ends if isinstance(limit, ReadAllAvailable) else limited(here, ends, heads, _rows(limit))
 
@@ -116,7 +119,13 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = [Lost(p, begun.get(p, 0), head.first) for p, head in heads.items() if begun.get(p, 0) < head.first]
         lost += [Lost(p, heads[p].end, offset) for p, offset in begun.items() if p in heads and offset > heads[p].end]
         lost += [Lost(p, 0, offset) for p, offset in begun.items() if p not in heads and offset]
-        lose(lost, ", ".join(self._read.queues), fail=self._read.fail_on_loss)
+        self._lose(lost)
+
+    def _lose(self, lost: Sequence[Lost]) -> None:
+        """Refuse to go on over gaps, or say how large they are, once: Spark asks more than once for the same."""
+        new = [gap for gap in lost if gap not in self._missed]
+        lose(new, ", ".join(self._read.queues), fail=self._read.fail_on_loss)
+        self._missed.update(new)
 
     def _plan(
         self, conn: psycopg.Connection[Any], begun: dict[int, int], reached: dict[int, int]
@@ -138,7 +147,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found, gone = places.lanes(heads, ranges, groups.get(queue, 0))
             lanes += found
             lost += gone
-        lose(lost, ", ".join(self._read.queues), fail=self._read.fail_on_loss)
+        self._lose(lost)
         return tasks(lanes, places.names, self._read.min_partitions)
 
     def _subscribe(self, begun: dict[int, int]) -> None:
@@ -165,4 +174,9 @@ def _parsed(offset: dict[str, int]) -> dict[int, int]:
 
 def _spelt(offsets: dict[int, int]) -> dict[str, int]:
     """As Spark keeps it: always in the same order, so that the same offsets are the same text."""
-    return {str(partition): offsets[partition] for partition in sorted(offsets) if offsets[partition]}
+    return {str(partition): offset for partition, offset in sorted(_moved(offsets).items())}
+
+
+def _moved(offsets: dict[int, int]) -> dict[int, int]:
+    """Without the partitions that are at their beginning, as those are that nothing is known of."""
+    return {partition: offset for partition, offset in offsets.items() if offset}

@@ -35,6 +35,7 @@ class Follower(Generic[T]):
         self._show = show
         self._failed = failed
         self.is_looking = False
+        self.is_closed = False
 
     def look(self, is_looking: bool) -> None:
         """Say whether somebody sees it: a tab in the background does not count."""
@@ -45,6 +46,7 @@ class Follower(Generic[T]):
     def close(self) -> None:
         """Leave."""
         self.is_looking = False
+        self.is_closed = True
         self._feed.leave(self)
 
     def hear(self, value: T) -> None:

@@ -136,7 +136,7 @@ class View:
 
         feed = self.console.feeds.feed(key, read, seconds)
         follower = feed.join(hear, self.troubled)
-        self._followers.append(follower)
+        self._followers = [*(each for each in self._followers if not each.is_closed), follower]
         try:
             follower.hear(await feed.now())
         except TROUBLES as error:

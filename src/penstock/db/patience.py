@@ -49,6 +49,17 @@ class Patience:
 #: What a lost connection raises.
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 
+#: Lost, full, restarting, a replica that takes over, somebody in the way: what a moment later may be otherwise.
+_NOT_NOW = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57P", "58")
+
+
+def is_not_now(error: psycopg.Error) -> bool:
+    """Whether the database cannot do it now, whatever it was asked; else it is about what it was asked.
+
+    LOST alone does not tell: a value too long for an index and a statement that took too long are of its kind too.
+    """
+    return isinstance(error, LOST) if error.sqlstate is None else error.sqlstate.startswith(_NOT_NOW)
+
 
 async def patiently(
     pool: AsyncConnectionPool[Any], seconds: float, act: Callable[[AsyncConnection[Any]], Awaitable[_Answer]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import inspect
 import os
 import sys
@@ -11,7 +12,8 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,8 +153,10 @@ def _each(stage: str, function: Any, retries: Retries, batch: Batch, become: Cal
                         answer = function(item.value, ctx)
                     else:
                         answer = function(item.value)
+                    # A function with a yield in it only runs now.
+                    values = become(item.value, answer)
                     watch.end()
-                    kept += [Item(item.source, value) for value in become(item.value, answer)]
+                    kept += [Item(item.source, value) for value in values]
                     break
                 except Exception as error:
                     watch.end()
@@ -197,6 +201,8 @@ def _together(stage: str, function: Callable[..., Any], retries: Retries, concur
     with_context = takes_context(function)
     copies = batch.again is None and retries.limit > 0
     answers: dict[int, Any] = {}
+    #: Since when each call runs, on the loop's clock.
+    running: dict[int, float] = {}
 
     async def one(place: int, item: Item, gate: asyncio.Semaphore) -> None:
         async with gate:
@@ -208,14 +214,22 @@ def _together(stage: str, function: Callable[..., Any], retries: Retries, concur
                         ctx = batch.context(stage, item.source)
                         ctx.attempt = attempt
                         arguments.append(ctx)
+                    # One that never waits for anything leaves the loop no turn to do this in between.
+                    _beat(watch, retries.timeout_seconds, running)
                     call = function(*arguments) if is_async else _in_thread(function, arguments)
-                    async with asyncio.timeout(retries.timeout_seconds or None):
-                        answer = await call
+                    running[place] = asyncio.get_running_loop().time()
+                    try:
+                        async with asyncio.timeout(retries.timeout_seconds or None):
+                            answer = await call
+                    finally:
+                        del running[place]
                     if answer is not None and not isinstance(answer, dict):
                         raise TypeError(f"enrich's function returned a {type(answer).__name__}; it returns a dict")
                     answers[place] = answer or {}
                     return
-                except Exception as error:
+                except (Exception, asyncio.CancelledError) as error:
+                    if _is_ended():
+                        raise
                     if attempt == retries.limit:
                         batch.fail(item.source, stage, error, attempt + 1)
                     else:
@@ -223,17 +237,49 @@ def _together(stage: str, function: Callable[..., Any], retries: Retries, concur
                         item.value = _anew(item, batch, copy)
 
     async def all_of_them() -> None:
+        asyncio.get_running_loop().set_default_executor(_Unawaited())
         gate = asyncio.Semaphore(concurrency)
+        beat = asyncio.create_task(_keep_beating(watch, retries.timeout_seconds, running))
         async with asyncio.TaskGroup() as group:
             for place, item in enumerate(batch.items):
                 group.create_task(one(place, item, gate))
+        beat.cancel()
 
-    asyncio.run(all_of_them())
+    with Watch(retries.timeout_seconds) as watch:
+        asyncio.run(all_of_them())
     batch.items = [
         Item(item.source, {**item.value, **answers[place]} if isinstance(item.value, dict) else answers[place])
         for place, item in enumerate(batch.items)
         if place in answers
     ]
+
+
+def _is_ended() -> bool:
+    """Whether the task that runs is itself cancelled, and not only something that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _keep_beating(watch: Watch, seconds: float, running: Mapping[int, float]) -> None:
+    """Let the watch begin anew while the loop turns."""
+    while seconds:
+        _beat(watch, seconds, running)
+        await asyncio.sleep(min(seconds / 4, 1.0))
+
+
+def _beat(watch: Watch, seconds: float, running: Mapping[int, float]) -> None:
+    """Let the watch begin anew, if calls that are given up end; the first is the one that has run longest."""
+    now = asyncio.get_running_loop().time()
+    if now - next(iter(running.values()), now) < 2 * seconds:
+        watch.begin()
+
+
+class _Unawaited(ThreadPoolExecutor):
+    """For what calls hand over to threads themselves: nobody waits for that either, once they are given up."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more."""
+        super().shutdown(wait=False, cancel_futures=True)
 
 
 async def _in_thread(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -254,8 +300,10 @@ async def _in_thread(function: Callable[..., Any], arguments: Sequence[Any]) -> 
         problem: BaseException | None = None
         try:
             answer = function(*arguments)
-        except Exception as error:
-            problem = RuntimeError("StopIteration") if isinstance(error, StopIteration) else error
+        except BaseException as error:
+            # What would end the loop, or what it takes for an end of its own, is an error of the call like any other.
+            is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            problem = error if is_plain else RuntimeError(type(error).__name__)
         # The loop has gone if the call was given up: then nobody asks any more.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, answer, problem)
@@ -270,12 +318,14 @@ class Watch:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._since: float | None = None
+        self._pause = min(seconds, 1.0)
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Watch:
         if self._seconds:
             self._thread = threading.Thread(target=self._look, daemon=True)
+            self._wind_up()
             self._thread.start()
         return self
 
@@ -288,14 +338,22 @@ class Watch:
         self._since = None
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
+        if self._thread is not None:
+            self._done.set()
+            self._thread.join()
+            faulthandler.cancel_dump_traceback_later()
 
     def _look(self) -> None:
-        while not self._done.wait(min(self._seconds, 1.0)):
+        while not self._done.wait(self._pause):
+            self._wind_up()
             since = self._since
             if since is not None and time.monotonic() - since > self._seconds:
                 print(f"penstock: a callable took longer than {self._seconds:g} s", file=sys.stderr, flush=True)
                 os._exit(75)
+
+    def _wind_up(self) -> None:
+        """A regular expression can hold the interpreter, and with it this thread: then a clock outside of it rings."""
+        faulthandler.dump_traceback_later(self._seconds + 2 * self._pause, file=2, exit=True)
 
 
 def encode_items(batch: Batch, stage: str) -> tuple[list[bytes], list[int]]:

@@ -27,8 +27,11 @@ class Checkpoint:
         room = _room(in_memory)
         _sweep(room)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=room))
-        self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        # Locked before it has its name: a sweeper that found it free would take the directory away.
+        making = self.path / f"{_LOCK}.new"
+        self._lock = os.open(making, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        making.rename(self.path / _LOCK)
 
     def close(self) -> None:
         """Remove it."""

@@ -6,6 +6,7 @@ PostgreSQL merges it into the row of the window, and the final value is an SQL e
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,6 +62,11 @@ class ResultColumn:
 
 
 _SUMMED = "CASE WHEN {s} IS NULL THEN {p} WHEN {p} IS NULL THEN {s} ELSE {s} + {p} END"
+#: The same of doubles, of which two may have no room for their sum.
+_SUMMED_DOUBLE = (
+    "CASE WHEN {s} IS NULL THEN {p} WHEN {p} IS NULL THEN {s} "
+    "WHEN abs({s}) < 8e307 AND abs({p}) < 8e307 THEN {s} + {p} ELSE penstock.add_doubles({s}, {p}) END"
+)
 _SCALARS = {"string": "text", "boolean": "boolean", "double": "double precision", "float": "double precision"}
 
 
@@ -101,21 +107,38 @@ class Shape:
 def shape_of(stream: Definition, columns: list[ResultColumn]) -> Shape:
     """The fields that a stream selects of its windows. Those that are computed become columns of their own."""
     made = {column.name: column for column in columns}
+    doubles = [column.name for column in columns if column.pg_type == "double precision"]
 
-    def filled(found: Final) -> str:
-        return re.sub(r"\{(\w+)\}", lambda m: f"({made[m[1]].final})" if m[1] in made else m[0], found.text)
+    def shown(text: str) -> str:
+        found = final_of(text, stream.aggregates, doubles)
+        filled = re.sub(r"\{(\w+)\}", lambda m: _mentioned(made[m[1]], found) if m[1] in made else m[0], found.text)
+        if not found.is_exact:
+            return filled
+        return f"penstock.mean({filled}, 1)" if found.divides else f"trim_scale({filled})"
 
-    fields = []
-    for name, text in stream.outputs.items():
-        found = final_of(text, stream.aggregates)
-        shown = filled(found)
-        if found.is_number and all(made[n].pg_type != "double precision" for n in found.names if n in made):
-            shown = f"penstock.mean({shown}, 1)" if found.divides else f"trim_scale({shown})"
-        fields.append((name, shown))
-        if name not in made and name not in TAKEN and not _SPAN.search(text):
-            columns.append(ResultColumn(name, "jsonb", (), shown))
-    condition = None if stream.condition is None else filled(final_of(stream.condition, stream.aggregates))
-    return Shape(tuple(fields), condition)
+    fields = [(name, shown(text)) for name, text in stream.outputs.items()]
+    for name, final in fields:
+        if name in made and final != f"({made[name].final})":
+            # It is computed under the name of an aggregate: what is kept stays, and is shown as it is sent on.
+            columns[columns.index(made[name])] = dataclasses.replace(made[name], final=final)
+        elif name not in made and name not in TAKEN and not _SPAN.search(stream.outputs[name]):
+            columns.append(ResultColumn(name, "jsonb", (), final))
+    return Shape(tuple(fields), None if stream.condition is None else shown(stream.condition))
+
+
+def _mentioned(column: ResultColumn, found: Final) -> str:
+    """A column inside an expression: numbers as those that have room for every result, text compared by its bytes."""
+    if found.is_column:
+        return f"({column.final})"
+    match column.pg_type:
+        case "text":
+            return f'(({column.final}) COLLATE "C")'
+        case "bigint" if found.computes:
+            return f"({column.final})::numeric"
+        case "double precision" if found.computes:
+            return f"({column.final})::text::numeric"
+        case _:
+            return f"({column.final})"
 
 
 def _count(name: str, slot: str, value: Any, kind: str, aggregate: Aggregate) -> ResultColumn:
@@ -146,7 +169,7 @@ def _sum(name: str, slot: str, value: Any, kind: str, aggregate: Aggregate) -> R
 
     shown = _number(name, kind, aggregate)
     if shown == "double precision":
-        return ResultColumn(name, shown, (Kept(slot, shown, F.sum(value), _SUMMED),), f"{{{slot}}}")
+        return ResultColumn(name, shown, (Kept(slot, shown, F.sum(value), _SUMMED_DOUBLE),), f"{{{slot}}}")
     exact = F.sum(value.cast("decimal(38,0)") if shown == "bigint" else value)
     return ResultColumn(name, "numeric", (Kept(slot, "numeric", exact, _SUMMED),), f"trim_scale({{{slot}}})")
 
@@ -157,7 +180,8 @@ def _avg(name: str, slot: str, value: Any, kind: str, aggregate: Aggregate) -> R
     total = _sum(name, slot, value, kind, aggregate)
     events = Kept(f"{slot}n", "bigint", F.count(value), "{s} + {p}")
     if total.pg_type == "double precision":
-        final = f"{{{slot}}} / nullif({{{slot}n}}, 0)"
+        # A double has no room for a part of the smallest.
+        final = f"CASE WHEN abs({{{slot}}}) > 1e-300 THEN {{{slot}}} / {{{slot}n}} WHEN {{{slot}n}} > 0 THEN 0 END"
     else:
         final = f"penstock.mean({{{slot}}}, {{{slot}n}})"
     return ResultColumn(name, total.pg_type, (*total.kept, events), final)
@@ -196,7 +220,8 @@ def _stddev(name: str, slot: str, value: Any, kind: str, aggregate: Aggregate) -
         read="('{{' || {} || '}}')::double precision[]",
         copied_as="text",
     )
-    final = f"CASE WHEN {{{slot}}}[1] > 1 THEN sqrt({{{slot}}}[3] / ({{{slot}}}[1] - 1)) END"
+    root = f"CASE WHEN {{{slot}}}[3] > 1e-300 THEN sqrt({{{slot}}}[3] / ({{{slot}}}[1] - 1)) ELSE 0 END"
+    final = f"CASE WHEN {{{slot}}}[1] > 1 THEN {root} END"
     return ResultColumn(name, "double precision", (kept,), final)
 
 
@@ -309,6 +334,14 @@ def as_key(values: list[tuple[Column, str]]) -> Column:
     if len(texts) == 1:
         return texts[0]
     return F.to_json(F.array(*texts))
+
+
+def key_apart(key: Column) -> Column:
+    """A key that is not '', which stands for none: text of nothing but quotes has two of them more."""
+    from pyspark.sql import functions as F
+
+    quotes = F.lit('"')
+    return F.when(F.btrim(key, quotes) == "", F.concat(key, quotes, quotes)).otherwise(key)
 
 
 def _plain_decimal(value: Column) -> Column:

@@ -69,6 +69,8 @@ class Combining:
     parts: tuple[Part, ...]
     #: What events have to meet; the others are left out.
     conditions: tuple[Condition, ...] = ()
+    #: Whether no key is another key than the empty text.
+    null_apart: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -112,7 +114,8 @@ def combining_of(stream: Definition, fields: pa.Schema, steps: Sequence[Any] = (
             return None
         parts += found
     rules, size = stream.time, stream.windows[0].size_us
-    return Combining(key, size, rules.grace_us, rules.late == "include", tuple(parts), tuple(conditions))
+    with_late = rules.late == "include"
+    return Combining(key, size, rules.grace_us, with_late, tuple(parts), tuple(conditions), stream.null_apart)
 
 
 def _parts(slot: str, aggregate: Aggregate, fields: Mapping[str, pa.Field]) -> list[Part] | None:
@@ -156,7 +159,19 @@ def combined(how: Combining, tables: Iterator[pa.Table]) -> Iterator[pa.RecordBa
 def added_up(how: Combining, blocks: pa.Table) -> pa.Table:
     """In the driver: what all tasks hand on, as one row for each key and window."""
     tables = [pa.ipc.open_stream(block.as_buffer()).read_all() for block in blocks.column(0)]
-    return _merged(how, pa.concat_tables([how.schema.empty_table(), *tables]), at_last=True)
+    whole = _merged(how, pa.concat_tables([how.schema.empty_table(), *tables]), at_last=True)
+    if not how.null_apart:
+        return whole
+    place = whole.schema.get_field_index("__k")
+    return whole.set_column(place, "__k", _apart(whole.column(place)))
+
+
+def _apart(key: pa.ChunkedArray) -> pa.ChunkedArray:
+    """What Spark would make of the keys: see ``key_apart``."""
+    bare = pc.equal(pc.ascii_trim(key, characters='"'), "")
+    if pc.any(bare).as_py():
+        key = pc.if_else(bare, pc.binary_join_element_wise(key, '""', ""), key)
+    return pc.fill_null(key, "")
 
 
 def _block(how: Combining, held: list[pa.Table]) -> pa.RecordBatch:
@@ -183,7 +198,7 @@ def _singly(how: Combining, table: pa.Table) -> pa.Table:
     key = table.column("__key" if how.key is None else how.key)
     refused = np.zeros(rows, dtype=bool) if how.with_late else late & ~table.column("__redriven").to_numpy()
     columns = {
-        "__k": pc.fill_null(key, "") if key.null_count else key,
+        "__k": pc.fill_null(key, "") if key.null_count and not how.null_apart else key,
         "__ws": pa.array(start),
         "__we": pa.array(end),
         "__late": pa.array(late),

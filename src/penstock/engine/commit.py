@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
 import pyarrow as pa
@@ -22,6 +22,7 @@ from penstock.engine import alerting, suspicion
 from penstock.engine.bounds import Bounds
 from penstock.engine.callables import Failure
 from penstock.engine.moments import to_moment
+from penstock.engine.moving import move_open, take_back
 from penstock.engine.plan import CyclePlan
 from penstock.engine.staging import as_csv
 from penstock.engine.suspicion import Suspicion
@@ -38,14 +39,18 @@ from penstock.log.signals import cycles_of
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
+    from penstock.engine.alerting import Rung
     from penstock.log.log import Log
-    from penstock.stream.rules import Alert
 
 _sql = Statements("penstock.engine", "commit.sql")
 _reports = Statements("penstock.engine", "reports.sql")
 
 #: The ledger keeps so many cycles of a query.
 LEDGER = 10_000
+
+#: A window that has closed: its key, how often it was corrected, what is sent on of it if it is, and when it ended if
+#: that may not be told there.
+_Closed: TypeAlias = tuple[str, int, str | None, datetime | None]
 
 
 class TooLarge(Exception):
@@ -187,19 +192,23 @@ class Committer:
             bounds = await self._bounds.after(conn, work, now, closed_us)
             watch.lap("advance")
             lines: list[tuple[str | None, bytes]] = list(work.outputs)
-            alerts: list[tuple[Queue, list[Alert]]] = []
+            alerts: list[tuple[Queue, list[Rung]]] = []
             if target.tables is not None and work.partials is not None:
-                await self._move_spans(conn, work.moves, now)
+                # Windows that end then, or before, close.
+                ends = {partition: bound - target.rules.grace_us for partition, bound in bounds.items()}
+                await move_open(conn, target.tables, work.moves, now)
+                replaced = await take_back(conn, target.tables, work.moves, ends, now)
                 if is_repartitioned:
                     await conn.execute(target.tables.statement("follow"))
-                closed = await self._merge(conn, work.partials, bounds, now)
+                rows = await self._merge(conn, work.partials, ends, now)
+                closed = _events(rows)
                 outcome.windows = len(closed)
                 if target.sink is not None:
-                    lines_only = [line for _, line in closed]
-                    alerts = await alerting.ring(conn, self._log.catalog, target.sink, lines_only, now)
-                lines += (
-                    closed if target.window_key is None else [_rekeyed(line, target.window_key) for _, line in closed]
-                )
+                    untold = [row[3] for row in rows if row[2] is not None]
+                    alerts = await alerting.ring(conn, self._log.catalog, target.sink, closed, untold, now)
+                # What is gone comes first.
+                sent = [*replaced, *closed]
+                lines += sent if target.window_key is None else [_rekeyed(line, target.window_key) for _, line in sent]
             if target.waiting is not None:
                 await target.waiting.apply(conn, work.kept, closed_us, bounds.get(0) if work.flush else None)
             watch.lap("merge")
@@ -228,44 +237,18 @@ class Committer:
                 "so the cycle is planned anew"
             )
 
-    async def _move_spans(self, conn: AsyncConnection[Any], moves: Sequence[dict[str, Any]], now: datetime) -> None:
-        """Give sessions their new spans; those that have become one, one after the other."""
-        tables = self._target.tables
-        rounds: list[list[dict[str, Any]]] = []
-        seen: dict[tuple[str, int, int], int] = {}
-        for move in moves:
-            place = seen[move["__k"], move["__ws"], move["__we"]] = (
-                seen.get((move["__k"], move["__ws"], move["__we"]), -1) + 1
-            )
-            if place == len(rounds):
-                rounds.append([])
-            rounds[place].append(move)
-        for some in rounds:
-            params = {
-                "keys": [move["__k"] for move in some],
-                "old_starts": numbers([move["__old_ws"] for move in some]),
-                "old_ends": numbers([move["__old_we"] for move in some]),
-                "starts": numbers([move["__ws"] for move in some]),
-                "ends": numbers([move["__we"] for move in some]),
-                "now": now,
-            }
-            if tables is not None:
-                await conn.execute(tables.statement("move_spans"), params)
-
     async def _stage(self, conn: AsyncConnection[Any], partials: pa.Table | None) -> None:
         if self._target.tables is not None and partials is not None and partials.num_rows:
             async with conn.cursor().copy(self._target.tables.statement("copy")) as copy:
                 await copy.write(as_csv(partials))
 
     async def _merge(
-        self, conn: AsyncConnection[Any], partials: pa.Table, bounds: dict[int, int], now: datetime
-    ) -> list[tuple[str | None, bytes]]:
-        """Merge the partials into the live rows; returns the windows that closed, as events."""
+        self, conn: AsyncConnection[Any], partials: pa.Table, ends: dict[int, int], now: datetime
+    ) -> list[_Closed]:
+        """Merge the partials into the live rows; returns the windows that closed."""
         tables = self._target.tables
         assert tables is not None  # noqa: S101 - the caller looked
         has_late = bool(partials.num_rows) and pa.compute.any(partials.column("late")).as_py()
-        # Windows that end then, or before, close.
-        ends = {partition: bound - self._target.rules.grace_us for partition, bound in bounds.items()}
         params = {
             "partitions": numbers(list(ends)),
             "bounds": numbers(list(ends.values())),
@@ -274,19 +257,17 @@ class Committer:
             "now": now,
             "late": False,
         }
-        closed: list[tuple[str | None, bytes]] = []
+        closed: list[_Closed] = []
         if partials.num_rows:
             await conn.execute(tables.statement("keep_open"), params)
-        if bounds:
-            closed += _events(await self._close(conn, tables, params))
+        if ends:
+            closed += await self._close(conn, tables, params)
         if has_late:
             await conn.execute(tables.statement("keep_open"), {**params, "late": True})
-            closed += _events(await (await conn.execute(tables.statement("reopen"), params)).fetchall())
+            closed += await (await conn.execute(tables.statement("reopen"), params)).fetchall()
         return closed
 
-    async def _close(
-        self, conn: AsyncConnection[Any], tables: ResultTables, params: dict[str, Any]
-    ) -> list[tuple[str, int, str | None]]:
+    async def _close(self, conn: AsyncConnection[Any], tables: ResultTables, params: dict[str, Any]) -> list[_Closed]:
         """Close windows. That one was closed before is rare, and minding it costs a fifth: so it is tried without."""
         try:
             async with conn.transaction():
@@ -301,35 +282,37 @@ class Committer:
         for report in work.reports:
             for failure in report.failures:
                 dead.setdefault((failure.partition, failure.offset), failure)
-        late = [where for where in work.late if where not in dead]
+        late = [where for where in dict.fromkeys(work.late) if where not in dead]
         outcome.late = len(late)
         if self._target.keeps_late == "dead_letter":
             for partition, offset in late:
                 dead[partition, offset] = Failure(partition, offset, *_late_reason(self._target))
         outcome.dead = len(dead)
         names = {lane.partition_id: lane.queue_id for lane in work.plan.lanes}
+        if work.waited is not None:
+            names[work.waited.partition_id] = work.waited.queue_id
         by_id = {queue_id: (queue, group) for queue, queue_id, group, _ in self._target.groups}
         by_lane: dict[int, list[tuple[Signal, int]]] = {}
         for (partition, _), failure in sorted(dead.items()):
             signal = Signal(failure.offset, "dead_letter", failure.error, failure.stage, failure.traceback)
             by_lane.setdefault(partition, []).append((signal, failure.attempts))
+        copy = None if work.waited is None else work.waited.as_event()
         for partition, signals in by_lane.items():
             queue_name, group = by_id[names[partition]]
-            await self._log.burials.bury(conn, await self._queue(queue_name), group, partition, signals)
+            await self._log.burials.bury(conn, await self._queue(queue_name), group, partition, signals, copy)
 
     async def _append(
         self,
         conn: AsyncConnection[Any],
         lines: list[tuple[str | None, bytes]],
-        alerts: Sequence[tuple[Queue, list[Alert]]],
+        alerts: Sequence[tuple[Queue, list[Rung]]],
     ) -> Request | None:
         if not lines or self._target.sink is None:
             return None
         parts = [pieces(await self._queue(self._target.sink), lines)]
         for queue, some in alerts:
             self._alerted.add(queue.name)
-            rung: list[tuple[str | None, bytes]] = [(alerting.alert_key(a), alerting.alert_line(a)) for a in some]
-            parts.append(pieces(queue, rung, [alerting.alert_id(alert) for alert in some]))
+            parts.append(pieces(queue, [(each.key, each.line) for each in some], [each.id for each in some]))
         request = Request(parts)
         lanes = await self._log.appender.lanes([request])
         await self._log.appender.append_on(conn, [request], lanes)
@@ -407,11 +390,11 @@ def _rekeyed(line: bytes, key: Any) -> tuple[str | None, bytes]:
     return None if found is None else str(found), line
 
 
-def _events(rows: list[tuple[str, int, str | None]]) -> list[tuple[str | None, bytes]]:
+def _events(rows: list[_Closed]) -> list[tuple[str | None, bytes]]:
     """Closed windows as events; one that was corrected says how often. Those without a line are not sent on."""
     return [
         (key or None, (line if not revision else f'{line[:-1]}, "revision" : {revision}}}').encode())
-        for key, revision, line in rows
+        for key, revision, line, _ in rows
         if line is not None
     ]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine import exact
-from penstock.engine.columns import ResultColumn, Shape, as_key, result_columns, shape_of
+from penstock.engine.columns import ResultColumn, Shape, as_key, key_apart, result_columns, shape_of
 from penstock.engine.combining import GROUPS
 from penstock.engine.folding import fold_column, folded
 from penstock.engine.reading import ABOUT, DATA, META, Reading
@@ -276,15 +276,16 @@ def compile_windows(cut: Split, before: DataFrame, tables: Tables) -> Compiled:
     shape = shape_of(stream, columns)
     keys = [exact.column(probe.sparkSession, expression) for expression in keys_of(stream)]
     key = key_text(probe, keys) if keys else F.col("__key")
+    key = F.coalesce(key_apart(key) if stream.null_apart else key, F.lit(""))
 
     def transform(frame: DataFrame, single: bool) -> DataFrame:
         frame = apply_steps(frame, cut.rest, tables)
-        frame = frame.withColumn("__k", F.coalesce(key, F.lit("")))
+        frame = frame.withColumn("__k", key)
         groups = list(GROUPS)
         if isinstance(stream.windows[0], Session):
             rules = Rules(stream.windows[0].gap_us, stream.time.grace_us, stream.time.late)
             frame = with_sessions(frame, rules, tables.reading, single=single)
-            groups += ["__old_ws", "__old_we"]
+            groups += ["__old_ws", "__old_we", "__old_closed"]
         else:
             frame = _with_windows(frame, stream.windows)
             frame = _with_lateness(frame, stream)

@@ -22,14 +22,16 @@ from penstock.engine.commit import Committer
 from penstock.engine.ledger import COMMIT_BEFORE
 from penstock.engine.plan import CyclePlan, spread
 from penstock.engine.preparing import Assignment, Prepared
+from penstock.engine.reader import Reader
 from penstock.engine.reading import DATA
 from penstock.engine.reports import Report
 from penstock.engine.saying import first_line
 from penstock.engine.session import tasks_at_once
+from penstock.engine.sides import PairReader
 from penstock.engine.staging import staged
 from penstock.engine.suspicion import Suspicion
 from penstock.engine.values import COST, as_it_was, plain
-from penstock.engine.waiting import gathered
+from penstock.engine.waiting import MOST_EVENTS, Waited, WaitingTable, gathered
 from penstock.engine.work import Answer, Outcome, Target, Work
 from penstock.engine.workers import Job, label_job
 from penstock.stream.expression import is_python
@@ -127,19 +129,27 @@ class Cycles:
     def flush(self) -> Outcome:
         """Close every open window."""
         keeps = self._tables is not None or self._prepared.waiting is not None
-        number = self._run(self._begin_flush()) if keeps else None
+        plan = CyclePlan(0, True, [], [[]])
+        number = self._run(self._begin_flush(plan)) if keeps else None
         if number is None:
             return Outcome()
-        work = self._work(CyclePlan(number, True, [], []), [], None, datetime.now(UTC), {})
+        work = self._work(structs.replace(plan, cycle=number), [], None, datetime.now(UTC), {})
         return self.commit(replace(work, flush=True))
 
-    def settle(self) -> Outcome:
-        """Send on the events of a join that have expired in no pair."""
+    def settling(self) -> CyclePlan | None:
+        """The next cycle that sends on the events of a join that have expired in no pair; None, if there are none."""
+        if not self.expired(1):
+            return None
+        suspects = self.suspicion()
+        limit = min(self._assignment.options.max_events_per_cycle, MOST_EVENTS)
+        plan = CyclePlan(0, True, [], [[]], limit if suspects is None else suspects.alone or limit)
+        number = self._run(self._begin_flush(plan))
+        return None if number is None else structs.replace(plan, cycle=number)
+
+    def expired(self, limit: int) -> int:
+        """How many events of a join are to be sent on in no pair, as far as one wants to know."""
         waiting = self._prepared.waiting
-        number = self._run(self._begin_flush()) if waiting is not None and waiting.sends_alone else None
-        if number is None:
-            return Outcome()
-        return self.commit(self.compute(CyclePlan(number, True, [], [[]]))[0])
+        return self._run(self._expired(waiting, limit)) if waiting is not None and waiting.sends_alone else 0
 
     # What went wrong
 
@@ -153,11 +163,23 @@ class Cycles:
 
     def given_up(self, plan: CyclePlan, error: BaseException, tries: int) -> Work:
         """What is to be committed of a cycle of one event that is given up: a dead letter."""
-        lane = plan.lanes[0]
         reason = f"no cycle survives it: {first_line(error)}"
+        if not plan.lanes:
+            return self._alone_given_up(plan, reason, str(error)[:8000], tries)
+        lane = plan.lanes[0]
         culprit = Failure(lane.partition_id, lane.start, "cycle", reason, str(error)[:8000], tries)
         said = Report([reports.Mark(lane.partition_id, 1, 1, lane.high_us, 0)], [culprit], {})
         return self._work(plan, [said], None, datetime.now(UTC), {})
+
+    def _alone_given_up(self, plan: CyclePlan, reason: str, traceback: str, tries: int) -> Work:
+        """The same for one that has waited in a join, and would go on in no pair."""
+        waited = self._run(self._oldest_alone())
+        if waited is None:
+            raise SparkFailure(f"a cycle without events failed: {reason}")
+        culprit = Failure(waited.partition_id, waited.offset, "cycle", reason, traceback, tries)
+        said = [Report([], [culprit], {}, alone=1)]
+        kept = gathered(said)
+        return Work(plan, said, None, [], [], datetime.now(UTC), {}, kept=kept, waited=waited)
 
     # Parts
 
@@ -174,30 +196,41 @@ class Cycles:
     def _job(self, plan: CyclePlan) -> DataFrame:
         """What computes a cycle. No event has been looked at when it is made."""
         prepared = self._prepared
+        if prepared.references.forget_stale():
+            prepared.small_plan = None
         if not plan.is_small:
             return prepared.transform(prepared.reader.frame(self._assignment.spark, len(plan.tasks)), False)
-        if prepared.small_plan is not None and not prepared.references.is_stale():
-            return prepared.small_plan
-        return small_plan(prepared)
+        return small_plan(prepared) if prepared.small_plan is None else prepared.small_plan
 
     def _checked(self, plan: CyclePlan) -> list[Report]:
         """The tasks' reports, which must cover the plan, each offset once."""
-        rows = self._run(self._committer.reports(plan.cycle))
-        if not rows and plan.lanes:
+        said, reader = self._said(plan), self._prepared.reader
+        if not said and (plan.lanes or plan.alone):
             # Spark saw that nothing would come of the events, as with a join to an empty table, and did not read them.
-            label_job(self._assignment.spark, Job(self._fence, plan.cycle))
-            frame = self._prepared.reader.frame(self._assignment.spark, max(1, len(plan.tasks)))
-            frame.select(frame.columns[0]).count()
-            rows = self._run(self._committer.reports(plan.cycle))
-        said = reports.gather(rows)
-        read = {mark.partition_id: mark.offsets for report in said for mark in report.marks}
+            said = self._read_alone(plan, reader)
+        for side in reader.sides if isinstance(reader, PairReader) else ():
+            # Or not those of one side of a join of streams.
+            read = {mark.partition_id for report in said for mark in report.marks}
+            if any(lane.queue_id in side.reading.queues and lane.partition_id not in read for lane in plan.lanes):
+                said = self._read_alone(plan, Reader(side.reading))
+        offsets = {mark.partition_id: mark.offsets for report in said for mark in report.marks}
         for lane in plan.lanes:
-            if read.get(lane.partition_id) != lane.stop - lane.start:
+            if offsets.get(lane.partition_id) != lane.stop - lane.start:
                 raise reports.Ambiguous(
-                    f"partition {lane.partition_id}: {read.get(lane.partition_id)} offsets were read "
+                    f"partition {lane.partition_id}: {offsets.get(lane.partition_id)} offsets were read "
                     f"and {lane.stop - lane.start} were planned"
                 )
         return said
+
+    def _said(self, plan: CyclePlan) -> list[Report]:
+        return reports.gather(self._run(self._committer.reports(plan.cycle)))
+
+    def _read_alone(self, plan: CyclePlan, reader: Reader | PairReader) -> list[Report]:
+        """Have events read for which there was nothing to compute; the reports of all tasks after that."""
+        label_job(self._assignment.spark, Job(self._fence, plan.cycle))
+        frame = reader.frame(self._assignment.spark, max(1, len(plan.tasks)))
+        frame.select(frame.columns[0]).count()
+        return self._said(plan)
 
     def _work(
         self, plan: CyclePlan, said: list[Report], table: pa.Table | None, started: datetime, took: dict[str, float]
@@ -232,13 +265,24 @@ class Cycles:
         async with self._assignment.log.database.connection() as conn:
             await conn.execute(_sql["forget_plan"], params)
 
-    async def _begin_flush(self) -> int | None:
-        # Tasks that a join asks for a plan find one without events; its own number is not in it.
-        plan = plans.encode(CyclePlan(0, True, [], [[]]))
-        params = {"query": self._assignment.id, "fence": self._fence, "plan": plan}
+    async def _begin_flush(self, plan: CyclePlan) -> int | None:
+        # What the tasks of a join find has no events in it, and not its own number either.
+        params = {"query": self._assignment.id, "fence": self._fence, "plan": plans.encode(plan)}
         async with self._assignment.log.database.connection() as conn:
             row = await (await conn.execute(_sql["begin_flush"], params)).fetchone()
         return None if row is None else row[0]
+
+    async def _expired(self, waiting: WaitingTable, limit: int) -> int:
+        async with self._assignment.log.database.connection() as conn:
+            row = await (await conn.execute(waiting.statement("expired"), waiting.params(limit=limit))).fetchone()
+        return 0 if row is None else row[0]
+
+    async def _oldest_alone(self) -> Waited | None:
+        waiting = self._prepared.waiting
+        if waiting is None:
+            return None
+        async with self._assignment.log.database.connection() as conn:
+            return await waiting.oldest_alone(conn)
 
     async def _suspicion(self) -> Suspicion | None:
         async with self._assignment.log.database.connection() as conn:

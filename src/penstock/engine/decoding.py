@@ -36,7 +36,7 @@ class Columns:
         self._time_path = reading.event_time.split(".") if isinstance(reading.event_time, str) else None
         if self._time_path is not None and not reading.steps and self._time_path[0] not in reading.fields.names:
             raise ValueError(f"the type of {self._time_path[0]!r} is not known")
-        self._parser = Parser(reading.fields)
+        self._parser = Parser(pa.schema([*reading.fields, *reading.looked_into]))
 
     def table(self, slices: list[Slice]) -> pa.Table:
         """The slices' events, less those that failed."""
@@ -139,9 +139,12 @@ class Columns:
         """For each event, up to where windows were closed before it, by the rule that does not depend on batching."""
         bounds = np.empty(len(times), dtype=np.int64)
         place = 0
-        for lane, count in meta.runs():
+        for lane, count, appended_us in meta.runs():
             upto = place + count
             seen = self._progress[lane.partition_id]
+            # What tells no time moves no time: a partition with nothing else is idle.
+            if times[place:upto].max(initial=NEVER) != NEVER:
+                seen.last = appended_us
             running = np.maximum.accumulate(np.concatenate(([seen.high], times[place:upto])))
             floor = NEVER if lane.floor_us is None else lane.floor_us
             bounds[place:upto] = np.maximum(running[:-1] - self._reading.lateness_us, floor)
@@ -194,11 +197,11 @@ class Meta:
         """Partition and offset of one event."""
         return int(self.partition[place]), int(self.offset[place])
 
-    def runs(self) -> Iterator[tuple[Lane, int]]:
-        """The partitions as they follow each other, and how many events of each do."""
+    def runs(self) -> Iterator[tuple[Lane, int, int]]:
+        """The partitions as they follow each other, how many events of each do, and when the last was appended."""
         for _, pieces in groupby(self._slices, key=lambda piece: piece.lane.partition_id):
             some = list(pieces)
-            yield some[0].lane, sum(piece.columns.count for piece in some)
+            yield some[0].lane, sum(piece.columns.count for piece in some), some[-1].appended_us
 
     def redriven(self) -> np.ndarray[Any, Any]:
         """Whether each event is a dead letter that was sent back."""

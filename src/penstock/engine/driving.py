@@ -32,6 +32,7 @@ from penstock.engine.source import packed
 from penstock.engine.staging import Closing
 from penstock.engine.status import Status
 from penstock.engine.suspicion import Verdicts
+from penstock.engine.waiting import MOST_EVENTS
 from penstock.engine.work import Outcome, Target, Work
 from penstock.engine.workers import DatabaseLost
 from penstock.stream.gates import NANO
@@ -45,8 +46,6 @@ _logger = logging.getLogger("penstock.engine")
 SMALL_EVENTS = 10_000
 #: So many may be in the first one, if tasks only add them up.
 FIRST_EVENTS = 100_000
-#: A cycle of a join has no more events than that.
-_MOST_OF_JOIN = 200_000
 _LONGEST_CYCLE_SECONDS = 1800.0
 _STARTING_SECONDS = 30.0
 
@@ -128,9 +127,12 @@ class Drive:
         """Close the open windows, if that is wanted; and send on what is due."""
         if self._cycles is None:
             return
+        if self._gates is not None:
+            # The sinks are about to write what is left, and not what would come for ever.
+            self._assignment.run(self._gates.close())
         if flush:
             self._wheel.count(self._cycles.flush())
-        self._wheel.count(self._cycles.settle())
+        self._settle(self._cycles)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -189,8 +191,7 @@ class Drive:
         stream, options = self._assignment.stream, self._assignment.options
         most = options.max_events_per_cycle
         if prepared.waiting is not None:
-            # What begins to wait goes over the driver.
-            most = min(most, _MOST_OF_JOIN)
+            most = min(most, MOST_EVENTS)
         return Planning(
             self._assignment.log.database.conninfo,
             self._assignment.id,
@@ -301,22 +302,23 @@ class Drive:
                 if ahead is not None:
                     ahead.begin(work)
                 self._finish_cycle(cycles, work, table)
-                if plan.lanes:
+                if plan.lanes or (work.kept is not None and work.kept.alone):
                     wheel.verdicts.clear()
-            except LOST as error:
-                self._end(error)
-            except (PenstockError, psycopg.ProgrammingError) as error:
-                # Nothing that an event could do.
-                self._end(error)
-            except reports.Ambiguous as error:
-                self._on_disagreement(cycles, plan, SparkFailure(f"the tasks of a cycle do not agree: {error}"))
             except Exception as error:
-                if DatabaseLost.__name__ in str(error):
-                    self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {first_line(error)}"))
-                else:
-                    self._on_failure(cycles, plan, error)
+                self._on_error(cycles, plan, error)
             finally:
                 self._busy_since = None
+
+    def _settle(self, cycles: Cycles) -> None:
+        """Send on the events of a join that have expired in no pair, cycle by cycle."""
+        while self._error is None and (plan := cycles.settling()) is not None:
+            try:
+                self._wheel.count(cycles.commit(cycles.compute(plan)[0]))
+                self._wheel.verdicts.clear()
+            except Exception as error:
+                self._on_error(cycles, plan, error)
+        if self._error is not None:
+            raise self._error
 
     def _finish_cycle(self, cycles: Cycles, work: Work, table: pa.Table | None) -> None:
         """Commit the cycle; of a gated query, it is the gates that let events through, when they may."""
@@ -342,6 +344,18 @@ class Drive:
         if not self._stops:
             self._end(None)
 
+    def _on_error(self, cycles: Cycles, plan: CyclePlan | None, error: Exception) -> None:
+        """End the drive, or look for an event that is to blame."""
+        if isinstance(error, (*LOST, PenstockError, psycopg.ProgrammingError)):
+            # Nothing that an event could do.
+            self._end(error)
+        elif isinstance(error, reports.Ambiguous):
+            self._on_disagreement(cycles, plan, SparkFailure(f"the tasks of a cycle do not agree: {error}"))
+        elif DatabaseLost.__name__ in str(error):
+            self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {first_line(error)}"))
+        else:
+            self._on_failure(cycles, plan, error)
+
     def _on_failure(self, cycles: Cycles, plan: CyclePlan | None, error: Exception) -> None:
         """Look for the event that is to blame; when it stands alone, give it up."""
         wheel = self._wheel
@@ -349,15 +363,16 @@ class Drive:
         wheel.status.error = first_line(error)
         _logger.warning("query %r: a cycle failed: %s", self._assignment.name, wheel.status.error)
         _logger.debug("the whole of it", exc_info=error)
-        if plan is None or not plan.lanes:
-            self._end(error)
-            return
         try:
-            suspects = suspicion.after_failure(cycles.suspicion(), plan)
+            alone = cycles.expired(plan.alone) if plan is not None and plan.alone else 0
+            if plan is None or not (plan.lanes or alone):
+                self._end(error)
+                return
+            suspects = suspicion.after_failure(cycles.suspicion(), plan, alone)
             if not suspicion.is_guilty(suspects, plan):
                 cycles.fail(plan, error, suspects)
                 # What is wrong for a moment only has a moment to pass.
-                wheel.stopping.wait(min(0.25 * 2**suspects.tries, 5.0) if plan.events == 1 else 0.0)
+                wheel.stopping.wait(min(0.25 * 2**suspects.tries, 5.0) if suspects.tries else 0.0)
                 return
             if wheel.verdicts.is_hopeless(error):
                 cycles.fail(plan, error, suspects)

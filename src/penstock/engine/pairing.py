@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from penstock.db.arrays import numbers
@@ -18,10 +19,10 @@ from penstock.engine.fields import Parser
 from penstock.engine.reading import DATA, META, Reading
 from penstock.engine.reports import Report
 from penstock.engine.waiting import FRESH, LEFT, RIGHT, WaitingTable, pack
-from penstock.engine.workers import asking, connection, report_stage
+from penstock.engine.workers import asking, connection, current_task, load_plan, report_stage
 
-#: The number that its reports go by: after those of both sides' stages.
-_STAGE = 900
+#: The numbers that their reports go by: after those of both sides' stages.
+_PAIRS, _ALONE = 900, 901
 #: What comes in: an event of either side, ready to be joined.
 EVENT = pa.schema(
     [
@@ -32,7 +33,9 @@ EVENT = pa.schema(
         ("__line", pa.string()),
     ]
 )
-_BATCH = 20_000
+#: Pairs are handed on when there are so many, or so many characters of them.
+_BATCH, _BATCH_BYTES = 20_000, 16 << 20
+_decode_pair = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw] | None]).decode
 
 
 class _Row(NamedTuple):
@@ -87,12 +90,12 @@ class Pairs:
                     matched.add(id(left))
                 elif self.table.sends_alone:
                     report.matched.append((key, left.time, left.id))
-            if len(out.lines) >= _BATCH:
+            if out.is_full:
                 yield from out.take()
         yield from out.take()
         report.matched = sorted(set(report.matched))
         report.fresh = pack(self._fresh(keys, lonely, matched))
-        report_stage(self.reading, _STAGE, report)
+        report_stage(self.reading, _PAIRS, report)
 
     def _sorted(self, table: pa.Table, report: Report) -> tuple[dict[str, _Key], list[_Row]]:
         """The events by key, but for those that came late; and those of the left that have none."""
@@ -176,6 +179,12 @@ class _Out:
         self._parser = Parser(pairs.fields)
         self.lines: list[str] = []
         self._rows: list[tuple[int, int, str | None, int]] = []
+        self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to hand them on."""
+        return len(self.lines) >= _BATCH or self._size >= _BATCH_BYTES
 
     def add(self, left: _Row, right: _Row | None) -> None:
         """A pair, or an event of the left without one. It stands where the event stands that came with this cycle."""
@@ -183,15 +192,18 @@ class _Out:
         time = left.time if right is None else max(left.time, right.time)
         self.lines.append(f'{{"left":{left.line},"right":{"null" if right is None else right.line}}}')
         self._rows.append((here.partition, here.offset, left.event_key, time))
+        self._size += len(self.lines[-1])
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """What is there, as columns."""
         if not self.lines:
             return
         count = len(self.lines)
-        parsed, problems = self._parser.parse("\n".join(self.lines).encode(), count)
+        lines = [line.encode() for line in self.lines]
+        parsed, problems = self._parser.parse(b"\n".join(lines), count)
         if problems:
-            raise ValueError(f"a pair does not fit the types of its fields: {next(iter(problems.values()))}")
+            lines = [self._fitting(line) if place in problems else line for place, line in enumerate(lines)]
+            parsed, _ = self._parser.parse(b"\n".join(lines), count)
         meta = {
             "__partition": pa.array([row[0] for row in self._rows], pa.int64()),
             "__offset": pa.array([row[1] for row in self._rows], pa.int64()),
@@ -203,7 +215,21 @@ class _Out:
         }
         arrays = [meta[f.name] if f.name in meta else parsed.column(f.name) for f in self._schema]
         yield from pa.Table.from_arrays(arrays, schema=self._schema).combine_chunks().to_batches()
-        self.lines, self._rows = [], []
+        self.lines, self._rows, self._size = [], [], 0
+
+    def _fitting(self, line: bytes) -> bytes:
+        """A pair without the fields that do not fit: of an event that waited when nobody looked into it yet."""
+        sides = _decode_pair(line)
+        for side in self._parser.schema:
+            event = sides[side.name]
+            if event is not None:
+                fits = [f.name for f in side.type if f.name in event and _fits(f, event[f.name])]
+                sides[side.name] = {name: event[name] for name in fits}
+        return msgspec.json.encode(sides)
+
+
+def _fits(field: pa.Field, value: msgspec.Raw) -> bool:
+    return not Parser(pa.schema([field])).parse(msgspec.json.encode({field.name: value}), 1)[1]
 
 
 @dataclass(frozen=True)
@@ -213,16 +239,24 @@ class Alone:
     pairs: Pairs
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Those that have expired before this cycle."""
-        table, reading = self.pairs.table, self.pairs.reading
+        """Those that have expired before this cycle, as many as its plan lets go on; the task reports how many."""
+        current = current_task()
         for _ in batches:
-            if not reading.query:
-                continue  # only looked at
-            out = _Out(self.pairs)
-            with asking():
-                rows = connection(reading.conninfo).execute(table.statement("alone"), table.params()).fetchall()
-            for partition, offset, event_key, time, line in rows:
+            if current is not None and (limit := load_plan(self.pairs.reading, current[1]).alone):
+                yield from self._sent(limit)
+
+    def _sent(self, limit: int) -> Iterator[pa.RecordBatch]:
+        table, reading, count = self.pairs.table, self.pairs.reading, 0
+        out = _Out(self.pairs)
+        with asking():
+            cursor = connection(reading.conninfo).cursor()
+            for partition, offset, event_key, time, line in cursor.stream(
+                table.statement("alone"), table.params(limit=limit)
+            ):
                 out.add(_Row(time, line, event_key, partition, offset), None)
-                if len(out.lines) >= _BATCH:
+                count += 1
+                if out.is_full:
                     yield from out.take()
-            yield from out.take()
+        yield from out.take()
+        if count:
+            report_stage(reading, _ALONE, Report([], [], {}, alone=count))

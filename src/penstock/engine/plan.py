@@ -46,6 +46,8 @@ class CyclePlan(msgspec.Struct, array_like=True, frozen=True):
     lanes: list[Lane]
     #: The lanes of each task.
     tasks: list[list[int]]
+    #: In a join that sends on what is in no pair: so many of those events at the most.
+    alone: int = 0
 
     @property
     def events(self) -> int:

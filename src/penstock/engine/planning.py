@@ -117,11 +117,14 @@ class Planner:
             self._renew()
             seen = self._look()
             if not seen.is_paused:
+                suspects = seen.suspects
+                if suspects is not None and suspects.alone and self._has_expired():
+                    return self._begin([], suspects.alone)
                 lanes = self._lanes(seen)
                 if (not lanes or len(self._planning.groups) > 1) and self._advance():
                     lanes = self._lanes(seen)
                 if lanes or self._is_time_to_close():
-                    return self._begin(lanes)
+                    return self._begin(lanes, self._alone(lanes, suspects))
             left = patience - time.monotonic()
             if left <= 0:
                 return None
@@ -251,8 +254,25 @@ class Planner:
                     moved = True
         return moved
 
+    def _alone(self, lanes: Sequence[Lane], suspects: suspicion.Suspicion | None) -> int:
+        """How many events a cycle may send on in no pair: none, while one is looked for among those that are read."""
+        stops = {} if suspects is None else suspects.stops
+        if self._planning.waiting is None or any(lane.start < stops.get(lane.partition_id, 0) for lane in lanes):
+            return 0
+        return self._planning.most_events
+
+    def _has_expired(self) -> bool:
+        """Whether there are events of a join to send on in no pair."""
+        waiting = self._planning.waiting
+        if waiting is None:
+            return False
+        row = self._conn.execute(waiting.statement("expired"), waiting.params(limit=1)).fetchone()
+        return row is not None and bool(row[0])
+
     def _is_time_to_close(self) -> bool:
-        """Whether the clock closes a window. Looked for less often while it turns out that it did not."""
+        """Whether something is due, or the clock closes a window: looked for less often while it does not."""
+        if self._has_expired():
+            return True
         if (
             self._planning.state_table is None and self._planning.waiting is None
         ) or time.monotonic() < self._look_for_due:
@@ -276,7 +296,7 @@ class Planner:
         row = self._conn.execute(statement, params).fetchone()
         return row is not None and bool(row[0])
 
-    def _begin(self, lanes: list[Lane]) -> int:
+    def _begin(self, lanes: list[Lane], alone: int = 0) -> int:
         planning = self._planning
         events = sum(lane.stop - lane.start for lane in lanes)
         small = events <= planning.small_events
@@ -285,7 +305,7 @@ class Planner:
             row = self._conn.execute(_sql["begin_cycle"], self._params(lease=self._lease())).fetchone()
             if row is None:
                 raise Fenced("another driver has taken this query over")
-            plan = CyclePlan(row[0], small, lanes, tasks)
+            plan = CyclePlan(row[0], small, lanes, tasks, alone)
             self._conn.execute(
                 _sql["store_plan"], self._params(cycle=plan.cycle, plan=plans.encode(plan), planned=events)
             )

@@ -105,9 +105,6 @@ def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callabl
         return _prepare_join(assignment, known, wait, groups)
     sample = _sample(assignment, known, wait)
     schema, types = resolve_fields(spark, cut, known or {}, sample)
-    if sample and wait is not None:
-        assignment.run(assignment.registry.set_fields(assignment.id, types))
-        known = types
     conninfo = assignment.log.database.conninfo
     reading = Reading(
         conninfo,
@@ -124,7 +121,11 @@ def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callabl
     reader = Reader(reading)
     small = reader.frame(spark, 1)
     references = ReferenceTables(conninfo, reading)
-    cut = resolve_stages(cut, small, references, sample)
+    cut, of_stages = resolve_stages(cut, small, references, known or {}, sample)
+    if sample and wait is not None:
+        types.update(of_stages)
+        assignment.run(assignment.registry.set_fields(assignment.id, types))
+        known = {**types, **(known or {})}
     tables: ResultTables | None = None
     combining: Combining | None = None
     if stream.windows:
@@ -262,6 +263,6 @@ def _key_name(stream: Definition, given: str | None) -> str | None:
     if given is not None:
         return given
     key = stream.key
-    if not isinstance(key, str) or not key.isidentifier() or key.startswith("__") or key in taken:
+    if not isinstance(key, str) or not key.isidentifier() or key.startswith("__"):
         return None
-    return key
+    return None if key in taken or key in stream.outputs else key

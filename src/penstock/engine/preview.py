@@ -6,11 +6,13 @@ import dataclasses
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from psycopg.rows import dict_row
 from py4j.protocol import Py4JJavaError
+from pyspark.accumulators import Accumulator, AddingAccumulatorParam
 from pyspark.errors import PySparkException
 
 from penstock.core.errors import SparkFailure
@@ -18,6 +20,7 @@ from penstock.core.settings import Settings
 from penstock.db.blocking import connect_plainly
 from penstock.db.pool import Database
 from penstock.engine.background import Background
+from penstock.engine.callables import Failure
 from penstock.engine.compile import Compiled, Split, compile_events, compile_windows, split
 from penstock.engine.reader import Reader, columns_of
 from penstock.engine.reading import Reading
@@ -40,22 +43,23 @@ if TYPE_CHECKING:
     from penstock.stream.definition import Definition
 
 #: From a warning to who asked for a preview.
-_CALLER = 7
+_CALLER = 4
 
 
 def explain(stream: Definition, settings: Settings) -> str:
     """The steps in words, and the plan that Spark makes of them."""
-    with _look(stream, settings, SAMPLE, runs=False) as (frame, _, _):
-        plan = str(frame._jdf.queryExecution().executedPlan().toString())
+    with _look(stream, settings, SAMPLE, runs=False) as look:
+        plan = str(look.frame._jdf.queryExecution().executedPlan().toString())
     return "\n".join(["Steps:", *[f"  {line}" for line in describe(stream)], "", "Spark's plan:", plan])
 
 
 def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[str, Any]]:
     """What the stream makes of the newest events: rows of its result. Nothing is committed, and foreach not called."""
-    with _look(_without_foreach(stream), settings, newest, runs=True) as (frame, compiled, conninfo):
-        table = frame.toArrow()
-        if compiled is not None:
-            return _finished(table, compiled, conninfo)
+    with _look(_without_foreach(stream), settings, newest, runs=True) as look:
+        table = look.frame.toArrow()
+        _warn_of(look.failed)
+        if look.compiled is not None:
+            return _finished(table, look.compiled, look.conninfo)
     rows = table.drop_columns(["__partition", "__offset"]).to_pylist()
     return [plain({"key": row.pop("__sink"), **_decoded(row)}) for row in rows]
 
@@ -94,10 +98,33 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"value": value}
 
 
+def _warn_of(failed: Accumulator[list[Failure]]) -> None:
+    """Tell of the events that fail; not in the log: what an error says may quote an event."""
+    # PySpark remembers every accumulator for ever.
+    failures, failed.value = failed.value, []
+    if failures:
+        first = failures[0]
+        places = {(each.partition, each.offset) for each in failures}
+        warnings.warn(
+            f"{len(places)} of the newest events would be dead letters and are left out. "
+            f"The first, of stage {first.stage!r}: {first.error}",
+            stacklevel=_CALLER,
+        )
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What the newest events come to, once Spark computes it."""
+
+    frame: DataFrame
+    #: Of a stream with windows: how partials become rows.
+    compiled: Compiled | None
+    conninfo: str
+    failed: Accumulator[list[Failure]]
+
+
 @contextmanager
-def _look(
-    stream: Definition, settings: Settings, newest: int, *, runs: bool
-) -> Iterator[tuple[DataFrame, Compiled | None, str]]:
+def _look(stream: Definition, settings: Settings, newest: int, *, runs: bool) -> Iterator[_Look]:
     """What the newest events come to, while the database is open; or only how that would be found, if nothing runs."""
     background = Background("penstock preview")
     log = Log(Database(settings))
@@ -105,7 +132,7 @@ def _look(
         background.run(log.open())
         sample = background.run(_newest(log, stream, newest))
         with understood():
-            yield (*_computed(stream, sample, log.database.conninfo, runs), log.database.conninfo)
+            yield _computed(stream, sample, log.database.conninfo, runs)
     except (PySparkException, Py4JJavaError) as error:
         raise SparkFailure(f"Spark could not compute the newest events: {first_line(error)}") from error
     finally:
@@ -118,13 +145,13 @@ async def _newest(log: Log, stream: Definition, newest: int) -> list[Event]:
     return list(reversed(found))
 
 
-def _computed(
-    stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool
-) -> tuple[DataFrame, Compiled | None]:
+def _computed(stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool) -> _Look:
     spark = session_beside(spark_session())
+    failed: Accumulator[list[Failure]] = spark.sparkContext.accumulator([], AddingAccumulatorParam([]))
     cut = split(stream)
     if stream.joined is not None:
-        return _joined(stream, cut, sample, conninfo, spark, runs), None
+        base = Reading(conninfo, 0, "preview", pa.schema([]), {}, None, 0, (), cut.with_data, failed=failed)
+        return _Look(_joined(stream, cut, sample, base, spark, runs), None, conninfo, failed)
     fields, _ = resolve_fields(spark, cut, {}, sample)
     rules = stream.time
     event_time = rules.event_time if stream.windows else None
@@ -139,36 +166,22 @@ def _computed(
         cut.first,
         cut.with_data,
         with_about=cut.with_about,
+        failed=failed,
     )
     tables = ReferenceTables(conninfo, reading)
-    frame = _events(spark, reading, sample) if runs else Reader(reading).frame(spark, 1)
-    cut = resolve_stages(cut, frame, tables, sample)
+    frame = spark.createDataFrame(columns_of(spark, reading, sample)) if runs else Reader(reading).frame(spark, 1)
+    cut, _ = resolve_stages(cut, frame, tables, {}, sample)
     if stream.windows:
         compiled = compile_windows(cut, frame, tables)
-        return compiled.transform(frame.coalesce(1), True), compiled
-    return compile_events(cut, frame, tables)(frame.coalesce(1), True), None
-
-
-def _events(spark: SparkSession, reading: Reading, sample: Sequence[Event]) -> DataFrame:
-    """The newest events as a task would read them, with a warning of those that fail."""
-    events, failures = columns_of(spark, reading, sample)
-    if failures:
-        first = failures[0]
-        places = {(each.partition, each.offset) for each in failures}
-        warnings.warn(  # not in the log: what an error says may quote an event
-            f"{len(places)} of the newest events would be dead letters and are left out. "
-            f"The first, of stage {first.stage!r}: {first.error}",
-            stacklevel=_CALLER,
-        )
-    return spark.createDataFrame(events)
+        return _Look(compiled.transform(frame.coalesce(1), True), compiled, conninfo, failed)
+    return _Look(compile_events(cut, frame, tables)(frame.coalesce(1), True), None, conninfo, failed)
 
 
 def _joined(
-    stream: Definition, cut: Split, sample: Sequence[Event], conninfo: str, spark: SparkSession, runs: bool
+    stream: Definition, cut: Split, sample: Sequence[Event], base: Reading, spark: SparkSession, runs: bool
 ) -> DataFrame:
     """The pairs among the newest events of both sides."""
     assert stream.joined is not None  # noqa: S101 - the caller looked
-    base = Reading(conninfo, 0, "preview", pa.schema([]), {}, None, 0, (), cut.with_data)
     sides = side_streams(stream, stream.joined)
     samples = [[event for event in sample if event.queue in side.sources] for side in sides]
     reader, references, _ = prepare_sides(spark, stream, cut, base, samples, {}, [{}, {}])

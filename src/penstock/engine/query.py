@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import ClassVar
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ import psycopg
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from penstock.core.errors import DatabaseUnavailable, InvalidRequest, PenstockError, Refused, SparkFailure
+from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, PenstockError, Refused, SparkFailure
 from penstock.core.settings import Settings
 from penstock.core.tracing import send_spans, span_provider
 from penstock.db.patience import LOST
@@ -39,7 +39,7 @@ from penstock.engine.status import Status
 from penstock.engine.workers import label_job
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
-from penstock.stream.fingerprint import describe, fingerprint
+from penstock.stream.fingerprint import describe, fingerprint, in_order_of
 from penstock.stream.outlets import sinks_running
 
 _logger = logging.getLogger("penstock.engine")
@@ -69,7 +69,7 @@ class Query:
         self.name = name
         self._wheel = Wheel()
         self._stream = stream
-        self._cut = split(stream)
+        split(stream)  # what cannot be run is refused here
         self._settings = settings
         self._options = options
         self._background = Background(f"penstock {name}")
@@ -136,8 +136,7 @@ class Query:
     def _main(self) -> None:
         try:
             self._background.run(self._log.open())
-            with sinks_running(self._stream, self._settings) if self._options.sinks else nullcontext():
-                self._live()
+            self._live()
         except BaseException as error:
             self._problem = _explained(error)
             self.status.error = str(self._problem)
@@ -161,6 +160,7 @@ class Query:
     def _live(self) -> None:
         run = self._background.run
         registry = Registry(self._log)
+        self._sinks()  # what is no sink is told before Spark starts
         for queue in self._stream.sources:
             run(self._log.catalog.refresh(queue))
         run(check_queues(self._log, self._stream))
@@ -177,6 +177,7 @@ class Query:
             )
         )
         self._id = query.id
+        stream = in_order_of(self._stream, query.description, query.columns)
         looks = status.keep_looking(self._database, query.id, self.status)
         self._watchers = [self._background.begin(task) for task in (self._watch(query), looks)]
         if self._stream.sink is not None:
@@ -187,7 +188,7 @@ class Query:
         spark = session_beside(shared)
         spark.dataSource.register(CycleSource)
         assignment = Assignment(
-            query.id, self.name, self._stream, self._cut, options, self._log, registry, spark, self._background.run
+            query.id, self.name, stream, split(stream), options, self._log, registry, spark, self._background.run
         )
         try:
             self._drive_in_turns(assignment, query)
@@ -206,14 +207,21 @@ class Query:
                 return
             drive = Drive(assignment, self._wheel, fence)
             try:
-                drive.until_it_ends(warm)
-                if self._wheel.stopping.is_set() or self._options.available_now:
-                    drive.finish(self._flush)
-                    return
+                # Only while it is ours: a stand-by's sinks would take a part of what the driver's are to write.
+                with self._sinks():
+                    drive.until_it_ends(warm)
+                    if self._wheel.stopping.is_set() or self._options.available_now:
+                        drive.finish(self._flush)
+                        return
             except (*LOST, Refused, SparkFailure, DatabaseUnavailable) as error:
                 # Nothing is lost: whoever takes the query next goes on where the last commit was.
                 failures = 1 if drive.has_run else failures + 1
                 self.status.error = first_line(error)
+                if self._flush and self._wheel.stopping.is_set():
+                    raise Conflict(
+                        f"query {self.name!r} has stopped with its windows open, because it was lost: "
+                        f"{self.status.error}. Nothing is lost: start it again, and stop it with flush=True once more"
+                    ) from error
                 _logger.warning("query %r is started again: %s", self.name, self.status.error)
                 _logger.debug("the whole of it", exc_info=True)
                 if failures > _MOST_FAILURES and isinstance(error, SparkFailure):
@@ -228,6 +236,9 @@ class Query:
                 self._wheel.stopping.wait(min(0.5 * 2**failures, longest))
             finally:
                 drive.close()
+
+    def _sinks(self) -> AbstractContextManager[None]:
+        return sinks_running(self._stream, self._settings) if self._options.sinks else nullcontext()
 
     async def _make_sink(self, name: str) -> None:
         if await self._log.catalog.find(name) is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engine import moments, reports
+from penstock.engine import moments
 from penstock.engine.callables import Failure
 from penstock.engine.combining import combined, packed
 from penstock.engine.decoding import Columns
@@ -93,26 +93,24 @@ class Reader:
                         yield from read_task(self.reading, job, plan, task, context.taskAttemptId())
 
 
-def columns_of(spark: SparkSession, reading: Reading, events: Sequence[Event]) -> tuple[pa.Table, list[Failure]]:
-    """The columns of events that are at hand, as a task would give them, and what failed.
+def columns_of(spark: SparkSession, reading: Reading, events: Sequence[Event]) -> pa.Table:
+    """The columns of events that are at hand, as a task would give them.
 
     Callables run in a worker here too: one that ends its process, or hangs, does not do so to the driver.
     """
     slices = slices_at_hand(reading.queues, events)
     if not slices:
-        return reading.events.empty_table(), []
+        return reading.events.empty_table()
     if not reading.steps and not callable(reading.event_time):
         return _columns(reading, slices)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            table, failures = _columns(reading, slices)
-            said = reports.encode(Report([], failures, {}))
-            blocks = [pa.array([packed(table)], pa.binary()), pa.array([said], pa.binary())]
-            yield pa.RecordBatch.from_arrays(blocks, names=["events", "report"])
+            block = pa.array([packed(_columns(reading, slices))], pa.binary())
+            yield pa.RecordBatch.from_arrays([block], names=["events"])
 
-    row = spark.range(0, 1, 1, 1).mapInArrow(run, "events binary, report binary").toArrow().to_pylist()[0]
-    return pa.ipc.open_stream(row["events"]).read_all(), reports.decode(row["report"]).failures
+    row = spark.range(0, 1, 1, 1).mapInArrow(run, "events binary").toArrow().to_pylist()[0]
+    return pa.ipc.open_stream(row["events"]).read_all()
 
 
 def slices_at_hand(named: Mapping[int, str], events: Sequence[Event]) -> list[Slice]:
@@ -133,7 +131,10 @@ def slices_at_hand(named: Mapping[int, str], events: Sequence[Event]) -> list[Sl
     return slices
 
 
-def _columns(reading: Reading, slices: list[Slice]) -> tuple[pa.Table, list[Failure]]:
+def _columns(reading: Reading, slices: list[Slice]) -> pa.Table:
     failures: list[Failure] = []
     progress = {piece.lane.partition_id: Progress(piece.lane) for piece in slices}
-    return Columns(reading, progress, failures).table(slices), failures
+    table = Columns(reading, progress, failures).table(slices)
+    if reading.failed is not None:
+        reading.failed.add(failures)
+    return table

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.engine.combining import BLOCKS, Combining
 from penstock.stream.steps import Step
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
+
+    from penstock.engine.callables import Failure
 
 #: The columns that go with every event, whatever is done to it.
 META = pa.schema(
@@ -23,6 +28,7 @@ META = pa.schema(
         ("__redriven", pa.bool_()),
     ]
 )
+NO_FIELDS = pa.schema([])
 #: The whole event as JSON, where somebody wants it.
 DATA = "__data"
 #: What callables are told of an event, as JSON, where one that comes after something that Spark does asks for it.
@@ -50,6 +56,10 @@ class Reading:
     #: What the tasks add up by themselves, if they do.
     combining: Combining | None = None
     with_about: bool = False
+    #: Where events that fail are told of outside a cycle, if somebody looks.
+    failed: Accumulator[list[Failure]] | None = None
+    #: Fields that something later takes out of the whole event: read to find events that do not fit, and not given.
+    looked_into: pa.Schema = NO_FIELDS
 
     @property
     def schema(self) -> pa.Schema:

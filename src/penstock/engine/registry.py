@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.errors import Conflict, GroupBusy, NotFound, QueryChanged
+import psycopg
+
+from penstock.core.errors import Conflict, GroupBusy, InvalidRequest, NotFound, QueryChanged
 from penstock.db.statements import Statements
 from penstock.engine import tables
 from penstock.engine.tables import ResultTables
@@ -21,6 +24,21 @@ if TYPE_CHECKING:
     from penstock.log.log import Log
 
 _sql = Statements("penstock.engine", "queries.sql")
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Around what has PostgreSQL read the fields of a stream: what it does not understand is a mistake in them."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege:
+        raise
+    except (psycopg.errors.DataError, psycopg.errors.ProgrammingError) as error:
+        said = error.diag.message_primary or str(error)
+        raise InvalidRequest(
+            f"PostgreSQL does not understand what is computed of the closed windows: {said}; "
+            "CAST makes a value one of another type"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,9 @@ class Registered:
     is_new: bool
     #: By the database's clock.
     at: datetime
+    #: As it was first started, and what its live view shows.
+    description: list[str]
+    columns: list[str]
 
 
 class Registry:
@@ -95,7 +116,7 @@ class Registry:
                 "Start it with reset=True to begin anew, or give the new stream a query_id of its own "
                 "(with subscription_from=... it can read from the same place)"
             )
-        return Registered(row[0], row[3], made is not None, row[5])
+        return Registered(row[0], row[3], made is not None, row[5], row[1], row[6])
 
     async def take(self, name: str, driver: str, lease_seconds: float, since: datetime) -> int | None:
         """A fencing number, if nobody else drives the query, and it was not stopped since this driver was started."""
@@ -138,10 +159,13 @@ class Registry:
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
             row = await (await conn.execute(_sql["find"], {"name": result.name})).fetchone()
+            if row is not None and row[4] is not None and result.by_key:
+                await conn.execute(result.history_keys(), prepare=False)  # a version before did not make it
             if row is None or row[4] is not None:
                 return
-            for statement in result.creation():
-                await conn.execute(statement, prepare=False)
+            with _understood():
+                for statement in result.creation():
+                    await conn.execute(statement, prepare=False)
             params = {"query": result.query, "result": json.dumps({"part": result.state_part()})}
             await conn.execute(_sql["set_result"], params)
             await self._show_all(conn)
@@ -166,11 +190,8 @@ class Registry:
             await self._show_all(conn)
             for statement in tables.removal(row[0], name):
                 await conn.execute(statement, prepare=False)
-            freed = await (await conn.execute(_sql["free_groups"], {"name": name})).fetchall()
+            await self._log.group_book.delete_of_query(conn, name)
             await conn.execute(_sql["delete"], {"query": row[0]})
-        for queue in await self._log.queues():
-            if any(queue.id == queue_id for _, queue_id, _ in freed):
-                await self._log.delete_group(queue.name, name)
         return True
 
     async def list(self) -> Sequence[QueryInfo]:

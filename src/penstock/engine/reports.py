@@ -36,6 +36,8 @@ class Report(msgspec.Struct, array_like=True):
     late: list[tuple[int, int]] = []
     fresh: bytes = b""
     matched: list[tuple[str, int, int]] = []
+    #: In a join: how many events of the left were sent on in no pair.
+    alone: int = 0
 
     def add_dropped(self, counts: Mapping[str, int]) -> None:
         """Count what conditions have left out of some more events."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.core.errors import NotFound, QueueFull
 from penstock.db.statements import Statements
-from penstock.stream.rules import Rule
+from penstock.engine.alerting import Rung, alert_batch, rung
+from penstock.stream.rules import KeyState, Rule, withdraw
 
 if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
     from penstock.log.log import Log
 
+_logger = logging.getLogger("penstock.engine")
 _sql = Statements("penstock.engine", "rulebook.sql")
 
 
@@ -42,9 +48,10 @@ class Rules:
         if await self._log.catalog.find(rule.alerts) is None:
             await self._log.configure(rule.alerts, partitioning="hash", partitions=1)
         async with self._log.database.connection() as conn, conn.transaction():
+            before = await self._lock(conn, rule.name)
             row = await (await conn.execute(_sql["save"], params)).fetchone()
-            if row is not None and row[0]:
-                await conn.execute(_sql["start_over"], params)
+            if row is not None and before is not None:
+                await self._end(conn, before, "the rule was changed")
 
     async def all(self) -> list[RuleInfo]:
         """All of them, by name."""
@@ -53,9 +60,14 @@ class Rules:
         return [RuleInfo(msgspec.convert(definition, Rule), firing) for definition, firing in rows]
 
     async def delete(self, name: str) -> bool:
-        """Forget a rule, and that it fires; False if there is none of that name."""
-        async with self._log.database.connection() as conn:
-            return (await conn.execute(_sql["delete"], {"name": name})).rowcount > 0
+        """Forget a rule, and tell that it fires no longer; False if there is none of that name."""
+        async with self._log.database.connection() as conn, conn.transaction():
+            rule = await self._lock(conn, name)
+            if rule is None:
+                return False
+            await self._end(conn, rule, "the rule was deleted")
+            await conn.execute(_sql["delete"], {"name": name})
+        return True
 
     async def firing(self) -> list[tuple[str, str, datetime]]:
         """What fires now: the rule, the key, and since when."""
@@ -68,3 +80,24 @@ class Rules:
         async with self._log.database.connection() as conn:
             row = await (await conn.execute(_sql["find"], {"name": name})).fetchone()
         return None if row is None else msgspec.convert(row[0], Rule)
+
+    async def _lock(self, conn: AsyncConnection[Any], name: str) -> Rule | None:
+        row = await (await conn.execute(_sql["lock"], {"name": name})).fetchone()
+        return None if row is None else msgspec.convert(row[0], Rule)
+
+    async def _end(self, conn: AsyncConnection[Any], rule: Rule, why: str) -> None:
+        """Forget what a rule remembers, and clear what fires: nobody else would."""
+        rows = await (await conn.execute(_sql["start_over"], {"name": rule.name})).fetchall()
+        alerts: list[Rung] = []
+        for key, held, now in rows:
+            state = msgspec.convert(held, KeyState)
+            alert = withdraw(rule, state, key, now, why)
+            if alert is not None:
+                alerts.append(rung(alert, state.turns + 1))
+        if not alerts:
+            return
+        try:
+            await self._log.transact([], [alert_batch(rule, alerts)], connection=conn)
+        except (QueueFull, NotFound) as error:
+            # One that rings too often can be stopped all the same.
+            _logger.warning("rule %r: that it fires no longer is not told: %s", rule.name, error)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -20,15 +25,21 @@ from penstock.engine.fields import NUMBER, infer
 from penstock.engine.reader import columns_of, slices_at_hand
 from penstock.engine.reading import Reading
 from penstock.engine.saying import first_line
+from penstock.engine.slices import Slice
 from penstock.engine.stages import Stage
 from penstock.engine.values import COST
 from penstock.log.event import Event
+from penstock.stream.definition import Definition
 from penstock.stream.steps import Filter, FlatMap, Map, Retries, Step
 
 _logger = logging.getLogger("penstock.engine")
 
 #: How many of the newest events types are inferred from.
 SAMPLE = 1000
+#: How long those are looked for that functions survive, if there are others.
+_PATIENCE_SECONDS = 10.0
+#: What Spark says of a function that has ended its worker; other failures are no event's fault.
+_ENDED = re.compile(r"Python worker exited|worker crashed|SystemExit")
 
 
 def resolve_fields(
@@ -39,11 +50,9 @@ def resolve_fields(
     time_field = _time_field(cut)
     if time_field is not None and time_field not in names:
         names.append(time_field)
-    declared = {**known, **cut.stream.schema}
-    for step in cut.first:
-        declared.update(getattr(step, "returns", None) or {})
+    declared = {**known, **declared_types(cut.stream, cut.first)}
     wanted = [name for name in names if name not in declared]
-    found = infer(after_callables(spark, cut, sample), wanted)
+    found = infer(after_callables(spark, cut, sample), wanted) if wanted else {}
     if time_field in wanted and found.get(time_field) == NUMBER:
         found[time_field] = pa.int64() if _all_whole(sample, time_field) else pa.float64()
     types: dict[str, pa.DataType] = {}
@@ -59,58 +68,98 @@ def resolve_fields(
             types[name] = pa.string()
         elif _is_field(cut, name):
             types[name] = pa.string()
-            _logger.warning(
-                "field %r is in none of the newest events: it is taken for text; declare it with "
-                "Stream.from_(..., schema={%r: 'double'})",
-                name,
-                name,
-            )
+            taken_for_text(name)
     return pa.schema(list(types.items())), {name: from_arrow_type(kind).simpleString() for name, kind in types.items()}
 
 
-def resolve_stages(cut: Split, reader: DataFrame, tables: Tables, sample: Sequence[Event]) -> Split:
-    """The stream with the types of what each Python stage gives, as the sample shows them."""
+def taken_for_text(name: str) -> None:
+    """Say so of a field whose type nothing tells."""
+    _logger.warning(
+        "field %r is in none of the newest events: it is taken for text; declare it with "
+        "Stream.from_(..., schema={%r: 'double'})",
+        name,
+        name,
+    )
+
+
+def declared_types(stream: Definition, steps: Iterable[Step]) -> dict[str, str]:
+    """The types that were given with the queue and with what functions return, the last one said."""
+    declared = dict(stream.schema)
+    for step in steps:
+        declared.update(getattr(step, "returns", None) or {})
+    return declared
+
+
+def resolve_stages(
+    cut: Split, reader: DataFrame, tables: Tables, known: Mapping[str, str], sample: Sequence[Event]
+) -> tuple[Split, dict[str, str]]:
+    """The stream with the types of what each Python stage gives, as before or as the sample shows them.
+
+    Those to be remembered are the ones that the sample shows, and all of which tables are made.
+    """
     rest = list(cut.rest)
+    remembered: dict[str, str] = {}
     given = tables.reading.fields.names
     for part, (stage, _) in enumerate(cut.parts()):
         if stage is None:
             continue
         place = rest.index(stage)
         stage = rest[place] = dataclasses.replace(stage, copies=frozenset(given))
-        declared = {**cut.stream.schema}
-        for step in stage.steps:
-            declared.update(getattr(step, "returns", None) or {})
+        prefix = f"{stage.name}."
+        before = {name.removeprefix(prefix): kind for name, kind in known.items() if name.startswith(prefix)}
+        declared = {**before, **declared_types(cut.stream, stage.steps)}
         names = fields_read(cut, part)
         found: dict[str, pa.DataType | None] = {}
         if sample and any(name not in declared for name in names):
-            before = apply_steps(_sample_frame(reader, tables.reading, sample), rest[:place], tables)
-            pure = dataclasses.replace(stage, steps=_without_effects(stage.steps))
-            found = infer(_stage_lines(reader.sparkSession, pure, before) if pure.steps else [], names)
+            found = infer(_stage_lines(stage, rest[:place], reader, tables, sample), names)
         numbers = numeric_names(cut.stream)
-        types = []
+        types: dict[str, pa.DataType] = {}
         for name in names:
             kind = arrow_type(reader.sparkSession, name, declared[name]) if name in declared else found.get(name)
             if kind is None and (name in numbers or name.startswith(("__value_", COST))):
                 kind = NUMBER
-            if kind is not None or _is_field(cut, name):
-                types.append((name, pa.string() if kind is None else kind))
-        rest[place] = dataclasses.replace(stage, fields=pa.schema(types))
-        given = [name for name, _ in types]
-    return dataclasses.replace(cut, rest=tuple(rest))
+            if kind is None and _is_field(cut, name):
+                kind = pa.string()
+                _logger.warning(
+                    "field %r comes out of stage %r for none of the newest events: it is taken for text; declare it "
+                    "with .map(..., returns={%r: 'double'})",
+                    name,
+                    stage.steps[-1].name,
+                    name,
+                )
+            if kind is not None:
+                types[name] = kind
+        shown = [name for name in types if cut.stream.windows or found.get(name) is not None]
+        remembered.update({f"{prefix}{name}": from_arrow_type(types[name]).simpleString() for name in shown})
+        rest[place] = dataclasses.replace(stage, fields=pa.schema(list(types.items())))
+        given = list(types)
+    return dataclasses.replace(cut, rest=tuple(rest)), remembered
 
 
-def _stage_lines(spark: SparkSession, stage: Stage, frame: DataFrame) -> list[bytes]:
+def whole_events(cut: Split, reader: DataFrame, tables: Tables, sample: Sequence[Event]) -> list[bytes]:
+    """The sample as it is after the last of the stream's callables."""
+    stages = [(place, step) for place, step in enumerate(cut.rest) if isinstance(step, Stage)]
+    for place, stage in reversed(stages if sample else []):
+        if lines := _stage_lines(stage, cut.rest[:place], reader, tables, sample):
+            return lines
+    return after_callables(reader.sparkSession, cut, sample)
+
+
+def _stage_lines(
+    stage: Stage, steps: Sequence[Step | Stage], reader: DataFrame, tables: Tables, sample: Sequence[Event]
+) -> list[bytes]:
+    """What a stage gives for the sample, after the steps before it; nothing, if it has effects alone."""
+    stage = dataclasses.replace(stage, steps=_without_effects(stage.steps))
+    if not stage.steps:
+        return []
+    frame = apply_steps(_sample_frame(reader, tables.reading, sample), steps, tables)
     try:
         before = frame.toArrow()
     except Exception as error:
-        return _none_inferred(error)
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            made = [line.decode() for line in stage.run("sample", before)[0]]
-            yield pa.RecordBatch.from_arrays([pa.array(made, pa.string())], names=["line"])
-
-    return _in_worker(spark, run)
+        _warn_of(error)
+        return []
+    lines = _harmless(before, lambda some: _in_worker(reader.sparkSession, lambda: stage.run("sample", some)[0]))
+    return list(chain.from_iterable(lines))
 
 
 def _without_effects(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -120,14 +169,10 @@ def _without_effects(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def _sample_frame(reader: DataFrame, reading: Reading, sample: Sequence[Event]) -> DataFrame:
-    """The sample as the reader would give it; nothing, if a callable ends its worker."""
-    quiet = dataclasses.replace(reading, steps=_without_effects(reading.steps))
-    try:
-        table = columns_of(reader.sparkSession, quiet, sample)[0]
-    except Exception as error:
-        _none_inferred(error)
-        table = reading.events.empty_table()
-    return reader.sparkSession.createDataFrame(table)
+    """The sample as the reader would give it, without what ends its worker."""
+    quiet = dataclasses.replace(reading, steps=_without_effects(reading.steps), failed=None)
+    tables = _harmless(sample, lambda some: columns_of(reader.sparkSession, quiet, some))
+    return reader.sparkSession.createDataFrame(pa.concat_tables([reading.events.empty_table(), *tables]))
 
 
 def _is_field(cut: Split, name: str) -> bool:
@@ -157,32 +202,55 @@ def after_callables(spark: SparkSession, cut: Split, sample: Sequence[Event]) ->
         return [event.raw for event in sample]
     steps = _without_effects(cut.first)
     queues = dict(enumerate(cut.stream.sources))
-    slices = slices_at_hand(queues, sample)
-    meta = Meta(slices, len(slices))
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def lines_of(slices: list[Slice]) -> list[bytes]:
+        meta = Meta(slices, len(slices))
+        items = [Item(place, json.decode(piece.columns.data)) for place, piece in enumerate(slices)]
+        batch = Batch("sample", items, meta.where, lambda place: meta.describe(place, queues))
+        run_steps(steps, batch)
+        return encode_items(batch, "sample")[0]
+
+    lines = _harmless(sample, lambda some: _in_worker(spark, partial(lines_of, slices_at_hand(queues, some))))
+    return list(chain.from_iterable(lines))
+
+
+def _in_worker(spark: SparkSession, run: Callable[[], list[bytes]]) -> list[bytes]:
+    """Lines that callables give, run where they cannot harm the driver."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            items = [Item(place, json.decode(piece.columns.data)) for place, piece in enumerate(slices)]
-            batch = Batch("sample", items, meta.where, lambda place: meta.describe(place, queues))
-            run_steps(steps, batch)
-            made = [line.decode() for line in encode_items(batch, "sample")[0]]
+            made = [line.decode() for line in run()]
             yield pa.RecordBatch.from_arrays([pa.array(made, pa.string())], names=["line"])
 
-    return _in_worker(spark, run)
-
-
-def _in_worker(spark: SparkSession, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[bytes]:
-    """Lines that callables give, run where they cannot harm the driver; none, if they end their worker."""
-    try:
-        table = spark.range(0, 1, 1, 1).mapInArrow(run, "line string").toArrow()
-    except Exception as error:
-        return _none_inferred(error)
+    table = spark.range(0, 1, 1, 1).mapInArrow(work, "line string").toArrow()
     return [line.encode() for line in table.column(0).to_pylist()]
 
 
-def _none_inferred(error: Exception) -> list[bytes]:
-    _logger.warning("types could not be inferred from a sample, because a function failed: %s", first_line(error))
-    return []
+def _harmless(sample: Any, attempt: Callable[[Any], Any]) -> list[Any]:
+    """What is found with half of a sample or more that does not end its worker: what does is halved, and each tried."""
+    found, covered = [], 0
+    pieces = deque([sample])
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while pieces and (len(pieces[0]) >= len(sample) // 2 or time.monotonic() < until):
+        piece = pieces.popleft()
+        try:
+            found.append(attempt(piece))
+            covered += len(piece)
+            if 2 * covered >= len(sample):
+                break
+        except Exception as error:
+            if piece is sample:
+                _warn_of(error)
+            if not _ENDED.search(str(error)):
+                break
+            if len(piece) > 1:
+                middle = len(piece) // 2
+                pieces += [piece[:middle], piece[middle:]]
+    return found
+
+
+def _warn_of(error: Exception) -> None:
+    _logger.warning("types are inferred without some of the sample, because a function failed: %s", first_line(error))
 
 
 def arrow_type(spark: SparkSession, name: str, kind: str) -> pa.DataType:

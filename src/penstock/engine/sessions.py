@@ -1,7 +1,8 @@
 """Session windows: which span each event belongs to, given the spans that are open.
 
 Events of a key are taken in the order of their offsets. One joins every span that it touches and that was still open
-when it came, and spans that it touches become one; so the result does not depend on how cycles fell.
+when it came, and spans that it touches become one; so the result does not depend on how cycles fell. An event that is
+late, and is to count, joins closed ones where it touches none that is open, and so corrects them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.reading import Reading
 from penstock.engine.workers import asking, connection
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 _sql = Statements("penstock.engine", "sessions.sql")
 
-#: What is added to each event; a row with ``__old_ws`` is no event, but an open span that becomes another.
+#: What is added to each event; a row with ``__old_ws`` is no event, but a span that becomes another.
 ADDED = pa.schema(
     [
         ("__ws", pa.int64()),
@@ -32,6 +34,8 @@ ADDED = pa.schema(
         ("__ref_o", pa.int64()),
         ("__old_ws", pa.int64()),
         ("__old_we", pa.int64()),
+        # Whether it had been closed.
+        ("__old_closed", pa.bool_()),
     ]
 )
 
@@ -61,9 +65,18 @@ class Rules:
 class _Span:
     start: int
     end: int
-    #: Open spans of cycles before that it has taken in.
-    old: list[tuple[int, int]] = field(default_factory=list)
+    #: Spans of cycles before that it has taken in, and whether they had been closed.
+    old: list[tuple[int, int, bool]] = field(default_factory=list)
+    #: Whether it is one that was closed, and that no event has come to since.
+    is_closed: bool = False
+    #: The partition of the last event that has come to it.
+    partition: int | None = None
     into: _Span | None = None
+
+    @property
+    def corrects(self) -> bool:
+        """Whether a span was closed that it has taken in."""
+        return any(was_closed for _, _, was_closed in self.old)
 
     def final(self) -> _Span:
         """The span that it has become part of."""
@@ -87,40 +100,56 @@ class _Sessions:
             return
         table = pa.Table.from_batches(some).combine_chunks()
         keys = table.column("__k").to_pylist()
-        spans = self._open(sorted(set(keys)))
-        times, bounds = (table.column(name).to_numpy().tolist() for name in ("__time", "__bound"))
-        redriven = table.column("__redriven").to_pylist()
+        times, bounds = (table.column(name).to_numpy() for name in ("__time", "__bound"))
+        late = times + (self._rules.gap_us + self._rules.grace_us) <= bounds
+        refused = np.zeros(len(keys), dtype=bool)
+        if self._rules.late != "include":
+            refused = late & ~table.column("__redriven").to_numpy()
+        spans = self._known(keys, times, late & ~refused)
+        partitions = table.column("__partition").to_pylist()
         placed: list[_Span | None] = []
-        late: list[bool] = []
-        for row, key in enumerate(keys):
-            time, bound = times[row], bounds[row]
-            is_late = time + self._rules.gap_us + self._rules.grace_us <= bound
-            late.append(is_late)
-            if is_late:
-                counts = redriven[row] or self._rules.late == "include"
-                placed.append(_Span(time, time + self._rules.gap_us) if counts else None)
-            else:
-                placed.append(self._join(spans.setdefault(key, []), time, bound))
-        yield from self._rows(table, placed, late).to_batches()
+        for key, partition, time, bound, is_late, is_refused in zip(
+            keys, partitions, times.tolist(), bounds.tolist(), late.tolist(), refused.tolist(), strict=True
+        ):
+            span = None if is_refused else self._join(spans.setdefault(key, []), time, bound, is_late)
+            if span is not None:
+                span.partition = partition
+            placed.append(span)
+        yield from self._rows(table, placed).to_batches()
         yield from self._moves(spans).to_batches()
 
-    def _open(self, keys: list[str]) -> dict[str, list[_Span]]:
+    def _known(self, keys: list[str], times: Any, corrects: Any) -> dict[str, list[_Span]]:
+        """The spans that are open, and those that were closed and that an event corrects."""
         if not self._reading.query:
             return {}  # only looked at: nothing is open
-        statement = _sql["open"].replace("{id}", str(int(self._reading.query)))
-        with asking():
-            rows = connection(self._reading.conninfo).execute(statement, {"keys": keys}).fetchall()
         found: dict[str, list[_Span]] = {}
-        for key, start, end in rows:
-            found.setdefault(key, []).append(_Span(start, end, [(start, end)]))
+        for key, start, end in self._ask("open", {"keys": sorted(set(keys))}):
+            found.setdefault(key, []).append(_Span(start, end, [(start, end, False)]))
+        if corrects.any():
+            starts = times[corrects]
+            touching = {
+                "keys": [key for key, is_meant in zip(keys, corrects.tolist(), strict=True) if is_meant],
+                "starts": numbers(starts.tolist()),
+                "ends": numbers((starts + self._rules.gap_us).tolist()),
+            }
+            for key, start, end in self._ask("closed", touching):
+                found.setdefault(key, []).append(_Span(start, end, [(start, end, True)], is_closed=True))
         return found
 
-    def _join(self, spans: list[_Span], time: int, bound: int) -> _Span:
+    def _ask(self, question: str, params: dict[str, Any]) -> list[tuple[str, int, int]]:
+        statement = _sql[question].replace("{id}", str(int(self._reading.query)))
+        with asking():
+            return connection(self._reading.conninfo).execute(statement, params).fetchall()
+
+    def _join(self, spans: list[_Span], time: int, bound: int, is_late: bool) -> _Span:
         end = time + self._rules.gap_us
-        touched = [s for s in spans if time < s.end and end > s.start and s.end + self._rules.grace_us > bound]
+        near = [span for span in spans if time < span.end and end > span.start]
+        touched = [span for span in near if not span.is_closed and span.end + self._rules.grace_us > bound]
+        if is_late and not touched:
+            touched = near
         if len(touched) == 1:
             span = touched[0]
-            span.start, span.end = min(span.start, time), max(span.end, end)
+            span.start, span.end, span.is_closed = min(span.start, time), max(span.end, end), False
             return span
         span = _Span(time, end)
         for other in touched:
@@ -131,32 +160,32 @@ class _Sessions:
         spans.append(span)
         return span
 
-    def _rows(self, table: pa.Table, placed: list[_Span | None], late: list[bool]) -> pa.Table:
+    def _rows(self, table: pa.Table, placed: list[_Span | None]) -> pa.Table:
+        """Events with their spans. Those are late, for what follows, whose span may be in the history."""
         finals = [None if span is None else span.final() for span in placed]
         refused = np.array([span is None for span in finals])
-        times = table.column("__time").to_numpy()
-        starts = [int(times[i]) if span is None else span.start for i, span in enumerate(finals)]
-        ends = [int(times[i]) + self._rules.gap_us if span is None else span.end for i, span in enumerate(finals)]
-        nothing = pa.nulls(len(finals), pa.int64())
+        times = table.column("__time").to_pylist()
+        starts = [times[i] if span is None else span.start for i, span in enumerate(finals)]
+        ends = [times[i] + self._rules.gap_us if span is None else span.end for i, span in enumerate(finals)]
         added = {
             "__ws": pa.array(starts, pa.int64()),
             "__we": pa.array(ends, pa.int64()),
-            "__late": pa.array(late, pa.bool_()),
+            "__late": pa.array([span is None or span.corrects for span in finals], pa.bool_()),
             "__ref_p": pa.array(table.column("__partition").to_numpy(), mask=~refused),
             "__ref_o": pa.array(table.column("__offset").to_numpy(), mask=~refused),
-            "__old_ws": nothing,
-            "__old_we": nothing,
         }
-        arrays = [added[f.name] if f.name in added else table.column(f.name) for f in self._schema]
-        return pa.Table.from_arrays(arrays, schema=self._schema)
+        nothing = {f.name: pa.nulls(len(finals), f.type) for f in ADDED if f.name not in added}
+        columns = {**{name: table.column(name) for name in table.column_names}, **added, **nothing}
+        return pa.Table.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
 
     def _moves(self, spans: dict[str, list[_Span]]) -> pa.Table:
-        """The open spans of before that are no longer the same."""
+        """The spans of before that are no longer the same."""
         moves = [
-            {"__k": key, "__ws": span.start, "__we": span.end, "__late": False, "__old_ws": start, "__old_we": end}
+            {"__k": key, "__ws": span.start, "__we": span.end, "__late": False, "__partition": span.partition}
+            | {"__old_ws": start, "__old_we": end, "__old_closed": was_closed}
             for key, some in spans.items()
             for span in some
-            for start, end in span.old
+            for start, end, was_closed in span.old
             if (start, end) != (span.start, span.end)
         ]
         columns: list[Any] = [pa.array([move.get(f.name) for move in moves], f.type) for f in self._schema]

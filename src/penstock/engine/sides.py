@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,9 +17,16 @@ from penstock.engine.compile import Split, apply_steps, split
 from penstock.engine.fields import infer
 from penstock.engine.pairing import EVENT, Alone, Pairs
 from penstock.engine.reader import Reader, columns_of
-from penstock.engine.reading import ABOUT, DATA, META, Reading
+from penstock.engine.reading import ABOUT, DATA, META, NO_FIELDS, Reading
 from penstock.engine.reference import ReferenceTables
-from penstock.engine.sampling import after_callables, arrow_type, resolve_fields, resolve_stages
+from penstock.engine.sampling import (
+    arrow_type,
+    declared_types,
+    resolve_fields,
+    resolve_stages,
+    taken_for_text,
+    whole_events,
+)
 from penstock.engine.stages import Stage
 from penstock.engine.values import plain
 from penstock.engine.waiting import WaitingTable
@@ -53,31 +61,76 @@ class Side:
         frame = apply_steps(frame, self.cut.rest, self.references)
         frame = frame.withColumn("__k", self._key(frame)).withColumn("__side", F.lit(self.number))
         columns = [name for name in EVENT.names if name != "__line"]
-        if self._is_whole and not self._added(frame):
+        if self.is_whole and not self._added(frame):
             return frame.select(*columns, F.col(DATA).alias("__line"))
-        data = [DATA] if self._is_whole else []
-        fields = [f"`{name}`" for name in (self._added(frame) if self._is_whole else self._made(frame))]
-        encode = _Lines(tuple(columns), self._is_whole)
+        data = [DATA] if self.is_whole else []
+        fields = [f"`{name}`" for name in (self._added(frame) if self.is_whole else self._made(frame))]
+        encode = _Lines(tuple(columns), self.is_whole)
         return frame.select(*columns, *data, *fields).mapInArrow(encode, from_arrow_schema(EVENT))
 
-    def types(self, frame: DataFrame, wanted: frozenset[str] | None) -> dict[str, str]:
-        """The types of the fields that are looked into after the join, as Spark spells them; None wants all of them."""
+    def types(self, frame: DataFrame, wanted: frozenset[str] | None, known: Collection[str]) -> dict[str, str]:
+        """The types of the fields that are looked into after the join, as Spark spells them; None wants all of them.
+
+        Those that are known have been found before.
+        """
         from pyspark.sql.pandas.types import from_arrow_type
 
-        after = apply_steps(frame, self.cut.rest, self.references)
-        made = self._added(after) if self._is_whole else self._made(after)
-        types = {name: after.schema[name].dataType.simpleString() for name in made}
-        if self._is_whole:
-            lines = after_callables(frame.sparkSession, self.cut, self.sample)
-            found = infer(lines, sorted(_names(lines) if wanted is None else wanted))
-            guessed = {name: from_arrow_type(kind).simpleString() for name, kind in found.items() if kind is not None}
-            missing = {} if wanted is None else dict.fromkeys(wanted, "string")
-            types = {**missing, **guessed, **self.cut.stream.schema, **types}
+        types = self._made_types(frame)
+        if self.is_whole:
+            types = {**self._declared(), **types}
+            if wanted is None or not wanted <= {*types, *known}:
+                lines = whole_events(self.cut, frame, self.references, self.sample)
+                found = infer(lines, sorted(_names(lines) if wanted is None else wanted))
+                guessed = {
+                    name: from_arrow_type(kind).simpleString() for name, kind in found.items() if kind is not None
+                }
+                types = {**guessed, **types}
+            for name in sorted(() if wanted is None else wanted - {*types, *known}):
+                taken_for_text(name)
+                types[name] = "string"
         return {name: kind for name, kind in types.items() if wanted is None or name in wanted}
 
+    def looking_into(self, frame: DataFrame, types: dict[str, str]) -> Side:
+        """The side, with fields that the pairs are asked for looked at while it is read.
+
+        What does not fit is a dead letter then, and not a pair that no cycle survives, which may be hours later.
+        """
+        if not self.is_whole:
+            return self
+        spark = frame.sparkSession
+        others = {*self.given.names, *self._made_types(frame)}
+        read = {name: _read_as(spark, name, kind) for name, kind in types.items() if name not in others}
+        fields = [(name, kind) for name, kind in read.items() if kind is not None]
+        if not self._stages:
+            return dataclasses.replace(self, reading=dataclasses.replace(self.reading, looked_into=pa.schema(fields)))
+        last = dataclasses.replace(self._stages[-1], looked_into=pa.schema(fields))
+        rest = tuple(last if step is self._stages[-1] else step for step in self.cut.rest)
+        return dataclasses.replace(self, cut=dataclasses.replace(self.cut, rest=rest))
+
     @property
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Whether events wait as they are, and not as columns that something made."""
         return self.cut.keeps_event
+
+    @property
+    def given(self) -> pa.Schema:
+        """What Spark gets of each event that is no column of a table."""
+        return self._stages[-1].fields or NO_FIELDS if self._stages else self.reading.fields
+
+    @property
+    def _stages(self) -> list[Stage]:
+        return [step for step in self.cut.rest if isinstance(step, Stage)]
+
+    def _declared(self) -> dict[str, str]:
+        """The types that were given with the queue and the side's functions."""
+        of_stages = chain.from_iterable(stage.steps for stage in self._stages)
+        return declared_types(self.cut.stream, chain(self.cut.first, of_stages))
+
+    def _made_types(self, frame: DataFrame) -> dict[str, str]:
+        """What the side's own steps make, beside the event or in place of it."""
+        after = apply_steps(frame, self.cut.rest, self.references)
+        made = self._added(after) if self.is_whole else self._made(after)
+        return {name: after.schema[name].dataType.simpleString() for name in made}
 
     def _made(self, frame: DataFrame) -> list[str]:
         hidden = {*META.names, DATA, ABOUT, "__k", "__side"}
@@ -85,9 +138,7 @@ class Side:
 
     def _added(self, frame: DataFrame) -> list[str]:
         """What was looked up beside the event, and is no copy of one of its fields."""
-        stages = [step for step in self.cut.rest if isinstance(step, Stage)]
-        given = self.reading.fields.names if not stages else (stages[-1].fields or pa.schema([])).names
-        return [name for name in self._made(frame) if name not in given]
+        return [name for name in self._made(frame) if name not in self.given.names]
 
     def _key(self, frame: DataFrame) -> Any:
         """What pairs have in common: a list in JSON, or null if a part of it is."""
@@ -141,7 +192,7 @@ class PairReader:
         """The pairs among samples, for who only looks."""
         found = []
         for side in self.sides:
-            table = columns_of(spark, side.reading, side.sample)[0]
+            table = columns_of(spark, side.reading, side.sample)
             found.append(side.events(spark.createDataFrame(table)))
         return self._paired(found, single=True)
 
@@ -158,7 +209,7 @@ class PairReader:
         return self._typed(made)
 
     def _typed(self, frame: DataFrame) -> DataFrame:
-        """The fields with types that JSON does not have."""
+        """The fields with types that JSON does not have; null, where one is none of its type."""
         from pyspark.sql import functions as F
 
         for side, casts in self._casts.items():
@@ -166,7 +217,7 @@ class PairReader:
                 continue
             kind: Any = frame.schema[side].dataType
             parts = [
-                F.col(f"{side}.`{name}`").cast(casts[name]).alias(name)
+                F.col(f"{side}.`{name}`").try_cast(casts[name]).alias(name)
                 if name in casts
                 else F.col(f"{side}.`{name}`").alias(name)
                 for name in kind.names
@@ -191,9 +242,9 @@ class AllReferences:
         """A table that a step after the join names."""
         return self._main.frame(spark, name, table)
 
-    def is_stale(self) -> bool:
-        """Whether a table is to be read again."""
-        return any([tables.is_stale() for tables in (self._main, *self._sides)])
+    def forget_stale(self) -> bool:
+        """Forget the tables that are to be read again, and say whether there are any."""
+        return any([tables.forget_stale() for tables in (self._main, *self._sides)])
 
     def close(self) -> None:
         """Let go of their connections."""
@@ -209,8 +260,11 @@ def side_streams(stream: Definition, join: Join) -> tuple[Definition, Definition
     return made[0], made[1]
 
 
-def wanted_of(cut: Split, side: str) -> frozenset[str] | None:
-    """Which fields of a side the steps after the join look into; None: all of it."""
+def wanted_of(cut: Split, side: str, given: Sequence[str]) -> frozenset[str] | None:
+    """Which fields of a side the steps after the join look into; None: all of it.
+
+    To know whether it is there, those do that are given in any case.
+    """
     from penstock.stream.expression import is_python
 
     found: set[str] = set()
@@ -228,6 +282,8 @@ def wanted_of(cut: Split, side: str) -> frozenset[str] | None:
             inside = tokens[place + 1 : place + 3]
             if len(inside) == 2 and inside[0].text == "." and inside[1].is_name:
                 found.add(inside[1].name)
+            elif given and [t.word for t in tokens[place + 1 : place + 4] if t.word != "not"][:2] == ["is", "null"]:
+                found.update(given)
             elif not inside or inside[0].text != "(":
                 return None
     return frozenset(found)
@@ -270,11 +326,16 @@ def prepare_sides(
         )
         references = ReferenceTables(base.conninfo, reading)
         empty = spark.createDataFrame([], from_arrow_schema(reading.schema))
-        side_cut = _numbered(resolve_stages(side_cut, empty, references, samples[number]), _RIGHT_STAGES * number)
+        side_cut, of_stages = resolve_stages(side_cut, empty, references, of_reader, samples[number])
+        types.update(of_stages)
+        side_cut = _numbered(side_cut, _RIGHT_STAGES * number)
         side = Side(number, side_cut, reading, references, samples[number])
-        sides.append(side)
+        wanted = wanted_of(cut, name, [n for n in side.given.names if not n.startswith("__")] if side.is_whole else [])
         before = {key.removeprefix("*."): kind for key, kind in mine.items() if key.startswith("*.")}
-        shown = {**side.types(empty, wanted_of(cut, name)), **before}
+        shown = {**side.types(empty, wanted, before), **before}
+        if wanted is not None:
+            shown = {key: kind for key, kind in shown.items() if key in wanted}
+        sides.append(side.looking_into(empty, shown))
         if samples[number]:
             remembered.update({f"{name}.{key}": kind for key, kind in types.items()})
             remembered.update({f"{name}.*.{key}": kind for key, kind in shown.items()})
@@ -295,6 +356,13 @@ def _numbered(cut: Split, by: int) -> Split:
     """The stages of a side, under numbers of its own."""
     rest = [dataclasses.replace(s, number=s.number + by) if isinstance(s, Stage) else s for s in cut.rest]
     return dataclasses.replace(cut, rest=tuple(rest))
+
+
+def _read_as(spark: SparkSession, name: str, kind: str) -> pa.DataType | None:
+    """The type that a field is read with only to see whether it fits; None: that is not seen in JSON."""
+    if _is_json(kind) or kind in ("timestamp", "timestamp_ntz"):
+        return arrow_type(spark, name, kind)
+    return pa.string() if kind in ("date", "binary") else None
 
 
 def _is_json(kind: str) -> bool:

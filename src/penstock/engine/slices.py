@@ -90,7 +90,7 @@ def slices_of(
             last = min(stop, end)
             seen = progress[partition_id]
             seen.offsets += last - first
-            seen.last = micros = (appended_at - EPOCH) // timedelta(microseconds=1)
+            micros = (appended_at - EPOCH) // timedelta(microseconds=1)
             seen.first = seen.first or micros
             if target is not None and target != lane.group_id:
                 continue  # sent back to another group alone

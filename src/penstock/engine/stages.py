@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.core import json
 from penstock.engine.callables import Batch, Failure, Item, encode_items, run_steps
 from penstock.engine.fields import Parser
-from penstock.engine.reading import ABOUT, DATA, META, Reading, events_schema
+from penstock.engine.reading import ABOUT, DATA, META, NO_FIELDS, Reading, events_schema
 from penstock.engine.reports import Report
 from penstock.engine.values import plain
 from penstock.engine.workers import report_stage
@@ -42,6 +42,8 @@ class Stage:
     gives_about: bool = False
     #: Columns that were only taken out of the events for Spark to look at.
     copies: frozenset[str] = frozenset()
+    #: Fields that something later takes out of the whole event: read to find events that do not fit, and not given.
+    looked_into: pa.Schema = NO_FIELDS
 
     @property
     def schema(self) -> pa.Schema:
@@ -101,9 +103,9 @@ class _Runner:
         self._reading = reading
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parser = Parser(self._stage.fields if self._stage.fields is not None else pa.schema([]))
+        parser = Parser(pa.schema([*(self._stage.fields or []), *self._stage.looked_into]))
         report = Report([], [], {})
-        for batch in batches:
+        for batch in cut_by_event(batches):
             yield self._batch(parser, batch, report)
         report_stage(self._reading, self._stage.number, report)
 
@@ -131,6 +133,23 @@ class _Runner:
             else:
                 columns.append(table.column(name).combine_chunks())
         return pa.RecordBatch.from_arrays([_whole(column) for column in columns], schema=schema)
+
+
+def cut_by_event(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, cut where an event ends: what one of its parts fails in, all of them have failed in."""
+    held: pa.RecordBatch | None = None
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        both = batch if held is None else pa.concat_batches([held, batch])
+        partitions, offsets = (both.column(name).to_numpy() for name in ("__partition", "__offset"))
+        others = np.flatnonzero((partitions != partitions[-1]) | (offsets != offsets[-1]))
+        end = int(others[-1]) + 1 if len(others) else 0
+        if end:
+            yield both.slice(0, end)
+        held = both.slice(end)
+    if held is not None:
+        yield held
 
 
 def _told(about: str) -> dict[str, Any]:

@@ -37,24 +37,30 @@ class Partials:
 
 def staged(table: pa.Table, kept: Sequence[str], closing: Closing) -> Partials:
     """Sort a job's rows. Windows that all partitions close together belong to none: 0."""
+    table = table.set_column(table.column_names.index("__p"), "__p", _closers(table, closing))
     moves: list[dict[str, Any]] = []
     if "__old_ws" in table.column_names:
         moved = pc.is_valid(table.column("__old_ws"))
-        moves = table.filter(moved).select(["__k", "__ws", "__we", "__old_ws", "__old_we"]).to_pylist()
+        names = ["__k", "__ws", "__we", "__p", "__old_ws", "__old_we", "__old_closed"]
+        moves = table.filter(moved).select(names).to_pylist()
         table = table.filter(pc.invert(moved))
     is_late = pc.is_valid(table.column("__ref_p"))
     refs = table.filter(is_late)
     late = list(zip(refs.column("__ref_p").to_pylist(), refs.column("__ref_o").to_pylist(), strict=True))
     if late:
         table = table.filter(pc.invert(is_late))
+    columns = [table.column(name) for name in ("__k", "__ws", "__we", "__late", "__p", *kept)]
+    return Partials(pa.table(columns, names=["key", "ws", "we", "late", "p", *kept]), late, moves)
+
+
+def _closers(table: pa.Table, closing: Closing) -> pa.ChunkedArray:
+    """The partition by whose time each window closes."""
     partition = table.column("__p")
     if closing is Closing.TOGETHER:
-        partition = pa.chunked_array([pa.array([0] * table.num_rows, pa.int64())])
-    elif closing is Closing.KEYLESS_TOGETHER:
-        partition = pc.if_else(pc.equal(table.column("__k"), ""), pa.scalar(0, pa.int64()), partition)
-    columns = [*(table.column(name) for name in ("__k", "__ws", "__we", "__late")), partition]
-    columns += [table.column(name) for name in kept]
-    return Partials(pa.table(columns, names=["key", "ws", "we", "late", "p", *kept]), late, moves)
+        return pa.chunked_array([pa.array([0] * table.num_rows, pa.int64())])
+    if closing is Closing.KEYLESS_TOGETHER:
+        return pc.if_else(pc.equal(table.column("__k"), ""), pa.scalar(0, pa.int64()), partition)
+    return partition
 
 
 def as_csv(table: pa.Table) -> bytes:

@@ -1,7 +1,8 @@
 """Looking for an event that stops a cycle: halve what is read until it stands alone.
 
 A cycle that fails is not committed, and the same offsets are read again in smaller cycles, until the one event that
-no cycle survives is left; it becomes a dead letter, and what was held up by it goes on.
+no cycle survives is left; it becomes a dead letter, and what was held up by it goes on. In a join it may be one that
+has waited and goes on in no pair: those are tried first, by themselves, and then what was read with them.
 """
 
 from __future__ import annotations
@@ -26,21 +27,38 @@ class Suspicion(msgspec.Struct, array_like=True, frozen=True):
     stops: dict[int, int]
     #: How often a single event has failed in a row.
     tries: int = 0
+    #: So many events that go on in no pair at a time, and how many of them are suspect.
+    alone: int = 0
+    alone_left: int = 0
 
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Suspicion).decode
 
 
-def after_failure(before: Suspicion | None, plan: CyclePlan) -> Suspicion:
-    """What to suspect when a plan has failed."""
+def after_failure(before: Suspicion | None, plan: CyclePlan, alone: int = 0) -> Suspicion:
+    """What to suspect when a plan has failed that would have sent on so many events in no pair."""
+    if alone and plan.lanes:
+        return Suspicion(plan.events, {lane.partition_id: lane.stop for lane in plan.lanes}, 0, _half(alone), alone)
+    if alone:
+        before = before or Suspicion(1, {})
+        tries = before.tries if before.alone else 0
+        left = before.alone_left or alone
+        return Suspicion(before.limit, before.stops, tries + 1 if alone == 1 else 0, _half(alone), left)
     if before is None or not any(lane.start < before.stops.get(lane.partition_id, 0) for lane in plan.lanes):
         before = Suspicion(0, {lane.partition_id: lane.stop for lane in plan.lanes})
-    return Suspicion(max(1, plan.events // 2), before.stops, before.tries + 1 if plan.events == 1 else 0)
+    return Suspicion(_half(plan.events), before.stops, before.tries + 1 if plan.events == 1 else 0)
 
 
 def after_success(before: Suspicion, plan: CyclePlan) -> Suspicion | None:
     """What is left to suspect when a plan has been committed."""
+    if not plan.lanes:
+        rest = before.alone_left - plan.alone
+        if not before.alone:
+            return before
+        if rest > 0:
+            return Suspicion(before.limit, before.stops, 0, before.alone * 2, rest)
+        return Suspicion(before.limit, before.stops) if before.stops else None
     left = dict(before.stops)
     for lane in plan.lanes:
         if left.get(lane.partition_id, 0) <= lane.stop:
@@ -50,7 +68,12 @@ def after_success(before: Suspicion, plan: CyclePlan) -> Suspicion | None:
 
 def is_guilty(suspect: Suspicion | None, plan: CyclePlan) -> bool:
     """Whether a plan of one event has failed so often that the event is to blame."""
-    return suspect is not None and plan.events == 1 and suspect.tries >= TRIES
+    is_one = plan.events == 1 if plan.lanes else plan.alone == 1
+    return suspect is not None and is_one and suspect.tries >= TRIES
+
+
+def _half(events: int) -> int:
+    return max(1, events // 2)
 
 
 class Verdicts:

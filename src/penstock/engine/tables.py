@@ -20,6 +20,8 @@ _sessions = Statements("penstock.engine", "sessions.sql")
 #: The key as people see it: no key is NULL, and text sorts as it does elsewhere in the database.
 _KEY = "nullif(s.key, '') COLLATE \"default\""
 
+_PAIRS = 50
+
 
 @dataclass(frozen=True)
 class ResultTables:
@@ -48,8 +50,12 @@ class ResultTables:
             for name in ("create_state", "create_history", "index_history")
         ]
         if self.by_key:
-            makers.append(_fill(_sessions["index_state"], id=self.query))
-        return [*makers, *self.views()]
+            makers += [_fill(_sessions["index_state"], id=self.query), self.history_keys()]
+        return [*makers, *self.views(), _fill(_tables["check_line"], id=self.query, line=self._line())]
+
+    def history_keys(self) -> str:
+        """What makes closed sessions be found by their key, if that is not there."""
+        return _fill(_sessions["index_history_keys"], id=self.query)
 
     def views(self) -> list[str]:
         """What makes the views."""
@@ -70,8 +76,9 @@ class ResultTables:
 
     def state_part(self) -> str:
         """The query's part of the view over all queries."""
-        pairs = ", ".join(f"{_literal(column.name)}, {self._final(column)}" for column in self.columns)
-        return _fill(_tables["state_part"], id=self.query, name=_literal(self.name), pairs=pairs)
+        pairs = [f"{_literal(column.name)}, {self._final(column)}" for column in self.columns]
+        value = " || ".join(f"jsonb_build_object({some})" for some in _lists(pairs))
+        return _fill(_tables["state_part"], id=self.query, name=_literal(self.name), value=value)
 
     def statement(self, name: str, *, corrects: bool = True) -> str:
         """A statement of merge.sql for this query; one that closes windows may correct those that were closed."""
@@ -95,6 +102,8 @@ class ResultTables:
                 for k in kept
             ),
             line=self._line(),
+            # What is selected of a window need not say when it ended.
+            untold_end="s.window_end" if self.shape.fields else "NULL::timestamptz",
             finals=self._finals(),
         )
 
@@ -109,10 +118,13 @@ class ResultTables:
         else:
             pairs = ["'key', nullif(s.key, '')", "'window_start', s.window_start", "'window_end', s.window_end"]
             pairs += [f"{_literal(column.name)}, {self._final(column)}" for column in self.columns]
-        line = f"json_build_object({', '.join(pairs)})::text"
-        if self.shape.condition is None:
-            return line
-        return f"CASE WHEN {_of_row(self.shape.condition)} THEN {line} END"
+        line, *more = [f"json_build_object({some})::text" for some in _lists(pairs)]
+        for other in more:
+            line = f"left({line}, -1) || ', ' || substr({other}, 2)"
+        if self.shape.condition is not None:
+            line = f"CASE WHEN {_of_row(self.shape.condition)} THEN {line} END"
+        # What it is part of has parameters.
+        return line.replace("%", "%%")
 
     def _finals(self) -> str:
         return ", ".join(f"{self._final(column)} AS {_identifier(column.name)}" for column in self.columns)
@@ -127,6 +139,11 @@ class ResultTables:
             for mark, table in (("{s:o}", state), ("{p:o}", partial)):
                 text = text.replace(mark, "(" + ", ".join(f"{table}.{slot}_{i}" for i in range(3)) + ")")
         return text
+
+
+def _lists(pairs: Sequence[str]) -> list[str]:
+    """Names and values in lists, each of as many as PostgreSQL lets a function take."""
+    return [", ".join(pairs[start : start + _PAIRS]) for start in range(0, len(pairs), _PAIRS)]
 
 
 def _of_row(final: str) -> str:

@@ -12,7 +12,10 @@ import pyarrow.ipc
 
 from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
+from penstock.engine.moments import to_moment
 from penstock.engine.staging import as_csv
+from penstock.log import chunk
+from penstock.log.event import Delivery, Event, StoredChunk
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 _sql = Statements("penstock.engine", "waiting.sql")
 
 LEFT, RIGHT = 0, 1
+#: So many events are in one cycle of a join at the most, and so many are sent on by it that are in no pair: what begins
+#: to wait, and what goes on, goes over the driver.
+MOST_EVENTS = 200_000
 #: An event that begins to wait, as it is copied into the table.
 FRESH = pa.schema(
     [
@@ -44,6 +50,27 @@ class Kept:
     fresh: pa.Table
     #: Key, time and id.
     matched: Sequence[tuple[str, int, int]]
+    #: How many of the left went on in no pair: those that have expired, the oldest first.
+    alone: int = 0
+
+
+@dataclass(frozen=True)
+class Waited:
+    """An event of the left that has expired in no pair, as it waited."""
+
+    queue_id: int
+    partition_id: int
+    offset: int
+    key: str | None
+    time_us: int
+    line: str
+
+    def as_event(self) -> Event:
+        """What is left of the event where its queue has it no more."""
+        delivery = Delivery("", "", self.partition_id, is_lane=False)
+        line = self.line.encode()
+        columns = chunk.Columns(line, 1, [self.key])
+        return Event(delivery, StoredChunk.of(columns, [line], self.offset, to_moment(self.time_us)), self.offset)
 
 
 @dataclass(frozen=True)
@@ -75,12 +102,13 @@ class WaitingTable:
     ) -> None:
         """What a cycle changes. ``closed_us`` is how far time had come when it began: what it went by.
 
-        A cycle for which nothing was computed has sent nothing on, so what is in no pair is not let go with it.
+        What is in no pair is let go as far as it was sent on: not by a cycle for which nothing was computed.
         """
         if kept is None:
-            closed_us = None if self.sends_alone else flushed_us
+            closed_us = flushed_us
         if closed_us is not None:
-            await conn.execute(self.statement("expire"), self.params(closed=closed_us))
+            sent = {"sends_alone": self.sends_alone, "alone": 0 if kept is None else kept.alone}
+            await conn.execute(self.statement("expire"), self.params(closed=closed_us, **sent))
         if kept is None:
             return
         if kept.matched:
@@ -92,6 +120,14 @@ class WaitingTable:
             await conn.execute(self.statement("match"), marks)
         if kept.fresh.num_rows:
             await conn.execute(self.statement("keep"))
+
+    async def oldest_alone(self, conn: AsyncConnection[Any]) -> Waited | None:
+        """The event that would be the first to be sent on in no pair."""
+        row = await (await conn.execute(self.statement("alone"), self.params(limit=1))).fetchone()
+        if row is None:
+            return None
+        of = await (await conn.execute(self.statement("queue_of"), {"partition": row[0]})).fetchone()
+        return Waited(0 if of is None else of[0], *row)
 
 
 def pack(table: pa.Table) -> bytes:
@@ -105,9 +141,10 @@ def pack(table: pa.Table) -> bytes:
 
 def gathered(reports: Iterable[Report]) -> Kept:
     """What all tasks of a cycle said."""
-    tables, matched = [], []
+    tables, matched, alone = [], [], 0
     for report in reports:
+        alone += report.alone
         if report.fresh:
             tables.append(pyarrow.ipc.open_stream(report.fresh).read_all())
         matched += [(key, time, row) for key, time, row in report.matched]
-    return Kept(pa.concat_tables(tables) if tables else FRESH.empty_table(), matched)
+    return Kept(pa.concat_tables(tables) if tables else FRESH.empty_table(), matched, alone)

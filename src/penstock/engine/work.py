@@ -13,7 +13,7 @@ from penstock.engine.plan import CyclePlan
 from penstock.engine.reports import Report
 from penstock.engine.staging import Closing
 from penstock.engine.tables import ResultTables
-from penstock.engine.waiting import Kept, WaitingTable
+from penstock.engine.waiting import Kept, Waited, WaitingTable
 
 if TYPE_CHECKING:
     from penstock.stream.definition import TimeRules
@@ -45,10 +45,12 @@ class Work:
     took: dict[str, float]
     #: Close every window that is open, whatever the time.
     flush: bool = False
-    #: Sessions that have become others: key, new and old span.
+    #: Sessions that have become others: key, new and old span, and whether that had been closed.
     moves: Sequence[dict[str, Any]] = ()
     #: What changes of the state of a join; None where nothing was computed.
     kept: Kept | None = None
+    #: An event of a join that is given up after it waited, among the failures.
+    waited: Waited | None = None
 
 
 @dataclass

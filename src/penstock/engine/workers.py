@@ -73,11 +73,13 @@ def send_report(reading: Reading, job: Job, stage: int, task: int, attempt: int,
 
 
 def report_stage(reading: Reading, stage: int, report: Report) -> None:
-    """Tell the driver, at the end of a task, what became of events in a stage after the reader; not outside a cycle."""
+    """Tell the driver, at the end of a task, what became of events in a stage after the reader."""
     current = current_task()
     if current is not None:
         context, job = current
         send_report(reading, job, stage, context.partitionId(), context.taskAttemptId(), report)
+    elif reading.failed is not None:
+        reading.failed.add(report.failures)
 
 
 def load_plan(reading: Reading, job: Job) -> CyclePlan:

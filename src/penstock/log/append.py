@@ -232,15 +232,19 @@ class Appender:
 
         If a connection is lost and nothing else was in the flush, they may be there twice; none is lost.
         """
-        for request in requests:
-            for queue_id, rejected in request.rejected:
-                params = {
-                    "queue": queue_id,
-                    "data": as_json_text(rejected.raw),
-                    "error": f"{rejected.field}: {rejected.reason}".replace("\x00", "\\u0000"),
-                    "skew": self._clock.skew,
-                }
-                await conn.execute(_dead["reject"], params)
+        letters = [
+            {
+                "queue": queue_id,
+                "data": as_json_text(rejected.raw),
+                "error": f"{rejected.field}: {rejected.reason}".replace("\x00", "\\u0000"),
+                "skew": self._clock.skew,
+            }
+            for request in requests
+            for queue_id, rejected in request.rejected
+        ]
+        if letters:
+            async with conn.cursor() as cursor:
+                await cursor.executemany(_dead["reject"], letters)
 
     async def _remember(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> None:
         """Keep the answers for those who may ask again."""

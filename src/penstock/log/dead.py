@@ -183,8 +183,12 @@ class DeadLetters:
         group: str,
         partition_id: int,
         dead: Sequence[tuple[Signal, int]],
+        copy: Event | None = None,
     ) -> None:
-        """Store events as dead letters, in the transaction that moves the group past them."""
+        """Store events as dead letters, in the transaction that moves the group past them, or has long moved it.
+
+        Of one that was read long ago, and that retention may have dropped, there is a copy.
+        """
         new: list[dict[str, Any]] = []
         event: Event | None = None
         lost: list[_Lost] = []
@@ -195,7 +199,7 @@ class DeadLetters:
                     damaged: list[CorruptChunk] = []
                     found = await read_events(conn, queue, partition_id, signal.offset, 1, damaged)
                     lost += [_Lost(problem) for problem in damaged]
-                    event = found[0] if found else None
+                    event = found[0] if found else copy
                 if lost and lost[-1].problem.start <= signal.offset < lost[-1].problem.end:
                     lost[-1].signals.append(signal)
                     continue

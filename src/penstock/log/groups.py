@@ -218,12 +218,19 @@ class Groups:
                 f"group {name!r} belongs to the query {group.query_id!r}; stop and delete the query instead"
             )
         async with self._pool.connection() as conn, conn.transaction():
-            await conn.execute(_sql["lock_group"], {"group": group.id})
-            await conn.execute(_sql["lock_group_cursors"], {"group": group.id})
-            await conn.execute(_sql["delete_group"], {"group": group.id})
-            await conn.execute(_sql["delete_group_positions"], {"group": group.id})
+            await self._delete(conn, group.id)
         self._known.pop((queue.id, name), None)
         return True
+
+    async def delete_of_query(self, conn: AsyncConnection[Any], query: str) -> None:
+        """Forget the groups of a query, in the transaction that forgets the query."""
+        for group_id, queue_id, name in await (await conn.execute(_sql["of_query"], {"query": query})).fetchall():
+            await self._delete(conn, group_id)
+            self._known.pop((queue_id, name), None)
+
+    async def _delete(self, conn: AsyncConnection[Any], group_id: int) -> None:
+        for statement in ("lock_group", "lock_group_cursors", "delete_group", "delete_group_positions"):
+            await conn.execute(_sql[statement], {"group": group_id})
 
     async def names(self, queue: Queue | None = None) -> list[tuple[str, str, str, str | None, datetime]]:
         """Queue, group, where it subscribed from, its query and its age, for all groups or one queue's."""

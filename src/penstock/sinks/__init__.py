@@ -9,7 +9,8 @@ from penstock.sinks.file import File
 from penstock.sinks.flowing import flowing_beside
 from penstock.sinks.forward import Forward
 from penstock.sinks.function import Call
-from penstock.sinks.outlet import Counters, Outlet, Pace
+from penstock.sinks.outlet import Outlet
+from penstock.sinks.pace import Counters, Pace
 from penstock.sinks.parquet import Parquet
 from penstock.sinks.runner import Sinks
 from penstock.sinks.table import Table

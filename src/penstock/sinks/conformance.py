@@ -37,12 +37,17 @@ ODD = (
 )
 
 
-def made_events(datas: Sequence[Any], *, key: str = "a", partition_id: int = 1, first: int = 0) -> list[Event]:
+def made_events(
+    datas: Sequence[Any],
+    *,
+    key: str = "a",
+    partition_id: int = 1,
+    first: int = 0,
+    appended_at: datetime = datetime(2026, 1, 31, 12, 0, tzinfo=UTC),
+) -> list[Event]:
     """Events as a queue by key would deliver them, from an offset on."""
     lines = [json.encode(data) for data in datas]
-    chunk = StoredChunk.of(
-        Columns(b"\n".join(lines), len(lines)), lines, first, datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-    )
+    chunk = StoredChunk.of(Columns(b"\n".join(lines), len(lines)), lines, first, appended_at)
     delivery = Delivery("conformance", key, partition_id, True, "conformance")
     return [Event(delivery, chunk, first + i) for i in range(len(lines))]
 

@@ -36,7 +36,7 @@ class Sink:
     ``acknowledged`` when that is done. If it raises, none of them count as written, and they come again in the same
     order, perhaps in smaller batches:
 
-    * ``SinkBusy(retry_after=...)``: not now. The same batch comes again then, as often as it takes.
+    * ``SinkBusy(retry_after=...)``: not now. The same batch comes again then, as often as it takes; none before.
     * ``SinkRejected(events={0, 3})``: these can never be written. They become dead letters, and the others come again
       without them. Without ``events``, the runner finds out which they are by trying them one by one.
     * ``SinkClosed``: never again. The runner ends this sink, and puts the events back.
@@ -44,7 +44,8 @@ class Sink:
       letter, with the traceback.
 
     An event can come twice if the process dies between ``write`` and the acknowledgement. A sink that can tell (the
-    event's queue, partition and offset never change) says ``guarantee = "exactly_once"``.
+    event's partition, offset and ``appended_at`` never change, and no other event has them) says ``guarantee =
+    "exactly_once"``.
     """
 
     #: What it is called; the group that it reads as, unless that is told otherwise.
@@ -59,7 +60,10 @@ class Sink:
         return False
 
     async def open(self) -> None:
-        """Get ready. What it raises is tried again, unless the sink is set up in a wrong way (InvalidRequest)."""
+        """Get ready. What it raises is tried again, unless the sink is set up in a wrong way (InvalidRequest).
+
+        With Conflict, another process writes where it is to write: it stands by until that one has ended.
+        """
 
     async def write(self, events: Sequence[Event]) -> None:
         """Take these events, all or none."""

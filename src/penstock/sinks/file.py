@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.core.errors import InvalidOption
+from penstock.core.errors import InvalidOption, InvalidRequest, SinkBusy
 from penstock.sinks.checks import read_number, read_path
 from penstock.sinks.contract import Guarantee, Sink
 from penstock.sinks.position import PositionFile, Reached, event_record, sync_directory
@@ -25,7 +27,8 @@ class File(Sink):
     """Appends events to a file as JSONL: their data, or with ``envelope`` everything about them.
 
     Each batch is on disk before it is acknowledged. How far the file is certain stands in ``FILE.position``; after a
-    crash what lies behind that is cut off, and what comes again is recognised, so every line is there once.
+    crash what lies behind that is cut off, and what comes again is recognised, so every line is there once. A disk that
+    is full is waited for. A file that somebody has moved away is begun anew; one that was emptied is gone on with.
 
     With ``rotate_bytes`` or ``rotate_seconds`` a file that is large or old enough is given a name with the time, such
     as ``output-20260131T120000.000000Z.jsonl``, and a new one begun.
@@ -57,6 +60,8 @@ class File(Sink):
         self._reached = Reached()
         self._file: int | None = None
         self._begun = 0.0
+        # A thread cannot be cancelled: who closes waits for the one that writes.
+        self._one_at_a_time = threading.Lock()
 
     async def open(self) -> None:
         """Cut off what is not certain."""
@@ -64,7 +69,7 @@ class File(Sink):
 
     async def write(self, events: Sequence[Event]) -> None:
         """Append the events that are not there yet, and make them durable."""
-        await asyncio.to_thread(self._write, [event for event in events if not self._reached.has(event)])
+        await asyncio.to_thread(self._write, events)
 
     async def acknowledged(self, events: Sequence[Event]) -> None:
         """Forget where they are."""
@@ -75,34 +80,79 @@ class File(Sink):
         await asyncio.to_thread(self._close)
 
     def _open(self) -> None:
-        reached = self._position.open()
-        try:
-            self._reached = reached or Reached(length=_end_of_lines(self._path))
-            if self._reached.moving_to is not None:
-                self._move(self._reached.moving_to)
-            self._begin()
-        except BaseException:
-            self._position.close()
-            raise
+        with self._one_at_a_time:
+            reached = self._position.open()
+            try:
+                self._reached = reached or Reached(length=self._length_of_another())
+                self._be_ready()
+                if reached is None:
+                    # From now on, a line that is not whole is ours.
+                    self._position.write(self._reached)
+            except BaseException:
+                self._let_go()
+                raise
 
-    def _begin(self) -> None:
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        size = os.fstat(self._file).st_size
-        if size < self._reached.length:  # somebody has emptied it
-            self._reached.length = _end_of_lines(self._path)
-        os.ftruncate(self._file, self._reached.length)
-        sync_directory(self._path.parent)
-        self._begun = os.fstat(self._file).st_mtime if self._reached.length else time.time()
+    def _be_ready(self) -> None:
+        """Finish a rotation that was begun, and see that the file is there, as it was left."""
+        self._position.make_certain(self._reached)
+        if self._reached.moving_to is not None:
+            self._move(self._reached.moving_to)
+        if self._file is not None and not self._is_in_place(self._file):
+            length = self._length_of_another()
+            _cut(self._file, self._reached.length)
+            self._go_on_at(length)
+            self._close_file()
+        if self._file is None:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            sync_directory(self._path.parent)
+            self._begun = os.fstat(self._file).st_mtime if self._reached.length else time.time()
+        length = self._reached.length
+        if os.fstat(self._file).st_size < length:  # somebody has emptied it
+            self._go_on_at(_end_of_lines(self._path))
+        elif length and os.pread(self._file, 1, length - 1) != b"\n":
+            raise InvalidRequest(
+                f"{self._path} is not as it was left, and its end would be lost: move it away, or delete "
+                f"{self._path.name}.position and it is gone on with as it is"
+            )
+        _cut(self._file, self._reached.length)
+
+    def _go_on_at(self, length: int) -> None:
+        """Say how long the file is, before there is anything in it that is not certain."""
+        reached = self._reached.after(length, ())
+        self._position.write(reached)
+        self._reached = reached
+
+    def _is_in_place(self, file: int) -> bool:
+        """Whether the file that is open is the one that has the name."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(file), self._path.stat())
+        return False
+
+    def _length_of_another(self) -> int:
+        """The length of a file that nothing is known of. What it ends with is somebody's, and is not cut off."""
+        end = _end_of_lines(self._path)
+        if self._path.exists() and self._path.stat().st_size > end:
+            raise InvalidRequest(
+                f"{self._path} is a file that this sink has not written, and its last line has no end: name another "
+                "one, or end that line or delete it"
+            )
+        return end
 
     def _write(self, events: Sequence[Event]) -> None:
+        with self._one_at_a_time:
+            try:
+                self._append([event for event in events if not self._reached.has(event)])
+            except OSError as error:
+                raise SinkBusy(f"{self._path} cannot be written: {error.strerror or error}") from error
+
+    def _append(self, events: Sequence[Event]) -> None:
         if not events:
             return
-        assert self._file is not None  # noqa: S101 - it is open between open and close
+        self._be_ready()
         if self._is_due():
             self._rotate()
+        assert self._file is not None  # noqa: S101 - it is when all is ready
         text = b"".join([event_record(event, envelope=self._envelope) + b"\n" for event in events])
-        # After an attempt that failed half way there may be more than is certain.
-        os.ftruncate(self._file, self._reached.length)
         at = self._reached.length
         view = memoryview(text)
         while view:
@@ -110,8 +160,7 @@ class File(Sink):
             at, view = at + done, view[done:]
         if self._fsync:
             os.fsync(self._file)
-        after = Reached(at, {lane: list(ranges) for lane, ranges in self._reached.unconfirmed.items()})
-        after.add(events)
+        after = self._reached.after(at, events)
         self._position.write(after)
         self._reached = after
 
@@ -125,33 +174,45 @@ class File(Sink):
         return self._rotate_seconds is not None and time.time() - self._begun >= self._rotate_seconds
 
     def _rotate(self) -> None:
-        assert self._file is not None  # noqa: S101
-        os.ftruncate(self._file, self._reached.length)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        self._reached.moving_to = f"{self._path.stem}-{stamp}{self._path.suffix}"
-        self._position.write(self._reached)
-        os.close(self._file)
-        self._file = None
-        self._move(self._reached.moving_to)
-        self._begin()
+        announced = self._reached.after(self._reached.length, (), f"{self._path.stem}-{stamp}{self._path.suffix}")
+        self._position.write(announced)
+        self._reached = announced
+        self._be_ready()
 
     def _move(self, name: str) -> None:
-        """Give the file its name; after a crash it may have it already."""
+        """Give the file its name; it may have it already, after a crash or a failure."""
+        self._close_file()
         target = self._path.with_name(name)
         if self._path.exists() and not target.exists():
-            os.truncate(self._path, self._reached.length)
+            _cut(self._path, self._reached.length)
             self._path.rename(target)
         sync_directory(self._path.parent)
-        self._reached.length, self._reached.moving_to = 0, None
-        self._position.write(self._reached)
+        self._go_on_at(0)
 
     def _close(self) -> None:
+        with self._one_at_a_time:
+            # What was said before is true as well: more is recognised than will come.
+            with contextlib.suppress(OSError):
+                if self._file is not None:
+                    _cut(self._file, self._reached.length)
+                    self._position.write(self._reached)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._close_file()
+        self._position.close()
+
+    def _close_file(self) -> None:
         if self._file is not None:
-            os.ftruncate(self._file, self._reached.length)
             os.close(self._file)
             self._file = None
-            self._position.write(self._reached)
-        self._position.close()
+
+
+def _cut(file: int | Path, length: int) -> None:
+    """Make a file no longer than this; one that is shorter stays as it is."""
+    if os.stat(file).st_size > length:
+        os.truncate(file, length)
 
 
 def _end_of_lines(path: Path) -> int:

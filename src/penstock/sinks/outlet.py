@@ -8,8 +8,9 @@ import logging
 import traceback
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from penstock.core.errors import (
     ConfigurationError,
@@ -17,7 +18,6 @@ from penstock.core.errors import (
     CorruptChunk,
     DatabaseError,
     InvalidEvent,
-    InvalidOption,
     InvalidRequest,
     NotFound,
     QueueFull,
@@ -27,17 +27,15 @@ from penstock.core.errors import (
     TransactionRefused,
 )
 from penstock.core.names import check_name
-from penstock.db.patience import LOST
+from penstock.db.patience import is_not_now
 from penstock.log.lease import PopRequest
-from penstock.log.options import check_lease_seconds, check_whole
-from penstock.sinks.backoff import Backoff
 from penstock.sinks.contract import Sink, TransactionalSink
+from penstock.sinks.pace import Counters, Pace
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.log.event import Event
-    from penstock.log.groups import Place
     from penstock.log.log import Log
 
 _logger = logging.getLogger("penstock.sinks")
@@ -47,65 +45,10 @@ _NOT_THE_EVENTS = (SinkBusy, QueueFull, InvalidRequest, ConfigurationError, NotF
 
 #: How long a pop waits before it is made anew.
 _WAIT_SECONDS = 30.0
+#: How often a sink looks whether the place that it writes to is free.
+_STAND_BY_SECONDS = 0.5
 #: A dead letter's error is cut after this many characters.
 _LONGEST_ERROR = 2_000
-
-
-@dataclass(slots=True)
-class Counters:
-    """What an outlet has done since it was started."""
-
-    written: int = 0
-    batches: int = 0
-    #: Attempts that failed and were made again.
-    retries: int = 0
-    #: Attempts that the sink was too busy for.
-    busy: int = 0
-    dead_letters: int = 0
-    #: Events whose lease ended before they were acknowledged: they come again.
-    lost: int = 0
-    #: What the last attempt said, until one succeeds.
-    error: str | None = None
-    #: Whether it still runs.
-    running: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How an outlet reads and how it tries."""
-
-    #: Events of a batch; None: as many as the sink likes.
-    batch: int | None = None
-    #: Partitions of a batch.
-    partitions: int = 100
-    #: Seconds between two batches, at the least, unless one is full.
-    every: float = 0.0
-    #: How often an event is tried alone before it is a dead letter; None: for ever.
-    attempts: int | None = 10
-    backoff: Backoff = field(default_factory=Backoff)
-    lease_seconds: float = 30.0
-    #: Where a new group begins.
-    start: Place = "beginning"
-    #: Whether pushes wait for it when the queue is full (``max_depth_events``); None: as it was, a new group counts.
-    counts: bool | None = None
-    #: Partitions that may be stuck, each trying on its own, before the others wait too.
-    stuck: int = 64
-
-    def __post_init__(self) -> None:
-        if self.batch is not None:
-            check_whole("batch", self.batch, 1, 100_000)
-        check_whole("partitions", self.partitions, 1, 100_000)
-        check_whole("stuck", self.stuck, 1, 100_000)
-        if self.attempts is not None:
-            check_whole("attempts", self.attempts, 1, 1_000_000)
-        check_lease_seconds(self.lease_seconds)
-        # From a file of statements they come as they were written there.
-        backoff: object = self.backoff
-        if not isinstance(backoff, Backoff):
-            raise InvalidOption(f"backoff is a Backoff(...), not {backoff!r}", option="backoff")
-        every: object = self.every
-        if not isinstance(every, int | float) or not 0 <= every <= 86_400:
-            raise InvalidOption(f"every must be 0 to 86400 seconds, not {self.every!r}", option="every")
 
 
 class _Hold:
@@ -147,7 +90,11 @@ class Outlet:
         self._lanes: set[asyncio.Task[None]] = set()
         self._conn: AsyncConnection[Any] | None = None
         self._failures = 0
+        #: Nobody writes before: the sink has said that it is busy.
+        self._rest_until = 0.0
         self._closed: SinkClosed | None = None
+        #: Whether it waits for another process to let go of the place that it writes to.
+        self.stands_by = False
 
     def stop(self) -> None:
         """Finish the batch in hand and end; what waits for another attempt is put back."""
@@ -158,33 +105,54 @@ class Outlet:
         self.counters.running = True
         opened = False
         try:
-            opened = await self._open()
+            opened = await self._open(idle_seconds)
             if opened:
                 await self._subscribe()
                 await self._read(idle_seconds)
+            self._stopping.set()
+            await self._end_lanes()
+        except BaseException:
+            for lane in self._lanes:
+                lane.cancel()
+            raise
         finally:
             self._stopping.set()
-            if self._lanes:
-                await asyncio.wait(self._lanes)
-            self.counters.running = False
-            if self._conn is not None:
-                await self._conn.close()
-            if opened:
-                await self.sink.close()
+            try:
+                await self._end_lanes()
+            finally:
+                self.counters.running = False
+                if self._conn is not None:
+                    await self._conn.close()
+                if opened:
+                    await self.sink.close()
         if self._closed is not None:
             raise self._closed
+
+    async def _end_lanes(self) -> None:
+        if self._lanes:
+            await asyncio.wait(self._lanes)
 
     def _end_with(self, error: SinkClosed) -> None:
         self._closed = error
         self._stopping.set()
 
-    async def _open(self) -> bool:
+    async def _open(self, idle_seconds: float | None) -> bool:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         while not self._stopping.is_set():
             try:
                 await self.sink.open()
+                self.stands_by = False
                 return True
-            except (InvalidRequest, ConfigurationError, NotFound, Conflict):
+            except (InvalidRequest, ConfigurationError, NotFound):
                 raise
+            except Conflict as error:
+                if idle_seconds is not None and clock() - begun >= idle_seconds:
+                    raise
+                if not self.stands_by:
+                    _logger.warning("%s: %s; until then this one stands by", self.group, error)
+                self.stands_by = True
+                await self._sleep(_STAND_BY_SECONDS)
             except Exception as error:
                 await self._pause(error)
         return False
@@ -259,8 +227,7 @@ class Outlet:
         async with self._holding(events) as hold:
             while not (hold.is_lost() or self._stopping.is_set()):
                 try:
-                    await self._write(events, hold)
-                    if not hold.is_lost():
+                    if await self._write(events, hold):
                         return
                 except SinkClosed as error:
                     self._end_with(error)
@@ -289,8 +256,7 @@ class Outlet:
             while pieces and not (hold.is_lost() or self._stopping.is_set()):
                 piece = pieces[0]
                 try:
-                    await self._write(piece, hold)
-                    if hold.is_lost():
+                    if not await self._write(piece, hold):
                         continue
                 except SinkClosed as error:
                     self._end_with(error)
@@ -321,36 +287,43 @@ class Outlet:
             elif rest:
                 await self._put_back(rest)
 
-    async def _write(self, events: Sequence[Event], hold: _Hold) -> None:
-        """Write and acknowledge; events that the sink names as bad are left out, and become dead letters with it."""
+    async def _write(self, events: Sequence[Event], hold: _Hold) -> bool:
+        """Write and acknowledge; events that the sink names as bad are left out, and become dead letters with it.
+
+        False, if there was no time for it any more.
+        """
         left = list(events)
         bad: list[tuple[Event, str]] = []
         while True:
             try:
                 async with self._writing:
-                    if hold.is_lost():
-                        return
+                    if (rest := self._rest_until - asyncio.get_running_loop().time()) > 0:
+                        await self._sleep(rest)
+                    if hold.is_lost() or self._stopping.is_set():
+                        return False
                     if isinstance(self.sink, TransactionalSink):
                         await self._transact(self.sink, left, bad)
                     elif left:
                         await self.sink.write(left)
                 break
             except SinkRejected as error:
-                if not error.events or len(left) == 1:
+                named = {i for i in error.events or () if i in range(len(left))}
+                if not named or len(left) == 1:
                     raise
-                bad += [(event, _text(error)) for i, event in enumerate(left) if i in error.events]
-                left = [event for i, event in enumerate(left) if i not in error.events]
+                bad += [(event, _text(error)) for i, event in enumerate(left) if i in named]
+                left = [event for i, event in enumerate(left) if i not in named]
             except TransactionRefused:
                 hold.lose()
-                return
+                return False
         if not isinstance(self.sink, TransactionalSink) and not await self._acknowledge(left, bad):
             hold.lose()
-            return
+            return False
         self._failures = hold.failures = 0
         self.counters.written += len(left)
         self.counters.batches += 1
         self.counters.dead_letters += len(bad)
         self.counters.error = None
+        return True
 
     async def _acknowledge(self, written: Sequence[Event], bad: Sequence[tuple[Event, str]]) -> bool:
         try:
@@ -385,9 +358,11 @@ class Outlet:
                     await self._log.transact([], pushes, connection=self._conn)
         except InvalidEvent as error:
             raise SinkRejected(str(error)) from error
-        except (*LOST, DatabaseError) as error:
+        except (psycopg.Error, DatabaseError) as error:
+            if isinstance(error, psycopg.Error) and not is_not_now(error):
+                raise
             # Not the events' fault. If it was committed after all, what is repeated is refused.
-            raise SinkBusy(f"the database was lost: {error}") from error
+            raise SinkBusy(f"the database could not do it now: {str(error).strip()}") from error
 
     async def _tick(self) -> None:
         try:
@@ -421,7 +396,11 @@ class Outlet:
         hold.failures += 1
         asked: float | None = getattr(error, "retry_after", None)
         pause = self._pace.backoff.pause(hold.failures) if asked is None else max(asked, 0.0)
-        level = logging.INFO if isinstance(error, SinkBusy | QueueFull) else logging.WARNING
+        is_busy = isinstance(error, SinkBusy | QueueFull)
+        if is_busy:
+            # Whoever is too busy for these is so for others too.
+            self._rest_until = max(self._rest_until, asyncio.get_running_loop().time() + pause)
+        level = logging.WARNING if asked is None else logging.INFO
         _logger.log(level, "%s: %s; tried again in %.1f s", self.group, _text(error), pause)
         await self._sleep(pause)
 

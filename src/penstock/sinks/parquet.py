@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.core import json
-from penstock.core.errors import ConfigurationError
+from penstock.core.errors import ConfigurationError, SinkBusy
 from penstock.sinks.checks import read_path
 from penstock.sinks.contract import Guarantee, Sink
 from penstock.sinks.position import PositionFile, Reached, sync_directory
 
 if TYPE_CHECKING:
     from penstock.log.event import Event
+
+_PART = re.compile(r"part-(\d+)\.parquet")
 
 
 class Parquet(Sink):
@@ -33,6 +38,8 @@ class Parquet(Sink):
         self.name = f"parquet:{self._directory.name}"
         self._position = PositionFile(self._directory / ".position")
         self._reached = Reached()
+        # A thread cannot be cancelled: who closes waits for the one that writes.
+        self._one_at_a_time = threading.Lock()
 
     async def open(self) -> None:
         """See what is there."""
@@ -44,9 +51,7 @@ class Parquet(Sink):
 
     async def write(self, events: Sequence[Event]) -> None:
         """Write a file with the events that are in none yet."""
-        fresh = [event for event in events if not self._reached.has(event)]
-        if fresh:
-            await asyncio.to_thread(self._write, fresh)
+        await asyncio.to_thread(self._write, events)
 
     async def acknowledged(self, events: Sequence[Event]) -> None:
         """Forget where they are."""
@@ -54,34 +59,65 @@ class Parquet(Sink):
 
     async def close(self) -> None:
         """Let go of the directory."""
-        await asyncio.to_thread(self._position.write, self._reached)
-        self._position.close()
+        await asyncio.to_thread(self._close)
 
     def _open(self) -> None:
-        self._reached = self._position.open() or Reached()
-        for left in self._directory.glob(".part-*"):
-            # What was announced is finished; what was not never happened.
-            if left.name == f".{self._reached.moving_to}":
-                left.rename(self._directory / left.name[1:])
-            else:
-                left.unlink()
-        sync_directory(self._directory)
+        with self._one_at_a_time:
+            reached = self._position.open() or Reached()
+            try:
+                self._reached = self._after_what_is_there(reached)
+                self._finish()
+                for left in self._directory.glob(".part-*"):
+                    left.unlink()  # what was not announced never happened
+                sync_directory(self._directory)
+            except BaseException:
+                self._position.close()
+                raise
+
+    def _after_what_is_there(self, reached: Reached) -> Reached:
+        """Where the position was lost, files of before are not written over."""
+        found = [int(part[1]) for file in self._directory.iterdir() if (part := _PART.fullmatch(file.name))]
+        return reached.after(max([reached.length, *found]), (), reached.moving_to)
+
+    def _finish(self) -> None:
+        """Give the file that was announced its name, if it has it not yet."""
+        if self._reached.moving_to is not None:
+            made = self._directory / f".{self._reached.moving_to}"
+            if made.exists():
+                made.rename(self._directory / self._reached.moving_to)
+                sync_directory(self._directory)
 
     def _write(self, events: Sequence[Event]) -> None:
+        with self._one_at_a_time:
+            try:
+                self._finish()
+                fresh = [event for event in events if not self._reached.has(event)]
+                if fresh:
+                    self._add(fresh)
+            except OSError as error:
+                raise SinkBusy(f"{self._directory} cannot be written: {error.strerror or error}") from error
+
+    def _add(self, events: Sequence[Event]) -> None:
         import pyarrow.parquet as pq
 
+        self._position.make_certain(self._reached)
         number = self._reached.length + 1
         name = f"part-{number:08d}.parquet"
         made = self._directory / f".{name}"
         pq.write_table(_table(events), made, compression="zstd")
         with made.open("rb") as file:
             os.fsync(file.fileno())
-        after = Reached(number, {lane: list(ranges) for lane, ranges in self._reached.unconfirmed.items()}, name)
-        after.add(events)
-        self._position.write(after)
-        made.rename(self._directory / name)
-        sync_directory(self._directory)
-        self._reached = after
+        announced = self._reached.after(number, events, name)
+        self._position.write(announced)
+        self._reached = announced
+        self._finish()
+
+    def _close(self) -> None:
+        with self._one_at_a_time:
+            # What was said before is true as well: more is recognised than will come.
+            with contextlib.suppress(OSError):
+                self._position.write(self._reached)
+            self._position.close()
 
 
 def _table(events: Sequence[Event]) -> Any:
@@ -97,8 +133,16 @@ def _table(events: Sequence[Event]) -> Any:
         values = [row.get(name) for row in rows]
         try:
             columns[name] = pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        except (pa.ArrowException, OverflowError):
+            columns[name] = None
+        if columns[name] is None or _has_empty_struct(columns[name].type):
             columns[name] = pa.array([None if v is None else json.encode(v).decode() for v in values], pa.string())
-        if columns[name].type == pa.struct([]):  # Parquet has no empty ones
-            columns[name] = pa.array([None if v is None else "{}" for v in values], pa.string())
     return pa.table(columns)
+
+
+def _has_empty_struct(type: Any) -> bool:
+    """Whether there is an object without fields in it, which Parquet has none of."""
+    import pyarrow as pa
+
+    fields = [type.field(i).type for i in range(type.num_fields)]
+    return (pa.types.is_struct(type) and not fields) or any(map(_has_empty_struct, fields))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,30 +17,48 @@ if TYPE_CHECKING:
     from penstock.log.event import Event
 
 
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """Offsets of a partition, from the first to before the end, and when those events were appended.
+
+    The time tells them from events that another database has at the same offsets, or the same one after it was
+    restored. A file of before has none.
+    """
+
+    first: int
+    end: int
+    appended_at: datetime | None = None
+
+    def has(self, event: Event) -> bool:
+        """Whether the event is one of them."""
+        return self.first <= event.offset < self.end and self.appended_at in (None, event.appended_at)
+
+
 class Reached(msgspec.Struct):
     """What is certain: the length of the file, and which events are in it that may come again.
 
-    ``unconfirmed`` are ranges of offsets of each partition that were written and not acknowledged yet.
+    ``unconfirmed`` are those of each partition that were written and not acknowledged yet.
     """
 
     length: int = 0
-    unconfirmed: dict[str, list[tuple[int, int]]] = {}
+    unconfirmed: dict[str, list[Span]] = {}
     #: The name that the file is being given, if it is.
     moving_to: str | None = None
 
     def has(self, event: Event) -> bool:
         """Whether the event is in the file."""
-        ranges = self.unconfirmed.get(str(event.partition_id), ())
-        return any(first <= event.offset < end for first, end in ranges)
+        return any(span.has(event) for span in self.unconfirmed.get(str(event.partition_id), ()))
 
-    def add(self, events: Iterable[Event]) -> None:
-        """Note events that are."""
+    def after(self, length: int, events: Iterable[Event], moving_to: str | None = None) -> Reached:
+        """What is certain when these events are there too."""
+        reached = Reached(length, {lane: list(spans) for lane, spans in self.unconfirmed.items()}, moving_to)
         for event in events:
-            ranges = self.unconfirmed.setdefault(str(event.partition_id), [])
-            if ranges and ranges[-1][1] == event.offset:
-                ranges[-1] = (ranges[-1][0], event.offset + 1)
+            spans = reached.unconfirmed.setdefault(str(event.partition_id), [])
+            last = spans[-1] if spans else None
+            if last is not None and (last.end, last.appended_at) == (event.offset, event.appended_at):
+                spans[-1] = Span(last.first, event.offset + 1, last.appended_at)
             else:
-                ranges.append((event.offset, event.offset + 1))
+                spans.append(Span(event.offset, event.offset + 1, event.appended_at))
+        return reached
 
     def forget(self, events: Iterable[Event]) -> None:
         """Events that will not come again need not be remembered."""
@@ -49,7 +68,8 @@ class Reached(msgspec.Struct):
             ends[lane] = max(ends.get(lane, 0), event.offset + 1)
         for lane, passed in ends.items():
             # The position has passed all before the last one.
-            left = [(max(first, passed), end) for first, end in self.unconfirmed.get(lane, []) if end > passed]
+            spans = self.unconfirmed.get(lane, [])
+            left = [Span(max(span.first, passed), span.end, span.appended_at) for span in spans if span.end > passed]
             if left:
                 self.unconfirmed[lane] = left
             else:
@@ -62,6 +82,7 @@ class PositionFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock: int | None = None
+        self._is_certain = True
 
     def open(self) -> Reached | None:
         """Take hold of it, and answer what it says; None if there is none yet."""
@@ -69,11 +90,11 @@ class PositionFile:
         lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             os.close(lock)
-            raise Conflict(
-                f"another process writes {self._path.name.removesuffix('.position')}: stop it first"
-            ) from None
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise Conflict(f"another process writes {self._what()}: stop it first") from None
         self._lock = lock
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=Reached)
@@ -86,9 +107,20 @@ class PositionFile:
                 "written a second time"
             ) from None
 
+    def _what(self) -> str:
+        # A directory has one that is called nothing but that.
+        return self._path.name.removesuffix(".position") or self._path.parent.name
+
     def write(self, reached: Reached) -> None:
         """Say it anew, all of it or nothing."""
+        self._is_certain = False
         replace_file(self._path, msgspec.json.encode(reached))
+        self._is_certain = True
+
+    def make_certain(self, reached: Reached) -> None:
+        """Say what holds, where the last attempt to say more failed: it may have been written all the same."""
+        if not self._is_certain:
+            self.write(reached)
 
     def close(self) -> None:
         """Let go of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +15,8 @@ from penstock.core.settings import Overrides, Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.sinks.contract import Sink
-from penstock.sinks.outlet import Counters, Outlet, Pace
+from penstock.sinks.outlet import Outlet
+from penstock.sinks.pace import Counters, Pace
 from penstock.sinks.totals import Totals
 from penstock.stream.definition import Definition
 
@@ -99,7 +100,7 @@ class Sinks:
 
     def follow(self, stream: Definition, **pace: Any) -> Self:
         """Bring a stream's results to the sinks that its ``.to(...)`` names."""
-        sinks = check_sinks(stream)
+        sinks = check_sinks(stream.outlets)
         if stream.sink is None or not sinks:
             raise InvalidRequest("the stream names no sinks: .to('totals', Console(), File('totals.jsonl'))")
         return self.add(stream.sink, *sinks, **pace)
@@ -171,10 +172,10 @@ class Sinks:
         await self.close()
 
 
-def check_sinks(stream: Definition) -> list[Sink]:
+def check_sinks(outlets: Iterable[object]) -> list[Sink]:
     """The sinks of a stream, if they are some."""
     found: list[Sink] = []
-    for outlet in stream.outlets:
+    for outlet in outlets:
         if not isinstance(outlet, Sink):
             raise InvalidRequest(f"a sink is an instance of penstock.sinks.Sink, not {type(outlet).__name__}")
         found.append(outlet)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -11,7 +12,8 @@ from psycopg import sql
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, SinkRejected
 from penstock.core.names import check_name
-from penstock.db.patience import LOST
+from penstock.db.patience import is_not_now
+from penstock.db.pool import connect_options
 from penstock.db.statements import Statements, quoted
 from penstock.sinks.checks import read_mapping, read_texts
 from penstock.sinks.contract import Guarantee, TransactionalSink
@@ -34,15 +36,33 @@ _OF_EVENT = {
     "$offset": lambda event: event.offset,
     "$data": lambda event: event.data,
 }
+#: There is no such field.
+_NOTHING: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A table, as far as rows of it are written."""
+
+    columns: tuple[str, ...]
+    #: Those that have a default: they are left to the table by an event that says nothing of them.
+    optional: frozenset[str]
+    key: tuple[str, ...]
+
+    def names_itself(self, row: Mapping[str, Any]) -> bool:
+        """Whether it is the row that says which one it is, and not a default."""
+        left_to_the_table = self.optional.difference(row).union(set(self.key).difference(self.columns))
+        return bool(self.key) and left_to_the_table.isdisjoint(self.key)
 
 
 class Table(TransactionalSink):
     """Writes events into a table, a row each; one whose key is there already takes that row's place.
 
-    Fields of the data go to the columns of their names, the others are left out. ``columns`` says otherwise:
-    ``{"customer": "$key", "city": "address.city"}`` takes the event's key (there are ``$id``, ``$key``, ``$time``,
-    ``$queue``, ``$partition``, ``$offset`` and ``$data``) and a field within a field. ``key`` names the columns that
-    rows are told apart by, the primary key unless you say so; they need a unique index.
+    Fields of the data go to the columns of their names, the others are left out. A column that an event has no field
+    for is NULL; one with a default is left to the table: a new row has the default, one that is there keeps its value.
+    ``columns`` says otherwise: ``{"customer": "$key", "city": "address.city"}`` takes the event's key (there are
+    ``$id``, ``$key``, ``$time``, ``$queue``, ``$partition``, ``$offset`` and ``$data``) and a field within a field.
+    ``key`` names the columns that rows are told apart by, the primary key unless you say so; they need a unique index.
 
     In the queues' own database the rows and the acknowledgement are one transaction: exactly once. With the ``url`` of
     another one, rows are written before: at least once, which a key makes harmless.
@@ -67,8 +87,12 @@ class Table(TransactionalSink):
         if url is not None:
             self.guarantee: Guarantee = "at_least_once"
         self._other: AsyncConnection[Any] | None = None
-        self._columns: list[str] | None = None
-        self._statement: sql.Composed | None = None
+        self._shape: _Shape | None = None
+
+    async def open(self) -> None:
+        """Connect to the other database, if there is one."""
+        if self._url is not None:
+            await self._connect(self._url)
 
     async def close(self) -> None:
         """Close the connection to the other database."""
@@ -80,56 +104,69 @@ class Table(TransactionalSink):
         if not events:
             return []
         if self._url is not None:
-            if self._other is None or self._other.closed or self._other.broken:
-                self._other = await psycopg.AsyncConnection.connect(self._url, autocommit=True)
-            connection = self._other
+            connection = await self._connect(self._url)
         try:
             async with connection.transaction():
                 await self._write(connection, events)
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
             raise SinkRejected(f"{self.name}: {str(error).strip()}") from error
-        except LOST:
-            raise
-        except psycopg.Error:
-            # The table may have been changed: look at it again.
-            self._statement = None
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidColumnReference) as error:
+            self._shape = None
+            raise InvalidRequest(f"{self.name} is not set up for it: {str(error).strip()}") from error
+        except psycopg.Error as error:
+            if not is_not_now(error):
+                # The table may have been changed: look at it again.
+                self._shape = None
             raise
         return []
 
+    async def _connect(self, url: str) -> AsyncConnection[Any]:
+        if self._other is None or self._other.closed or self._other.broken:
+            self._other = await psycopg.AsyncConnection.connect(url, **connect_options(url))
+        return self._other
+
     async def _write(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> None:
-        if self._statement is None:
-            self._statement = await self._prepare(connection)
+        shape = self._shape = self._shape or await self._look(connection)
         rows: list[dict[str, Any]] = []
         bad: dict[int, str] = {}
         for i, event in enumerate(events):
             try:
-                rows.append(self._row(event))
-            except (KeyError, TypeError) as error:
+                rows.append(self._row(event, shape))
+            except TypeError as error:
                 bad[i] = str(error)
         if bad:
             raise SinkRejected(f"{self.name}: {next(iter(bad.values()))}", events=frozenset(bad))
-        if self._key:
-            # A statement may touch a row once; the last one for a key is the one that stays.
-            rows = list({json.encode([row.get(name) for name in self._key or ()]): row for row in rows}.values())
-        await connection.execute(self._statement, [json.encode(rows).decode()])
+        # Rows that leave the same columns to the table are written together.
+        alike: dict[frozenset[str], list[dict[str, Any]]] = {}
+        for row in _last_of_each(rows, shape):
+            alike.setdefault(shape.optional.difference(row), []).append(row)
+        for left_out, some in alike.items():
+            await connection.execute(self._statement(shape, left_out), [json.encode(some).decode()])
 
-    async def _prepare(self, connection: AsyncConnection[Any]) -> sql.Composed:
+    async def _look(self, connection: AsyncConnection[Any]) -> _Shape:
         found = await (await connection.execute(_sql["columns"], [self._names])).fetchall()
         if not found:
             raise InvalidRequest(f"there is no table {self._names!r}: create it first, or name its schema too")
-        known = [name for name, _ in found]
-        self._key = self._key if self._key is not None else [name for name, is_key in found if is_key]
-        self._columns = known if self._mapping is None else list(self._mapping)
-        missing = [name for name in (*self._columns, *self._key) if name not in known]
+        known = {name: has_default for name, _, has_default, is_writable in found if is_writable}
+        primary = [name for name, is_key, *_ in found if is_key]
+        key = self._key if self._key is not None else [name for name in primary if known.keys() >= set(primary)]
+        columns = tuple(known) if self._mapping is None else tuple(self._mapping)
+        missing = [name for name in (*columns, *key) if name not in known]
         if missing:
-            raise InvalidRequest(f"table {self._names!r} has no column {missing[0]!r}; it has {', '.join(known)}")
-        table = quoted(*_split(self._names))
-        columns = sql.SQL(", ").join(map(quoted, self._columns))
-        statement = sql.SQL(_sql["insert"]).format(table=table, columns=columns)
-        if not self._key:
+            raise InvalidRequest(
+                f"table {self._names!r} has no column {missing[0]!r} that can be written; it has {', '.join(known)}"
+            )
+        return _Shape(columns, frozenset(name for name in columns if known[name]), tuple(key))
+
+    def _statement(self, shape: _Shape, left_out: Collection[str]) -> sql.Composed:
+        named = [name for name in shape.columns if name not in left_out]
+        statement = sql.SQL(_sql["insert"]).format(
+            table=quoted(*_split(self._names)), columns=sql.SQL(", ").join(map(quoted, named))
+        )
+        if not shape.key:
             return statement
-        key = sql.SQL(", ").join(map(quoted, self._key))
-        others = [name for name in self._columns if name not in self._key]
+        key = sql.SQL(", ").join(map(quoted, shape.key))
+        others = [name for name in named if name not in shape.key]
         if not others:
             return sql.Composed([statement, sql.SQL(" "), sql.SQL(_sql["keep"]).format(key=key)])
         replace = sql.SQL(_sql["replace"]).format(
@@ -139,12 +176,30 @@ class Table(TransactionalSink):
         )
         return sql.Composed([statement, sql.SQL(" "), replace])
 
-    def _row(self, event: Event) -> dict[str, Any]:
+    def _row(self, event: Event, shape: _Shape) -> dict[str, Any]:
         if self._mapping is not None:
-            return {column: _take(event, source) for column, source in self._mapping.items()}
-        if not isinstance(event.data, Mapping):
+            taken = {column: _take(event, source) for column, source in self._mapping.items()}
+            row = {column: value for column, value in taken.items() if value is not _NOTHING}
+        elif isinstance(event.data, Mapping):
+            row = {name: event.data[name] for name in shape.columns if name in event.data}
+        else:
             raise TypeError("an event that is no object has no columns; use columns={'name': '$data'}")
-        return dict(event.data)
+        if shape.optional.issuperset(shape.columns) and not row:
+            raise TypeError("it has no field for any column of the table")
+        return row
+
+
+def _last_of_each(rows: Sequence[dict[str, Any]], shape: _Shape) -> list[dict[str, Any]]:
+    """The last row for each key, as a statement may touch a row once; with what those before it said and it does not.
+
+    What the table would have kept, had they been written one by one.
+    """
+    last: dict[object, dict[str, Any]] = {}
+    for i, row in enumerate(rows):
+        name: object = json.encode([row.get(each) for each in shape.key]) if shape.names_itself(row) else i
+        before = last.pop(name, {})
+        last[name] = {each: value for each, value in before.items() if each in shape.optional} | row
+    return list(last.values())
 
 
 def _take(event: Event, source: str) -> Any:
@@ -152,7 +207,9 @@ def _take(event: Event, source: str) -> Any:
         return _OF_EVENT[source](event)
     value = event.data
     for name in source.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping) or name not in value:
+            return _NOTHING
+        value = value[name]
     return value
 
 

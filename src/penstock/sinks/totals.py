@@ -12,7 +12,7 @@ import psycopg
 
 from penstock.core.errors import DatabaseError
 from penstock.db.statements import Statements
-from penstock.sinks.outlet import Counters
+from penstock.sinks.pace import Counters
 
 if TYPE_CHECKING:
     from penstock.db.pool import Database
@@ -63,6 +63,8 @@ class Totals:
 
     def _has_news(self, outlet: Outlet, now: float) -> bool:
         told = self._told[outlet]
+        if outlet.stands_by or outlet.counters == told.counters == Counters():
+            return False  # it has not begun, and another process may have: that one says how it goes
         return told.counters != outlet.counters or now - told.at >= _SIGN_OF_LIFE_SECONDS
 
     def _params(self, some: Sequence[tuple[Outlet, Counters]]) -> dict[str, list[object]]:

@@ -8,7 +8,7 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -33,9 +33,14 @@ if TYPE_CHECKING:
 _REJECTED = frozenset((400, 413, 415, 422))
 #: The receiver is not there, not ready, or not where it was thought to be: no event's fault.
 _BUSY = frozenset((401, 403, 404, 405, 407, 408, 410, 425, 429, 502, 503, 504))
-#: What is read of an answer, for the error.
+#: What is kept of an answer, for the error; and what is read of it, so that its connection can be used again.
 _LONGEST_ANSWER = 500
+_MOST_READ = 64 << 10
+_READ_SECONDS = 1.0
+#: Of a header that would say where a request ends, and does not know.
+_NOT_YOURS = frozenset(("content-length", "transfer-encoding", "connection"))
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 #: Longer than this nobody is waited for, whatever it asks for.
 _LONGEST_WAIT = 3600.0
 
@@ -48,9 +53,10 @@ class Webhook(Sink):
     """Posts batches of events to a URL as JSON, signed if there is a secret.
 
     A batch is ``{"id", "queue", "events": [{"id", "key", "partition", "offset", "time", "headers", "data"}]}``. An
-    answer of 2xx takes the whole of it. After any other it comes again: when ``Retry-After`` asks for it, or after a
-    wait that grows. An event's id is the same each time, so that a receiver can leave out what it has had. After
-    ``breaker`` failures in a row the receiver is left alone but for one request now and then.
+    answer of 2xx takes the whole of it, whatever comes after that. After any other it comes again: when ``Retry-After``
+    asks for it, or after a wait that grows. An event's id is the same each time, so that a receiver can leave out what
+    it has had, and no event of another database has it. After ``breaker`` failures in a row the receiver is left alone
+    but for one request now and then.
 
     Addresses that are not public are refused unless ``allow`` names their network, and redirects are not followed:
     whoever may set a URL must not reach what only this machine can.
@@ -117,25 +123,29 @@ class Webhook(Sink):
         self._breaker.check()
         try:
             async with asyncio.timeout(self._timeout):
-                status, headers, said = await self._post(events)
+                answer = await self._post(events)
         except (httpx.TransportError, TimeoutError, OSError) as error:
             self._breaker.failed()
             what = "did not answer in time" if isinstance(error, TimeoutError) else f"cannot be reached: {error!r}"
             raise SinkBusy(f"{self._url.host} {what}") from error
+        status, headers, said = answer.status_code, answer.headers, await _beginning(answer)
         if 200 <= status < 300:
             self._breaker.succeeded()
             return
-        answer = f"{self._url.host} answered {status}" + (f": {said}" if said else "")
+        what = f"{self._url.host} answered {status}" + (f": {said}" if said else "")
         if status in _REJECTED:
             self._breaker.succeeded()  # it is there, and says what it does not want
-            raise SinkRejected(answer)
+            raise SinkRejected(what)
         wait = retry_after(headers)
         self._breaker.failed(wait)
         if status in _BUSY or 300 <= status < 400 or wait is not None:
-            raise SinkBusy(answer, retry_after=wait)
-        raise ReceiverFailed(answer)
+            raise SinkBusy(what, retry_after=wait)
+        raise ReceiverFailed(what)
 
-    async def _post(self, events: Sequence[Event]) -> tuple[int, Mapping[str, str], str]:
+    async def _post(self, events: Sequence[Event]) -> httpx.Response:
+        """Post the events to the first of the receiver's addresses that takes a connection."""
+        import httpx
+
         assert self._client is not None  # noqa: S101 - it is open between open and close
         port = self._url.port or (443 if self._url.scheme == "https" else 80)
         addresses = await resolve(self._url.host, port, self._allow)
@@ -153,21 +163,23 @@ class Webhook(Sink):
         if self._key is not None:
             now = int(time.time())
             headers |= {"webhook-timestamp": str(now), "webhook-signature": sign(self._key, id, now, body)}
-        url = self._url.copy_with(host=addresses[0])
-        request = self._client.build_request(
-            "POST",
-            url,
-            content=body,
-            headers=headers,
-            timeout=self._timeout,
-            # The certificate is for the name, not for the address.
-            extensions={"sni_hostname": self._url.host},
-        )
-        answer = await self._client.send(request, stream=True)
-        try:
-            return answer.status_code, answer.headers, await _beginning(answer)
-        finally:
-            await answer.aclose()
+        requests = [
+            self._client.build_request(
+                "POST",
+                self._url.copy_with(host=address),
+                content=body,
+                headers=headers,
+                # One that does not answer leaves time for the others.
+                timeout=httpx.Timeout(self._timeout, connect=self._timeout / len(addresses)),
+                # The certificate is for the name, not for the address.
+                extensions={"sni_hostname": self._url.host},
+            )
+            for address in addresses
+        ]
+        for request in requests[:-1]:
+            with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
+                return await self._client.send(request, stream=True)
+        return await self._client.send(requests[-1], stream=True)
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
@@ -175,16 +187,18 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             raise InvalidRequest(f"a header of a webhook cannot be called {shown(name)}")
+        if name.lower() in _NOT_YOURS:
+            raise InvalidRequest(f"the header {name!r} of a webhook follows from the request: leave it out")
         if not value.isprintable() or not value.isascii():
             raise InvalidRequest(f"the header {name!r} of a webhook must be printable ASCII in one line")
-    return dict(headers)
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def encode(id: str, events: Sequence[Event]) -> bytes:
     """A batch as JSON."""
     said = [
         {
-            "id": event.id,
+            "id": event_id(event),
             "key": event.key,
             "partition": event.partition,
             "offset": event.offset,
@@ -197,11 +211,20 @@ def encode(id: str, events: Sequence[Event]) -> bytes:
     return msgspec.json.encode({"id": id, "queue": events[0].queue, "events": said})
 
 
+def event_id(event: Event) -> str:
+    """The id it was pushed with, or one that no event of another database has: when it was appended is part of it."""
+    return event.given_id or _place(event)
+
+
+def _place(event: Event) -> str:
+    return f"{event.partition_id}-{event.offset}-{(event.appended_at - _EPOCH) // _MICROSECOND}"
+
+
 def batch_id(events: Sequence[Event]) -> str:
     """The same for the same events, whenever they are sent."""
     digest = blake2b(digest_size=15)
     for event in events:
-        digest.update(b"%d-%d " % (event.partition_id, event.offset))
+        digest.update(f"{_place(event)} ".encode())
     return f"msg_{digest.hexdigest()}"
 
 
@@ -223,11 +246,20 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 async def _beginning(answer: httpx.Response) -> str:
-    """What the answer says, as far as anybody wants to read it."""
-    found = b""
-    async for part in answer.aiter_raw(_LONGEST_ANSWER):
-        found += part
-        if len(found) >= _LONGEST_ANSWER:
-            break
-    text = found[:_LONGEST_ANSWER].decode(errors="replace").strip()
+    """What the answer says, as far as anybody wants to read it. Its status is known, however long the rest takes."""
+    import httpx
+
+    found, length = b"", 0
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            async for part in answer.aiter_raw():
+                found += part[: _LONGEST_ANSWER - len(found)]
+                length += len(part)
+                if length > _MOST_READ:
+                    break
+    except (httpx.HTTPError, TimeoutError, OSError):
+        pass
+    finally:
+        await answer.aclose()
+    text = found.decode(errors="replace").strip()
     return text if text.isprintable() else ""

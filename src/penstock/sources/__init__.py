@@ -1,5 +1,6 @@
 """Where events come from besides pushes: files, tables, and a simulator."""
 
+from penstock.log.pushed import Rejected
 from penstock.sources.contract import Position, Read, Source
 from penstock.sources.feed import Feed, SourceInfo, forget, sources
 from penstock.sources.files import Csv, Ndjson
@@ -13,6 +14,7 @@ __all__ = [
     "Parquet",
     "Position",
     "Read",
+    "Rejected",
     "Source",
     "SourceInfo",
     "Table",

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
+from penstock.log.pushed import Rejected
+
 #: Where a source was left: anything that JSON can hold. None: it was never read.
 Position: TypeAlias = dict[str, Any] | None
 
@@ -18,6 +20,8 @@ class Read:
     position: Position
     #: Nothing will come any more.
     ended: bool = False
+    #: What was found there and can be no event, to become dead letters.
+    rejected: Sequence[Rejected] = ()
 
 
 class Source:

@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.core import json
-from penstock.core.errors import Conflict, DatabaseError, InvalidEvent, QueueFull, SinkBusy
+from penstock.core.errors import Conflict, DatabaseError, InvalidEvent, InvalidRequest, QueueFull
 from penstock.core.names import check_name
 from penstock.db.patience import LOST, Patience
 from penstock.db.statements import Statements
+from penstock.log.batch import MOST_REJECTED
 from penstock.log.flush import Request
 from penstock.log.log import Batch
 from penstock.log.options import check_whole
@@ -82,16 +83,16 @@ class Feed:
         clock = asyncio.get_running_loop().time
         try:
             await self._source.open()
-            position = await self._position()
+            position = await self._first_position()
             quiet_since = clock()
             while not self._stopping.is_set():
                 read = await self._source.read(position, self._batch)
-                if read.lines or read.position != position:
+                if read.lines or read.rejected or read.position != position:
                     position = await self._store(position, read)
                     quiet_since = clock()
                 if read.ended:
                     return
-                if not read.lines:
+                if not read.lines and not read.rejected:
                     if idle_seconds is not None and clock() - quiet_since >= idle_seconds:
                         return
                     await self._source.wait(_LOOK_SECONDS if idle_seconds is None else min(_LOOK_SECONDS, idle_seconds))
@@ -105,6 +106,14 @@ class Feed:
             self._conn = await self._log.database.connect()
         return self._conn
 
+    async def _first_position(self) -> Position:
+        patience = Patience(_RETRY_SECONDS)
+        while True:
+            try:
+                return await self._position()
+            except LOST as error:
+                await patience.pause(error)
+
     async def _position(self) -> Position:
         conn = await self._connection()
         await conn.execute(_sql["begin"], {"name": self._name, "kind": self._source.kind, "queue": self._queue})
@@ -117,28 +126,54 @@ class Feed:
 
     async def _store(self, before: Position, read: Read) -> Position:
         """Push what was read and move on, together; answers where that is."""
-        good = list(enumerate(read.lines))
-        bad: list[Rejected] = []
+        lines, bad = [line for line in read.lines if line.strip(b" \t\r\n")], list(read.rejected)
         patience = Patience(_RETRY_SECONDS)
+        is_unsure = is_refused = False
         while True:
             try:
-                await self._commit(before, read.position, [line for _, line in good], bad)
+                # Whether it was stored is told by where we are.
+                if is_unsure and await self._position() == read.position:
+                    break
+                if is_refused:
+                    lines, bad = await self._sift(lines, bad)
+                if len(bad) > MOST_REJECTED:
+                    raise self._hopeless(bad[0].reason)
+                await self._commit(before, read.position, lines, bad)
                 break
-            except InvalidEvent as error:
-                place, line = good.pop(error.index)
-                bad.append(Rejected(place, error.field, error.reason, line))
+            except InvalidEvent:
+                if is_refused:
+                    raise
+                is_refused = True
             except QueueFull as error:
                 _logger.info("%s: %s", self._name, error)
                 await asyncio.sleep(error.retry_after)
                 patience = Patience(_RETRY_SECONDS)
-            except (*LOST, DatabaseError, SinkBusy) as error:
+            except (*LOST, DatabaseError) as error:
+                is_unsure = True
+                _logger.warning("%s: %s; tried again", self._name, str(error).strip())
                 await patience.pause(error)
-                # Whether it was stored is told by where we are.
-                if await self._position() == read.position:
-                    break
-        self.pushed += len(good)
+        self.pushed += len(lines)
         self.rejected += len(bad)
         return read.position
+
+    async def _sift(self, lines: Sequence[bytes], bad: Sequence[Rejected]) -> tuple[list[bytes], list[Rejected]]:
+        """Tell what can be events from what cannot."""
+        try:
+            _, found = await self._log.prepare_partly(self._batch_of(lines))
+        except InvalidEvent as error:
+            raise self._hopeless(error.reason) from None
+        wrong = {each.index for each in found}
+        return [line for i, line in enumerate(lines) if i not in wrong], [*bad, *found]
+
+    def _hopeless(self, reason: str) -> InvalidRequest:
+        return InvalidRequest(
+            f"{self._name}: more than {MOST_REJECTED:,} of what comes next can be no events, so it is hardly "
+            f"{self._source.kind}, and nothing of it was stored ({reason}). If they are to become dead letters all the "
+            f"same, read {MOST_REJECTED:,} at a time: --batch {MOST_REJECTED}"
+        )
+
+    def _batch_of(self, lines: Sequence[bytes]) -> Batch:
+        return Batch(self._queue, b"\n".join(lines), **self._shape)
 
     async def _commit(self, before: Position, after: Position, lines: Sequence[bytes], bad: Sequence[Rejected]) -> None:
         conn = await self._connection()
@@ -159,8 +194,7 @@ class Feed:
                 request.rejected = [(queue.id, each) for each in bad]
                 await self._log.appender.reject(conn, [request])
             if lines:
-                batch = Batch(self._queue, b"\n".join(lines), **self._shape)
-                await self._log.transact([], [batch], connection=conn)
+                await self._log.transact([], [self._batch_of(lines)], connection=conn)
 
 
 async def sources(log: Log) -> list[SourceInfo]:

@@ -15,7 +15,9 @@ from penstock.stream.steps import Retries
 
 #: A column's name: PostgreSQL cuts off what is longer, and a view needs one without surprises.
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
-TAKEN = frozenset(("key", "window_start", "window_end", "updated_at", "closed_at", "revision", "is_open"))
+TAKEN = frozenset(
+    ("key", "window_start", "window_end", "updated_at", "closed_at", "revision", "replaced_by", "is_open")
+)
 
 
 def read_retries(given: dict[str, Any]) -> Retries:

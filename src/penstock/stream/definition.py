@@ -111,6 +111,8 @@ class Definition:
     steps: tuple[Step, ...] = ()
     #: What windows are kept by; None: the event's key. Several: all of them together.
     key: Expression | tuple[Expression, ...] | None = None
+    #: Whether no key is another key than the empty text, as in SQL; it is the same to the builder.
+    null_apart: bool = False
     windows: tuple[Window, ...] = ()
     time: TimeRules = TimeRules()
     aggregates: Mapping[str, Aggregate] = field(default_factory=dict)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -31,7 +32,7 @@ def describe(stream: Definition) -> list[str]:
     lines += [f"window: {window.describe()}" for window in stream.windows]
     if stream.windows:
         lines += _time(stream.time)
-    lines += [f"aggregate {name}: {_aggregate(aggregate)}" for name, aggregate in sorted(stream.aggregates.items())]
+    lines += [_aggregate(name, aggregate) for name, aggregate in stream.aggregates.items()]
     if stream.fold is not None:
         initial = json.encode(stream.fold.initial).decode()
         lines.append(f"reduce: {_expression(stream.fold.function)}, beginning with {initial}")
@@ -42,16 +43,30 @@ def describe(stream: Definition) -> list[str]:
     if stream.sink is not None:
         key = "" if stream.sink_key is None else f", key {_expression(stream.sink_key)}"
         lines.append(f"to: {stream.sink}{key}")
-    return [line.replace("\r", "\\r").replace("\n", "\\n") for line in lines]
+    return [_one_line(line) for line in lines]
 
 
 def fingerprint(lines: list[str]) -> str:
-    """The hash of a description."""
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()
+    """The hash of a description; in which order aggregates were named changes nothing."""
+    return hashlib.sha256("\n".join(_sorted(lines)).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def in_order_of(stream: Definition, lines: Sequence[str], columns: Sequence[str]) -> Definition:
+    """A stream with its aggregates in the order of when it was first started: that is how its tables are laid out.
+
+    Descriptions of earlier versions have them sorted; the columns of the tables, once these are made, do not.
+    """
+    places = {name: place for place, name in enumerate(columns)}
+    if not places.keys() >= stream.aggregates.keys():
+        described = {line: place for place, line in enumerate(lines)}
+        places = {name: described[_one_line(_aggregate(name, how))] for name, how in stream.aggregates.items()}
+    names = sorted(stream.aggregates, key=places.__getitem__)
+    return dataclasses.replace(stream, aggregates={name: stream.aggregates[name] for name in names})
 
 
 def changes(before: list[str], after: list[str]) -> str:
     """What differs, for a message: ``- filter big: amount > 10`` above ``+ filter big: amount > 20``."""
+    before, after = _sorted(before), _sorted(after)
     told: list[str] = []
     for kind, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal":
@@ -65,6 +80,19 @@ def changes(before: list[str], after: list[str]) -> str:
                 added.remove(same_part[0])
         told += [f"+ {line}" for line in added]
     return "\n".join(told)
+
+
+def _sorted(lines: list[str]) -> list[str]:
+    """A description with its aggregates, which stand together, by name."""
+    places = [place for place, line in enumerate(lines) if line.startswith("aggregate ")]
+    if not places:
+        return lines
+    first, end = places[0], places[-1] + 1
+    return [*lines[:first], *sorted(lines[first:end], key=_label), *lines[end:]]
+
+
+def _one_line(line: str) -> str:
+    return line.replace("\r", "\\r").replace("\n", "\\n")
 
 
 def _label(line: str) -> str:
@@ -125,9 +153,9 @@ def _rules(rules: TimeRules) -> list[str]:
     ]
 
 
-def _aggregate(aggregate: Aggregate) -> str:
-    text = aggregate.describe()
-    return f"{text}, code {code_hash(aggregate.argument)}" if is_python(aggregate.argument) else text
+def _aggregate(name: str, aggregate: Aggregate) -> str:
+    code = f", code {code_hash(aggregate.argument)}" if is_python(aggregate.argument) else ""
+    return f"aggregate {name}: {aggregate.describe()}{code}"
 
 
 def _gate(gate: Gate) -> str:

@@ -1,6 +1,7 @@
 """Rules: when a query's results are worth an alert. What a rule is and how it decides, with no I/O.
 
 A rule looks at the windows of one key after the other, in the order of their ends, and remembers a little of each key.
+Results that have no window are looked at one after the other as they come.
 It fires when its condition has held for some windows in a row, and clears when it has not for some in a row; between
 the limit that makes it fire and the one that clears it nothing changes, so that a value which wavers does not ring
 twice.
@@ -171,6 +172,8 @@ class KeyState(msgspec.Struct, frozen=True):
     streak: int = 0
     #: The values of the windows before, as many as the condition compares with.
     before: tuple[float, ...] = ()
+    #: How often it has begun or ceased to fire: several alerts may have one time.
+    turns: int = 0
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -192,12 +195,14 @@ class Alert(msgspec.Struct, frozen=True):
 def look(rule: Rule, state: KeyState, key: str, row: Mapping[str, Any], now: datetime) -> tuple[KeyState, Alert | None]:
     """What a closed window makes of a key's state, and the alert if that begins or ends one.
 
-    A window that ends no later than one that was looked at, a correction say, changes nothing.
+    A window that ends no later than one that was looked at, a correction say, changes nothing. A result without a
+    window always counts: it is for whoever brings it to bring it once.
     """
-    end = _moment(row.get("window_end")) or now
-    if state.last_end is not None and end <= state.last_end:
+    end = end_of(row)
+    if _is_past(state, end):
         return state, None
-    state = msgspec.structs.replace(state, last_end=end)
+    if end is not None:
+        state = msgspec.structs.replace(state, last_end=end)
     if rule.condition.kind == "absent":
         if not state.is_firing:
             return state, None
@@ -220,9 +225,12 @@ def look(rule: Rule, state: KeyState, key: str, row: Mapping[str, Any], now: dat
 
 
 def peek(rule: Rule, state: KeyState, key: str, row: Mapping[str, Any], now: datetime) -> tuple[KeyState, Alert | None]:
-    """The same for a window that is still open: it can make a rule fire, and nothing else."""
+    """The same for a window that is still open: it can make a rule fire, and nothing else.
+
+    One that has closed since it was looked up changes nothing.
+    """
     value = _number(row, rule.value)
-    if state.is_firing or value is None or not _turns(rule.condition, False, value):
+    if state.is_firing or value is None or not _turns(rule.condition, False, value) or _is_past(state, end_of(row)):
         return state, None
     return _turn(rule, state, key, row, now, value, None)
 
@@ -232,6 +240,13 @@ def miss(rule: Rule, state: KeyState, key: str, now: datetime) -> tuple[KeyState
     if state.is_firing or rule.condition.kind != "absent":
         return state, None
     return _turn(rule, state, key, {}, now, None, None)
+
+
+def withdraw(rule: Rule, state: KeyState, key: str, now: datetime, why: str) -> Alert | None:
+    """The alert that ends one which still fires when its rule is no more."""
+    if not state.is_firing:
+        return None
+    return Alert(rule.name, key, "cleared", state.since or now, f"{key}: {why}")
 
 
 def _turn(
@@ -246,7 +261,9 @@ def _turn(
     """Begin to fire, or cease to."""
     firing = not state.is_firing
     since = now if firing or state.since is None else state.since
-    after = msgspec.structs.replace(state, is_firing=firing, since=since if firing else None, streak=0)
+    after = msgspec.structs.replace(
+        state, is_firing=firing, since=since if firing else None, streak=0, turns=state.turns + 1
+    )
     alert = Alert(
         rule.name,
         key,
@@ -310,7 +327,9 @@ def _number(row: Mapping[str, Any], path: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _moment(text: object) -> datetime | None:
+def end_of(row: Mapping[str, Any]) -> datetime | None:
+    """When a result's window ended; None if it does not say."""
+    text = row.get("window_end")
     if not isinstance(text, str):
         return None
     try:
@@ -318,6 +337,11 @@ def _moment(text: object) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo is not None else None
+
+
+def _is_past(state: KeyState, end: datetime | None) -> bool:
+    """Whether a window ends no later than one that was looked at."""
+    return end is not None and state.last_end is not None and end <= state.last_end
 
 
 def _text(value: object) -> str | None:

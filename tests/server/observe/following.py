@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -66,3 +67,11 @@ def apply(windows: dict[tuple[Any, ...], Any], message: Message) -> None:
         windows.pop((row["key"], row["window_start"], row["window_end"]), None)
     for row in message.data["rows"]:
         windows[row["key"], row["window_start"], row["window_end"]] = row
+
+
+async def overruns(http: httpx.AsyncClient, kind: str) -> float:
+    """How often readers were too slow, of this test and of those before it."""
+    found = re.findall(
+        rf'^penstock_live_overruns_total{{kind="{kind}"}} (\S+)', (await http.get("/metrics")).text, re.M
+    )
+    return sum(map(float, found))

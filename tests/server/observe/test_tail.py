@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from penstock.log.log import Batch, Log
-from tests.server.observe.following import Message, Reader, following
+from tests.server.observe.following import Message, Reader, following, overruns
 from tests.server.serving import Serving
 
 
@@ -95,6 +95,27 @@ async def test_of_more_bytes_than_it_can_tell_the_newest_are_told(http: httpx.As
         # One that is larger than that is told alone.
         await push(log, "heavy", "x" * (5 << 20))
         assert [len(each) for each in await gather(reader, 1)] == [5 << 20]
+
+
+async def test_what_a_reader_was_too_slow_for_is_told_or_counted(http: httpx.AsyncClient, log: Log) -> None:
+    await log.configure("missed", {"max_event_bytes": 1 << 20}, partitioning="hash", partitions=2)
+    pushed = told = skipped = 0
+    async with following(http, "/v1/queues/missed/tail") as reader:
+        await reader.next()
+        before = await overruns(http, "queue")
+        while await overruns(http, "queue") == before:
+            await push(log, "missed", *["x" * 500_000] * 4)
+            pushed += 4
+        await push(log, "missed", "last")
+        pushed += 1
+        last = False
+        while not last:
+            message = await reader.next()
+            told += len(data(message))
+            skipped += message.data["skipped"]
+            last = "last" in data(message)
+    assert skipped
+    assert told + skipped == pushed
 
 
 async def test_many_readers_cost_one_read_for_each_wave(http: httpx.AsyncClient, log: Log) -> None:

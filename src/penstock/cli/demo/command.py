@@ -40,16 +40,18 @@ async def run_demo(out: Output, wishes: Wishes, *, database_url: str | None, kee
             logs = directory / "demo-logs"
             logs.mkdir()
             company = Company(log, settings, logs, wishes, screen, began)
-            with _stopped_by_signal(company):
-                try:
+            try:
+                with _stopped_by_signal(company):
                     outcome = await company.play(
                         board_for(out.console, silent=out.json or out.quiet), lambda: _welcome(out, screen, company)
                     )
-                except ProcessFailed as error:
-                    out.error(error)
-                    return False
-            if database_url is not None and not keep:
-                await company.forget()
+            except ProcessFailed as error:
+                out.error(error)
+                return False
+            finally:
+                # However it ended: the next one would take what is left for somebody's.
+                if database_url is not None and not keep:
+                    await company.forget()
         _show(out, screen, outcome, directory if keep and database_url is None else None)
     if outcome.first_result_seconds is None:
         return None

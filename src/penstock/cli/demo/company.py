@@ -22,7 +22,7 @@ from penstock.cli.demo.processes import Process
 from penstock.cli.demo.producers import Producers
 from penstock.cli.demo.script import Phase, phases
 from penstock.cli.demo.traffic import makers
-from penstock.core.errors import Conflict
+from penstock.core.errors import Conflict, GroupBusy
 from penstock.core.settings import LIBPQ_VARIABLES, Settings
 from penstock.stream.rules import above, change, rule
 
@@ -39,6 +39,8 @@ _CATCH_UP_SECONDS = 180.0
 _PATIENCE_SECONDS = 30.0
 #: Calls that still wait at the gate after so long are counted as waiting.
 _DRAIN_SECONDS = 20.0
+#: A query is held for so long by a driver that is gone, and a little more.
+_LEASE_SECONDS = 15.0
 #: As many calls may wait for the partner before producers are told to.
 _MOST_CALLS = 300
 #: How Spark's JVM is to compile: quickly, since it runs for minutes only. What that saves was not measured.
@@ -103,6 +105,7 @@ class Company:
         self._auditor = Auditor(self._books)
         self._stopping = asyncio.Event()
         self._processes: list[Process] = []
+        self._has_begun = False
         self._producing: list[asyncio.Task[None]] = []
 
     def stop(self) -> None:
@@ -129,15 +132,30 @@ class Company:
 
     async def forget(self) -> None:
         """Delete what was made, where the database is somebody's."""
-        from penstock.engine.registry import Registry
         from penstock.sinks.alerts import Rules
 
+        if not self._has_begun:
+            return
         for made in RULES:
             await Rules(self._log).delete(made.name)
         for query in QUERIES:
-            await Registry(self._log).delete(query)
+            await self._forget_query(query)
         for queue in QUEUES:
             await self._log.delete_queue(queue)
+
+    async def _forget_query(self, name: str) -> None:
+        from penstock.engine.registry import Registry
+
+        until = time.monotonic() + _LEASE_SECONDS
+        while True:
+            try:
+                await Registry(self._log).delete(name)
+                return
+            except GroupBusy:
+                # A driver that had to be killed has not let go of it.
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(0.2)
 
     # Starting
 
@@ -150,6 +168,7 @@ class Company:
                 f"the database has {', '.join(taken)} already, which may be somebody's: name another database, or none "
                 "for one of the demonstration's own"
             )
+        self._has_begun = True
         for queue in ("clicks", "orders", "readings"):
             await self._log.configure(queue, partitioning="hash", partitions=2)
         await self._log.configure("calls", {"max_depth_events": _MOST_CALLS}, partitioning="key")

@@ -87,10 +87,20 @@ class _LiveBoard:
     async def _follow(self) -> None:
         if self._follower is not None:
             self._follower.close()
+            self._follower = None
         asked = self._asked
         self._table.sorted_by, self._table.is_descending = asked.sort, asked.is_descending
         database = self._view.database
-        self._follower = await self._view.follow(("live", asked), lambda: read_board(database, asked), self._show)
+
+        def show(board: Board) -> None:
+            if asked is self._asked:
+                self._show(board)
+
+        follower = await self._view.follow(("live", asked), lambda: read_board(database, asked), show)
+        if asked is self._asked:
+            self._follower = follower
+        else:
+            follower.close()  # something else was asked for meanwhile
 
     async def _search(self, text: str) -> None:
         self._asked = replace(self._asked, search=text.strip(), offset=0)

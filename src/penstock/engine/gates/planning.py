@@ -92,8 +92,8 @@ class GatedPlanner(Planner):
         else:
             self._previous = None
 
-    def _begin(self, lanes: list[Lane]) -> int:
-        cycle = super()._begin(lanes)
+    def _begin(self, lanes: list[Lane], alone: int = 0) -> int:
+        cycle = super()._begin(lanes, alone)
         self._cycle, self._before = cycle, {lane.partition_id: self._read.get(lane.partition_id) for lane in lanes}
         self._read.update({lane.partition_id: (lane.stop, cycle) for lane in lanes})
         return cycle

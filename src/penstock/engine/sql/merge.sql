@@ -35,6 +35,32 @@ SELECT o.key, penstock.moment(o.ws), penstock.moment(o.we), o.partition_id, {mov
 ON CONFLICT (window_end, key, window_start) DO UPDATE SET
     partition_id = greatest(s.partition_id, excluded.partition_id), {merges}, updated_at = excluded.updated_at
 
+-- name: take_back
+-- Sessions that were closed and have grown, or grown together with others: the row goes over to the new span, among the
+-- open ones where that is still open. Who was told of the old span is told what has become of it.
+WITH old AS (
+    DELETE FROM penstock.history_{id} s
+    USING unnest(%(keys)s::text[], %(old_starts)s::bigint[], %(old_ends)s::bigint[], %(starts)s::bigint[],
+                 %(ends)s::bigint[], %(partitions)s::bigint[], %(open)s::boolean[])
+        AS m (key, old_ws, old_we, ws, we, p, is_open)
+    WHERE s.key = m.key AND s.window_start = penstock.moment(m.old_ws) AND s.window_end = penstock.moment(m.old_we)
+    RETURNING s.key, penstock.moment(m.ws) AS window_start, penstock.moment(m.we) AS window_end, m.p, m.is_open,
+              s.revision, {line} AS line, {old_names}
+), opened AS (
+    INSERT INTO penstock.state_{id} AS s (key, window_start, window_end, partition_id, {names}, updated_at)
+    SELECT o.key, o.window_start, o.window_end, o.p, {moved_names}, %(now)s FROM old o WHERE o.is_open
+    ON CONFLICT (window_end, key, window_start) DO UPDATE SET
+        partition_id = greatest(s.partition_id, excluded.partition_id), {merges}, updated_at = excluded.updated_at
+), moved AS (
+    INSERT INTO penstock.history_{id} AS s (key, window_start, window_end, {names}, closed_at, revision)
+    SELECT o.key, o.window_start, o.window_end, {moved_names}, %(now)s, o.revision FROM old o WHERE NOT o.is_open
+    ON CONFLICT (window_end, key, window_start) DO UPDATE SET
+        {merges}, closed_at = excluded.closed_at, revision = greatest(s.revision, excluded.revision)
+)
+SELECT o.key, o.revision + 1, o.line,
+       json_build_object('window_start', o.window_start, 'window_end', o.window_end)::text
+FROM old o
+
 -- name: follow
 -- The partitioning of the queue has changed: windows that are open go over to the partition that their key is in now.
 UPDATE penstock.state_{id} s SET partition_id = p.p
@@ -66,7 +92,7 @@ FROM gone g FULL JOIN fresh f
     ON f.key = g.key AND f.window_start = g.window_start AND f.window_end = g.window_end
 ORDER BY 3, 1, 2
 {conflict}
-RETURNING s.key, s.revision, {line}
+RETURNING s.key, s.revision, {line}, {untold_end}
 
 -- name: reopen
 -- What comes late for a window that is closed corrects it.
@@ -76,7 +102,7 @@ FROM part_{id} p
 JOIN unnest(%(partitions)s::bigint[], %(bounds)s::bigint[]) AS b (partition_id, bound) ON b.partition_id = p.p
 WHERE p.late AND p.we <= b.bound
 {conflict}
-RETURNING s.key, s.revision, {line}
+RETURNING s.key, s.revision, {line}, {untold_end}
 
 -- name: idle_partitions
 -- Partitions that hold open a window that the clock would close.

@@ -1,5 +1,9 @@
 -- name: find
-SELECT id, description, fingerprint, fields, result, clock_timestamp() FROM penstock.queries WHERE name = %(name)s
+-- With the columns of its live view, once that is made.
+SELECT id, description, fingerprint, fields, result, clock_timestamp(), ARRAY (
+    SELECT attname::text FROM pg_attribute
+    WHERE attrelid = to_regclass(format('penstock_live.%%I', name)) AND attnum > 0 ORDER BY attnum
+) FROM penstock.queries WHERE name = %(name)s
 
 -- name: create
 INSERT INTO penstock.queries (name, description, fingerprint, sink_queue, history_seconds)
@@ -52,10 +56,6 @@ SELECT id, name, result FROM penstock.queries WHERE result IS NOT NULL ORDER BY 
 
 -- name: delete
 DELETE FROM penstock.queries WHERE id = %(query)s
-
--- name: free_groups
-UPDATE penstock.groups SET query_id = NULL WHERE query_id = %(name)s
-RETURNING id, queue_id, name
 
 -- name: planned
 -- The cycle that Spark is about to run: the newest that was planned by this driver.

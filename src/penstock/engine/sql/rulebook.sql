@@ -4,10 +4,13 @@ VALUES (%(name)s, %(queue)s, %(alerts)s, %(definition)s::jsonb)
 ON CONFLICT (name) DO UPDATE
 SET queue = excluded.queue, alerts = excluded.alerts, definition = excluded.definition, updated_at = clock_timestamp()
 WHERE rules.definition <> excluded.definition
-RETURNING (xmax <> 0)
+RETURNING name
+
+-- name: lock
+SELECT definition FROM penstock.rules WHERE name = %(name)s FOR UPDATE
 
 -- name: start_over
-DELETE FROM penstock.rule_states WHERE rule = %(name)s
+DELETE FROM penstock.rule_states WHERE rule = %(name)s RETURNING key, state, clock_timestamp()
 
 -- name: list
 SELECT definition, (SELECT count(*) FROM penstock.rule_states s WHERE s.rule = r.name AND s.is_firing)

@@ -26,6 +26,10 @@ CREATE TABLE penstock.history_{id} (
 -- Rows come in the order of this column, so a few pages of index will do to forget the old ones.
 CREATE INDEX history_{id}_closed ON penstock.history_{id} USING brin (closed_at)
 
+-- name: check_line
+-- What closed windows are sent on as, of none: what PostgreSQL does not understand is found now, and not when one closes.
+SELECT {line} FROM penstock.history_{id} s WHERE false
+
 -- name: create_live_view
 CREATE OR REPLACE VIEW penstock_live.{view} AS
 SELECT {keys}, s.window_start, s.window_end, {finals}, s.updated_at FROM penstock.state_{id} s{where}
@@ -44,7 +48,7 @@ CREATE OR REPLACE VIEW penstock.state AS
 
 -- name: state_part
 SELECT {name}::text AS query, nullif(s.key, '') COLLATE "default" AS key, s.window_start, s.window_end,
-       jsonb_build_object({pairs}) AS value, s.updated_at
+       {value} AS value, s.updated_at
 FROM penstock.state_{id} s
 
 -- name: shared_state_part

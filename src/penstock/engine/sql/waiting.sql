@@ -46,9 +46,17 @@ FROM unnest(%(keys)s::text[], %(times)s::bigint[], %(ids)s::bigint[]) AS m (key,
 WHERE w.key = m.key AND w.side = 0 AND w.time_us = m.time_us AND w.id = m.id AND NOT w.is_matched
 
 -- name: expire
--- Nothing that still may come can be joined with these. What of the left is in no pair was sent on by this cycle.
+-- Nothing that still may come can be joined with these. Where what of the left is in no pair is sent on, it stays but
+-- for what this cycle has sent: so many, the oldest.
+WITH stays AS (
+    SELECT w.time_us, w.id FROM penstock.waiting_{id} w
+    WHERE %(sends_alone)s AND w.side = 0 AND w.time_us < %(closed)s - %(after)s AND NOT w.is_matched
+    ORDER BY w.time_us, w.id OFFSET %(alone)s LIMIT 1
+)
 DELETE FROM penstock.waiting_{id} w
-WHERE (w.side = 0 AND w.time_us < %(closed)s - %(after)s) OR (w.side = 1 AND w.time_us < %(closed)s - %(before)s)
+WHERE (w.side = 1 AND w.time_us < %(closed)s - %(before)s)
+   OR (w.side = 0 AND w.time_us < %(closed)s - %(after)s
+       AND (w.is_matched OR NOT EXISTS (SELECT FROM stays) OR (w.time_us, w.id) < (SELECT s.time_us, s.id FROM stays s)))
 
 -- name: partners
 -- What waits for some keys within ranges of time, but for what has expired.
@@ -60,31 +68,37 @@ WHERE w.time_us >= coalesce(q.closed_us, w.time_us) - CASE w.side WHEN 0 THEN %(
 ORDER BY w.key, w.side, w.time_us, w.id
 
 -- name: alone
--- Events of the left that have expired and are in no pair.
+-- Events of the left that have expired and are in no pair, so many of them, the oldest.
 SELECT w.partition_id, w.event_offset, w.event_key, w.time_us, w.line
 FROM penstock.queries q
 JOIN penstock.waiting_{id} w ON w.side = 0 AND w.time_us < q.closed_us - %(after)s::bigint AND NOT w.is_matched
 WHERE q.id = %(query)s
-ORDER BY w.time_us, w.id
+ORDER BY w.time_us, w.id LIMIT %(limit)s
+
+-- name: expired
+-- How many events of the left have expired and are in no pair; not counted any further than to a limit.
+SELECT count(*) FROM (
+    SELECT FROM penstock.queries q
+    JOIN penstock.waiting_{id} w ON w.side = 0 AND w.time_us < q.closed_us - %(after)s::bigint AND NOT w.is_matched
+    WHERE q.id = %(query)s
+    LIMIT %(limit)s
+) AS found
+
+-- name: queue_of
+SELECT queue_id FROM penstock.partitions WHERE id = %(partition)s
 
 -- name: last_end
 -- Up to where time has to come for everything to expire.
 SELECT max(w.time_us + CASE w.side WHEN 0 THEN %(after)s ELSE %(before)s END::bigint) + 1 FROM penstock.waiting_{id} w
 
 -- name: due
--- Whether an event of the left has expired in no pair, or the clock would let it expire because all is quiet.
+-- Whether the clock would let an event of the left expire in no pair because all is quiet.
 SELECT EXISTS (
-    SELECT FROM penstock.queries q
-    JOIN penstock.waiting_{id} w ON w.side = 0 AND NOT w.is_matched AND w.time_us < q.closed_us - %(after)s::bigint
-    WHERE q.id = %(query)s
-) OR (
-    EXISTS (
-        SELECT FROM penstock.waiting_{id} w
-        WHERE w.side = 0 AND NOT w.is_matched
-          AND w.time_us < penstock.micros(statement_timestamp() - %(idle)s - %(wait)s) - %(after)s::bigint
-    )
-    AND NOT EXISTS (
-        SELECT FROM penstock.progress r
-        WHERE r.query_id = %(query)s AND r.last_at > clock_timestamp() - %(idle)s
-    )
+    SELECT FROM penstock.waiting_{id} w
+    WHERE w.side = 0 AND NOT w.is_matched
+      AND w.time_us < penstock.micros(statement_timestamp() - %(idle)s - %(wait)s) - %(after)s::bigint
+)
+AND NOT EXISTS (
+    SELECT FROM penstock.progress r
+    WHERE r.query_id = %(query)s AND r.last_at > clock_timestamp() - %(idle)s
 )

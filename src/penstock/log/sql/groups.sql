@@ -110,6 +110,9 @@ CROSS JOIN LATERAL (
 WHERE c.group_id = %(group)s
 ORDER BY t.id
 
+-- name: of_query
+SELECT id, queue_id, name FROM penstock.groups WHERE query_id = %(query)s ORDER BY id
+
 -- name: delete_group_positions
 DELETE FROM penstock.positions WHERE group_id = %(group)s
 

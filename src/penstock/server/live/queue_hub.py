@@ -121,10 +121,10 @@ class QueueHub(Hub):
             if subscriber in waiting or subscriber in self._waiting:
                 continue
             if key is None:
-                whole = whole or _frame(events, skipped, _place_text(lanes))
+                whole = whole or _frame(events, skipped, _place_text(lanes), ends)
                 subscriber.offer(whole)
             else:
-                self._offer(subscriber, lanes, events, skipped)
+                self._offer(subscriber, lanes, events, skipped, ends)
 
     async def _begin(
         self, conn: Connection, lanes: Mapping[int, _Lane], subscriber: Subscriber, place: Mapping[int, int] | None
@@ -136,7 +136,8 @@ class QueueHub(Hub):
         skipped = 0
         if place is not None:
             events, skipped = await self._read(conn, lanes, place)
-        self._offer(subscriber, lanes, events, skipped, always=True)
+        since = place if place is not None else {id: lane.end for id, lane in lanes.items()}
+        self._offer(subscriber, lanes, events, skipped, since, always=True)
 
     def _offer(
         self,
@@ -144,13 +145,14 @@ class QueueHub(Hub):
         lanes: Mapping[int, _Lane],
         events: Sequence[Event],
         skipped: int,
+        since: Mapping[int, int],
         *,
         always: bool = False,
     ) -> None:
         key = self._keys[subscriber]
         some = [event for event in events if key is None or event.key == key]
         if some or always:
-            subscriber.offer(_frame(some, skipped, _place_text(lanes)))
+            subscriber.offer(_frame(some, skipped, _place_text(lanes), since))
 
     async def _lanes(self, conn: Connection) -> dict[int, _Lane]:
         names = None if self._partition is None else [self._partition]
@@ -198,11 +200,11 @@ class QueueHub(Hub):
 
     def _rejoin(self, subscriber: Subscriber) -> None:
         if subscriber in self._keys:
-            self._waiting[subscriber] = None
+            self._waiting[subscriber] = subscriber.missed_since
             self._asked.set()
 
 
-def _frame(events: Sequence[Event], skipped: int, place: str) -> Frame:
+def _frame(events: Sequence[Event], skipped: int, place: str, since: Mapping[int, int]) -> Frame:
     ordered = sorted(events, key=lambda e: e.appended_at)
     first, size = len(ordered), 0
     while first and (first == len(ordered) or size + len(ordered[first - 1].raw) <= MOST_BYTES):
@@ -213,7 +215,7 @@ def _frame(events: Sequence[Event], skipped: int, place: str) -> Frame:
         TailEvent(e.partition, e.offset, e.key, e.id, e.time, e.appended_at, e.headers, msgspec.Raw(e.raw))
         for e in ordered[first:]
     ]
-    return Frame("events", msgspec.json.encode({"events": shown, "skipped": skipped}), place)
+    return Frame("events", msgspec.json.encode({"events": shown, "skipped": skipped}), place, since)
 
 
 def _place_text(lanes: Mapping[int, _Lane]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +23,8 @@ class Frame:
     data: bytes
     #: Where the stream can be taken up again after it; "" if it cannot.
     id: str = ""
+    #: The offsets that it goes on from, by partition, where it tells events; who misses it begins there again.
+    since: Mapping[int, int] | None = None
 
     @cached_property
     def sse(self) -> bytes:
@@ -42,7 +44,7 @@ class Subscriber:
     """Holds what a reader has not taken yet.
 
     The hub offers frames, and never waits. When too much has gathered, all of it is dropped, and as soon as the
-    reader has taken what it had in hand, it is given a new beginning.
+    reader has taken what it had in hand, it is given a new beginning, which can say what it has missed.
     """
 
     def __init__(self, rejoin: Callable[[Subscriber], None], overrun: Callable[[], None]) -> None:
@@ -53,12 +55,15 @@ class Subscriber:
         self._ready = asyncio.Event()
         self._is_behind = False
         self._is_over = False
+        #: Where what was dropped last began.
+        self.missed_since: Mapping[int, int] | None = None
 
     def offer(self, frame: Frame) -> None:
         """Give a frame to the reader, or note that it is too slow."""
         if self._is_over or self._is_behind:
             return
         if self._frames and (len(self._frames) >= _MOST_FRAMES or self._size + len(frame.data) > _MOST_BYTES):
+            self.missed_since = self._frames[0].since
             self._frames.clear()
             self._size = 0
             self._is_behind = True

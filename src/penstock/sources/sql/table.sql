@@ -1,27 +1,54 @@
 -- name: columns
-SELECT a.attname, coalesce(a.attnum = ANY (k.conkey), false)
+-- Of each column whether it is of the primary key, whether its values are each there once, and of a time how many seconds
+-- there may be while rows get one value: 0 where there is none, a day and the zones of the world for a date.
+SELECT a.attname, coalesce(a.attnum = ANY (c.conkey), false),
+       EXISTS (SELECT FROM pg_index i
+               WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
+                 AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
+       CASE WHEN k.kind = 'date'::regtype THEN 180000.0
+            WHEN k.kind IN ('timestamptz'::regtype, 'timestamp'::regtype)
+            THEN CASE WHEN k.digits BETWEEN 0 AND 5 THEN power(10.0, -k.digits) ELSE 0.0 END
+       END::float8
 FROM pg_attribute a
-LEFT JOIN pg_constraint k ON k.conrelid = a.attrelid AND k.contype = 'p'
+JOIN pg_type y ON y.oid = a.atttypid
+CROSS JOIN LATERAL (
+    SELECT coalesce(nullif(y.typbasetype, 0), y.oid) AS kind,
+           CASE WHEN y.typbasetype = 0 THEN a.atttypmod ELSE y.typtypmod END AS digits
+) AS k
+LEFT JOIN pg_constraint c ON c.conrelid = a.attrelid AND c.contype = 'p'
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 
--- name: first
-SELECT {after}, {settled}, to_jsonb(t)::text
+-- name: is_standby
+SELECT pg_is_in_recovery()
+
+-- name: last
+-- How far the rows go that are there now.
+SELECT {after} FROM {table} t
+WHERE {column} IS NOT NULL AND {beyond} AND {behind}
+ORDER BY {downwards}
+LIMIT 1
+
+-- name: writers
+-- The transactions that may be writing to the table, or to a part of it. Each has this lock before it takes a value for a
+-- column, long before it has an id that a snapshot knows, and until what it wrote can be seen; one that is prepared keeps it,
+-- and its number.
+WITH RECURSIVE parts AS (
+    SELECT to_regclass(%(table)s)::oid AS id
+    UNION
+    SELECT i.inhrelid FROM pg_inherits i JOIN parts p ON i.inhparent = p.id
+)
+SELECT DISTINCT l.virtualtransaction FROM pg_locks l
+WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  AND l.relation IN (SELECT p.id FROM parts p)
+
+-- name: rows
+SELECT {after}, to_jsonb(t)::text
 FROM {table} t
-WHERE {column} IS NOT NULL
+WHERE {column} IS NOT NULL AND {beyond} AND ({order}) <= ({bound})
 ORDER BY {order}
 LIMIT %(most)s
-
--- name: next
-SELECT {after}, {settled}, to_jsonb(t)::text
-FROM {table} t
-WHERE ({order}) > ({values})
-ORDER BY {order}
-LIMIT %(most)s
-
--- name: settled
--- Written by a transaction that began before any that still runs: nobody can commit a row before it any more.
-age(t.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)
 
 -- name: behind
 {column} < clock_timestamp() - make_interval(secs => %(behind)s)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import InvalidRequest, InvalidSql
 from penstock.stream.aggregates import Aggregate, check_aggregate
 from penstock.stream.checks import TAKEN
+from penstock.stream.sql.naming import Fields, is_star
 from penstock.stream.sql.source import Source
 from penstock.stream.sql.spans import Spanned, window_of
 from penstock.stream.windows import Calendar, Session, Sliding, Tumbling
@@ -31,10 +33,16 @@ class Aggregating:
     """
 
     def __init__(
-        self, source: Source, select: Any, text: Callable[[Any], str], origin: Callable[[str], str | None]
+        self,
+        source: Source,
+        select: Any,
+        text: Callable[[Any], str],
+        origin: Callable[[str], str | None],
+        fields: Fields,
     ) -> None:
         self._source = source
         self._origin = origin
+        self._fields = fields
         self._select = select
         self._text = text
         self._aliases = {item.alias: item.this for item in select.expressions if item.alias}
@@ -50,13 +58,14 @@ class Aggregating:
         self._read_groups()
         outputs = self._outputs()
         having = self._select.args.get("having")
-        condition = None if having is None else self._over_windows(having.this)
+        condition = None if having is None else self._over_windows(self._without_doubt(having.this))
         made = events
         if [self._text(node) for node in self._groups.values()] != ["__key"]:
             made = made.key_by(*[self._text(node) for node in self._groups.values()] or ["''"])
         if self._spanned is None:
             raise self._source.refuse(self._select, NEEDS_WINDOW)
         made = _windowed(made, self._spanned, {"event_time": self._event_time(), **rules})
+        made = replace(made, null_apart=len(self._groups) == 1 and made.key is not None)
         aggregates = self._aggregates or {"n": check_aggregate("n", "count(*)")}
         made = made.aggregate(aggregates).select(outputs)
         return made if condition is None else made.having(condition)
@@ -93,9 +102,44 @@ class Aggregating:
             if not 0 <= place < len(self._select.expressions):
                 raise self._source.refuse(node, f"there is no column {node.this}")
             return self._select.expressions[place].unalias()
-        if isinstance(node, exp.Column) and not node.table and node.name in self._aliases:
-            return self._aliases[node.name]
+        named = self._named(node)
+        if named is None or named == node:
+            return node
+        if not self._fields.has(node.name, named):
+            return named
+        # As in SQL, a field comes first.
+        if window_of(self._source, named) is not None:
+            raise self._source.refuse(
+                node,
+                f"{node.name} is a field of the events here, and not the window that is called so: write "
+                f"{named.sql('spark')}, or call the window something else",
+            )
         return node
+
+    def _named(self, node: Any) -> Any:
+        """What the SELECT calls by the name that a part is."""
+        from sqlglot import exp
+
+        if not isinstance(node, exp.Column) or node.table:
+            return None
+        alike = [what for alias, what in self._aliases.items() if alias.lower() == node.name.lower()]
+        return self._aliases.get(node.name, alike[0] if len(alike) == 1 else None)
+
+    def _without_doubt(self, having: Any) -> Any:
+        """What HAVING asks, if it names nothing that is a group and something else as well."""
+        from sqlglot import exp
+
+        for column in having.find_all(exp.Column):
+            named = self._named(column)
+            if named is None or named == column or column.find_ancestor(exp.AggFunc):
+                continue
+            if any(isinstance(group, exp.Column) and self._same(column, group) for group in self._groups.values()):
+                raise self._source.refuse(
+                    column,
+                    f"is {column.name} what is grouped by, or what the SELECT calls so? Write "
+                    f"{self._fields.of(column.name)} or {named.sql('spark')}",
+                )
+        return having
 
     def _group_name(self, node: Any, meant: Any) -> str:
         from sqlglot import exp
@@ -103,7 +147,10 @@ class Aggregating:
         named = next((alias for alias, what in self._aliases.items() if what == meant), None)
         if named is None and isinstance(meant, exp.Column):
             named = meant.name
-        return named or f"group_{len(self._groups) + 1}"
+        named = named or f"group_{len(self._groups) + 1}"
+        while named in self._groups:
+            named = f"{named}_"
+        return named
 
     def _event_time(self) -> Any:
         from sqlglot import exp
@@ -129,12 +176,11 @@ class Aggregating:
     # The select list
 
     def _outputs(self) -> dict[str, str]:
-        from sqlglot import exp
 
         outputs: dict[str, str] = {}
         for item in self._select.expressions:
             inside = item.unalias()
-            if isinstance(inside, exp.Star) or (isinstance(inside, exp.Column) and isinstance(inside.this, exp.Star)):
+            if is_star(inside):
                 raise self._source.refuse(item, "a grouped SELECT names its columns: * would be those of the events")
             name = item.alias or self._default_name(inside)
             if name in outputs:
@@ -177,8 +223,9 @@ class Aggregating:
             if aggregate is not None:
                 return exp.column(self._keep(part, aggregate, self._alias_of(part)))
             if isinstance(part, exp.Column):
-                if not part.table and part.name in self._aliases and self._aliases[part.name] != node:
-                    return exp.paren(self._aliases[part.name].copy().transform(change), copy=False)
+                named = self._named(part)
+                if named is not None and named != node:
+                    return exp.paren(named.copy().transform(change), copy=False)
                 raise self._source.refuse(
                     part,
                     f"{part.sql('spark')} is neither grouped by nor aggregated: add it to GROUP BY, or write "
@@ -204,7 +251,12 @@ class Aggregating:
             return False
         if isinstance(part, exp.Column) != isinstance(group, exp.Column) or type(part) is not type(group):
             return False
-        return not part.find(exp.AggFunc) and self._text(part) == self._text(group)
+        if part.find(exp.AggFunc):
+            return False
+        try:
+            return self._text(part) == self._text(group)
+        except InvalidSql:
+            return False  # with a name that the SELECT gives
 
     def _is_span(self, part: Any) -> bool:
         """Whether it stands for the window: the call again, ``window``, or the alias of the call."""
@@ -213,7 +265,7 @@ class Aggregating:
         if part == self._span_node:
             return True
         if isinstance(part, exp.Column) and not part.table:
-            aliased = self._aliases.get(part.name)
+            aliased = self._named(part)
             named = part.name.lower() in ("window", "session_window") and isinstance(self._span_node, exp.Anonymous)
             return aliased == self._span_node if aliased is not None else named
         if isinstance(part, exp.Anonymous | exp.TimestampTrunc):
@@ -256,6 +308,8 @@ class Aggregating:
         condition = None
         if isinstance(node, exp.Filter):
             condition, node = self._text(node.expression.this), node.this
+        if isinstance(node, exp.IgnoreNulls):
+            raise self._source.refuse(node, "IGNORE NULLS is not known: read a subquery with WHERE x IS NOT NULL in it")
         said = _spelled(node, self._text)
         if said is None:
             if isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and node.name.lower() in _LIKE):
@@ -273,6 +327,11 @@ class Aggregating:
                 "SELECT ..., and read that with a second statement",
             )
         kind, argument, number = said
+        why = _too_much(node)
+        if why is not None:
+            raise self._source.refuse(node, why)
+        if condition is not None and kind in ("first", "last"):
+            raise self._source.refuse(node, f"{kind} takes no FILTER: read a subquery with WHERE {condition} in it")
         if condition is not None:
             if kind == "count" and argument is None:
                 kind, argument = "count_if", condition
@@ -287,6 +346,8 @@ class Aggregating:
             raise self._source.refuse(node, str(error).removeprefix("aggregate 'a': ")) from None
 
 
+#: How near to the number of different values the estimate is.
+_NEAR = 0.03
 _LIKE = ("collect_list", "collect_set", "max_by", "min_by", "median", "mode", "kurtosis", "skewness")
 
 
@@ -297,13 +358,16 @@ def _spelled(node: Any, text: Callable[[Any], str]) -> tuple[str, str | None, st
     if isinstance(node, exp.Count):
         inside = node.this
         if isinstance(inside, exp.Distinct):
-            if len(inside.expressions) != 1:
-                together = ", ".join(text(part) for part in inside.expressions)
-                return "count_distinct", f"to_json(array({together}))", None
-            return "count_distinct", text(inside.expressions[0]), None
+            if any(is_star(part) for part in inside.expressions):
+                return None
+            parts = [text(part) for part in inside.expressions]
+            return "count_distinct", parts[0] if len(parts) == 1 else _of_all(parts, "to_json(struct({}))"), None
         if isinstance(inside, exp.Star) or inside is None or isinstance(inside, exp.Literal):
             return "count", None, None
-        return "count", text(inside), None
+        if is_star(inside):
+            return None
+        parts = [text(part) for part in (inside, *node.expressions)]
+        return "count", parts[0] if len(parts) == 1 else _of_all(parts, "1"), None
     plain = {
         exp.CountIf: "count_if",
         exp.Sum: "sum",
@@ -319,15 +383,48 @@ def _spelled(node: Any, text: Callable[[Any], str]) -> tuple[str, str | None, st
         exp.ApproxDistinct: "approx_distinct",
     }
     kind = plain.get(type(node))
+    if isinstance(node.this, exp.Distinct | exp.Order) or is_star(node.this):
+        return None
     if kind is not None:
-        return None if isinstance(node.this, exp.Distinct) else (kind, text(node.this), None)
+        return kind, text(node.this), None
     if isinstance(node, exp.ApproxQuantile | exp.PercentileCont | exp.Quantile):
         number = node.args.get("quantile") or node.args.get("expression")
         return None if number is None else ("percentile", text(node.this), number.sql("spark"))
-    if isinstance(node, exp.Anonymous) and node.name.lower() in ("percentile", "top_k", "approx_distinct"):
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "top_k":
         arguments = node.expressions
-        number = arguments[1].sql("spark") if len(arguments) == 2 else None
-        return (node.name.lower(), text(arguments[0]), number) if arguments else None
+        number = arguments[1].sql("spark") if len(arguments) > 1 else None
+        return ("top_k", text(arguments[0]), number) if arguments else None
+    return None
+
+
+def _of_all(parts: list[str], what: str) -> str:
+    """Something of several values, for events that have all of them."""
+    there = " AND ".join(f"({part}) IS NOT NULL" for part in parts)
+    return f"CASE WHEN {there} THEN {what.format(', '.join(parts))} END"
+
+
+def _too_much(node: Any) -> str | None:
+    """Why an aggregate cannot be computed as exactly as its arguments say."""
+    from sqlglot import exp
+
+    match node:
+        case exp.ApproxQuantile() if node.args.get("accuracy") or node.args.get("weight"):
+            return "a percentile is within 1 percent of its value: leave the accuracy out"
+        case exp.ApproxDistinct() if node.args.get("accuracy"):
+            given = node.args["accuracy"]
+            if not isinstance(given, exp.Literal) or given.is_string or float(given.name) < _NEAR:
+                return (
+                    "approx_count_distinct is exact up to 1,024 values and then within 3 percent: leave the second "
+                    "argument out, or write count(DISTINCT x)"
+                )
+        case exp.Min() | exp.Max() if node.expressions:
+            return (
+                f"{node.key} takes one value: {'least' if isinstance(node, exp.Min) else 'greatest'} compares several"
+            )
+        case exp.CountIf() if node.args.get("zero_on_all_null"):
+            return "count_if takes one condition: put them together with AND"
+        case exp.Anonymous() if len(node.expressions) > 2:
+            return "top_k takes a value and how many: top_k(x, 10)"
     return None
 
 

@@ -38,6 +38,8 @@ class QueueWanted:
     options: dict[str, Any]
     partitioning: str | None = None
     partitions: int | None = None
+    #: Whether its events have more fields than those that are declared.
+    has_more: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class _Reader:
         self._views: dict[str, Any] = {}
         self._tokens: list[Token] = []
         self._place = 0
+        self._replaces = False
 
     def read(self) -> Application:
         """All of them."""
@@ -135,12 +138,19 @@ class _Reader:
             return self._insert(None, {})
         if first == "create":
             self._place = 1
-            if self._take("or"):
+            self._replaces = self._take("or")
+            if self._replaces:
                 self._expect("replace")
             temporary = self._take("temporary") or self._take("temp")
             kinds = {"queue": self._queue, "reference": self._reference, "view": self._view, "sink": self._sink}
             kinds["query"] = self._query
             what = self._word(self._place)
+            if what in kinds and what != "view" and self._replaces:
+                raise self._refused(
+                    f"only a view is replaced: leave OR REPLACE out. A {what} that is there already goes on as it is"
+                    if what in ("queue", "query")
+                    else f"only a view is replaced: leave OR REPLACE out, and create the {what} once"
+                )
             if what in kinds and not (temporary and what != "view"):
                 self._place += 1
                 return kinds[what]()
@@ -154,18 +164,17 @@ class _Reader:
     # Statements
 
     def _queue(self) -> None:
-        """``CREATE QUEUE [IF NOT EXISTS] name [(column type, ...)] [WITH (option = value, ...)]``."""
+        """``CREATE QUEUE [IF NOT EXISTS] name [(column type, ... [, *])] [WITH (option = value, ...)]``."""
         self._take_all("if", "not", "exists")
         name = check_name(self._name("a queue"), "queue")
-        schema = self._columns() if self._text(self._place) == "(" else {}
+        schema, has_more = self._columns() if self._text(self._place) == "(" else ({}, False)
         options = self._options()
         self._end()
         partitioning, partitions = options.pop("partitioning", None), options.pop("partitions", None)
         check_partitioning(partitioning or "hash", partitions)
         check_options(options)
-        if name in self.application.queues:
-            raise self._refused(f"the queue {name!r} is created twice")
-        self.application.queues[name] = QueueWanted(name, schema, options, partitioning, partitions)
+        self._check_new("queue", name, self.application.queues)
+        self.application.queues[name] = QueueWanted(name, schema, options, partitioning, partitions, has_more)
 
     def _reference(self) -> None:
         """``CREATE REFERENCE name FROM 'schema.table' | AS SELECT ... [WITH (refresh_seconds = 60, notify = 'c')]``."""
@@ -186,6 +195,7 @@ class _Reader:
             raise self._refused(
                 f"{next(iter(options))!r} is no option of a reference table; there are refresh_seconds, notify"
             )
+        self._check_new("reference table", name, self.application.references)
         self.application.references[name] = table(what, **known)
 
     def _view(self) -> None:
@@ -193,6 +203,8 @@ class _Reader:
         name = self._name("a view")
         self._expect("as")
         parsed = self._source.parse(self._select_start(), self._stop())
+        if not self._replaces:
+            self._check_new("view", name.lower(), self._views)
         self._views[name.lower()] = parsed
 
     def _query(self) -> None:
@@ -229,8 +241,10 @@ class _Reader:
         if options:
             known = ", ".join((*_WINDOW_RULES, *_RUN_OPTIONS))
             raise self._source.refuse(start, f"{next(iter(options))!r} is no option of a query; there are {known}")
+        queues = self.application.queues.values()
         catalog = Catalog(
-            {queue.name: queue.schema for queue in self.application.queues.values()},
+            {queue.name: queue.schema for queue in queues},
+            [queue.name for queue in queues if queue.has_more],
             self.application.references,
             self._views,
         )
@@ -276,9 +290,15 @@ class _Reader:
         to = self._string()
         pace = self._options()
         self._end()
+        self._check_new("sink", name, self.application.sinks)
         self.application.sinks[name] = SinkWanted(
             name, check_name(queue, "queue"), to, pace, self._source.place(self._tokens[0].start)
         )
+
+    def _check_new(self, what: str, name: str, known: Mapping[str, Any]) -> None:
+        """Refuse what would silently take the place of another."""
+        if name in known:
+            raise self._source.refuse(self._tokens[0].start, f"the {what} {name!r} is created twice: leave one out")
 
     # Tokens
 
@@ -355,10 +375,16 @@ class _Reader:
             raise self._refused("this ( is not closed")
         return end
 
-    def _columns(self) -> dict[str, str]:
-        """``(amount decimal(18,2), at timestamp)``."""
-        end = self._closed()
+    def _columns(self) -> tuple[dict[str, str], bool]:
+        """``(amount decimal(18,2), at timestamp)``; a * at the end says that there are more."""
+        end = last = self._closed()
         place = self._place + 1
+        has_more = self._text(end - 1) == "*"
+        if has_more and end - 1 > place:
+            end -= 1
+            if self._text(end - 1) != ",":
+                raise self._source.refuse(self._tokens[end].start, "a , is expected before the *")
+        end -= has_more
         found: dict[str, str] = {}
         while place < end:
             begin, depth = place, 0
@@ -369,12 +395,12 @@ class _Reader:
                 raise self._source.refuse(
                     self._tokens[begin].start, "a column is a name and a type: amount decimal(18,2)"
                 )
-            last, start = self._tokens[place - 1], self._tokens[begin + 1].start
-            text = self._source.text[start : last.start + len(last.text)]
+            ending, start = self._tokens[place - 1], self._tokens[begin + 1].start
+            text = self._source.text[start : ending.start + len(ending.text)]
             found[self._tokens[begin].name] = self._source.check_type(start, text)
             place += 1
-        self._place = end + 1
-        return found
+        self._place = last + 1
+        return found, has_more
 
     def _options(self) -> dict[str, Any]:
         """``WITH (name = value, ...)``: numbers, texts in quotes, TRUE, FALSE and NULL."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidRequest, InvalidSql
 from penstock.stream.sql.aggregating import NEEDS_WINDOW, Aggregating
 from penstock.stream.sql.clauses import check_clauses, check_select
-from penstock.stream.sql.source import Source
+from penstock.stream.sql.naming import OF_EVENTS, Fields, is_star, with_names
+from penstock.stream.sql.source import Source, same_type
 from penstock.stream.steps import Table
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class Catalog:
 
     #: Declared types of the fields of queues.
     queues: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: Queues whose events have more fields than those.
+    open_queues: Collection[str] = ()
     references: Mapping[str, Table] = field(default_factory=dict)
     #: Parsed SELECTs that are put in where they are named.
     views: Mapping[str, Any] = field(default_factory=dict)
@@ -43,6 +46,12 @@ class Relation:
     def origin(self, column: str) -> str | None:
         """The field that a column is, as the events have it."""
         return column if self.origins is None else self.origins.get(column)
+
+    def fields(self, select: Any) -> Fields:
+        """Its columns, for a SELECT that reads it."""
+        tables = [join.this.alias or join.this.name for join in select.args.get("joins") or []]
+        tables += [lateral.alias for lateral in select.args.get("laterals") or []]
+        return Fields(self.alias.lower(), tuple(name.lower() for name in tables), self.columns, not tables)
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ class Selecting:
         found = dict(self.catalog.views)
         for cte in select.ctes:
             found[cte.alias.lower()] = cte.this
-        return Catalog(self.catalog.queues, self.catalog.references, found)
+        return replace(self.catalog, views=found)
 
     def _aggregates(self, select: Any) -> bool:
         from sqlglot import exp
@@ -122,17 +131,18 @@ class Selecting:
             return joined(inner, select, rules or {})
         base = inner._relation(select.args["from_"].this)
         if select.args.get("joins") or select.args.get("laterals"):
-            items = [spelled_item(self.source, item, inner._text_in_join(select, base)) for item in select.expressions]
+            named = with_names(self.source, select.expressions, base.fields(select))
+            items = [spelled_item(self.source, item, inner.text(base, select)) for item in named]
             return inner._looked_up(select, base, items)
-        made, text = base.stream, inner.text(base)
+        made, text = base.stream, inner.text(base, select)
         if select.args.get("where"):
             made = made.filter(text(select.args["where"].this))
         if [type(item) for item in select.expressions] == [exp.Star] and not any(select.expressions[0].args.values()):
             return Relation(made, base.columns, base.alias, base.origins)
         columns: list[tuple[str, str]] = []
-        for item in select.expressions:
+        for item in with_names(self.source, select.expressions, base.fields(select)):
             inside = item.unalias()
-            if isinstance(inside, exp.Star) or (isinstance(inside, exp.Column) and isinstance(inside.this, exp.Star)):
+            if is_star(inside):
                 if base.columns is None:
                     raise self.source.refuse(
                         item,
@@ -179,21 +189,26 @@ class Selecting:
             )
         base = self._relation(select.args["from_"].this)
         if not (select.args.get("joins") or select.args.get("laterals")):
-            text = self.text(base)
+            text = self.text(base, select)
             made = base.stream
             if select.args.get("where"):
                 made = made.filter(text(select.args["where"].this))
-            return Aggregating(self.source, select, text, base.origin).stream(made, rules)
+            return Aggregating(self.source, select, text, base.origin, base.fields(select)).stream(made, rules)
         # The columns that are used, under names of their own.
-        spell = self._text_in_join(select, base)
+        spell = self.text(base, select)
         names: dict[str, str] = {}
         used = [*select.expressions, select.args.get("group"), select.args.get("having")]
-        aliases = {item.alias for item in select.expressions if item.alias}
+        fields = base.fields(select)
+        aliases = {item.alias: item.this for item in select.expressions if item.alias}
         for part in used:
             for column in [] if part is None else part.find_all(exp.Column):
-                if isinstance(column.this, exp.Star) or (not column.table and column.name in aliases):
+                if isinstance(column.this, exp.Star):
                     continue
-                if column.name.lower() in ("window", "session_window") or column.table in aliases | {"window"}:
+                if not column.table and column.name in aliases and not column.find_ancestor(exp.AggFunc):
+                    # The name that it is given, unless there is such a field.
+                    if not fields.has(column.name, aliases[column.name]):
+                        continue
+                elif column.name.lower() in ("window", "session_window") or column.table in {*aliases, "window"}:
                     continue
                 spelt = spell(column)
                 if spelt not in names and not spelt.startswith("__") and spelt != "timestamp_micros(__time)":
@@ -211,7 +226,7 @@ class Selecting:
 
             return str(node.copy().transform(change).sql("spark"))
 
-        return Aggregating(self.source, select, text_of, relation.origin).stream(relation.stream, rules)
+        return Aggregating(self.source, select, text_of, relation.origin, fields).stream(relation.stream, rules)
 
     def _relation(self, table: Any) -> Relation:
         """What stands after FROM."""
@@ -228,14 +243,15 @@ class Selecting:
         if name.lower() in self.catalog.views:
             view = self.catalog.views[name.lower()]
             rest = {key: value for key, value in self.catalog.views.items() if key != name.lower()}
-            catalog = Catalog(self.catalog.queues, self.catalog.references, rest)
+            catalog = replace(self.catalog, views=rest)
             return replace(Selecting(self.source, catalog, self.kind)._inside(view), alias=alias)
         if name in self.catalog.references:
             raise self.source.refuse(
                 table, f"{name} is a reference table, and does not flow: read a queue and join it with {name}"
             )
         schema = self.catalog.queues.get(name) or None
-        return Relation(self.kind.from_(name, schema=schema), tuple(schema) if schema else None, alias)
+        columns = tuple(schema) if schema and name not in self.catalog.open_queues else None
+        return Relation(self.kind.from_(name, schema=schema), columns, alias)
 
     def _inside(self, select: Any) -> Relation:
         """What a SELECT within another gives."""
@@ -250,10 +266,11 @@ class Selecting:
         """``SELECT * FROM a UNION ALL SELECT * FROM b``: one stream that reads both."""
         from sqlglot import exp
 
-        parts, pending = [], [union]
+        parts, pending, by_name = list[Relation](), [union], False
         while pending:
             node = pending.pop(0)
             if isinstance(node, exp.Union) and node.args.get("distinct") is False:
+                by_name = by_name or bool(node.args.get("by_name"))
                 pending = [node.this, node.expression, *pending]
             elif isinstance(node, exp.SetOperation):
                 raise self.source.refuse(node, "streams are put together with UNION ALL: others would look at all rows")
@@ -261,30 +278,40 @@ class Selecting:
                 parts.append(self._inside(node))
         schema: dict[str, str] = {}
         for part in parts:
-            schema.update(part.stream.schema)
+            for name, kind in part.stream.schema.items():
+                if same_type(schema.setdefault(name, kind), kind):
+                    continue
+                raise self.source.refuse(
+                    union,
+                    f"{name} is {schema[name]} in one queue and {kind} in another: declare the same type in both, or "
+                    f"INSERT INTO one queue SELECT CAST({name} AS ...) of each",
+                )
             if part.stream.steps or part.stream.joined is not None:
                 raise self.source.refuse(
                     union,
                     "UNION ALL takes queues as they are, SELECT * FROM a UNION ALL SELECT * FROM b: put it into "
                     "a subquery, and select from that; or INSERT both into one queue",
                 )
+        known = list(dict.fromkeys(part.columns for part in parts if part.columns is not None))
+        if len(known) > 1 and not by_name:
+            listed = " and ".join(f"({', '.join(columns)})" for columns in known)
+            raise self.source.refuse(
+                union,
+                "UNION ALL puts columns together by their place, and these are not the same ones in the same order, "
+                f"{listed}: write UNION ALL BY NAME, for events have fields with names",
+            )
         sources = [queue for part in parts for queue in part.stream.sources]
-        return Relation(self.kind.from_(*sources, schema=schema or None), tuple(schema) or None, "")
+        columns = tuple(schema) if all(part.columns is not None for part in parts) else None
+        return Relation(self.kind.from_(*sources, schema=schema or None), columns, "")
 
     # Text
 
-    def text(self, relation: Relation) -> Callable[[Any], str]:
-        """How expressions over a relation are spelt for Spark: without its name."""
-        return lambda node: self._spell(node, {relation.alias.lower(): None})
+    def text(self, relation: Relation, select: Any) -> Callable[[Any], str]:
+        """How expressions over a relation are spelt for Spark: without its name, or in a join with that of the step."""
+        fields = relation.fields(select)
+        return lambda node: self._spell(node, fields)
 
-    def _text_in_join(self, select: Any, base: Relation) -> Callable[[Any], str]:
-        names: dict[str, str | None] = {base.alias.lower(): "stream"}
-        for join in select.args.get("joins") or []:
-            alias = (join.this.alias or join.this.name).lower()
-            names[alias] = alias
-        return lambda node: self._spell(node, names)
-
-    def _spell(self, node: Any, names: Mapping[str, str | None]) -> str:
+    def _spell(self, node: Any, fields: Fields) -> str:
         from sqlglot import exp
 
         def change(part: Any) -> Any:
@@ -292,13 +319,14 @@ class Selecting:
                 raise self.source.refuse(part, "a subquery inside an expression is not known: join the table instead")
             if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
                 return part
-            parts = [p.copy() for p in part.parts]
-            if len(parts) > 1 and parts[0].name.lower() in names:
-                known = names[parts[0].name.lower()]
-                parts = parts[1:] if known is None else [exp.to_identifier(known), *parts[1:]]
-            special = {"_key": "__key", "_time": "timestamp_micros(__time)", "_appended_at": "__appended_at"}
-            if len(parts) == 1 and parts[0].name.lower() in special:
-                return exp.Var(this=special[parts[0].name.lower()])
+            spelled, table = fields.check(self.source, part), fields.table(part)
+            parts = [p.copy() for p in fields.parts(part)]
+            if len(parts) == 1 and parts[0].name.lower() in OF_EVENTS and table not in fields.tables:
+                return exp.Var(this=OF_EVENTS[parts[0].name.lower()])
+            if spelled is not None and spelled != parts[0].name:
+                parts[0].set("this", spelled)
+            if table and not fields.is_alone:
+                parts = [exp.to_identifier("stream" if table == fields.stream else table), *parts]
             return exp.Var(this=".".join(p.sql("spark") for p in parts))
 
         return str(node.copy().transform(change).sql("spark"))
@@ -307,7 +335,7 @@ class Selecting:
 
     def _looked_up(self, select: Any, base: Relation, items: list[tuple[str, str]]) -> Relation:
         """A SELECT over the events and reference tables, as a step."""
-        spell = self._text_in_join(select, base)
+        spell = self.text(base, select)
         tables: dict[str, Any] = {}
         clauses = []
         for join in select.args.get("joins") or []:
@@ -374,7 +402,7 @@ def spelled_item(source: Source, item: Any, text: Callable[[Any], str]) -> tuple
     from sqlglot import exp
 
     inside = item.unalias()
-    if isinstance(inside, exp.Star) or (isinstance(inside, exp.Column) and isinstance(inside.this, exp.Star)):
+    if is_star(inside):
         raise source.refuse(item, "in a join name the columns that go on: * would have some of them twice")
     name = item.alias or (inside.name if isinstance(inside, exp.Column) else "")
     if not name:

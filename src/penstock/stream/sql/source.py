@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.core.errors import ConfigurationError, InvalidSql
-from penstock.stream.sql_text import Token, tokens_of
+from penstock.stream.sql_text import Token, closing, tokens_of
 
 _WINDOW = "windo_"
 _GOT = re.compile(r" but got <Token.*", re.DOTALL)
@@ -65,7 +65,10 @@ class Source:
         # Blanks in front, so that every part knows where it stands.
         text = re.sub(r"[^\n]", " ", self.text[:start]) + self.text[start:stop]
         tokens = tokens_of(text)
-        for token, following in pairwise(tokens):
+        for place, (token, following) in enumerate(pairwise(tokens)):
+            # The parser would leave the third out.
+            if token.word == "percentile" and following.text == "(" and _arguments(tokens, place + 1) > 2:
+                raise self.refuse(token.start, "percentile takes a value and a fraction: percentile(x, 0.95)")
             # After GROUP BY the parser would take it for the clause WINDOW.
             if token.word == "window" and following.text == "(":
                 text = text[: token.start] + _WINDOW + text[token.start + len(_WINDOW) :]
@@ -105,6 +108,25 @@ class Source:
                 "timestamp, array<...> or struct<...>",
             )
         return text
+
+
+def _arguments(tokens: list[Token], opening: int) -> int:
+    """How many stand between two parentheses."""
+    found, place, end = 1, opening + 1, closing(tokens, opening)
+    while place < end:
+        if tokens[place].text in ("(", "["):
+            place = closing(tokens, place)
+        found += place < end and tokens[place].text == ","
+        place += 1
+    return found
+
+
+def same_type(one: str, other: str) -> bool:
+    """Whether two spellings are of the same type: ``INTEGER`` and ``int``."""
+    import sqlglot
+
+    parsed = [sqlglot.parse_one(f"CAST(x AS {text})", dialect="spark") for text in (one, other)]
+    return bool(parsed[0] == parsed[1])
 
 
 def _start(node: Any) -> int:
