@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,7 +28,7 @@ from penstock.core.settings import Settings
 from penstock.server.settings import ServerSettings
 from tests import servers
 from tests.cli.command_line import CommandLine
-from tests.server.serving import Serving, serving
+from tests.server.serving import Serving, eventually, serving
 from tests.servers import Server
 
 
@@ -53,13 +53,6 @@ def everything(connection: socket.socket) -> bytes:
     while part := connection.recv(65_536):
         said += part
     return said
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_whoever_sends_slowly_is_cut_off(impatient: Serving) -> None:
