@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -21,6 +21,7 @@ from penstock.core.errors import (
     PushFailed,
     QueueFull,
 )
+from penstock.core.moments import from_micros
 from penstock.core.names import key_problem
 from penstock.log.batch import Batch
 from penstock.log.ndjson import Lines
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("penstock.client")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What an event takes of the buffer beside its data.
 _EACH = 200
 #: Of events that could not be stored, so many are kept for who asks.
@@ -212,7 +212,7 @@ class Buffer:
             raise InvalidEvent(problem, index=0, field="key")
         (event_id,) = check_ids([event.get("id")])
         micros = micros_of(event.get("time"), 0)
-        time = None if micros is None else _EPOCH + timedelta(microseconds=micros)
+        time = None if micros is None else from_micros(micros)
         headers = check_headers(event.get("headers"), 0)
         return _Waiting(receipt, data, None if key is None else str.__str__(key), event_id, time, headers)
 

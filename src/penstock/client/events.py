@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -11,12 +10,11 @@ from msgspec import Raw
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest
+from penstock.core.moments import from_micros
 from penstock.log import wire
 from penstock.log.batch import Batch
 from penstock.log.ndjson import Lines
 from penstock.log.prepare import check_headers, check_shape, micros_of
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def encode_batches(batches: Sequence[Batch]) -> list[wire.PushBatch]:
@@ -73,7 +71,7 @@ def _encode_carefully(event: Any, index: int) -> dict[str, Any]:
             encoded[name] = _plain(event[name], name, index)
     micros = micros_of(event.get("time"), index)
     if micros is not None:
-        encoded["time"] = (_EPOCH + timedelta(microseconds=micros)).isoformat()
+        encoded["time"] = from_micros(micros).isoformat()
     headers = check_headers(event.get("headers"), index)
     if headers is not None:
         encoded["headers"] = headers

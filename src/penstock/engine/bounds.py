@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute
 
+from penstock.core.moments import to_micros
 from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
-from penstock.engine.moments import micros
 from penstock.engine.staging import Closing
 from penstock.engine.tables import ResultTables
 from penstock.engine.work import Target, Work
@@ -114,7 +114,7 @@ class Bounds:
             asked = {"group": group_id, "partitions": numbers(sorted(idle))}
             statement = _sql.table("unread", queue_id, queue.segment)
             idle -= {p for (p,) in await (await conn.execute(statement, asked)).fetchall()}
-        floor = micros(now) - rules.idle_flush_us - rules.lateness_us
+        floor = to_micros(now) - rules.idle_flush_us - rules.lateness_us
         if idle:
             await self._raise_floors(conn, dict.fromkeys(idle, floor))
         for partition in idle:
@@ -123,7 +123,7 @@ class Bounds:
     async def _joint_bound(self, conn: AsyncConnection[Any], now: datetime, closed_us: int | None) -> dict[int, int]:
         """Up to where all partitions together have come; those that are idle do not count."""
         rules = self._target.rules
-        clock = micros(now) - rules.idle_flush_us - rules.lateness_us
+        clock = to_micros(now) - rules.idle_flush_us - rules.lateness_us
         lowest: int | None = None
         for queue_name, queue_id, _, group_id in self._target.groups:
             queue = await self._catalog.get(queue_name)

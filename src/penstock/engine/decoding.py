@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
@@ -12,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core import json
+from penstock.core.moments import from_micros
 from penstock.engine import moments
 from penstock.engine.callables import Batch, Failure, Item, Watch, encode_items, run_steps
 from penstock.engine.fields import Parser
-from penstock.engine.moments import EPOCH, NEVER
+from penstock.engine.moments import NEVER
 from penstock.engine.plan import Lane
 from penstock.engine.reading import ABOUT, DATA, Reading
 from penstock.engine.slices import Progress, Slice
@@ -229,7 +229,7 @@ class Meta:
         columns, rest = piece.columns, place - int(self._ends[index] - self._counts[index])
         given = None if columns.ids is None else columns.ids[rest]
         said = None if columns.times is None else columns.times[rest]
-        appended = EPOCH + timedelta(microseconds=piece.appended_us)
+        appended = from_micros(piece.appended_us)
         return {
             "queue": queues.get(piece.lane.queue_id),
             "partition": piece.lane.name,
@@ -237,7 +237,7 @@ class Meta:
             "offset": piece.first + rest,
             "key": self.keys()[place].as_py(),
             "id": given or f"{piece.lane.partition_id}-{piece.first + rest}",
-            "time": appended if said is None else EPOCH + timedelta(microseconds=said),
+            "time": appended if said is None else from_micros(said),
             "appended_at": appended,
             "headers": (columns.headers[rest] if columns.headers else None) or {},
             "is_redriven": piece.redriven,

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import decimal
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from penstock.core import moments
+
 #: Before every moment.
 NEVER = -(2**62)
-# Years 1 to 9999: what PostgreSQL and Python both can show.
-FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) - 366 * 86_400_000_000
+# Years 1 to 9998: what PostgreSQL and Python both can show, with room for a window behind it.
+FIRST = moments.FIRST
+LAST = moments.LAST - 366 * 86_400_000_000
 
 #: With room for every digit that an event can spell.
 _EXACT = decimal.Context(prec=10_000)
 
 
-def micros(moment: datetime) -> int:
-    """A moment in microseconds."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
-
-
 def to_moment(us: int) -> datetime:
     """The moment of so many microseconds, or the first or last that there is."""
-    return EPOCH + timedelta(microseconds=min(max(us, FIRST), LAST))
+    return moments.from_micros(min(max(us, FIRST), LAST))
 
 
 def of_value(value: Any) -> int:
@@ -52,7 +48,7 @@ def of_value(value: Any) -> int:
         raise ValueError("the event has no time" if value is None else f"{str(value)[:60]} is no time")
     if moment.utcoffset() is None:
         raise ValueError(f"{value} has no time zone; add one, such as a Z at its end")
-    return _checked(micros(moment), value)
+    return _checked(moments.to_micros(moment), value)
 
 
 def _checked(found: int, value: Any) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engine import moments
+from penstock.core.moments import to_micros
 from penstock.engine.callables import Failure
 from penstock.engine.combining import combined, packed
 from penstock.engine.decoding import Columns
@@ -124,9 +124,9 @@ def slices_at_hand(named: Mapping[int, str], events: Sequence[Event]) -> list[Sl
         delivery = some[0].delivery
         lane = Lane(partition_id, queues.get(some[0].queue, 0), 0, delivery.partition, delivery.is_lane, [])
         for event in sorted(some, key=lambda e: e.offset):
-            times = None if event.event_time is None else [moments.micros(event.event_time)]
+            times = None if event.event_time is None else [to_micros(event.event_time)]
             columns = chunk.Columns(event.raw, 1, [event.key], [event.given_id], times, [event.headers])
-            appended = moments.micros(event.appended_at)
+            appended = to_micros(event.appended_at)
             slices.append(Slice(lane, event.offset, appended, event.is_redriven, columns))
     return slices
 

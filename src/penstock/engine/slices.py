@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ import pyarrow as pa
 from msgspec import structs
 
 from penstock.core.errors import CorruptChunk
+from penstock.core.moments import to_micros
 from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.callables import Failure
-from penstock.engine.moments import EPOCH, NEVER
+from penstock.engine.moments import NEVER
 from penstock.engine.plan import Lane
 from penstock.engine.workers import asking
 from penstock.log import chunk
@@ -90,7 +90,7 @@ def slices_of(
             last = min(stop, end)
             seen = progress[partition_id]
             seen.offsets += last - first
-            micros = (appended_at - EPOCH) // timedelta(microseconds=1)
+            micros = to_micros(appended_at)
             seen.first = seen.first or micros
             if target is not None and target != lane.group_id:
                 continue  # sent back to another group alone

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from penstock.core import json
+from penstock.core.moments import from_micros
 from penstock.log import chunk
 from penstock.log.queue import DEFAULT_KEY
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNREAD: Any = object()
 
 
@@ -142,7 +142,7 @@ class Event:
         """When it happened, if the producer said so."""
         times = self._chunk.columns.times
         micros = None if times is None else times[self._index]
-        return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+        return None if micros is None else from_micros(micros)
 
     @property
     def appended_at(self) -> datetime:

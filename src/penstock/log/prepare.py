@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, cast
@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, shown
+from penstock.core.moments import FIRST, LAST, to_micros
 from penstock.core.names import key_problem
 from penstock.log import chunk
 from penstock.log.queue import DEFAULT_KEY, Queue
@@ -29,10 +30,6 @@ PIECE_EVENTS = 2000
 _FIELDS = ("data", "key", "id", "time", "headers")
 _FIELD_SET = frozenset(_FIELDS)
 _SIMPLE_FIELDS = frozenset(("data", "key", "id"))
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The first and the last moment that a reader can be told of, in microseconds.
-_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _TEXT_OR_NONE = frozenset((str, type(None)))
 
 
@@ -411,9 +408,9 @@ def micros_of(time: Any, index: int) -> int | None:
         raise InvalidEvent(
             "has no time zone; add one (datetime.now(UTC), or a Z at the end)", index=index, field="time"
         )
-    delta = time - _EPOCH
-    micros = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-    if not _FIRST <= micros <= _LAST:
+    micros = to_micros(time)
+    # Its own time zone may have years that UTC has not.
+    if not FIRST <= micros <= LAST:
         raise InvalidEvent(f"{time} is not in the years 1 to 9999 of UTC", index=index, field="time")
     return micros
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from msgspec import Meta, Raw, Struct, field
 
+from penstock.core.moments import to_micros
 from penstock.log import chunk, options
 from penstock.log.ack import AckResult
 from penstock.log.dead import DeadLetter, Filter
@@ -34,8 +35,6 @@ MOST_EVENTS = 10_000
 MOST_WAIT_SECONDS = 60.0
 
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 # Queues
@@ -210,7 +209,7 @@ def _source(run: list[EventDocument]) -> StoredChunk:
         len(events),
         _column([event.key for event in events]),
         _column([None if event.id == name else event.id for event, name in zip(events, made_up, strict=True)]),
-        _column([_micros(event.event_time) for event in events]),
+        _column([None if event.event_time is None else to_micros(event.event_time) for event in events]),
         _column([event.headers or None for event in events]),
     )
     return StoredChunk.of(
@@ -224,10 +223,6 @@ def _source(run: list[EventDocument]) -> StoredChunk:
 
 def _column(values: list[Any]) -> list[Any] | None:
     return values if any(value is not None for value in values) else None
-
-
-def _micros(moment: datetime | None) -> int | None:
-    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
 # Pushing

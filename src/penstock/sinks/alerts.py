@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.core.errors import NotFound
+from penstock.core.moments import EPOCH
 from penstock.db.statements import Statements
 from penstock.engine.alerting import Result, Rung, alert_batch, keep, look_at, rung, states_of
 from penstock.engine.rulebook import RuleInfo, Rules
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Alerts", "RuleInfo", "Rules"]
 
 _sql = Statements("penstock.sinks", "alerts.sql")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: So many open windows are fetched at a time.
 _PAGE = 10_000
 
@@ -65,7 +65,7 @@ class Alerts(TransactionalSink):
             self.tick_seconds = min(max(rule.condition.limit / 4, 0.1), 10.0)
         elif rule.live is not None:
             self.tick_seconds = 1.0
-        self._looked_at = _EPOCH
+        self._looked_at = EPOCH
 
     async def write_in(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> Sequence[Batch]:
         """Look at results, or where there are none at what time has brought about; answer the alerts."""
@@ -99,7 +99,7 @@ class Alerts(TransactionalSink):
         if rule is None or rule.live is None:
             return None
         if rule != self.rule:
-            self.rule, self._looked_at = rule, _EPOCH
+            self.rule, self._looked_at = rule, EPOCH
         found: list[_Window] = []
         until = self._looked_at
         async with conn.cursor("open_windows") as windows:

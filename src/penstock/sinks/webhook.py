@@ -8,7 +8,7 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected, shown
+from penstock.core.moments import to_micros
 from penstock.core.names import check_text
 from penstock.sinks.addresses import check_networks, resolve
 from penstock.sinks.backoff import Backoff
@@ -40,7 +41,6 @@ _READ_SECONDS = 1.0
 #: Of a header that would say where a request ends, and does not know.
 _NOT_YOURS = frozenset(("content-length", "transfer-encoding", "connection"))
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 #: Longer than this nobody is waited for, whatever it asks for.
 _LONGEST_WAIT = 3600.0
 
@@ -217,7 +217,7 @@ def event_id(event: Event) -> str:
 
 
 def _place(event: Event) -> str:
-    return f"{event.partition_id}-{event.offset}-{(event.appended_at - _EPOCH) // _MICROSECOND}"
+    return f"{event.partition_id}-{event.offset}-{to_micros(event.appended_at)}"
 
 
 def batch_id(events: Sequence[Event]) -> str:

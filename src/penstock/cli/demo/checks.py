@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors, sql
 from psycopg.rows import dict_row
 
 from penstock.cli.demo.books import KEPT, Books
+from penstock.core.moments import EPOCH
 
 if TYPE_CHECKING:
     from penstock.db.pool import Connection
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CLOSED = sql.SQL(
     "SELECT key, window_start, updated_at, {columns} FROM penstock_history.{query}"
     " WHERE NOT is_open AND updated_at > %s"
@@ -44,7 +43,7 @@ class Auditor:
         self.compared = 0
         self._books = books
         self._wrong: list[tuple[str, str]] = []
-        self._seen = dict.fromkeys(KEPT, _EPOCH)
+        self._seen = dict.fromkeys(KEPT, EPOCH)
 
     def wrong(self, foreign: Collection[str] = ()) -> list[str]:
         """Windows that are not what was sent, but those of queues into which somebody else has pushed too."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.moments import EPOCH
 from penstock.sources.simulate import Traffic, events
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ IN_THE_NEWS, OVERHEATED = SITES[0], SENSORS[0]
 #: Of a hundred events, how many go to each queue on an ordinary day.
 SHARES = {"clicks": 60, "orders": 15, "readings": 20, "calls": 5}
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class Maker:
     """Makes the events of one queue, in order, each with the moment that it happened at."""
@@ -30,8 +28,8 @@ class Maker:
         self.queue = queue
         self._dice = random.Random(f"{queue} {seed}")  # noqa: S311 - to be the same again
         kind, self._names = _KINDS[queue]
-        self._made = events(Traffic(kind, rate=1, keys=len(self._names), seed=seed), _EPOCH)
-        self._surging = events(Traffic(kind, rate=1, keys=1, seed=seed + 1), _EPOCH)
+        self._made = events(Traffic(kind, rate=1, keys=len(self._names), seed=seed), EPOCH)
+        self._surging = events(Traffic(kind, rate=1, keys=1, seed=seed + 1), EPOCH)
         self._number = 0
 
     def how_many(self, rate: float, phase: Phase) -> tuple[float, float]:

@@ -8,8 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from penstock.core.moments import to_micros
 from penstock.engine.gates.meters import BucketMeter, FlightMeter, Limit, Meter, State, WindowMeter
-from penstock.engine.moments import micros
 from penstock.stream.gates import NANO, Concurrency, Gate, SlidingWindow, TokenBucket
 
 #: Key, gate, amount, rate, window, weight, paused, held until: a row of ``penstock.gate_limits``.
@@ -55,7 +55,7 @@ class Overrides:
             tuple(self._limit(key if not gate.shared else "", place, gate) for place, gate in enumerate(gates, 1)),
             int(self._first(key, 0, 5) or 1),
             bool(self._first(key, 0, 6)),
-            max([micros(until) for until in held if until is not None], default=0),
+            max([to_micros(until) for until in held if until is not None], default=0),
         )
 
     def _limit(self, key: str, place: int, gate: Gate) -> Limit:

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import Refused
+from penstock.core.moments import to_micros
 from penstock.db.arrays import numbers
 from penstock.db.statements import Statements
 from penstock.engine.callables import Failure
@@ -23,7 +24,6 @@ from penstock.engine.gates.decision import Decision, Verdict, Waiting, decide, s
 from penstock.engine.gates.hand import LaneAtHand, Line
 from penstock.engine.gates.limits import LaneLimits, Overrides, meter, wanted
 from penstock.engine.gates.meters import Limit, Meter, State
-from penstock.engine.moments import micros
 from penstock.engine.work import Outcome, Target
 from penstock.log.flush import Request
 from penstock.log.position import Signal
@@ -160,7 +160,7 @@ class Releaser:
         if row is None:
             raise Refused(f"query {target.name!r} was taken over by another driver")
         done.cycle, done.is_paused, now = row
-        done.now_us = micros(now)
+        done.now_us = to_micros(now)
         if done.is_paused:
             raise _NothingHappened
         tried, shared = await self._look(conn, lanes, done.now_us)
@@ -315,7 +315,7 @@ class Releaser:
         shared: _Shared,
         now: datetime,
     ) -> None:
-        now_us = micros(now)
+        now_us = to_micros(now)
         lanes = {
             "query": self._target.query,
             "now": now,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ import msgspec
 from psycopg import sql
 
 from penstock.core.errors import NotFound
+from penstock.core.moments import EPOCH
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements
 from penstock.server.live.subscriber import Frame
@@ -26,7 +27,6 @@ _sql = Statements("penstock.server", "live.sql")
 #: A message has so many rows at the most.
 MOST_ROWS = 100_000
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: Key and JSON.
 Row = tuple[str | None, str]
@@ -151,7 +151,7 @@ class Results:
     async def _changes(self, conn: Connection, head: Head, since: datetime | None, keys: list[str] | None) -> Changes:
         if not head.has_tables:
             return Changes(head, [])
-        since = since or _EPOCH
+        since = since or EPOCH
         closed = await self._rows(conn, "closed", since=since, keys=keys)
         replaced: list[str | None] = []
         if head.has_sessions:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, field
 
 from penstock.core.errors import TransactionRefused
+from penstock.core.moments import EPOCH, LAST
 from penstock.core.names import check_text
 from penstock.db.statements import Statements
 from penstock.log.by_id import Lane
@@ -29,8 +30,7 @@ _RESERVED = "__"
 #: A worker that reads state and then writes it without a lease has not seen what was written since; it takes no longer.
 _UNSEEN_SECONDS = 0.5
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FURTHEST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_FURTHEST_MS = LAST // 1000
 
 
 class StateOp(msgspec.Struct):
@@ -71,7 +71,7 @@ def shown(lane: Lane, state_key: str, value: bytes) -> Shown:
 
 
 def _moment(ms: float | None) -> datetime | None:
-    return None if ms is None or not 0 <= ms <= _FURTHEST_MS else _EPOCH + timedelta(milliseconds=ms)
+    return None if ms is None or not 0 <= ms <= _FURTHEST_MS else EPOCH + timedelta(milliseconds=ms)
 
 
 class StateChange:
