@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 from unittest import mock
 
@@ -17,7 +18,7 @@ from penstock.engine.commit import Committer
 from penstock.engine.plan import CyclePlan, Lane, Stretch
 from penstock.engine.suspicion import Suspicion
 from penstock.engine.waiting import FRESH, Kept, WaitingTable
-from tests.engine.pipelines import NEVER_IDLE, T0, Bench
+from tests.engine.pipelines import NEVER_IDLE, T0, Bench, eventually
 
 RULES: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE, "within": 60, "how": "left"}
 
@@ -125,6 +126,32 @@ def test_what_has_expired_leaves_in_parts_each_once_and_one_that_no_cycle_surviv
     assert sorted(alone[:8]) == list(range(22, 30)), "the oldest first"
     assert bench.ask("SELECT count(*) FROM penstock.waiting_1") == 0
     assert bench.ask("SELECT suspicion IS NULL FROM penstock.queries")
+
+
+def test_trouble_that_passes_costs_no_event_also_when_the_query_is_stopping(queues: Bench) -> None:
+    bench = queues
+    made = Stream.from_("lefts").join(Stream.from_("rights"), on="k", **RULES)
+    made = made.map("left.k AS k, right.k AS r").to("pairs")
+    push(bench, "lefts", {"k": "a"})
+    push(bench, "rights", {"k": "b"})
+    real, over_at = Committer.commit, 0.0
+
+    async def commit(self: Committer, work: Any) -> Any:
+        nonlocal over_at
+        if work.kept is not None and work.kept.alone:
+            # Shorter than what there is between the first and the last attempt.
+            over_at = over_at or time.monotonic() + 1.4
+            if time.monotonic() < over_at:
+                raise RuntimeError("for a moment")
+        return await real(self, work)
+
+    with mock.patch.object(Committer, "commit", commit), bench.running(made) as query:
+        eventually(lambda: query.status.events_in == 2, "both events")
+        query.stop(flush=True)
+
+    assert bench.emitted("pairs") == [{"k": "a", "r": None}]
+    assert bench.letters("lefts") == []
+    assert query.status.failed_cycles > 0
 
 
 async def test_what_was_sent_on_is_let_go_with_what_is_in_pairs_and_the_rest_stays(database_url: str) -> None:

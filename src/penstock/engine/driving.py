@@ -305,7 +305,7 @@ class Drive:
                 if plan.lanes or (work.kept is not None and work.kept.alone):
                     wheel.verdicts.clear()
             except Exception as error:
-                self._on_error(cycles, plan, error)
+                wheel.stopping.wait(self._on_error(cycles, plan, error))
             finally:
                 self._busy_since = None
 
@@ -316,7 +316,8 @@ class Drive:
                 self._wheel.count(cycles.commit(cycles.compute(plan)[0]))
                 self._wheel.verdicts.clear()
             except Exception as error:
-                self._on_error(cycles, plan, error)
+                # It is to stop already, and this is what it still does: nothing cuts the pause short.
+                time.sleep(self._on_error(cycles, plan, error))
         if self._error is not None:
             raise self._error
 
@@ -344,8 +345,8 @@ class Drive:
         if not self._stops:
             self._end(None)
 
-    def _on_error(self, cycles: Cycles, plan: CyclePlan | None, error: Exception) -> None:
-        """End the drive, or look for an event that is to blame."""
+    def _on_error(self, cycles: Cycles, plan: CyclePlan | None, error: Exception) -> float:
+        """End the drive, or look for an event that is to blame; how many seconds to wait before the next cycle."""
         if isinstance(error, (*LOST, PenstockError, psycopg.ProgrammingError)):
             # Nothing that an event could do.
             self._end(error)
@@ -354,9 +355,10 @@ class Drive:
         elif DatabaseLost.__name__ in str(error):
             self._end(DatabaseUnavailable(f"a task could not reach PostgreSQL: {first_line(error)}"))
         else:
-            self._on_failure(cycles, plan, error)
+            return self._on_failure(cycles, plan, error)
+        return 0.0
 
-    def _on_failure(self, cycles: Cycles, plan: CyclePlan | None, error: Exception) -> None:
+    def _on_failure(self, cycles: Cycles, plan: CyclePlan | None, error: Exception) -> float:
         """Look for the event that is to blame; when it stands alone, give it up."""
         wheel = self._wheel
         wheel.status.failed_cycles += 1
@@ -367,13 +369,12 @@ class Drive:
             alone = cycles.expired(plan.alone) if plan is not None and plan.alone else 0
             if plan is None or not (plan.lanes or alone):
                 self._end(error)
-                return
+                return 0.0
             suspects = suspicion.after_failure(cycles.suspicion(), plan, alone)
             if not suspicion.is_guilty(suspects, plan):
                 cycles.fail(plan, error, suspects)
                 # What is wrong for a moment only has a moment to pass.
-                wheel.stopping.wait(min(0.25 * 2**suspects.tries, 5.0) if suspects.tries else 0.0)
-                return
+                return min(0.25 * 2.0**suspects.tries, 5.0) if suspects.tries else 0.0
             if wheel.verdicts.is_hopeless(error):
                 cycles.fail(plan, error, suspects)
                 raise HopelessQuery(
@@ -385,6 +386,7 @@ class Drive:
             wheel.verdicts.note(error)
         except Exception as second:
             self._end(second)
+        return 0.0
 
     def _on_disagreement(self, cycles: Cycles, plan: CyclePlan | None, problem: SparkFailure) -> None:
         """Begin anew, with the reason in the ledger. No event is to blame, so none is looked for."""
