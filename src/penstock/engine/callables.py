@@ -352,7 +352,10 @@ class Watch:
                 os._exit(75)
 
     def _wind_up(self) -> None:
-        """A regular expression can hold the interpreter, and with it this thread: then a clock outside of it rings."""
+        """A regular expression can hold the interpreter, and with it this thread: then a clock outside of it rings.
+
+        A process has one, and nobody is told what it was set to: timers of others, as Spark's for tracebacks, end here.
+        """
         faulthandler.dump_traceback_later(self._seconds + 2 * self._pause, file=2, exit=True)
 
 
