@@ -181,6 +181,9 @@ def test_an_event_that_reduce_fails_for_leaves_nothing_in_the_value(bench: Bench
     (letter,) = bench.letters()
     assert (letter.data["amount"], letter.stage, letter.attempts) == (0, "reduce", 4)
     assert letter.error.startswith("ZeroDivisionError")
+    assert letter.traceback is not None
+    assert "in total" in letter.traceback
+    assert "folding.py" not in letter.traceback
 
 
 @pytest.mark.chaos

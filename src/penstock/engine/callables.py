@@ -16,13 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from penstock.core import json
 from penstock.stream.context import Context
 from penstock.stream.expression import takes_context
 from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Map, Retries, Step
 
+_T = TypeVar("_T")
+
+_HERE = os.path.dirname(__file__)
 #: What is kept of an error and of its traceback.
 _LONGEST = 8_000
 
@@ -86,7 +90,7 @@ def failure(partition: int, offset: int, stage: str, error: BaseException, attem
 def _user_frames(error: BaseException) -> Any:
     """The traceback from the callable on: how it was called is nobody's concern."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+    while frames is not None and os.path.dirname(frames.tb_frame.f_code.co_filename) == _HERE:
         frames = frames.tb_next
     return frames or error.__traceback__
 
@@ -141,30 +145,28 @@ def _each(stage: str, function: Any, retries: Retries, batch: Batch, become: Cal
     with_context = takes_context(function)
     copies = batch.again is None and retries.limit > 0
     kept: list[Item] = []
+
+    def called(item: Item, copy: Any, attempt: int) -> list[Any]:
+        if attempt:
+            item.value = _anew(item, batch, copy)
+        if with_context:
+            ctx = batch.context(stage, item.source)
+            ctx.attempt = attempt
+            answer = function(item.value, ctx)
+        else:
+            answer = function(item.value)
+        # A function with a yield in it only runs now.
+        return become(item.value, answer)
+
     with Watch(retries.timeout_seconds) as watch:
         for item in batch.items:
             copy = _copied(item.value) if copies else None
-            for attempt in range(retries.limit + 1):
-                try:
-                    watch.begin()
-                    if with_context:
-                        ctx = batch.context(stage, item.source)
-                        ctx.attempt = attempt
-                        answer = function(item.value, ctx)
-                    else:
-                        answer = function(item.value)
-                    # A function with a yield in it only runs now.
-                    values = become(item.value, answer)
-                    watch.end()
-                    kept += [Item(item.source, value) for value in values]
-                    break
-                except Exception as error:
-                    watch.end()
-                    if attempt == retries.limit:
-                        batch.fail(item.source, stage, error, attempt + 1)
-                    else:
-                        time.sleep((attempt + 1) * retries.pause_seconds)
-                        item.value = _anew(item, batch, copy)
+            try:
+                values = watch.tried(partial(called, item, copy), retries)
+            except Exception as error:
+                batch.fail(item.source, stage, error, retries.limit + 1)
+            else:
+                kept += [Item(item.source, value) for value in values]
     batch.items = kept
 
 
@@ -336,6 +338,21 @@ class Watch:
     def end(self) -> None:
         """It is over."""
         self._since = None
+
+    def tried(self, call: Callable[[int], _T], retries: Retries) -> _T:
+        """What a call answers at last, which is told how often it has failed; or raise its last error."""
+        attempt = 0
+        while True:
+            self.begin()
+            try:
+                return call(attempt)
+            except Exception:
+                if attempt == retries.limit:
+                    raise
+            finally:
+                self.end()
+            attempt += 1
+            time.sleep(attempt * retries.pause_seconds)
 
     def __exit__(self, *_: object) -> None:
         if self._thread is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -109,18 +108,14 @@ class _Folder:
     def _after(self, value: str, event: dict[str, Any], failures: list[Failure], watch: Watch) -> str:
         """The value after an event, or as it was, however far the function came before it raised."""
         given = event["event"]
-        for attempt in range(_RETRIES.limit + 1):
-            try:
-                watch.begin()
-                seen = json.decode(given) if isinstance(given, str) else plain(given)
-                answer = self.fold.function(json.decode(value), seen)
-                watch.end()
-                return json.encode(answer).decode()
-            except Exception as error:
-                watch.end()
-                if attempt == _RETRIES.limit:
-                    where = (event["__partition"], event["__offset"])
-                    failures.append(failure(*where, "reduce", error, attempt + 1))
-                else:
-                    time.sleep((attempt + 1) * _RETRIES.pause_seconds)
-        return value
+
+        def called(_: int) -> str:
+            seen = json.decode(given) if isinstance(given, str) else plain(given)
+            return json.encode(self.fold.function(json.decode(value), seen)).decode()
+
+        try:
+            return watch.tried(called, _RETRIES)
+        except Exception as error:
+            where = (event["__partition"], event["__offset"])
+            failures.append(failure(*where, "reduce", error, _RETRIES.limit + 1))
+            return value
