@@ -13,6 +13,7 @@ from penstock.core.clock import Clock
 from penstock.core.errors import QueueFull
 from penstock.engine.alerting import ring
 from penstock.log.log import Log
+from penstock.log.ndjson import Lines
 from penstock.sinks import Alerts, Rules, Sinks
 from penstock.stream.rules import Rule, above, absent, rule
 from tests.cli.command_line import CommandLine
@@ -158,8 +159,8 @@ async def ticked(log: Log, made: Rule, watcher: Alerts | None = None) -> list[tu
     """What time alone brings about."""
     async with log.database.connection() as conn, conn.transaction():
         found = await (watcher or Alerts(made)).write_in(conn, [])
-    events: list[Any] = [event for batch in found for event in cast("list[Any]", batch.events)]
-    return [(event["data"]["key"], event["data"]["state"]) for event in events]
+    told = [json.decode(line) for batch in found for line in cast("Lines", batch.events).data]
+    return [(alert["key"], alert["state"]) for alert in told]
 
 
 async def test_keys_that_are_expected_are_missed_from_when_the_rule_was_changed(log: Log, queue: str) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from penstock.core import json
 from penstock.db.statements import Statements
 from penstock.log.batch import Batch
+from penstock.log.ndjson import Lines
 from penstock.log.prepare import MAX_ID_BYTES
 from penstock.stream.rules import Alert, KeyState, Rule, look
 
@@ -131,7 +132,8 @@ def rung(alert: Alert, turn: int) -> Rung:
 
 def alert_batch(rule: Rule, alerts: Sequence[Rung]) -> Batch:
     """Alerts as they are pushed into the queue of their rule."""
-    return Batch(rule.alerts, [{"key": each.key, "id": each.id, "data": json.decode(each.line)} for each in alerts])
+    lines = Lines([each.line for each in alerts], [each.key for each in alerts], [each.id for each in alerts])
+    return Batch(rule.alerts, lines)
 
 
 def _closed(key: str | None, line: bytes, end: datetime | None, now: datetime) -> Result:
