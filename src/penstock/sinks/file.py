@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.core.errors import InvalidOption, InvalidRequest, SinkBusy
+from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.sinks.checks import read_number, read_path
-from penstock.sinks.contract import Guarantee, Sink
-from penstock.sinks.position import PositionFile, Reached, event_record, sync_directory
+from penstock.sinks.on_disk import OnDisk
+from penstock.sinks.position import Reached, event_record, sync_directory
 
 if TYPE_CHECKING:
     from penstock.log.event import Event
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 16
 
 
-class File(Sink):
+class File(OnDisk):
     """Appends events to a file as JSONL: their data, or with ``envelope`` everything about them.
 
     Each batch is on disk before it is acknowledged. How far the file is certain stands in ``FILE.position``; after a
@@ -33,8 +31,6 @@ class File(Sink):
     With ``rotate_bytes`` or ``rotate_seconds`` a file that is large or old enough is given a name with the time, such
     as ``output-20260131T120000.000000Z.jsonl``, and a new one begun.
     """
-
-    guarantee: Guarantee = "exactly_once"
 
     def __init__(
         self,
@@ -48,49 +44,29 @@ class File(Sink):
         for option, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
             if value is not None:
                 read_number(option, value, 1e15)
-        self._path = read_path("path", path)
-        if not self._path.name:
-            raise InvalidOption(f"path {str(self._path)!r} is a directory: name a file in it", option="path")
-        self.name = f"file:{self._path.name}"
+        file = read_path("path", path)
+        if not file.name:
+            raise InvalidOption(f"path {str(file)!r} is a directory: name a file in it", option="path")
+        super().__init__(file, file.with_name(file.name + ".position"))
+        self.name = f"file:{file.name}"
         self._envelope = envelope
         self._rotate_bytes = rotate_bytes
         self._rotate_seconds = rotate_seconds
         self._fsync = fsync
-        self._position = PositionFile(self._path.with_name(self._path.name + ".position"))
-        self._reached = Reached()
         self._file: int | None = None
         self._begun = 0.0
-        # A thread cannot be cancelled: who closes waits for the one that writes.
-        self._one_at_a_time = threading.Lock()
-
-    async def open(self) -> None:
-        """Cut off what is not certain."""
-        await asyncio.to_thread(self._open)
-
-    async def write(self, events: Sequence[Event]) -> None:
-        """Append the events that are not there yet, and make them durable."""
-        await asyncio.to_thread(self._write, events)
-
-    async def acknowledged(self, events: Sequence[Event]) -> None:
-        """Forget where they are."""
-        self._reached.forget(events)
-
-    async def close(self) -> None:
-        """Say that nothing is uncertain any more, and let go."""
-        await asyncio.to_thread(self._close)
 
     def _open(self) -> None:
-        with self._one_at_a_time:
-            reached = self._position.open()
-            try:
-                self._reached = reached or Reached(length=self._length_of_another())
-                self._be_ready()
-                if reached is None:
-                    # From now on, a line that is not whole is ours.
-                    self._position.write(self._reached)
-            except BaseException:
-                self._let_go()
-                raise
+        reached = self._position.open()
+        try:
+            self._reached = reached or Reached(length=self._length_of_another())
+            self._be_ready()
+            if reached is None:
+                # From now on, a line that is not whole is ours.
+                self._position.write(self._reached)
+        except BaseException:
+            self._let_go()
+            raise
 
     def _be_ready(self) -> None:
         """Finish a rotation that was begun, and see that the file is there, as it was left."""
@@ -138,14 +114,7 @@ class File(Sink):
             )
         return end
 
-    def _write(self, events: Sequence[Event]) -> None:
-        with self._one_at_a_time:
-            try:
-                self._append([event for event in events if not self._reached.has(event)])
-            except OSError as error:
-                raise SinkBusy(f"{self._path} cannot be written: {error.strerror or error}") from error
-
-    def _append(self, events: Sequence[Event]) -> None:
+    def _add(self, events: Sequence[Event]) -> None:
         if not events:
             return
         self._be_ready()
@@ -191,13 +160,12 @@ class File(Sink):
         self._go_on_at(0)
 
     def _close(self) -> None:
-        with self._one_at_a_time:
-            # What was said before is true as well: more is recognised than will come.
-            with contextlib.suppress(OSError):
-                if self._file is not None:
-                    _cut(self._file, self._reached.length)
-                    self._position.write(self._reached)
-            self._let_go()
+        # What was said before is true as well: more is recognised than will come.
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                _cut(self._file, self._reached.length)
+                self._position.write(self._reached)
+        self._let_go()
 
     def _let_go(self) -> None:
         self._close_file()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.core import json
-from penstock.core.errors import ConfigurationError, SinkBusy
+from penstock.core.errors import ConfigurationError
 from penstock.sinks.checks import read_path
-from penstock.sinks.contract import Guarantee, Sink
-from penstock.sinks.position import PositionFile, Reached, sync_directory
+from penstock.sinks.on_disk import OnDisk
+from penstock.sinks.position import Reached, sync_directory
 
 if TYPE_CHECKING:
     from penstock.log.event import Event
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 _PART = re.compile(r"part-(\d+)\.parquet")
 
 
-class Parquet(Sink):
+class Parquet(OnDisk):
     """Writes each batch as a file of its own: the fields of the data as columns, and ``_id``, ``_key`` and ``_time``.
 
     A file is there whole or not at all, and an event is in one of them. Give it a pace: ``every=60`` makes a file a
@@ -30,16 +28,12 @@ class Parquet(Sink):
     (``pip install 'penstock[spark]'``).
     """
 
-    guarantee: Guarantee = "exactly_once"
     batch = 50_000
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._directory = read_path("directory", directory)
-        self.name = f"parquet:{self._directory.name}"
-        self._position = PositionFile(self._directory / ".position")
-        self._reached = Reached()
-        # A thread cannot be cancelled: who closes waits for the one that writes.
-        self._one_at_a_time = threading.Lock()
+        path = read_path("directory", directory)
+        super().__init__(path, path / ".position")
+        self.name = f"parquet:{path.name}"
 
     async def open(self) -> None:
         """See what is there."""
@@ -47,63 +41,43 @@ class Parquet(Sink):
             import pyarrow.parquet  # noqa: F401
         except ImportError:
             raise ConfigurationError("Parquet files need pyarrow: pip install 'penstock[spark]'") from None
-        await asyncio.to_thread(self._open)
-
-    async def write(self, events: Sequence[Event]) -> None:
-        """Write a file with the events that are in none yet."""
-        await asyncio.to_thread(self._write, events)
-
-    async def acknowledged(self, events: Sequence[Event]) -> None:
-        """Forget where they are."""
-        self._reached.forget(events)
-
-    async def close(self) -> None:
-        """Let go of the directory."""
-        await asyncio.to_thread(self._close)
+        await super().open()
 
     def _open(self) -> None:
-        with self._one_at_a_time:
-            reached = self._position.open() or Reached()
-            try:
-                self._reached = self._after_what_is_there(reached)
-                self._finish()
-                for left in self._directory.glob(".part-*"):
-                    left.unlink()  # what was not announced never happened
-                sync_directory(self._directory)
-            except BaseException:
-                self._position.close()
-                raise
+        reached = self._position.open() or Reached()
+        try:
+            self._reached = self._after_what_is_there(reached)
+            self._finish()
+            for left in self._path.glob(".part-*"):
+                left.unlink()  # what was not announced never happened
+            sync_directory(self._path)
+        except BaseException:
+            self._position.close()
+            raise
 
     def _after_what_is_there(self, reached: Reached) -> Reached:
         """Where the position was lost, files of before are not written over."""
-        found = [int(part[1]) for file in self._directory.iterdir() if (part := _PART.fullmatch(file.name))]
+        found = [int(part[1]) for file in self._path.iterdir() if (part := _PART.fullmatch(file.name))]
         return reached.after(max([reached.length, *found]), (), reached.moving_to)
 
     def _finish(self) -> None:
         """Give the file that was announced its name, if it has it not yet."""
         if self._reached.moving_to is not None:
-            made = self._directory / f".{self._reached.moving_to}"
+            made = self._path / f".{self._reached.moving_to}"
             if made.exists():
-                made.rename(self._directory / self._reached.moving_to)
-                sync_directory(self._directory)
-
-    def _write(self, events: Sequence[Event]) -> None:
-        with self._one_at_a_time:
-            try:
-                self._finish()
-                fresh = [event for event in events if not self._reached.has(event)]
-                if fresh:
-                    self._add(fresh)
-            except OSError as error:
-                raise SinkBusy(f"{self._directory} cannot be written: {error.strerror or error}") from error
+                made.rename(self._path / self._reached.moving_to)
+                sync_directory(self._path)
 
     def _add(self, events: Sequence[Event]) -> None:
         import pyarrow.parquet as pq
 
+        self._finish()
+        if not events:
+            return
         self._position.make_certain(self._reached)
         number = self._reached.length + 1
         name = f"part-{number:08d}.parquet"
-        made = self._directory / f".{name}"
+        made = self._path / f".{name}"
         pq.write_table(_table(events), made, compression="zstd")
         with made.open("rb") as file:
             os.fsync(file.fileno())
@@ -113,11 +87,10 @@ class Parquet(Sink):
         self._finish()
 
     def _close(self) -> None:
-        with self._one_at_a_time:
-            # What was said before is true as well: more is recognised than will come.
-            with contextlib.suppress(OSError):
-                self._position.write(self._reached)
-            self._position.close()
+        # What was said before is true as well: more is recognised than will come.
+        with contextlib.suppress(OSError):
+            self._position.write(self._reached)
+        self._position.close()
 
 
 def _table(events: Sequence[Event]) -> Any:
