@@ -24,7 +24,7 @@ from tests.sinks.test_outlets import Remember
 def test_sinks_are_no_part_of_what_the_query_is() -> None:
     plain = Stream.from_("orders").filter("amount > 0").to("big")
     fanned = Stream.from_("orders").filter("amount > 0").to("big", Remember(), File("big.jsonl"))
-    assert [sink.name for sink in fanned.outlets] == ["remember", "file:big.jsonl"]
+    assert [flow.sink.name for flow in fanned.outlets] == ["remember", "file:big.jsonl"]
     assert describe(fanned) == describe(plain)
 
 

@@ -17,7 +17,7 @@ from penstock.cli.streams import Conf, Master, PyFiles, Report, need_spark, run_
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
     from penstock.engine.query import Query
-    from penstock.sinks.flowing import Flow
+    from penstock.stream.outlets import Flow
     from penstock.stream.sql.application import Application
 
 
@@ -117,8 +117,7 @@ def _run(session: Session, application: Application, file: Path, every: float, o
     asyncio.run(_make_queues(settings, application))
     starters: list[Callable[[], Query]] = []
     for wanted in application.in_order():
-        sinks: Any = tuple(_of_query(wanted.name, application, flows))
-        stream: Any = replace(wanted.stream, outlets=sinks)
+        stream: Any = replace(wanted.stream, outlets=tuple(_of_query(wanted.name, application, flows)))
         starters.append(partial(stream.start, wanted.name, settings=settings, **{**wanted.options, **options}))
     # What is there for a query that reads what another writes is there when that one has ended.
     rounds = [[starter] for starter in starters] if options.get("available_now") else [starters]
@@ -138,9 +137,9 @@ def _of_query(name: str, application: Application, flows: Sequence[Flow]) -> Ite
 
 def _flows(application: Application) -> list[Flow]:
     from penstock.core.errors import InvalidRequest
-    from penstock.sinks.flowing import Flow
     from penstock.sinks.runner import pace_of
     from penstock.sinks.spec import read_sink
+    from penstock.stream.outlets import Flow
 
     flows = []
     for sink in application.sinks.values():

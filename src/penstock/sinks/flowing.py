@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.sinks.contract import Sink
-from penstock.sinks.runner import Sinks, check_sinks
+from penstock.sinks.runner import Sinks, check_sink
 
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
@@ -30,21 +28,12 @@ _MOST_REST_SECONDS = 15.0
 _MOST_WAIT_SECONDS = 40.0
 
 
-@dataclass(frozen=True)
-class Flow:
-    """A sink on a queue, at its own pace. A stream may have one among its sinks, and on any queue."""
+class _Flowing:
+    """The sinks of a stream, on a thread."""
 
-    queue: str
-    sink: Sink
-    group: str
-    pace: Mapping[str, Any] = field(default_factory=dict)
-
-
-class _Flow:
-    """Sinks on a thread."""
-
-    def __init__(self, settings: Settings, flows: Sequence[Flow]) -> None:
-        self._flows = flows
+    def __init__(self, stream: Definition, settings: Settings) -> None:
+        self._stream = stream
+        self._queues = sorted({flow.queue for flow in stream.outlets})
         self._settings = settings
         self._ending = threading.Event()
         self._drain = True
@@ -59,29 +48,28 @@ class _Flow:
         self._ending.set()
         self._thread.join(_MOST_WAIT_SECONDS)
         if self._thread.is_alive():
-            queues = sorted({flow.queue for flow in self._flows})
             _logger.error(
-                "a sink of %s hangs, and is left alone; what it has not taken it gets again", ", ".join(queues)
+                "a sink of %s hangs, and is left alone; what it has not taken it gets again", ", ".join(self._queues)
             )
 
     async def _run(self) -> None:
         log = Log(Database(self._settings))
         try:
             await log.open()
-            if not await self._queues(log):
+            if not await self._are_made(log):
                 return
-            await self._until_the_end(self._followed(Sinks(log=log)))
+            await self._until_the_end(Sinks(log=log).follow(self._stream))
             if self._drain:
-                await self._write_the_rest(self._followed(Sinks(log=log)))
+                await self._write_the_rest(Sinks(log=log).follow(self._stream))
         except Exception as error:
             # The queries go on: what they have put into their queues is not lost.
             _logger.error("the sinks have ended: %s", error)
         finally:
             await log.close()
 
-    async def _queues(self, log: Log) -> bool:
+    async def _are_made(self, log: Log) -> bool:
         """Wait for the queues to be made; False if it ends before."""
-        for queue in {flow.queue for flow in self._flows}:
+        for queue in self._queues:
             while await log.catalog.find(queue) is None:
                 if self._ending.is_set():
                     return False
@@ -107,26 +95,21 @@ class _Flow:
         sinks.stop()
         await running
 
-    def _followed(self, sinks: Sinks) -> Sinks:
-        for flow in self._flows:
-            sinks.add(flow.queue, flow.sink, group=flow.group, **flow.pace)
-        return sinks
-
 
 def flowing_beside(stream: Definition, settings: Settings) -> AbstractContextManager[None]:
     """Run the sinks of a stream meanwhile; in the end they write what is there, unless it was an error."""
-    others = [outlet for outlet in stream.outlets if isinstance(outlet, Flow)]
-    own = check_sinks(outlet for outlet in stream.outlets if not isinstance(outlet, Flow))
-    return _flowing(settings, [*(Flow(stream.sink or "", sink, sink.name) for sink in own), *others])
+    for flow in stream.outlets:
+        check_sink(flow.sink)
+    return _flowing(stream, settings)
 
 
 @contextmanager
-def _flowing(settings: Settings, flows: Sequence[Flow]) -> Iterator[None]:
-    flow = _Flow(settings, flows)
-    flow.start()
+def _flowing(stream: Definition, settings: Settings) -> Iterator[None]:
+    flowing = _Flowing(stream, settings)
+    flowing.start()
     try:
         yield
     except BaseException:
-        flow.end(drain=False)
+        flowing.end(drain=False)
         raise
-    flow.end(drain=True)
+    flowing.end(drain=True)

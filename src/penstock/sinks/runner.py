@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -100,10 +100,11 @@ class Sinks:
 
     def follow(self, stream: Definition, **pace: Any) -> Self:
         """Bring a stream's results to the sinks that its ``.to(...)`` names."""
-        sinks = check_sinks(stream.outlets)
-        if stream.sink is None or not sinks:
+        if not stream.outlets:
             raise InvalidRequest("the stream names no sinks: .to('totals', Console(), File('totals.jsonl'))")
-        return self.add(stream.sink, *sinks, **pace)
+        for flow in stream.outlets:
+            self.add(flow.queue, check_sink(flow.sink), **{"group": flow.group, **flow.pace, **pace})
+        return self
 
     @property
     def log(self) -> Log:
@@ -172,14 +173,11 @@ class Sinks:
         await self.close()
 
 
-def check_sinks(outlets: Iterable[object]) -> list[Sink]:
-    """The sinks of a stream, if they are some."""
-    found: list[Sink] = []
-    for outlet in outlets:
-        if not isinstance(outlet, Sink):
-            raise InvalidRequest(f"a sink is an instance of penstock.sinks.Sink, not {type(outlet).__name__}")
-        found.append(outlet)
-    return found
+def check_sink(given: object) -> Sink:
+    """What a stream takes for a sink, if it is one."""
+    if not isinstance(given, Sink):
+        raise InvalidRequest(f"a sink is an instance of penstock.sinks.Sink, not {type(given).__name__}")
+    return given
 
 
 async def _all_of(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -33,6 +33,7 @@ from penstock.stream.expression import (
 )
 from penstock.stream.gates import Concurrency, Gate, check_gate
 from penstock.stream.joins import Join
+from penstock.stream.outlets import Flow, Outlet
 from penstock.stream.sql.statement_or_step import statement_or_step
 from penstock.stream.sql_select import check_select, names_exceptions
 from penstock.stream.steps import (
@@ -53,15 +54,6 @@ from penstock.stream.windows import Session, Window
 LATE_POLICIES = ("dead_letter", "drop", "include")
 _TABLE = re.compile(r'\s*(?:\w[\w$]*|"[^"]+")(?:\.(?:\w[\w$]*|"[^"]+")){0,2}\s*')
 _QUERY = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(?:select|with|table|values)\b", re.IGNORECASE | re.DOTALL)
-
-
-class Outlet(Protocol):
-    """A sink, as far as a stream has to know it."""
-
-    name: str
-
-    async def write(self, events: Any) -> None:
-        """Take events."""
 
 
 class Named(Protocol):
@@ -129,7 +121,7 @@ class Definition:
     #: The key downstream; None: the same as the event's or the window's.
     sink_key: Expression | None = None
     #: What takes the results from there; no part of the query, which does not wait for it.
-    outlets: tuple[Outlet, ...] = ()
+    outlets: tuple[Flow, ...] = ()
 
     @classmethod
     def from_(cls, *queues: str | Named, schema: Mapping[str, str] | None = None) -> Self:
@@ -410,7 +402,8 @@ class Definition:
             raise InvalidRequest(
                 "a concurrency gate counts what is in flight under the same key in the sink: leave partition=... out"
             )
-        return dataclasses.replace(self, sink=sink, sink_key=key, outlets=sinks)
+        flows = tuple(Flow(sink, each) for each in sinks)
+        return dataclasses.replace(self, sink=sink, sink_key=key, outlets=flows)
 
     # Inside
 
