@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ pytest.register_assert_rewrite("tests.engine.crash.orders")
 
 from tests import servers  # noqa: E402
 from tests.servers import Server  # noqa: E402
+
+# A JVM of a test lives for seconds: half of its processor time would go into code that is soon thrown away.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 ROOT = pytest.StashKey[Path]()
 

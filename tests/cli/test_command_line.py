@@ -50,6 +50,7 @@ def test_these_are_the_commands() -> None:
         "simulate",
         "sql",
         "demo",
+        "prepare",
         "version",
     }
 

@@ -17,6 +17,7 @@ from penstock.cli import (
     gates,
     groups,
     keys,
+    prepare,
     queries,
     queues,
     rules,
@@ -134,6 +135,7 @@ def root(
 
 
 demos.register(app)
+prepare.register(app)
 
 
 command(

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import ConfigurationError
+from penstock.engine.archive import archive_of, taking_from
 from penstock.engine.java import find_java, put_beside
 from penstock.engine.saying import say_no_more
 from penstock.engine.spark_home import use_modules_as_installed
@@ -148,7 +149,10 @@ def _started(app_name: str, master: str | None, conf: Mapping[str, str]) -> Spar
         # Ours first, since of two that contradict each other the JVM takes the last.
         logging = put_beside(java, "log4j2.properties", _LOGGING).as_uri()
         asked = conf.get(_JAVA_OPTIONS) or settings.get(_JAVA_OPTIONS, "")
-        settings.set(_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={logging} {asked}".strip())
+        ours = [f"-Dlog4j2.configurationFile={logging}"]
+        if (archive := archive_of(java)) is not None and archive.exists():
+            ours.append(taking_from(archive, java))
+        settings.set(_JAVA_OPTIONS, " ".join([*ours, asked]).strip())
     if master is not None:
         settings.setMaster(master)
     for key, value in conf.items():

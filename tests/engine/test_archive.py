@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.archive import archive_of, remove_older, taking_from
+from penstock.engine.java import Java
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Java:
+    (tmp_path / "java").mkdir()
+    return Java(tmp_path / "java", 17, Path("/usr/bin/java"))
+
+
+@pytest.fixture
+def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The jars of a Spark beside the launcher."""
+    path = tmp_path / "spark-1" / "jars"
+    path.mkdir(parents=True)
+    (path / "spark-core.jar").write_bytes(b"core")
+    monkeypatch.setenv("SPARK_HOME", str(path.parent))
+    return path
+
+
+def test_the_same_jars_have_the_same_archive(java: Java, jars: Path) -> None:
+    archive = archive_of(java)
+    assert archive is not None
+    assert (archive, archive.parent) == (archive_of(java), java.home)
+
+
+@pytest.mark.parametrize("change", ["content", "installed anew", "another"])
+def test_other_jars_have_another_archive(java: Java, jars: Path, change: str) -> None:
+    before = archive_of(java)
+    if change == "content":
+        (jars / "spark-core.jar").write_bytes(b"core, later")
+    elif change == "installed anew":
+        os.utime(jars / "spark-core.jar", (1, 1))
+    else:
+        (jars / "mine.jar").write_bytes(b"mine")
+    assert archive_of(java) != before
+
+
+@pytest.mark.parametrize("home", ["/opt/spark", None])
+def test_there_is_none_for_a_spark_of_somebody_else(java: Java, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("SPARK_HOME", home)
+    assert archive_of(java) is None
+
+
+def test_archives_of_jars_that_were_replaced_are_removed(java: Java, jars: Path) -> None:
+    old, of_another = archive_of(java), java.home / "spark-2-aa.jsa"
+    (jars / "spark-core.jar").write_bytes(b"core, later")
+    new = archive_of(java)
+    assert old is not None
+    assert new is not None
+    for path in (old, of_another, new):
+        path.touch()
+    remove_older(new)
+    assert [path.exists() for path in (old, of_another, new)] == [False, True, True]
+
+
+@pytest.mark.parametrize("version", [17, 21, 25])
+def test_a_path_with_a_space_is_one_option(java: Java, version: int) -> None:
+    options = taking_from(Path("/home/a b/spark.jsa"), Java(java.home, version, java.program))
+    assert options.startswith('"-XX:SharedArchiveFile=/home/a b/spark.jsa" -Xlog:cds*=off')
