@@ -7,13 +7,16 @@ import time
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pytest
+from psycopg import AsyncConnection
 
 from penstock import Stream
 from penstock.core.errors import Refused
 from penstock.core.settings import Settings
+from penstock.db.arrays import numbers
 from penstock.db.pool import Database
-from penstock.engine import suspicion
+from penstock.engine import suspicion, waiting
 from penstock.engine.commit import Committer
 from penstock.engine.plan import CyclePlan, Lane, Stretch
 from penstock.engine.suspicion import Suspicion
@@ -154,20 +157,25 @@ def test_trouble_that_passes_costs_no_event_also_when_the_query_is_stopping(queu
     assert query.status.failed_cycles > 0
 
 
+async def fill(conn: AsyncConnection[Any], table: WaitingTable) -> None:
+    """Times of each side from 1 on, several of each; of the left every third is in a pair. Time has come to 130."""
+    for statement in table.creation():
+        await conn.execute(statement)
+    await table.prepare(conn)
+    await conn.execute(
+        "INSERT INTO penstock.queries (name, description, fingerprint, history_seconds, closed_us) "
+        "VALUES ('q', '{}', '', 1, 130)"
+    )
+    await conn.execute(
+        "INSERT INTO penstock.waiting_1 (side, key, time_us, partition_id, event_offset, line, is_matched) "
+        "SELECT n % 2, 'k' || n % 7, 1 + n / 6, 1, n, '{}', n % 3 = 0 FROM generate_series(0, 899) AS n"
+    )
+
+
 async def test_what_was_sent_on_is_let_go_with_what_is_in_pairs_and_the_rest_stays(database_url: str) -> None:
     table = WaitingTable(1, 10, 20, sends_alone=True)
     async with Database(Settings(database_url=database_url)) as database, database.connection() as conn:
-        for name in ("create", "stage"):
-            await conn.execute(table.statement(name))
-        await conn.execute(
-            "INSERT INTO penstock.queries (name, description, fingerprint, history_seconds, closed_us) "
-            "VALUES ('q', '{}', '', 1, 130)"
-        )
-        # Times of each side from 1 on, several of each; of the left every third is in a pair.
-        await conn.execute(
-            "INSERT INTO penstock.waiting_1 (side, key, time_us, partition_id, event_offset, line, is_matched) "
-            "SELECT n % 2, 'k' || n % 7, 1 + n / 6, 1, n, '{}', n % 3 = 0 FROM generate_series(0, 899) AS n"
-        )
+        await fill(conn, table)
 
         async def left(side: int, alone: bool) -> list[int]:
             asked = "SELECT event_offset FROM penstock.waiting_1 WHERE side = %s AND is_matched <> %s ORDER BY 1"
@@ -189,6 +197,66 @@ async def test_what_was_sent_on_is_let_go_with_what_is_in_pairs_and_the_rest_sta
             await table.apply(conn, None, 130, 1000)
         assert await left(0, alone=True) == [offset for offset in everybody if offset not in sent]
         assert await left(0, alone=False) == await left(1, alone=False) == await left(1, alone=True) == []
+
+
+@pytest.mark.parametrize("sends_alone", [True, False])
+async def test_what_is_not_sent_on_leaves_in_portions_and_is_joined_with_nothing_meanwhile(
+    database_url: str, sends_alone: bool
+) -> None:
+    table = WaitingTable(1, 10, 20, sends_alone)
+    # Of the left in pairs, of the left in none, of the right; and from when on they stay.
+    kinds = {"side = 0 AND is_matched": 110, "side = 0 AND NOT is_matched": 110, "side = 1": 120}
+    everything = {"sides": numbers([0, 1] * 7), "lows": numbers([0] * 14), "highs": numbers([1000] * 14)}
+    asked = table.params(keys=[f"k{n // 2}" for n in range(14)], **everything)
+    async with Database(Settings(database_url=database_url)) as database, database.connection() as conn:
+
+        async def offsets(kind: str, since: int = 0) -> list[int]:
+            rows = f"SELECT event_offset FROM penstock.waiting_1 WHERE {kind} AND time_us >= {since} ORDER BY 1"  # noqa: S608
+            return [offset for (offset,) in await (await conn.execute(rows)).fetchall()]
+
+        await fill(conn, table)
+        stay = [await offsets(kind, since) for kind, since in kinds.items()]
+        if sends_alone:
+            stay[1] = await offsets("side = 0 AND NOT is_matched")
+        there, cycles = [await offsets(kind) for kind in kinds], 0
+        while there != stay:
+            with mock.patch.object(waiting, "PORTION", 40):
+                async with conn.transaction():
+                    await table.apply(conn, Kept(FRESH.empty_table(), [], 0), 130, None)
+            expected = [before[min(40, len(before) - len(to)) :] for before, to in zip(there, stay, strict=True)]
+            there, cycles = [await offsets(kind) for kind in kinds], cycles + 1
+            assert there == expected, "the oldest"
+            partners = await (await conn.execute(table.statement("partners"), asked)).fetchall()
+            assert min(time for side, _, time, _, _, _ in partners if side == 0) == 110
+            assert min(time for side, _, time, _, _, _ in partners if side == 1) == 120
+        assert cycles == 9
+
+
+async def test_a_cycle_lets_more_go_than_it_adds(database_url: str) -> None:
+    table = WaitingTable(1, 10, 20, sends_alone=False)
+    async with Database(Settings(database_url=database_url)) as database, database.connection() as conn:
+        await fill(conn, table)
+        columns: list[list[Any]] = [[1] * 50, ["k"] * 50, [500] * 50, [1] * 50, [*range(50)], [None] * 50, ["{}"] * 50]
+        fresh = pa.table([*columns, [False] * 50], schema=FRESH)
+        with mock.patch.object(waiting, "PORTION", 3):
+            async with conn.transaction():
+                await table.stage(conn, Kept(fresh, []))
+                await table.apply(conn, Kept(fresh, []), 130, None)
+        # Of the left, as many in pairs as in none.
+        found = await conn.execute("SELECT side, count(*) FROM penstock.waiting_1 GROUP BY side ORDER BY side")
+        assert await found.fetchall() == [(0, 450 - 2 * 53), (1, 450 - 53 + 50)]
+
+
+async def test_the_table_of_a_version_before_gets_its_indexes(database_url: str) -> None:
+    table = WaitingTable(1, 10, 20, sends_alone=True)
+    async with Database(Settings(database_url=database_url)) as database, database.connection() as conn:
+        await conn.execute(table.statement("create"))
+        await conn.execute("CREATE INDEX waiting_1_times ON penstock.waiting_1 (side, time_us)")
+        for _ in range(2):
+            for statement in table.creation():
+                await conn.execute(statement)
+        found = await conn.execute("SELECT indexname FROM pg_indexes WHERE tablename = 'waiting_1' ORDER BY 1")
+        assert [name for (name,) in await found.fetchall()] == ["waiting_1_alone", "waiting_1_pkey", "waiting_1_rest"]
 
 
 def search(events: int, alone: int, guilty: set[tuple[str, int]]) -> tuple[set[tuple[str, int]], int]:

@@ -64,7 +64,8 @@ def test_the_pairs_are_duckdbs_however_cycles_fall_and_drivers_are_lost(bench: B
     for queue in ("lefts", "rights"):
         bench.queue(queue, partitions=3)
     stream = joined(how, before, after, allowed_lateness_seconds=30)
-    with drivers_lost(chance, 0.15):
+    # What has expired is there for a while.
+    with drivers_lost(chance, 0.15), mock.patch("penstock.engine.waiting.PORTION", 1):
         cuts = sorted(chance.sample(range(1, 160), 2))
         for begin, end in zip([0, *cuts], [*cuts, 160], strict=True):
             # Either side may be ahead of the other.

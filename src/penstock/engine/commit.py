@@ -156,9 +156,10 @@ class Committer:
                 "set_config('idle_in_transaction_session_timeout', %s, false)",
                 (f"{self._target.lease_seconds * 1000:.0f}ms",),
             )
-            for tables in (self._target.tables, self._target.waiting):
-                if tables is not None:
-                    await conn.execute(tables.statement("stage"))
+            if self._target.tables is not None:
+                await conn.execute(self._target.tables.statement("stage"))
+            if self._target.waiting is not None:
+                await self._target.waiting.prepare(conn)
             self._conn = conn
         return self._conn
 

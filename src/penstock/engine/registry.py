@@ -174,8 +174,8 @@ class Registry:
         """Make the table of what waits in a join, if it is not there."""
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
-            for name in ("create", "index_times"):
-                await conn.execute(waiting.statement(name), prepare=False)
+            for statement in waiting.creation():
+                await conn.execute(statement, prepare=False)
 
     async def delete(self, name: str) -> bool:
         """Forget a query that is not running, with its state, its history and its place in the queues."""

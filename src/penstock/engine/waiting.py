@@ -28,6 +28,9 @@ LEFT, RIGHT = 0, 1
 #: So many events are in one cycle of a join at the most, and so many are sent on by it that are in no pair: what begins
 #: to wait, and what goes on, goes over the driver.
 MOST_EVENTS = 200_000
+#: What has expired and is not sent on leaves in portions: a cycle deletes as many rows of either side as it adds, and
+#: so many more. So there are fewer after each, and none takes long because time has come far at once.
+PORTION = 20_000
 #: An event that begins to wait, as it is copied into the table.
 FRESH = pa.schema(
     [
@@ -87,9 +90,18 @@ class WaitingTable:
         """A statement of waiting.sql for this query."""
         return _sql[name].replace("{id}", str(int(self.query)))
 
+    def creation(self) -> list[str]:
+        """What makes the table, or makes that of a version before like it."""
+        return [self.statement(name) for name in ("create", "index_alone", "index_rest", "drop_times")]
+
     def params(self, **more: Any) -> dict[str, Any]:
         """What its statements are told."""
         return {"query": self.query, "before": self.before_us, "after": self.after_us, **more}
+
+    async def prepare(self, conn: AsyncConnection[Any]) -> None:
+        """Make a connection ready for the commits of cycles."""
+        for name in ("stage", "look_up"):
+            await conn.execute(self.statement(name))
 
     async def stage(self, conn: AsyncConnection[Any], kept: Kept | None) -> None:
         """Bring a cycle's events to the database, before anything is locked."""
@@ -102,15 +114,18 @@ class WaitingTable:
     ) -> None:
         """What a cycle changes. ``closed_us`` is how far time had come when it began: what it went by.
 
-        What is in no pair is let go as far as it was sent on: not by a cycle for which nothing was computed.
+        What is in no pair is let go as far as it was sent on: not by a cycle for which nothing was computed. Of the
+        rest, a flush lets go of all, and any other cycle of a portion.
         """
         if kept is None:
-            closed_us = flushed_us
-        if closed_us is not None:
-            sent = {"sends_alone": self.sends_alone, "alone": 0 if kept is None else kept.alone}
-            await conn.execute(self.statement("expire"), self.params(closed=closed_us, **sent))
-        if kept is None:
+            if flushed_us is not None:
+                flushed = self.params(closed=flushed_us, sends_alone=self.sends_alone)
+                await conn.execute(self.statement("flush"), flushed)
             return
+        if closed_us is not None:
+            most = PORTION + kept.fresh.num_rows
+            alone = kept.alone if self.sends_alone else most
+            await conn.execute(self.statement("expire"), self.params(closed=closed_us, most=most, alone=alone))
         if kept.matched:
             marks = {
                 "keys": [key for key, _, _ in kept.matched],

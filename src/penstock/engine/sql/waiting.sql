@@ -16,9 +16,17 @@ CREATE TABLE IF NOT EXISTS penstock.waiting_{id} (
     PRIMARY KEY (key, side, time_us, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0)
 
--- name: index_times
--- In the order in which they expire.
-CREATE INDEX IF NOT EXISTS waiting_{id}_times ON penstock.waiting_{id} (side, time_us)
+-- name: index_alone
+-- Events of the left that are in no pair, in the order in which they are sent on.
+CREATE INDEX IF NOT EXISTS waiting_{id}_alone ON penstock.waiting_{id} (time_us, id) WHERE side = 0 AND NOT is_matched
+
+-- name: index_rest
+-- All others, in the order in which they expire.
+CREATE INDEX IF NOT EXISTS waiting_{id}_rest ON penstock.waiting_{id} (side, time_us) WHERE side = 1 OR is_matched
+
+-- name: drop_times
+-- A version before had both in one index.
+DROP INDEX IF EXISTS penstock.waiting_{id}_times
 
 -- name: drop
 DROP TABLE IF EXISTS penstock.waiting_{id}
@@ -45,18 +53,40 @@ UPDATE penstock.waiting_{id} w SET is_matched = true
 FROM unnest(%(keys)s::text[], %(times)s::bigint[], %(ids)s::bigint[]) AS m (key, time_us, id)
 WHERE w.key = m.key AND w.side = 0 AND w.time_us = m.time_us AND w.id = m.id AND NOT w.is_matched
 
+-- name: look_up
+-- What leaves is found in the order of an index, also where the statistics, of a table that was just filled, say that
+-- there is too little to sort for that.
+SELECT set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false)
+
 -- name: expire
--- Nothing that still may come can be joined with these. Where what of the left is in no pair is sent on, it stays but
--- for what this cycle has sent: so many, the oldest.
-WITH stays AS (
-    SELECT w.time_us, w.id FROM penstock.waiting_{id} w
-    WHERE %(sends_alone)s AND w.side = 0 AND w.time_us < %(closed)s - %(after)s AND NOT w.is_matched
-    ORDER BY w.time_us, w.id OFFSET %(alone)s LIMIT 1
-)
+-- Nothing that still may come can be joined with these: so many of each kind, the oldest, and no more rows are looked at
+-- than leave. Where what of the left is in no pair is sent on, that is what this cycle has sent: the first of `alone`.
+DELETE FROM penstock.waiting_{id} e
+WHERE e.ctid = ANY (ARRAY(
+    (
+        SELECT w.ctid FROM penstock.waiting_{id} w
+        WHERE w.side = 1 AND w.time_us < %(closed)s::bigint - %(before)s::bigint
+        ORDER BY w.time_us LIMIT %(most)s
+    )
+    UNION ALL
+    (
+        SELECT w.ctid FROM penstock.waiting_{id} w
+        WHERE w.side = 0 AND w.is_matched AND w.time_us < %(closed)s::bigint - %(after)s::bigint
+        ORDER BY w.time_us LIMIT %(most)s
+    )
+    UNION ALL
+    (
+        SELECT w.ctid FROM penstock.waiting_{id} w
+        WHERE w.side = 0 AND NOT w.is_matched AND w.time_us < %(closed)s::bigint - %(after)s::bigint
+        ORDER BY w.time_us, w.id LIMIT %(alone)s
+    )
+))
+
+-- name: flush
+-- All that has expired, but for what is yet to be sent on.
 DELETE FROM penstock.waiting_{id} w
-WHERE (w.side = 1 AND w.time_us < %(closed)s - %(before)s)
-   OR (w.side = 0 AND w.time_us < %(closed)s - %(after)s
-       AND (w.is_matched OR NOT EXISTS (SELECT FROM stays) OR (w.time_us, w.id) < (SELECT s.time_us, s.id FROM stays s)))
+WHERE (w.side = 1 AND w.time_us < %(closed)s::bigint - %(before)s::bigint)
+   OR (w.side = 0 AND w.time_us < %(closed)s::bigint - %(after)s::bigint AND (w.is_matched OR NOT %(sends_alone)s))
 
 -- name: partners
 -- What waits for some keys within ranges of time, but for what has expired.
@@ -70,17 +100,17 @@ ORDER BY w.key, w.side, w.time_us, w.id
 -- name: alone
 -- Events of the left that have expired and are in no pair, so many of them, the oldest.
 SELECT w.partition_id, w.event_offset, w.event_key, w.time_us, w.line
-FROM penstock.queries q
-JOIN penstock.waiting_{id} w ON w.side = 0 AND w.time_us < q.closed_us - %(after)s::bigint AND NOT w.is_matched
-WHERE q.id = %(query)s
+FROM penstock.waiting_{id} w
+WHERE w.side = 0 AND NOT w.is_matched
+  AND w.time_us < (SELECT q.closed_us - %(after)s::bigint FROM penstock.queries q WHERE q.id = %(query)s)
 ORDER BY w.time_us, w.id LIMIT %(limit)s
 
 -- name: expired
 -- How many events of the left have expired and are in no pair; not counted any further than to a limit.
 SELECT count(*) FROM (
-    SELECT FROM penstock.queries q
-    JOIN penstock.waiting_{id} w ON w.side = 0 AND w.time_us < q.closed_us - %(after)s::bigint AND NOT w.is_matched
-    WHERE q.id = %(query)s
+    SELECT FROM penstock.waiting_{id} w
+    WHERE w.side = 0 AND NOT w.is_matched
+      AND w.time_us < (SELECT q.closed_us - %(after)s::bigint FROM penstock.queries q WHERE q.id = %(query)s)
     LIMIT %(limit)s
 ) AS found
 
