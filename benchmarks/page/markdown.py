@@ -112,7 +112,9 @@ def _runs(results: Mapping[str, Result], names: Iterable[str]) -> str:
     listed = ", ".join(f"{package} {' and '.join(found)}" for package, found in versions.items())
     return (
         f"## The runs\n\nMachine: {'; '.join(machines)}.\n\nVersions: {listed}.\n\n{Table(head, rows).markdown()}\n\n"
-        "A commit with a plus had changes beside it. What processes of a run spent in their last seconds may count as "
+        "Runs are of the days and commits that stand here, not all of one: a run is made again when what it measures "
+        "has changed. A commit may have been joined with others since, and is then not in the history under that name; "
+        "one with a plus had changes beside it. What processes of a run spent in their last seconds may count as "
         "others'.\n"
     )
 

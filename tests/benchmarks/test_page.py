@@ -132,6 +132,44 @@ def test_engines_that_count_windows_stand_beside_each_other() -> None:
     assert "- Redis, four commands an event was not measured: no wheel" in text
 
 
+def test_what_a_peer_saves_in_cpu_is_listed_as_its_speed_is() -> None:
+    joins = {"events_per_s": {"penstock": 20_000, "state_store": 10_000}}
+    joins["cpu_s_per_million"] = {"penstock": 60, "state_store": 40}
+    connector = {
+        "write_events_per_s": {"penstock": 500_000, "penstock_text": 600_000, "json": 300_000, "parquet": 200_000},
+        "cpu_s_per_million": {"write": {"penstock": 2.0, "penstock_text": 3.0, "json": 1.5, "parquet": 4.0}},
+    }
+    text = rendered(joins={**joins, "ok": True}, connector={**connector, "ok": True})
+
+    assert "the peer's is better in 2." in text
+    assert (
+        "| join of two queues | Spark's join, state in memory and files | 40 | 60 | CPU s per million | 1.50 × |"
+        in text
+    )
+    assert "| write in Spark | files of JSON | 1.50 | 3.00 | CPU s per million | 2.00 × |" in text
+
+
+def test_freshness_is_compared_in_both_settings() -> None:
+    def case(p50: float) -> dict[str, float]:
+        return {"p50_ms": p50, "p95_ms": 500.0, "p99_ms": 600.0, "cores": 0.5, "rate": 1000}
+
+    cases = {"1000": case(200.0), "default": case(350.0), "plain_spark": case(300.0)}
+    text = rendered(freshness={**cases, "ok": True})
+
+    assert "Of 8 figures that a peer has too, the peer's is better in 1." in text
+    assert "| freshness at 1,000 events/s, by default, p50 | plain Spark | 300.0 | 350.0 | ms | 1.17 × |" in text
+
+
+def test_the_page_says_which_query_of_nexmark_carries_the_cold_start() -> None:
+    query = {"events_read": 460_000, "events_per_s": 23_000, "seconds": 20.0, "rows": 460_000, "exact": True}
+
+    assert "The first query has the start of the JVM in it" in rendered(nexmark={"queries": {"q0": query}, "ok": True})
+
+
+def test_the_page_says_that_runs_are_of_several_commits() -> None:
+    assert "Runs are of the days and commits that stand here, not all of one" in rendered(log=LOG)
+
+
 def test_what_browsers_cost_is_shown_with_what_it_is_a_part_of() -> None:
     def side(rate: int, browsers: float) -> dict[str, Any]:
         cores = {"server": 0.8, "postgresql": 0.4, "console": 0.02, "browsers": browsers}
