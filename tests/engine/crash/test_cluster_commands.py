@@ -81,7 +81,7 @@ def test_a_driver_goes_on_in_another_place_and_by_another_command(
                 eventually(lambda before=before: committed(url) > before, timeout=600, what=driver.text())  # type: ignore[misc]
                 with orders.pushing(1000):
                     # Others take their place on the same worker.
-                    for executor in cluster.executors(0):
+                    for executor in eventually(lambda: cluster.executors(0), what="an executor to kill"):
                         with suppress(psutil.NoSuchProcess):
                             executor.kill()
                     before = committed(url)
