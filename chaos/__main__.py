@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(text_of(report), flush=True)
         if not report["ok"]:
             failed.append(seed)
-            print(f"again with: make chaos SEED={seed} MINUTES={options.minutes:g}", flush=True)
+            again = " ARGS=--cluster" if options.cluster else " ARGS=--without-spark" if options.without_spark else ""
+            print(f"again with: make chaos SEED={seed} MINUTES={options.minutes:g}{again}", flush=True)
     if failed:
         print(f"seeds that were not survived: {', '.join(map(str, failed))}")
     return 1 if failed else 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import psycopg
@@ -18,9 +20,14 @@ from chaos.process import Process
 from chaos.proxy import Proxy
 from chaos.system import System
 
+if TYPE_CHECKING:
+    from tests.engine.spark_cluster import SparkCluster
+
 _FAR_SECONDS = 0.15
 _JUMP_SECONDS = 45.0
 _CHECKPOINTS = "penstock-checkpoint-"
+#: On a cluster, so many of the Python processes that are hit are executors' and not the driver's.
+_OF_EXECUTORS = 0.8
 
 
 class Impossible(Exception):
@@ -33,6 +40,8 @@ class Faults:
     def __init__(self, system: System) -> None:
         self._system = system
         self._duplicates = 0
+        #: Masters and workers are killed and started one at a time.
+        self._daemons = threading.Lock()
 
     def do(self, fault: Fault) -> str:
         """Do it, wait as long as it lasts, undo it; what was hit."""
@@ -125,10 +134,24 @@ class Faults:
         _paused([jvm], fault.seconds)
         return f"JVM {jvm.pid}"
 
+    def _sparks_python(self, fault: Fault) -> psutil.Process:
+        """One of the driver's, or of an executor's: on a cluster, those compute."""
+        executors = self._executors() if self._system.cluster is not None else []
+        found = [each for executor in executors for each in _children(executor) if _is_sparks_python(each)]
+        if found and fault.draw < _OF_EXECUTORS:
+            return found[int(fault.draw / _OF_EXECUTORS * len(found))]
+        return self._of(self._leader(), _is_sparks_python, fault)
+
     def _sparks_python_killed(self, fault: Fault) -> str:
-        worker = self._of(self._leader(), lambda each: any("pyspark" in part for part in each.cmdline()[1:4]), fault)
+        worker = self._sparks_python(fault)
         name = " ".join(worker.cmdline()[1:3])
         worker.kill()
+        return name
+
+    def _sparks_python_paused(self, fault: Fault) -> str:
+        worker = self._sparks_python(fault)
+        name = " ".join(worker.cmdline()[1:3])
+        _paused([worker], fault.seconds)
         return name
 
     def _both_drivers_killed(self, fault: Fault) -> str:
@@ -159,22 +182,59 @@ class Faults:
             raise Impossible("no driver has a checkpoint now")
         return f"{len(gone)} of {leader.name}"
 
-    def _executor_killed(self, fault: Fault) -> str:
-        found = [each for index in range(2) for each in self._system.cluster.executors(index)]
+    # The cluster
+
+    def _cluster(self) -> SparkCluster:
+        if self._system.cluster is None:
+            raise Impossible("there is no cluster; --cluster starts one")
+        return self._system.cluster
+
+    def _executors(self) -> list[psutil.Process]:
+        cluster = self._cluster()
+        return [each for index in range(len(cluster.workers)) for each in cluster.executors(index)]
+
+    def _executor(self, fault: Fault) -> psutil.Process:
+        found = self._executors()
         if not found:
             raise Impossible("no executor runs now")
-        executor = found[int(fault.draw * len(found))]
+        return found[int(fault.draw * len(found))]
+
+    def _executor_killed(self, fault: Fault) -> str:
+        executor = self._executor(fault)
         executor.kill()
         return f"executor {executor.pid}"
 
-    def _spark_worker_killed(self, fault: Fault) -> str:
-        cluster = self._system.cluster
-        index = next((i for i, worker in enumerate(cluster.workers) if worker.process.poll() is None), None)
-        if index is None:
+    def _executor_paused(self, fault: Fault) -> str:
+        executor = self._executor(fault)
+        return f"executor {executor.pid}, {_paused([executor, *_children(executor)], fault.seconds)} processes"
+
+    def _spark_worker(self, fault: Fault) -> int:
+        workers = self._cluster().workers
+        running = [index for index, worker in enumerate(workers) if worker.process.poll() is None]
+        if not running:
             raise Impossible("no worker runs now")
-        cluster.kill_worker(index)
-        cluster.start_worker()
-        return f"worker {index}"
+        return running[int(fault.draw * len(running))]
+
+    def _spark_worker_killed(self, fault: Fault) -> str:
+        with self._daemons:
+            index = self._spark_worker(fault)
+            self._cluster().kill_worker(index)
+            self._cluster().start_worker()
+        return f"worker {index + 1}"
+
+    def _spark_worker_paused(self, fault: Fault) -> str:
+        """Its executors go on, and report to the driver."""
+        index = self._spark_worker(fault)
+        _paused([psutil.Process(self._cluster().workers[index].pid)], fault.seconds)
+        return f"worker {index + 1}"
+
+    def _spark_master_killed(self, fault: Fault) -> str:
+        cluster = self._cluster()
+        with self._daemons:
+            cluster.kill_master()
+            time.sleep(fault.seconds)
+            cluster.start_master()
+        return f"start {len(cluster.masters)}"
 
     def _receiver_fails(self, fault: Fault) -> str:
         moods = ("busy", "broken", "silent", "rude")
@@ -280,6 +340,18 @@ class Faults:
 
     def _server_silent(self, fault: Fault) -> str:
         return _frozen(self._system.web, fault)
+
+
+def _is_sparks_python(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return any("pyspark" in part for part in process.cmdline()[1:4])
+    return False
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return sorted(process.children(recursive=True), key=lambda each: each.pid)
+    return []
 
 
 def _paused(processes: Sequence[psutil.Process], seconds: float) -> int:

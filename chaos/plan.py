@@ -53,9 +53,25 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "transaction held": (2, 5, 20),
     "executor killed": (0, 0, 0),
     "Spark worker killed": (0, 0, 0),
+    "executor paused": (0, 3, 14),
+    # Longer than after which a master takes it for lost, at times.
+    "Spark worker paused": (0, 5, 30),
+    "Spark master killed": (0, 0.5, 8),
+    "Spark's Python paused": (0, 3, 14),
+    "standby paused": (0, 3, 14),
+    "receiver paused": (0, 2, 9),
 }
-#: Drawn on a standalone cluster only.
-_OF_A_CLUSTER = {"executor killed": 3, "Spark worker killed": 2}
+#: Drawn on a standalone cluster only: of a seed without one, nothing else is drawn than before there were these.
+_OF_A_CLUSTER = {
+    "executor killed": 3,
+    "Spark worker killed": 2,
+    "executor paused": 3,
+    "Spark worker paused": 2,
+    "Spark master killed": 2,
+    "Spark's Python paused": 2,
+    "standby paused": 2,
+    "receiver paused": 1,
+}
 _OF_SPARK = re.compile("driver|standby|Spark|checkpoint|executor")
 #: The last part of a run is for getting well.
 _FAULTY_PART = 0.8

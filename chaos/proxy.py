@@ -23,7 +23,7 @@ class Proxy:
         self._ends: set[asyncio.StreamWriter] = set()
         self._delay = 0.0
         self._refuses = False
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._main, name=f"proxy {name}", daemon=True)
         self._ready = threading.Event()
         self._stop = asyncio.Event()
@@ -31,6 +31,7 @@ class Proxy:
 
     def start(self) -> Proxy:
         """Listen."""
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         self._ready.wait()
         return self

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chaos import consumer, producer
 from chaos.clock import DatabaseClock
@@ -23,12 +23,17 @@ from chaos.process import ROOT, Process
 from chaos.proxy import Proxy
 from chaos.talk import Server, Unanswered
 
+if TYPE_CHECKING:
+    from tests.engine.spark_cluster import SparkCluster
+
 QUEUES = {"orders": "key", "clicks": "hash", "calls": "key", "approved": "key", "totals": "hash"}
 #: What is Penstock's, in the order in which it is stopped, and how long each may take to end.
 _OURS = ("driver", "standby", "webhook", "file", "server")
 _STOP_SECONDS = 60.0
 _DISK_MEGABYTES = 512
 _SINK_MEGABYTES = 64
+#: A worker of the cluster that is not heard of for so long is lost, and so is what a new master waits for.
+_LOST_SECONDS = 20
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -53,6 +58,7 @@ class System:
         self._server_port = _free_port()
         self.web = Proxy("server", self._server_port)
         self.processes: dict[str, Process] = {}
+        self.cluster: SparkCluster | None = None
         self._master = "local[1]"
         self._minding = threading.Event()
         self._minder = threading.Thread(target=self._mind, daemon=True)
@@ -79,7 +85,7 @@ class System:
     def running(self) -> Iterator[System]:
         """Start all of it, and leave nothing of it behind."""
         with ExitStack() as stack:
-            stack.callback(self._remove)
+            stack.callback(self.remove)
             self.postgres.make()
             stack.callback(self.postgres.kill)
             self.database.start()
@@ -89,7 +95,7 @@ class System:
             stack.callback(self._kill_all)
             self._start_server()
             if self.plan.cluster:
-                self._start_cluster(stack)
+                self.start_cluster(stack)
             self._start_others()
             self._minder.start()
             yield self
@@ -159,10 +165,16 @@ class System:
         kept = self.plan.retention_seconds
         return {} if kept is None else {"retention_seconds": kept, "dedup_window_seconds": kept}
 
-    def _start_cluster(self, stack: ExitStack) -> None:
+    def start_cluster(self, stack: ExitStack) -> None:
+        """A master and two workers, until the stack is left; a master that is killed leaves behind what it knew."""
         from tests.engine.spark_cluster import SparkCluster
 
-        self.cluster = stack.enter_context(SparkCluster(self.home / "cluster", workers=2))
+        conf = {
+            "spark.worker.timeout": str(_LOST_SECONDS),
+            "spark.deploy.recoveryMode": "FILESYSTEM",
+            "spark.deploy.recoveryDirectory": str(self.home / "masters"),
+        }
+        self.cluster = stack.enter_context(SparkCluster(self.directory / "cluster", workers=2, conf=conf))
         self._master = self.cluster.url
 
     def _start_others(self) -> None:
@@ -226,7 +238,8 @@ class System:
         for process in self.processes.values():
             process.kill(after_seconds=1e9)
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
+        """Leave none of its files behind."""
         for disk in (self.disk, self.sink_disk):
             disk.remove()
         shutil.rmtree(self.home, ignore_errors=True)

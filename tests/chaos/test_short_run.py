@@ -40,6 +40,18 @@ def test_a_seed_gives_the_same_faults_each_time() -> None:
     assert draw(7, 3).faults != draw(8, 3).faults
 
 
+def test_a_seed_without_a_cluster_draws_none_of_its_faults() -> None:
+    drawn = {fault.kind for seed in range(300) for fault in draw(seed, 3).faults}
+    assert drawn == {kind for kind, (weight, _, _) in KINDS.items() if weight}
+    # What a seed was known for stays, whatever faults there are besides.
+    assert [str(fault).strip() for fault in draw(7, 3).faults[:4]] == [
+        "5.9 s  file sink killed for 0.6 s",
+        "6.6 s  server worker killed",
+        "13.0 s  driver's JVM paused for 12.4 s",
+        "21.2 s  driver's JVM paused for 13.0 s",
+    ]
+
+
 def test_every_fault_can_be_drawn_and_done() -> None:
     from chaos.faults import Faults
 

@@ -40,29 +40,34 @@ class SparkCluster:
     """A master and ``workers`` workers with one core and 1 GB each, until the ``with`` block ends.
 
     A driver needs ``spark.executor.memory`` of at most 1 GB, or no worker takes its executors. ``environment`` is what
-    the workers' machines have set otherwise than this one; the executors inherit it.
+    the workers' machines have set otherwise than this one; the executors inherit it. ``conf`` is the daemons' own.
     """
 
     def __init__(
-        self, directory: Path, *, workers: int = 2, environment: Mapping[str, str] | None = None, timeout: float = 90
+        self,
+        directory: Path,
+        *,
+        workers: int = 2,
+        environment: Mapping[str, str] | None = None,
+        conf: Mapping[str, str] | None = None,
+        timeout: float = 90,
     ) -> None:
         self._directory = directory
         self._count = workers
         self._set = dict(environment or {})
+        # A master that is started again is where drivers look for it, or fails.
+        quiet = {"spark.master.rest.enabled": "false", "spark.ui.enabled": "false", "spark.port.maxRetries": "0"}
+        self._conf = quiet | dict(conf or {})
         self._timeout = timeout
-        self._daemons: list[Daemon] = []
+        #: Those that were started, also those that were killed.
+        self.masters: list[Daemon] = []
+        self.workers: list[Daemon] = []
         self.url = ""
-
-    @property
-    def workers(self) -> list[Daemon]:
-        """The workers that were started, also those that were killed."""
-        return self._daemons[1:]
 
     def __enter__(self) -> Self:
         self._directory.mkdir(parents=True)
         try:
-            master = self._start("master", "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
-            self.url = self._wait_until_said(r"Starting Spark master at (spark://\S+)", master)[1]
+            self.start_master()
             for _ in range(self._count):
                 self.start_worker()
             for worker in self.workers:
@@ -75,15 +80,26 @@ class SparkCluster:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def start_master(self) -> None:
+        """Start it, where the one before it was. It knows of that one's workers and drivers if ``conf`` keeps them."""
+        port = self.url.rpartition(":")[2] or "0"
+        name = f"master-{len(self.masters) + 1}"
+        master = self._start(name, "master.Master", "--port", port)
+        self.masters.append(master)
+        self.url = self._wait_until_said(r"Starting Spark master at (spark://\S+)", master)[1]
+
+    def kill_master(self) -> None:
+        """``kill -9`` it."""
+        kill_tree(self.masters[-1].process)
+
     def start_worker(self) -> Daemon:
         """Start one more; it registers by itself soon after."""
-        name = f"worker-{len(self._daemons)}"
+        name = f"worker-{len(self.workers) + 1}"
         work = self._directory / name
-        return self._start(
-            name,
-            *("--host", LOOPBACK, "--port", "0", "--webui-port", "0"),
-            *("--cores", "1", "--memory", "1g", "--work-dir", str(work), self.url),
-        )
+        limits = ("--cores", "1", "--memory", "1g", "--work-dir", str(work), self.url)
+        worker = self._start(name, "worker.Worker", "--port", "0", *limits)
+        self.workers.append(worker)
+        return worker
 
     def kill_worker(self, index: int = 0) -> None:
         """``kill -9`` a worker and all that it started: its executors, and their Python workers."""
@@ -105,28 +121,27 @@ class SparkCluster:
 
     def stop(self) -> None:
         """Stop all that was started."""
-        for daemon in reversed(self._daemons):
+        for daemon in (*self.workers, *self.masters):
             kill_tree(daemon.process)
 
-    def _start(self, name: str, *arguments: str) -> Daemon:
+    def _start(self, name: str, kind: str, *arguments: str) -> Daemon:
         log = self._directory / f"{name}.log"
-        kind = "worker.Worker" if name.startswith("worker") else "master.Master"
+        address = ("--host", LOOPBACK, "--webui-port", "0")
         spark_home = _find_spark_home()
         with log.open("wb") as output:
             # bin/spark-class replaces itself by the JVM, so its pid is the daemon's.
             process = subprocess.Popen(
-                [f"{spark_home}/bin/spark-class", f"org.apache.spark.deploy.{kind}", *arguments],
+                [f"{spark_home}/bin/spark-class", f"org.apache.spark.deploy.{kind}", *address, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=os.environ | self._environment(spark_home) | self._set,
                 cwd=self._directory,
             )
-        daemon = Daemon(process, log)
-        self._daemons.append(daemon)
-        return daemon
+        return Daemon(process, log)
 
     def _environment(self, spark_home: str) -> dict[str, str]:
+        conf = " ".join(f"-D{name}={value}" for name, value in self._conf.items())
         return {
             "JAVA_HOME": str(find_java().home),
             "PYSPARK_PYTHON": sys.executable,
@@ -135,9 +150,7 @@ class SparkCluster:
             "SPARK_PUBLIC_DNS": LOOPBACK,
             "SPARK_LOCAL_DIRS": str(self._directory / "scratch"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": (
-                "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false -Dspark.ui.enabled=false"
-            ),
+            "SPARK_DAEMON_JAVA_OPTS": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {conf}",
         }
 
     def _wait_until_said(self, pattern: str, daemon: Daemon) -> re.Match[str]:
