@@ -279,7 +279,12 @@ def test_who_waits_long_for_the_next_cycle_is_asked_again_meanwhile(bench: Bench
         "RETURNING id"
     )
     group = (bench.ask("SELECT queue_id FROM penstock.groups"), bench.ask("SELECT id FROM penstock.groups"))
-    planner = Planner(Planning(bench.url, query, 0, (group,), 30.0, 3600.0, 1000, 1000, 1, None, 0, 0, None))
-    assert planner.next_cycle() is not None
-    assert planner.next_cycle() is None
-    planner.close()
+    longer_than_any_machine_is_up = 1e10
+    planner = Planner(
+        Planning(bench.url, query, 0, (group,), 30.0, longer_than_any_machine_is_up, 1000, 1000, 1, None, 0, 0, None)
+    )
+    try:
+        assert planner.next_cycle() is not None
+        assert planner.next_cycle() is None
+    finally:
+        planner.close()

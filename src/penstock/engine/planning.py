@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,8 +85,8 @@ class Planner:
             (f"{planning.lease_seconds * 1000:.0f}ms",),
         )
         self._conn.execute("LISTEN penstock")
-        self._renewed = 0.0
-        self._last = 0.0
+        # Before all times: the clock may have begun with the machine, a moment ago.
+        self._renewed = self._last = -math.inf
         self._limit = max(planning.small_events, planning.first_events)
         self._previous: tuple[float, int] | None = None
         self._is_full = False
