@@ -13,8 +13,6 @@ class Run:
 
     name: str
     arguments: tuple[str, ...]
-    #: Whether there is a quick form of it.
-    quick: bool = True
 
     def command(self, *, quick: bool) -> list[str]:
         return [*self.arguments, *(["--quick"] if quick else [])]
@@ -28,7 +26,7 @@ RUNS = (
     Run("freshness", ("freshness",)),
     Run("gate", ("gate",)),
     Run("e2e", ("e2e",)),
-    Run("day", ("e2e", "--day"), quick=False),
+    Run("day", ("e2e", "--day")),
     Run("console", ("console",)),
     Run("connector", ("connector",)),
     Run("nexmark", ("nexmark",)),

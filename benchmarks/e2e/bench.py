@@ -16,10 +16,11 @@ import msgspec
 import psutil
 import psycopg
 
+from benchmarks.e2e import windows
 from benchmarks.e2e.events import expected
 from benchmarks.e2e.pusher import Order, Pushed
 from benchmarks.engines.cpu import cpu_seconds
-from benchmarks.engines.jobs import Follow
+from benchmarks.engines.jobs import Closing, Follow
 from benchmarks.engines.process import EngineError, EngineProcess
 from benchmarks.engines.results import live_rows, sums
 from benchmarks.freshness.latency import latencies_ms, percentile
@@ -49,6 +50,8 @@ class Plan:
     connections: int = 16
     #: So many events in all, in place of a time.
     events: int | None = None
+    #: Windows that close and are sent on, in place of live rows alone.
+    closing: Closing | None = None
 
 
 async def measure(plan: Plan, server: Server, directory: Path, checks: Checks) -> dict[str, Any]:
@@ -60,7 +63,7 @@ async def measure(plan: Plan, server: Server, directory: Path, checks: Checks) -
         engine = await EngineProcess.start("penstock", directory)
         stack.push_async_callback(engine.stop)
         web_url, web = stack.enter_context(http_server(server.url, 1))
-        await engine.follow(Follow(name, server.url, name, totals=True))
+        await engine.follow(Follow(name, server.url, name, totals=True, closing=plan.closing))
         poller = stack.enter_context(Poller(server.url, live_rows("penstock", name)))
 
         def problem() -> str | None:
@@ -71,39 +74,38 @@ async def measure(plan: Plan, server: Server, directory: Path, checks: Checks) -
 
         # A JVM that starts would only let a backlog grow.
         first = await _start_pusher(Order(web_url, name, plan.batch, 1, end=plan.batch))
-        await first.communicate()
+        output, _ = await first.communicate()
+        journal = msgspec.json.decode(output, type=Pushed).journal
         await _until(lambda: bool(poller.seen), "the first row", problem)
         order = Order(web_url, name, plan.batch, plan.connections, plan.rate, plan.batch, plan.events)
         pusher = await _start_pusher(order)
         stack.callback(_kill, pusher)
-        began = time.monotonic()
         await asyncio.sleep(plan.warm_up_seconds)
         since = time.monotonic()
         before = _spent(engine, server, web, pusher)
         if plan.events is None:
             await asyncio.sleep(plan.seconds)
-            ended = asyncio.create_task(pusher.communicate(b""))
-        else:
-            ended = asyncio.create_task(pusher.communicate())
-        until = time.monotonic()
-        spent = {part: after - before[part] for part, after in _spent(engine, server, web, pusher).items()}
-        output, _ = await ended
+            until, after = time.monotonic(), _spent(engine, server, web, pusher)
+        output, _ = await pusher.communicate(b"")
         pushed = msgspec.json.decode(output, type=Pushed)
         counted = await _all_counted(name, server.url, pushed.end, problem)
-        done = time.monotonic()
+        if plan.events is not None:
+            until, after = time.monotonic(), _spent(engine, server, web, pusher) | {"pusher": pushed.cpu_seconds}
     _check(name, server.url, pushed, counted, checks)
-    took, unseen = latencies_ms(pushed.probes, poller.seen, since, until if plan.events is None else done)
+    took, unseen = latencies_ms(pushed.probes, poller.seen, since, until)
     checks.expect(f"{plan.name}: every probe was seen", unseen == 0, f"{unseen} of {len(pushed.probes)} were not")
+    seconds = until - since
     if plan.events is not None:
-        seconds = done - began
         result: dict[str, Any] = {"events": pushed.end, "seconds": round(seconds, 1)}
         result["events_per_s"] = round((pushed.end - plan.batch) / seconds)
     else:
         answers = [ms for at, ms in pushed.answered if since <= at < until]
-        result = {"events_per_s": round(len(answers) * plan.batch / (until - since))}
+        result = {"events_per_s": round(len(answers) * plan.batch / seconds)}
         result["request_p50_ms"] = round(percentile(answers, 0.5), 1)
         result["request_p99_ms"] = round(percentile(answers, 0.99), 1)
-        result["cores"] = {part: round(cpu / (until - since), 2) for part, cpu in spent.items()}
+    result["cores"] = {part: round((cpu - before[part]) / seconds, 2) for part, cpu in after.items()}
+    if plan.closing is not None:
+        result |= await windows.check(name, server.url, journal + pushed.journal, plan.closing, checks)
     result |= {
         "freshness_p50_ms": round(percentile(took, 0.5), 1),
         "freshness_p99_ms": round(percentile(took, 0.99), 1),

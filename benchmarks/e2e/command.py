@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.e2e.bench import Plan, measure
+from benchmarks.engines.jobs import Closing
 from benchmarks.engines.process import keep_logs
 from benchmarks.log import server
 from benchmarks.log.checks import Checks
 from benchmarks.measuring import introduce, measured, parser, verdict
 
 _DAY_EVENTS = 50_000_000
+_DAY_SINK = "e2e_day-closed"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,11 +35,24 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
+    if options.day and options.quick:
+        # At a rate, so that on any machine it takes long enough for windows to close.
+        return Plan("day", 50_000, 0, 0, batch=2000, events=800_000, closing=Closing(_DAY_SINK, 2, 5))
     if options.day:
-        return Plan("day", None, 0, 0, batch=2000, events=_DAY_EVENTS)
+        return Plan("day", None, 0, 0, batch=2000, events=_DAY_EVENTS, closing=Closing(_DAY_SINK, 60, 30))
     if options.quick:
         return Plan("rate", min(options.rate, 20_000), 3, 5)
     return Plan("rate", options.rate, 30, options.seconds)
+
+
+def _windows(plan: Plan) -> str:
+    if plan.closing is None:
+        return "minute as live rows"
+    return (
+        f"{plan.closing.window_seconds} s of event time as live rows, which close {plan.closing.lateness_seconds} s "
+        "after their end and go to a queue. Each window is held against what the pusher wrote down of the requests "
+        "that were answered, and the closed ones must be in the queue once"
+    )
 
 
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -46,7 +61,7 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
     work = (
         "Events of about 90 bytes over 1,000 keys as NDJSON over HTTP, "
         f"{plan.batch:,} in a request on {plan.connections} connections; count, total and highest number per key and "
-        "minute as live rows. Pusher, server, PostgreSQL, Spark and poller each have a process of their own."
+        f"{_windows(plan)}. Pusher, server, PostgreSQL, Spark and poller each have a process of their own."
     )
     try:
         with server.running() as running:

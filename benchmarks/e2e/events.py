@@ -9,29 +9,29 @@ import duckdb
 from benchmarks.freshness.plan import KEYS
 
 #: Coprime to what they are taken modulo of, so that keys and amounts take turns without a pattern in a batch.
-_KEY_STEP, _CENTS_STEP, CENTS = 7_919, 104_729, 100_000
+KEY_STEP, CENTS_STEP, CENTS = 7_919, 104_729, 100_000
 
 _LINE = b'{"key":"k%d","seq":%d,"amount":%d.%02d,"ts":%d,"page":"/products/%d","agent":"web"}\n'
 
 
 def key_of(seq: int) -> int:
     """The number of the key of an event."""
-    return seq * _KEY_STEP % KEYS
+    return seq * KEY_STEP % KEYS
 
 
 def lines(first: int, last: int, stamp_ms: int) -> bytes:
     """Events as NDJSON, about 90 bytes each."""
     parts = []
     for seq in range(first, last):
-        cents = seq * _CENTS_STEP % CENTS
-        parts.append(_LINE % (seq * _KEY_STEP % KEYS, seq, cents // 100, cents % 100, stamp_ms, cents % 997))
+        cents = seq * CENTS_STEP % CENTS
+        parts.append(_LINE % (seq * KEY_STEP % KEYS, seq, cents // 100, cents % 100, stamp_ms, cents % 997))
     return b"".join(parts)
 
 
 def expected(events: int) -> dict[str, tuple[int, Decimal]]:
     """Count and total of each key over that many events, as DuckDB says."""
     query = f"""
-        SELECT 'k' || (seq * {_KEY_STEP} % {KEYS}), count(*), sum(seq * {_CENTS_STEP} % {CENTS})::BIGINT
+        SELECT 'k' || (seq * {KEY_STEP} % {KEYS}), count(*), sum(seq * {CENTS_STEP} % {CENTS})::BIGINT
         FROM range({events}) AS numbers(seq) GROUP BY 1
     """  # noqa: S608 - numbers of our own
     with duckdb.connect() as conn:

@@ -45,6 +45,10 @@ class Pushed(msgspec.Struct):
     probes: list[tuple[int, str, float]] = msgspec.field(default_factory=list)
     #: When each request was answered, and how many milliseconds it took.
     answered: list[tuple[float, float]] = msgspec.field(default_factory=list)
+    #: What was answered with success: the first number of each request, the one after its last, the time in its events.
+    journal: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
+    #: CPU time of this process, which nobody can ask when it has ended.
+    cpu_seconds: float = 0.0
 
 
 class Connection:
@@ -116,7 +120,8 @@ class Pusher:
         connection.close()
 
     async def _push(self, connection: Connection, first: int, last: int) -> None:
-        body = lines(first, last, time.time_ns() // 1_000_000)
+        stamp_ms = time.time_ns() // 1_000_000
+        body = lines(first, last, stamp_ms)
         began = time.monotonic()
         self._pushed.probes += [(n, f"k{key_of(n)}", began) for n in range(first, last) if key_of(n) in _PROBES]
         while True:
@@ -128,6 +133,7 @@ class Pusher:
         now = time.monotonic()
         self._pushed.requests += 1
         self._pushed.answered.append((now, (now - began) * 1000))
+        self._pushed.journal.append((first, last, stamp_ms))
 
 
 async def main() -> None:
@@ -138,7 +144,9 @@ async def main() -> None:
         reading = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
         await asyncio.wait((pushing, reading), return_when=asyncio.FIRST_COMPLETED)
         until.set()
-    sys.stdout.buffer.write(msgspec.json.encode(await pushing) + b"\n")
+    pushed = await pushing
+    pushed.cpu_seconds = time.process_time()
+    sys.stdout.buffer.write(msgspec.json.encode(pushed) + b"\n")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,15 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
     master: str | None = None
 
 
+class Closing(msgspec.Struct, frozen=True):
+    """Windows by the time in the events, ``ts``, which go to a queue when they close. Plain Spark has none of it."""
+
+    sink: str
+    window_seconds: int
+    #: How far the events may be out of order.
+    lateness_seconds: int
+
+
 class Follow(msgspec.Struct, frozen=True, tag="follow"):
     """Count and highest ``seq`` per key and minute of the events that come, until the process is terminated."""
 
@@ -33,6 +42,8 @@ class Follow(msgspec.Struct, frozen=True, tag="follow"):
     eager: bool = True
     #: The total of the amounts as well.
     totals: bool = False
+    #: In place of minutes by the clock, which stay in their table.
+    closing: Closing | None = None
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -61,11 +61,21 @@ def follow(job: Follow) -> None:
     """Run the query until SIGTERM."""
     options: dict[str, Any] = {"interval_seconds": 0} if job.eager else {}
     totals = {"total": "sum(amount)"} if job.totals else {}
-    (
-        Stream.from_(job.source)
-        .window_tumbling(seconds=60, grace_seconds=_GRACE_SECONDS)
-        .aggregate({"count": agg.count(), "seq": "max(seq)", **totals})
-        .run(job.name, settings=Settings(database_url=job.url), **options)
+    stream = _following(job).aggregate({"count": agg.count(), "seq": "max(seq)", **totals})
+    if job.closing is not None:
+        stream = stream.to(job.closing.sink)
+    stream.run(job.name, settings=Settings(database_url=job.url), **options)
+
+
+def _following(job: Follow) -> Stream:
+    stream, closing = Stream.from_(job.source), job.closing
+    if closing is None:
+        return stream.window_tumbling(seconds=60, grace_seconds=_GRACE_SECONDS)
+    return stream.window_tumbling(
+        seconds=closing.window_seconds,
+        event_time="ts",
+        allowed_lateness_seconds=closing.lateness_seconds,
+        idle_flush_seconds=_NEVER_IDLE_SECONDS,
     )
 
 

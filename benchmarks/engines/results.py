@@ -23,7 +23,7 @@ def sums(engine: str, name: str) -> str:
     return f"SELECT key, sum(count)::bigint, sum(total) FROM {_ALL[engine].format(name)} GROUP BY key"  # noqa: S608
 
 
-def windows(engine: str, name: str) -> str:
-    """The SELECT of key, start of the window in ms, count, total, max, and whether the window is closed."""
+def windows(engine: str, name: str, highest: str = "max") -> str:
+    """The SELECT of key, start of the window in ms, count, total, what was highest, and whether it is closed."""
     start = "(extract(epoch FROM window_start) * 1000)::bigint"
-    return f"SELECT key, {start}, count, total, max, NOT is_open FROM {_ALL[engine].format(name)}"  # noqa: S608
+    return f"SELECT key, {start}, count, total, {highest}, NOT is_open FROM {_ALL[engine].format(name)}"  # noqa: S608
