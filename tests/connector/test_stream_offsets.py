@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from penstock.connector.ranges import EventsLost
-from penstock.core.errors import GroupBusy
+from penstock.core.errors import GroupBusy, QueueFull
 from tests.connector.direct import Direct, ranges
 from tests.connector.test_ranges import fill, numbers
-from tests.connector.upkeep import forget, roll
-from tests.engine.pipelines import Bench
+from tests.connector.upkeep import aged, forget, roll
+from tests.engine.pipelines import Bench, eventually
 
 
 def test_batches_follow_each_other_and_can_be_read_again(bench: Bench, direct: Direct) -> None:
@@ -192,7 +192,7 @@ def test_a_group_stands_where_the_stream_does(bench: Bench, direct: Direct) -> N
     bench.queue()
     fill(bench, 100)
     reader = direct.stream(queue="orders", startingOffsets="earliest", group="spark", maxRecordsPerTrigger=30)
-    first, rows = direct.next(reader, reader.initialOffset())
+    first, _ = direct.next(reader, reader.initialOffset())
     assert lag() == 100
     reader.commit(first)
     assert lag() == 70
@@ -200,11 +200,42 @@ def test_a_group_stands_where_the_stream_does(bench: Bench, direct: Direct) -> N
     reader.commit(second)
     reader.commit(first)
     assert lag() == 40
-    # What retention would drop otherwise waits for it.
-    assert rows
     again = direct.stream(queue="orders", startingOffsets="latest", group="spark")
     again.latestOffset(again.initialOffset(), ReadAllAvailable())
     assert lag() == 0
+
+
+def test_retention_waits_for_the_group_of_a_stream(bench: Bench, direct: Direct) -> None:
+    bench.queue()
+    fill(bench, 100)
+    roll(bench.url)
+    reader = direct.stream(queue="orders", startingOffsets="earliest", group="spark")
+    end, rows = direct.next(reader, reader.initialOffset())
+    kept = aged(bench.url)
+    assert (kept.dropped, kept.waiting) == (0, 1), "what was read is not done before the stream has committed it"
+    assert numbers(direct.rows(queue="orders")) == numbers(rows) == list(range(100))
+    reader.commit(end)
+    assert aged(bench.url).dropped == 1
+
+
+def test_the_group_of_a_stream_counts_for_backpressure(bench: Bench, direct: Direct) -> None:
+    def takes_more() -> bool:
+        try:
+            fill(bench, 1, first=100)
+        except QueueFull:
+            return False
+        return True
+
+    bench.queue()
+    bench.penstock.queue("orders").config(max_depth_events=100).create()
+    reader = direct.stream(queue="orders", startingOffsets="earliest", group="spark")
+    start = reader.initialOffset()
+    reader.latestOffset(start, ReadAllAvailable())
+    fill(bench, 100)
+    end, _ = direct.next(reader, start)
+    assert not takes_more()
+    reader.commit(end)
+    eventually(takes_more, "how far behind the group is was measured again")
 
 
 def test_a_group_reads_the_dead_letters_that_are_sent_back_to_it(bench: Bench, direct: Direct) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from penstock.core.clock import Clock
+from penstock.log.segments import Upkeep
 from tests.log import logs
 
 
@@ -20,12 +21,17 @@ def roll(url: str, queue: str = "orders") -> None:
 
 def forget(url: str, queue: str = "orders") -> None:
     """Let retention drop all that is sealed, whoever has not read it."""
+    assert aged(url, queue, retention_drops_unread=True).dropped
 
-    async def act() -> None:
+
+def aged(url: str, queue: str = "orders", **options: bool) -> Upkeep:
+    """What a round of upkeep does when all that is there is older than retention keeps it."""
+
+    async def act() -> Upkeep:
         clock = Clock()
         async with logs.opened(url, clock=clock) as log:
-            await log.configure(queue, {"retention_seconds": 3600, "retention_drops_unread": True})
+            await log.configure(queue, {"retention_seconds": 3600, **options})
             clock.advance(90_000)
-            assert (await log.upkeep()).dropped
+            return await log.upkeep()
 
-    asyncio.run(act())
+    return asyncio.run(act())
