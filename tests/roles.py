@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
@@ -31,13 +32,18 @@ class Guarded:
 
 
 @contextmanager
-def guarded(pg: Server) -> Iterator[Guarded]:
-    """A fresh database with roles of its own: they are the cluster's, and tests run side by side."""
+def guarded(pg: Server, before: Callable[[str], Coroutine[Any, Any, None]] | None = None) -> Iterator[Guarded]:
+    """A fresh database with roles of its own: they are the cluster's, and tests run side by side.
+
+    ``before`` is what the owner does while there are none.
+    """
     mark = uuid.uuid4().hex[:8]
     roles = Roles(f"server_{mark}", f"engine_{mark}", f"reader_{mark}")
     with pg.fresh_database(TEMPLATE) as url:
         name = str(conninfo_to_dict(url)["dbname"])
         superuser = pg.url(name, embedded.USER)
+        if before is not None:
+            asyncio.run(before(url))
         asyncio.run(apply(superuser, roles))
         yield Guarded(
             roles, url, pg.url(name, roles.server), pg.url(name, roles.engine), pg.url(name, roles.reader), superuser

@@ -21,6 +21,10 @@ from penstock.core.settings import Settings
 from penstock.db import migrate
 from penstock.db.grants import Roles
 from penstock.db.pool import Database
+from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.registry import Registry
+from penstock.engine.tables import ResultTables
+from penstock.engine.waiting import WaitingTable
 from penstock.log.dead import Filter
 from penstock.log.log import Batch, Log
 from penstock.server.endpoint import Role
@@ -95,10 +99,6 @@ async def test_a_server_process_does_its_work_and_refuses_what_its_role_may_not(
             # A query's results are the engine's, so they are not the server's to drop.
             log = await Log(Database(Settings(database_url=database.engine))).open()
             try:
-                from penstock.engine.columns import Kept, ResultColumn
-                from penstock.engine.registry import Registry
-                from penstock.engine.tables import ResultTables
-
                 none: Any = None
                 count = ResultColumn("n", "bigint", (Kept("a0", "bigint", none, "{s} + {p}"),), "{a0}")
                 query = await Registry(log).register("totals", ["from: web"], "abc", sink=None, history_seconds=60)
@@ -193,6 +193,37 @@ def test_the_engine_s_role_reads_no_keys_and_owns_its_results_alone(database: Gu
         "UPDATE penstock.migrations SET version = 1",
         "SET ROLE app",
     )
+
+
+def test_what_the_owner_ran_before_there_were_roles_is_the_engine_s_to_go_on_with(pg18: Server) -> None:
+    none: Any = None
+    count = ResultColumn("n", "bigint", (Kept("a0", "bigint", none, "{s} + {p}"),), "{a0}")
+
+    async def start(url: str) -> None:
+        async with opened(url) as log:
+            registry = Registry(log)
+            windows = await registry.register("windows", ["from: web"], "abc", sink=None, history_seconds=60)
+            # Of sessions, a start makes an index that a version before did not.
+            await registry.make_tables(ResultTables(windows.id, "windows", [count], by_key=True))
+            pairs = await registry.register("pairs", ["from: web"], "abc", sink=None, history_seconds=60)
+            await registry.make_waiting(WaitingTable(pairs.id, 0, 0, sends_alone=True))
+
+    async def delete(url: str) -> None:
+        async with opened(url) as log:
+            assert [await Registry(log).delete(name) for name in ("windows", "pairs")] == [True, True]
+
+    with guarded(pg18, before=start) as database:
+        # As a version before left it.
+        with psycopg.connect(database.superuser) as conn:
+            conn.execute("DROP INDEX penstock.waiting_2_rest")
+            conn.execute("DROP INDEX penstock.history_1_key")
+        asyncio.run(start(database.engine))
+        made = "SELECT count(*) FROM pg_indexes WHERE indexname IN ('waiting_2_rest', 'history_1_key')"
+        assert rows(database.server, made) == [(2,)]
+        assert rows(database.server, "SELECT * FROM penstock.waiting_2") == []
+        asyncio.run(delete(database.engine))
+        left = "SELECT tablename FROM pg_tables WHERE tablename ~ '^(state|history|waiting)_[0-9]'"
+        assert rows(database.server, left) == []
 
 
 def test_the_reader_s_role_can_look_at_results_alone(database: Guarded) -> None:

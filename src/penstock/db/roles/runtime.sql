@@ -42,7 +42,8 @@ ALTER DEFAULT PRIVILEGES FOR ROLE {engine} IN SCHEMA penstock_history GRANT SELE
 GRANT CREATE ON SCHEMA penstock, penstock_live, penstock_history TO {engine};
 -- Keys are for the server alone, and so is what is written down of who did what.
 REVOKE ALL ON penstock.api_keys, penstock.audit FROM {engine};
--- Results that are there already, and the view over all of them, which is made anew as queries come and go.
+-- Results and what waits in joins that are there already, and the view over all results, which is made anew as queries
+-- come and go.
 DO $$
 DECLARE
     _relation regclass;
@@ -52,7 +53,7 @@ BEGIN
         WHERE c.relowner <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = {engine:text}) AND (
             c.relnamespace IN ('penstock_live'::regnamespace, 'penstock_history'::regnamespace) AND c.relkind = 'v'
             OR c.relnamespace = 'penstock'::regnamespace
-               AND (c.relkind = 'r' AND c.relname ~ '^(state|history)_[0-9]+$' OR c.relkind = 'v' AND c.relname = 'state'))
+               AND (c.relkind = 'r' AND c.relname ~ '^(state|history|waiting)_[0-9]+$' OR c.relkind = 'v' AND c.relname = 'state'))
     LOOP
         EXECUTE format('ALTER TABLE %s OWNER TO %I', _relation, {engine:text});
         EXECUTE format('GRANT SELECT ON %s TO %I', _relation, {server:text});
