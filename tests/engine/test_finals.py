@@ -162,7 +162,7 @@ def test_the_views_show_what_is_sent_on_also_under_the_name_of_an_aggregate() ->
         ("from_utc_timestamp(at, 'Nowhere')", "is not known"),
         ("from_utc_timestamp(at, name)", "in quotes"),
         ("total * 1e4000", "no number that there is room for"),
-        ("name = 'a\x00b'", "the character 0"),
+        ("name = 'a\x00b'", "the character U+0000"),
     ],
 )
 def test_what_could_fail_when_a_window_closes_is_refused_before(text: str, reason: str) -> None:

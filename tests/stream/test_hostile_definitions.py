@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import agg
+from penstock.connector.options import OPTIONS, read_options, table_options, write_options
 from penstock.core.errors import PenstockError
 from penstock.engine.options import RunOptions
 from penstock.sinks import Console, File, Table, Webhook
@@ -22,10 +23,35 @@ from tests.corpus.hostile import VALUES
 
 STREAM = Definition.from_("orders")
 WINDOWED = STREAM.window_tumbling(seconds=5)
+COUNTED = WINDOWED.aggregate({"n": "count(*)"})
 
 
 def f(value: Any, event: Any = None) -> Any:
     return value
+
+
+def joined(**options: Any) -> Definition:
+    return STREAM.join(Definition.from_("payments"), **{"on": "id", "within": 5, **options})
+
+
+def hashable(value: Any) -> bool:
+    """Whether a mapping can have it as a key, which not even all numbers can be."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def option(name: str, value: Any) -> Any:
+    """An option of the connector, as which Spark hands on texts alone."""
+    if not isinstance(value, str):
+        return None
+    if name in ("query", "rows"):
+        return table_options({"query": "q", name: value})
+    if name in ("keyColumn", "txnAppId", "txnVersion", "fullQueueTimeoutSeconds"):
+        return write_options({"queue": "a", "txnAppId": "a", "txnVersion": "1", name: value}, streaming=False)
+    return read_options({"queue": "a", name: value}, streaming=name in ("maxRecordsPerTrigger", "group"))
 
 
 #: Each takes one value in one place, and is otherwise as it should be.
@@ -52,7 +78,20 @@ PLACES: dict[str, Callable[[Any], Any]] = {
     "enrich concurrency": lambda v: STREAM.enrich(f, concurrency=v),
     "sql": STREAM.sql,
     "sql table": lambda v: STREAM.sql("SELECT * FROM stream JOIN x USING (a)", x=v),
+    "statement": Definition.sql,
+    "statement table": lambda v: Definition.sql("INSERT INTO b SELECT n FROM a JOIN x USING (n)", x=v),
     "foreach": STREAM.foreach,
+    "join": lambda v: STREAM.join(v, on="id", within=5),
+    "join on": lambda v: joined(on=v),
+    "join on field": lambda v: joined(on={"id": v}),
+    "join within": lambda v: joined(within=v),
+    "join within two": lambda v: joined(within=(v, 1)),
+    "join how": lambda v: joined(how=v),
+    "join event_time": lambda v: joined(event_time=v),
+    "join event_time two": lambda v: joined(event_time=("at", v)),
+    "join lateness": lambda v: joined(allowed_lateness_seconds=v),
+    "join idle_flush": lambda v: joined(idle_flush_seconds=v),
+    "join late": lambda v: joined(late=v),
     "gate": STREAM.gate,
     "key_by": STREAM.key_by,
     "tumbling": lambda v: STREAM.window_tumbling(seconds=v),
@@ -69,6 +108,11 @@ PLACES: dict[str, Callable[[Any], Any]] = {
     "aggregate": WINDOWED.aggregate,
     "aggregate text": lambda v: WINDOWED.aggregate({"n": v}),
     "aggregate name": lambda v: WINDOWED.aggregate({v if isinstance(v, str) else str(type(v)): "count()"}),
+    "select": COUNTED.select,
+    "select field": lambda v: COUNTED.select({"mean": v}),
+    "select name": lambda v: COUNTED.select({v: "n"}) if hashable(v) else None,
+    "having": COUNTED.having,
+    "having text": lambda v: COUNTED.having(f"key = '{v}'") if isinstance(v, str) else None,
     "reduce": lambda v: WINDOWED.reduce(v, 0),
     "reduce initial": lambda v: WINDOWED.reduce(f, v),
     "to": STREAM.to,
@@ -117,6 +161,13 @@ PLACES: dict[str, Callable[[Any], Any]] = {
     "console alerts": lambda v: Console(alerts=v),
     "read_sink": lambda v: read_sink(str(v)) if isinstance(v, str) else None,
     "read_sink file": lambda v: read_sink(f"file:{v}") if isinstance(v, str) else None,
+    **{
+        f"option {name}": lambda v, name=name: option(name, v)  # type: ignore[misc]  # its default is its value
+        for name in OPTIONS
+    },
+    "option of any name": lambda v: (
+        read_options({"queue": "a", v: "b"}, streaming=True) if isinstance(v, str) else None
+    ),
     **{
         f"run {name}": lambda v, name=name: RunOptions.of({name: v})  # type: ignore[misc]  # its default is its value
         for name in RunOptions.__slots__

@@ -320,6 +320,8 @@ REFUSED = [
     (GROUPED.format(what="max(a, b) AS p"), 59, "greatest compares several"),
     (GROUPED.format(what="count_if(a, b) AS p"), 59, "with AND"),
     (GROUPED.format(what="top_k(a, 1, 2) AS p"), 59, "top_k(x, 10)"),
+    (GROUPED.format(what="percentile_approx( , 0.5) AS p"), 80, "there is no aggregate"),
+    ("INSERT INTO out SELECT window(ts, '1 hour') AS w, count(*) AS n FROM a GROUP BY w, 0.5", 84, "no column 0.5"),
     (GROUPED.format(what="count(DISTINCT *) AS p"), 59, "there is no aggregate"),
     (GROUPED.format(what="first(a) FILTER (WHERE b > 1) AS p"), 59, "WHERE b > 1"),
     (GROUPED.format(what="last(a) IGNORE NULLS AS p"), 59, "WHERE x IS NOT NULL"),

@@ -38,13 +38,13 @@ class _Fields:
     def read(self) -> None:
         self._fields()
         if self._place < len(self._tokens):
-            raise self._bad(f"{self._tokens[self._place].text!r} is not expected")
+            raise self._bad(f"{shown(self._tokens[self._place].text)} is not expected")
 
     def _fields(self) -> None:
         while True:
             token = self._next("a field")
             if not token.is_name:
-                raise self._bad(f"{token.text!r} is no name of a field")
+                raise self._bad(f"{shown(token.text)} is no name of a field")
             self._take(":")
             self._type(token.name)
             if self._take_word("not") and not self._take_word("null"):
@@ -55,7 +55,7 @@ class _Fields:
                 return
 
     def _type(self, field: str) -> None:
-        token = self._next(f"the type of {field!r}")
+        token = self._next(f"the type of {shown(field)}")
         kind = token.word
         if kind == "array":
             self._inside("<", lambda: self._type(field))
@@ -66,7 +66,7 @@ class _Fields:
         elif kind not in _TYPES:
             close = difflib.get_close_matches(kind, _TYPES, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise self._bad(f"{token.text!r} is no type for {field!r}{hint}")
+            raise self._bad(f"{shown(token.text)} is no type for {shown(field)}{hint}")
         elif kind in _WITH_NUMBERS and self._peek() == "(":
             self._inside("(", self._numbers)
 
@@ -80,7 +80,7 @@ class _Fields:
         while True:
             token = self._next("a number")
             if not token.text.isdecimal():
-                raise self._bad(f"{token.text!r} is no number of digits")
+                raise self._bad(f"{shown(token.text)} is no number of digits")
             if not self._take(","):
                 return
 

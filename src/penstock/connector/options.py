@@ -222,7 +222,7 @@ class _Given:
 
 
 def _bad(name: str, problem: str) -> InvalidOption:
-    return InvalidOption(f"option {name!r} {problem}", option=name)
+    return InvalidOption(f"option {shown(name)} {problem}", option=name)
 
 
 def _unknown(name: str, known: Mapping[str, str], doing: str) -> InvalidOption:
@@ -261,7 +261,7 @@ def _columns(text: str) -> tuple[str, ...]:
     for name in filter(None, (each.strip() for each in text.split(","))):
         if name.lower() not in spelt:
             hint = _closest(name.lower(), spelt, spelt)
-            raise ValueError(f"names {name!r}, and events have {', '.join(EVENT_COLUMNS)}{hint}")
+            raise ValueError(f"names {shown(name)}, and events have {', '.join(EVENT_COLUMNS)}{hint}")
         chosen.append(spelt[name.lower()])
     return tuple(dict.fromkeys(chosen))
 

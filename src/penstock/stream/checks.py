@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.core import json
 from penstock.core.errors import InvalidOption, InvalidRequest, shown
+from penstock.core.names import text_problem
 from penstock.stream.expression import check_expression, check_plain, function_name, is_python, takes_context
 from penstock.stream.sql_text import arguments_in, one_line
 from penstock.stream.steps import Retries
@@ -132,6 +133,13 @@ def check_time(event_time: Any) -> None:
             f"event_time {shown(event_time)} names no field: write 'created_at', or 'order.created_at' for one inside",
             option="event_time",
         )
+
+
+def check_field(name: object) -> None:
+    """Raise if a field of the events that closed windows become cannot be called that."""
+    problem = text_problem(name) or (None if name else "must not be empty")
+    if problem is not None:
+        raise InvalidRequest(f"select: the name of a field {problem}")
 
 
 def check_column(name: object, names: Mapping[Any, Any]) -> None:

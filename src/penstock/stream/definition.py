@@ -14,6 +14,7 @@ from penstock.stream import joins, windows
 from penstock.stream.aggregates import Aggregate, check_aggregate
 from penstock.stream.checks import (
     check_column,
+    check_field,
     check_fold,
     check_frame_maker,
     check_time,
@@ -360,6 +361,8 @@ class Definition:
         given: object = fields
         if not self.aggregates or not isinstance(given, Mapping) or not given:
             raise InvalidRequest("select comes after .aggregate({...}) and takes fields such as {'mean': 'total / n'}")
+        for name in given:
+            check_field(name)
         return dataclasses.replace(self, outputs={name: self._over_windows(text) for name, text in given.items()})
 
     def having(self, condition: str) -> Self:
@@ -373,6 +376,8 @@ class Definition:
 
         if self.sink is not None:
             raise InvalidRequest("select and having come before .to(...): move them there")
+        if not isinstance(text, str):
+            raise InvalidRequest(f"select and having take SQL over the aggregates, 'total / n', not {shown(text)}")
         checked: str = check_expression(text, "select and having")
         final_of(checked, self.aggregates)
         return checked

@@ -98,7 +98,7 @@ class Aggregating:
         from sqlglot import exp
 
         if isinstance(node, exp.Literal) and not node.is_string:
-            place = int(node.this) - 1
+            place = int(node.this) - 1 if node.is_int else -1
             if not 0 <= place < len(self._select.expressions):
                 raise self._source.refuse(node, f"there is no column {node.this}")
             return self._select.expressions[place].unalias()
@@ -389,7 +389,7 @@ def _spelled(node: Any, text: Callable[[Any], str]) -> tuple[str, str | None, st
         return kind, text(node.this), None
     if isinstance(node, exp.ApproxQuantile | exp.PercentileCont | exp.Quantile):
         number = node.args.get("quantile") or node.args.get("expression")
-        return None if number is None else ("percentile", text(node.this), number.sql("spark"))
+        return None if number is None or node.this is None else ("percentile", text(node.this), number.sql("spark"))
     if isinstance(node, exp.Anonymous) and node.name.lower() == "top_k":
         arguments = node.expressions
         number = arguments[1].sql("spark") if len(arguments) > 1 else None

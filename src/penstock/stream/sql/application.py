@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.core.errors import InvalidRequest, InvalidSql
+from penstock.core.errors import InvalidRequest, InvalidSql, shown
 from penstock.core.names import check_name
 from penstock.log.options import check_options, check_partitioning
 from penstock.stream.sql.clauses import check_clauses
@@ -23,6 +23,7 @@ _S = TypeVar("_S", bound="Definition")
 #: What a query can be told about its windows, and about how it runs.
 _WINDOW_RULES = ("grace_seconds", "allowed_lateness_seconds", "idle_flush_seconds", "late")
 _RUN_OPTIONS = ("interval_seconds", "history_retention_seconds", "max_events_per_cycle", "key_name")
+_EXAMPLE = "INSERT INTO totals SELECT ... FROM orders"
 _STATEMENTS = (
     "a statement is CREATE QUEUE, CREATE REFERENCE, CREATE VIEW, CREATE QUERY, CREATE SINK or INSERT INTO ... SELECT"
 )
@@ -92,13 +93,14 @@ def stream_of(kind: type[_S], statement: str, **tables: Any) -> _S:
     """One statement as a stream: ``Stream.sql("INSERT INTO totals SELECT ...", customers="crm.customers")``."""
     from penstock.stream.definition import table
 
+    given: object = statement
+    if not isinstance(given, str):
+        raise InvalidRequest(f"sql takes a statement in a text, such as {_EXAMPLE!r}, not {shown(given)}")
     reader = _Reader(kind, Source(statement))
     reader.application.references.update({name: table(given) for name, given in tables.items()})
     found = list(reader.read().queries.values())
     if len(found) != 1:
-        raise InvalidRequest(
-            "give one statement, INSERT INTO totals SELECT ... FROM orders ...; a whole file is for `penstock sql`"
-        )
+        raise InvalidRequest(f"give one statement, {_EXAMPLE} ...; a whole file is for `penstock sql`")
     stream: Any = found[0].stream
     made: _S = stream
     return made

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.core.errors import ConfigurationError, InvalidRequest, shown
+from penstock.core.names import text_problem
 from penstock.stream.windows import calendar
 
 #: One, with so many digits that a quotient of it has the 28 of Python's Decimal.
@@ -135,7 +136,7 @@ class _Making:
         name = self._known.get(node.name.lower())
         if name is None or node.args.get("table") is not None:
             raise self._refused(
-                f"{node.sql('spark')!r} is no column of the window; it has {', '.join(self._known.values())}"
+                f"{shown(node.sql('spark'))} is no column of the window; it has {', '.join(self._known.values())}"
             )
         self._found.add(name)
         return self._exp.Var(this="nullif({key}, '')" if name == "key" else f"{{{name}}}")
@@ -145,8 +146,9 @@ class _Making:
             if abs(Decimal(node.name).adjusted()) > 300:
                 raise self._refused(f"{node.name[:20]} is no number that there is room for")
             return node
-        if "\0" in node.name:
-            raise self._refused("PostgreSQL has no text with the character 0: leave it out")
+        problem = text_problem(node.name)
+        if problem is not None:
+            raise self._refused(f"a text in it {problem}: leave that out")
         if not set(node.name) & set("{}"):
             return node
         # A name in braces would be filled in.

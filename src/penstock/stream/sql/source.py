@@ -14,6 +14,8 @@ from penstock.stream.sql_text import Token, closing, tokens_of
 _WINDOW = "windo_"
 _GOT = re.compile(r" but got <Token.*", re.DOTALL)
 _MISSING = re.compile(r"Required keyword: .* missing for .*", re.DOTALL)
+#: Of a message, which may quote names of any length.
+_LONGEST = 1000
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -27,7 +29,8 @@ class Source:
     def refuse(self, where: Any, message: str) -> InvalidSql:
         """The error for something at a place: an index into the text, or a part of what was parsed."""
         line, column = self._place(where if isinstance(where, int) else _start(where))
-        return InvalidSql(f"{self._spelt(line, column)}: {message}", line=line, column=column)
+        said = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}..."
+        return InvalidSql(f"{self._spelt(line, column)}: {said}", line=line, column=column)
 
     def place(self, start: int) -> str:
         """A place as errors name it."""
