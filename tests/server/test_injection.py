@@ -7,7 +7,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from penstock.server.access.keys import Keys
+from penstock.server.endpoint import Role
 from tests.corpus.hostile import NAMES
+from tests.server.keys import with_keys
 
 PRINTABLE = [name for name in NAMES if name.isprintable()]
 
@@ -43,3 +46,18 @@ def test_no_address_leads_to_a_file(path: str, v1: httpx.Client) -> None:
     answer = httpx.get(httpx.URL(url).copy_with(raw_path=path.encode()), timeout=30)
     assert answer.status_code in (404, 405)
     assert "root:" not in answer.text
+
+
+def test_a_key_of_any_name_is_made_found_and_revoked(database_url: str) -> None:
+    async def live(keys: Keys) -> None:
+        for name in PRINTABLE:
+            made, text = await keys.create(name, [Role.READ], [name])
+            found = await keys.find(text.id)
+            assert found is not None
+            assert (found.identity.id, found.identity.queues) == (made.id, (name,))
+            await keys.revoke(made.id)
+        known = await keys.all()
+        assert sorted(key.name for key in known) == sorted(PRINTABLE)
+        assert all(key.revoked_at for key in known)
+
+    with_keys(database_url, live)

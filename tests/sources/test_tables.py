@@ -225,7 +225,7 @@ async def test_a_notification_brings_the_next_look_at_once(
 
     async def listening() -> object:
         with psycopg.connect(sinks_url) as conn:
-            row = conn.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s", [f'%FROM "{table}%'])
+            row = conn.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s", [f'%FROM %"{table}" t%'])
             return (row.fetchone() or [0])[0]
 
     await eventually(listening)

@@ -66,7 +66,8 @@ class Result:
 
 def ddl(result: Result) -> str:
     """The columns as Spark has them."""
-    return ", ".join(f"`{name}` {_TYPES.get(kind, 'string')}" for name, kind in result.columns().items())
+    columns = result.columns().items()
+    return ", ".join(f"`{name.replace('`', '``')}` {_TYPES.get(kind, 'string')}" for name, kind in columns)
 
 
 class ResultReader(DataSourceReader):
@@ -90,8 +91,11 @@ class ResultReader(DataSourceReader):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        with connect_plainly(self._database.reveal(), "connector") as conn, conn.transaction():
-            cursor = conn.cursor("rows", withhold=False)
+        with (
+            connect_plainly(self._database.reveal(), "connector") as conn,
+            conn.transaction(),
+            conn.cursor("rows", withhold=False) as cursor,
+        ):
             cursor.execute(self._statement.encode())
             while rows := cursor.fetchmany(_ROWS):
                 columns = list(zip(*rows, strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 from psycopg import sql
 
 from penstock.db.pool import Connection, Database
-from penstock.db.statements import Statements
+from penstock.db.statements import Statements, filled, quoted
 
 _sql = Statements("penstock.console", "live.sql")
 
@@ -134,24 +134,23 @@ def _params(asked: Asked) -> dict[str, Any]:
 
 def _filled(name: str, asked: Asked, column: str = "") -> bytes:
     order = _name(asked.sort) + (" DESC" if asked.is_descending else "")
-    fills = {
-        "{sums}": "".join(f", sum(v.{_name(each)}), max(v.{_name(each)})" for each in asked.numbers),
-        "{values}": "".join(f", v.{_name(each)}" for each, _ in asked.columns),
-        "{matches}": "v.key ILIKE %(search)s" if asked.search else "true",
-        "{order}": f"v.{order}",
-        "{shown}": "penstock_live.{view}" if asked.every else f"({_sql['one_a_key']})",
-        "{view}": _name(asked.query.name),
-        "{column}": _name(column),
-    }
-    text = _sql[name]
-    for mark, value in fills.items():
-        text = text.replace(mark, value)
+    view = _name(asked.query.name)
+    text = filled(
+        _sql[name],
+        sums="".join(f", sum(v.{_name(each)}), max(v.{_name(each)})" for each in asked.numbers),
+        values="".join(f", v.{_name(each)}" for each, _ in asked.columns),
+        matches="v.key ILIKE %(search)s" if asked.search else "true",
+        order=f"v.{order}",
+        shown=f"penstock_live.{view}" if asked.every else f"({filled(_sql['one_a_key'], view=view)})",
+        view=view,
+        column=_name(column),
+    )
     return text.encode()
 
 
 def _name(name: str) -> str:
     """A name as part of a statement that takes parameters."""
-    return sql.Identifier(name).as_string().replace("%", "%%")
+    return quoted(name).as_string()
 
 
 def _escaped(search: str) -> str:

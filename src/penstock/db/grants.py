@@ -17,7 +17,7 @@ from psycopg import sql
 from penstock.core.errors import DatabaseError, InvalidName
 from penstock.db.pool import Connection
 from penstock.db.reader import READER, reader_statements
-from penstock.db.statements import Statements
+from penstock.db.statements import Statements, filled
 
 _roles = Statements("penstock.db", "runtime.sql", folder="roles")
 _sql = Statements("penstock.db", "reader.sql")
@@ -88,7 +88,5 @@ async def apply(conn: Connection, roles: Roles) -> None:
 
 
 def _filled(text: str, names: dict[str, str]) -> str:
-    for name, value in names.items():
-        text = text.replace(f"{{{name}}}", sql.Identifier(value).as_string())
-        text = text.replace(f"{{{name}:text}}", sql.Literal(value).as_string().strip())
-    return text
+    literals = {f"{name}_text": sql.Literal(value).as_string().strip() for name, value in names.items()}
+    return filled(text, **literals, **{name: sql.Identifier(value).as_string() for name, value in names.items()})

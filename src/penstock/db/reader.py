@@ -23,7 +23,7 @@ from penstock.core.errors import ConfigurationError, DatabaseError, DatabaseUnav
 from penstock.core.settings import redact
 from penstock.db.pool import Connection, Database, connect_options
 from penstock.db.private_files import cannot_use, new_file
-from penstock.db.statements import Statements
+from penstock.db.statements import Statements, filled
 
 READER = "penstock_reader"
 
@@ -164,9 +164,7 @@ async def _names(conn: Connection) -> dict[str, str]:
 
 
 def _filled(text: str, names: dict[str, str]) -> sql.SQL:
-    for name, value in names.items():
-        text = text.replace(f"{{{name}}}", sql.Identifier(value).as_string())
-    return sql.SQL(text)
+    return sql.SQL(filled(text, **{name: sql.Identifier(value).as_string() for name, value in names.items()}))
 
 
 def _render(names: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ from importlib import resources
 from psycopg import sql
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_MARK = re.compile(r"\{(\w+)\}")
 # Lines that are all comment, and indentation: a statement of more than 4,096 characters is one that the driver reads
 # anew each time.
 _MARGIN = re.compile(r"^\s*(--.*\n\s*)*", re.MULTILINE)
@@ -52,6 +53,11 @@ class Statements:
             )
             self._filled[key] = filled
         return filled
+
+
+def filled(text: str, **values: object) -> str:
+    """A statement with its ``{marks}`` filled in, all at once: what is filled in may look like another of them."""
+    return _MARK.sub(lambda mark: str(values[mark[1]]) if mark[1] in values else mark[0], text)
 
 
 def quoted(*name: str) -> sql.SQL:

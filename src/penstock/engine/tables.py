@@ -6,11 +6,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from psycopg import sql
 
-from penstock.db.statements import Statements
+from penstock.db.statements import Statements, filled
 from penstock.engine.columns import Kept, ResultColumn, Shape
 
 _tables = Statements("penstock.engine", "tables.sql")
@@ -46,16 +45,16 @@ class ResultTables:
         """What makes the tables and the views."""
         definitions = ",\n    ".join(f"{kept.name} {kept.pg_type}" for kept in self.kept)
         makers = [
-            _fill(_tables[name], id=self.query, definitions=definitions)
+            filled(_tables[name], id=self.query, definitions=definitions)
             for name in ("create_state", "create_history", "index_history")
         ]
         if self.by_key:
-            makers += [_fill(_sessions["index_state"], id=self.query), self.history_keys()]
-        return [*makers, *self.views(), _fill(_tables["check_line"], id=self.query, line=self._line())]
+            makers += [filled(_sessions["index_state"], id=self.query), self.history_keys()]
+        return [*makers, *self.views(), filled(_tables["check_line"], id=self.query, line=self._line())]
 
     def history_keys(self) -> str:
         """What makes closed sessions be found by their key, if that is not there."""
-        return _fill(_sessions["index_history_keys"], id=self.query)
+        return filled(_sessions["index_history_keys"], id=self.query)
 
     def views(self) -> list[str]:
         """What makes the views."""
@@ -63,7 +62,7 @@ class ResultTables:
         if self.key_name is not None:
             keys += f", {_KEY} AS {_identifier(self.key_name)}"
         return [
-            _fill(
+            filled(
                 _tables[name],
                 id=self.query,
                 view=_identifier(self.name),
@@ -78,13 +77,13 @@ class ResultTables:
         """The query's part of the view over all queries."""
         pairs = [f"{_literal(column.name)}, {self._final(column)}" for column in self.columns]
         value = " || ".join(f"jsonb_build_object({some})" for some in _lists(pairs))
-        return _fill(_tables["state_part"], id=self.query, name=_literal(self.name), value=value)
+        return filled(_tables["state_part"], id=self.query, name=_literal(self.name), value=value)
 
     def statement(self, name: str, *, corrects: bool = True) -> str:
         """A statement of merge.sql for this query; one that closes windows may correct those that were closed."""
         kept = self.kept
         text = _merge[name].replace("{conflict}", _merge["correct"] if corrects else "")
-        return _fill(
+        return filled(
             text,
             id=self.query,
             start="('epoch'::timestamptz + p.ws * interval '1 microsecond')",
@@ -152,19 +151,15 @@ def _of_row(final: str) -> str:
 
 def all_states(parts: Sequence[str]) -> str:
     """What makes the view over the open windows of all queries."""
-    return _fill(_tables["create_all_states"], parts="\nUNION ALL\n".join([*parts, _tables["shared_state_part"]]))
+    return filled(_tables["create_all_states"], parts="\nUNION ALL\n".join([*parts, _tables["shared_state_part"]]))
 
 
 def removal(query: int, name: str) -> list[str]:
     """What takes a query's views and tables away."""
     return [
-        _fill(_tables["drop_views"], view=_identifier(name)),
-        _fill(_tables["drop_tables"], id=query),
+        filled(_tables["drop_views"], view=_identifier(name)),
+        filled(_tables["drop_tables"], id=query),
     ]
-
-
-def _fill(text: str, **values: Any) -> str:
-    return re.sub(r"\{(\w+)\}", lambda m: str(values[m.group(1)]) if m.group(1) in values else m.group(0), text)
 
 
 def _identifier(name: str) -> str:

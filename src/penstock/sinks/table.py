@@ -12,6 +12,7 @@ from psycopg import sql
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, SinkRejected
 from penstock.core.names import check_name
+from penstock.db.named_tables import find_table
 from penstock.db.patience import is_not_now
 from penstock.db.pool import connect_options
 from penstock.db.statements import Statements, quoted
@@ -48,6 +49,8 @@ class _Shape:
     #: Those that have a default: they are left to the table by an event that says nothing of them.
     optional: frozenset[str]
     key: tuple[str, ...]
+    #: As statements name it.
+    table: sql.SQL
 
     def names_itself(self, row: Mapping[str, Any]) -> bool:
         """Whether it is the row that says which one it is, and not a default."""
@@ -144,9 +147,10 @@ class Table(TransactionalSink):
             await connection.execute(self._statement(shape, left_out), [json.encode(some).decode()])
 
     async def _look(self, connection: AsyncConnection[Any]) -> _Shape:
-        found = await (await connection.execute(_sql["columns"], [self._names])).fetchall()
-        if not found:
+        table = await find_table(connection, self._names)
+        if table is None:
             raise InvalidRequest(f"there is no table {self._names!r}: create it first, or name its schema too")
+        found = await (await connection.execute(_sql["columns"], [self._names])).fetchall()
         known = {name: has_default for name, _, has_default, is_writable in found if is_writable}
         primary = [name for name, is_key, *_ in found if is_key]
         key = self._key if self._key is not None else [name for name in primary if known.keys() >= set(primary)]
@@ -156,13 +160,11 @@ class Table(TransactionalSink):
             raise InvalidRequest(
                 f"table {self._names!r} has no column {missing[0]!r} that can be written; it has {', '.join(known)}"
             )
-        return _Shape(columns, frozenset(name for name in columns if known[name]), tuple(key))
+        return _Shape(columns, frozenset(name for name in columns if known[name]), tuple(key), table)
 
     def _statement(self, shape: _Shape, left_out: Collection[str]) -> sql.Composed:
         named = [name for name in shape.columns if name not in left_out]
-        statement = sql.SQL(_sql["insert"]).format(
-            table=quoted(*_split(self._names)), columns=sql.SQL(", ").join(map(quoted, named))
-        )
+        statement = sql.SQL(_sql["insert"]).format(table=shape.table, columns=sql.SQL(", ").join(map(quoted, named)))
         if not shape.key:
             return statement
         key = sql.SQL(", ").join(map(quoted, shape.key))
@@ -211,12 +213,3 @@ def _take(event: Event, source: str) -> Any:
             return _NOTHING
         value = value[name]
     return value
-
-
-def _split(name: str) -> list[str]:
-    """The parts of ``schema.table``, as PostgreSQL reads them: in quotes as it is, else in lower case."""
-    parts: list[str] = []
-    for part in name.split("."):
-        quoted = len(part) > 1 and part[0] == part[-1] == '"'
-        parts.append(part[1:-1] if quoted else part.lower())
-    return parts

@@ -12,6 +12,8 @@ import psycopg
 from psycopg import AsyncConnection, sql
 
 from penstock.core.errors import InvalidRequest
+from penstock.core.names import check_name
+from penstock.db.named_tables import find_table
 from penstock.db.patience import LOST
 from penstock.db.statements import Statements, quoted
 from penstock.sources.contract import Position, Read, Source
@@ -54,14 +56,15 @@ class Table(Source):
         behind_seconds: float = 0.0,
         follow: bool = True,
     ) -> None:
-        self._names = table
+        self._names = check_name(table, "table")
         self._column = column
         self._url = url
-        self._notify = notify
+        self._notify = None if notify is None else check_name(notify, "channel")
         self._behind = behind_seconds
         self._follow = follow
-        self.name = f"table:{table}"[:200]
+        self.name = f"table:{table}"[:200].rstrip()
         self._conn: AsyncConnection[Any] | None = None
+        self._table: sql.SQL | None = None
         self._order: list[str] = []
         self._bound: _Bound | None = None
 
@@ -77,6 +80,11 @@ class Table(Source):
             raise InvalidRequest(
                 f"the database of table {self._names!r} is a standby, which does not know who is writing: "
                 "read from its primary, or rows would be passed over"
+            )
+        self._table = await find_table(conn, self._names)
+        if self._table is None:
+            raise InvalidRequest(
+                f"there is no table {self._names!r}: name its schema too, if it has another than public"
             )
         self._order = self._order_by(await (await conn.execute(_sql["columns"], [self._names])).fetchall())
         if self._notify is not None:
@@ -121,10 +129,6 @@ class Table(Source):
 
     def _order_by(self, columns: Sequence[tuple[str, bool, bool, float | None]]) -> list[str]:
         """The columns that put rows in one order, if there are such."""
-        if not columns:
-            raise InvalidRequest(
-                f"there is no table {self._names!r}: name its schema too, if it has another than public"
-            )
         known = {name: (is_unique, step) for name, _, is_unique, step in columns}
         if self._column not in known:
             raise InvalidRequest(f"table {self._names!r} has no column {self._column!r}; it has {', '.join(known)}")
@@ -186,7 +190,6 @@ class Table(Source):
         return not bound.writers
 
     def _statement(self, name: str, after: Sequence[str], *, behind: bool = False) -> sql.Composed:
-        parts = [part.strip('"') if part.startswith('"') else part.lower() for part in self._names.split(".")]
         columns = [quoted("t", each) for each in self._order]
         comma = sql.SQL(", ")
         beyond: sql.Composable = sql.SQL("true")
@@ -196,7 +199,7 @@ class Table(Source):
             values = comma.join(sql.Placeholder(f"p{i}") for i in range(len(held)))
             beyond = sql.SQL("({}) > ({})").format(comma.join(held), values)
         return sql.SQL(_sql[name]).format(
-            table=quoted(*parts),
+            table=self._table,
             column=columns[0],
             order=comma.join(columns),
             downwards=comma.join(sql.SQL("{} DESC").format(column) for column in columns),

@@ -54,6 +54,8 @@ from penstock.stream.windows import Session, Window
 
 LATE_POLICIES = ("dead_letter", "drop", "include")
 _TABLE = re.compile(r'\s*(?:\w[\w$]*|"[^"]+")(?:\.(?:\w[\w$]*|"[^"]+")){0,2}\s*')
+#: PostgreSQL cuts off the rest.
+_MOST_OF_A_NAME = 63
 _QUERY = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(?:select|with|table|values)\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -545,6 +547,12 @@ def table(source: Any, refresh_seconds: float = 60.0, notify: str | None = None)
     windows.micros("refresh_seconds", refresh_seconds)
     if notify is not None:
         check_name(notify, "channel")
+        if len(notify.encode()) > _MOST_OF_A_NAME:
+            raise InvalidOption(
+                f"a channel of PostgreSQL's has a name of {_MOST_OF_A_NAME} bytes at the most, and {shown(notify)} has "
+                "more: nothing would be heard on it",
+                option="notify",
+            )
     if isinstance(source, str):
         text = source.strip().removesuffix(";").rstrip()
         if not _QUERY.match(text):

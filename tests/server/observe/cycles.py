@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.db.statements import Statements
 from penstock.engine import plan as plans
-from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.columns import Kept, ResultColumn, Shape, shape_of
 from penstock.engine.commit import Committer
 from penstock.engine.plan import CyclePlan
 from penstock.engine.registry import Registry
@@ -19,7 +19,7 @@ from penstock.engine.staging import Closing
 from penstock.engine.tables import ResultTables
 from penstock.engine.work import Outcome, Target, Work
 from penstock.log.log import Log
-from penstock.stream.definition import TimeRules
+from penstock.stream.definition import Definition, TimeRules
 
 _plan = Statements("penstock.engine", "plan.sql")
 
@@ -32,27 +32,41 @@ _SECOND = 1_000_000
 
 
 class Driver:
-    """Drives one query: windows of a minute over partition 1."""
+    """Drives one query: windows of a minute over partition 1; where they go and as what, a stream says."""
 
-    def __init__(self, log: Log, name: str, query_id: int, fence: int, *, sessions: bool = False) -> None:
+    def __init__(
+        self,
+        log: Log,
+        name: str,
+        query_id: int,
+        fence: int,
+        *,
+        sessions: bool = False,
+        stream: Definition | None = None,
+    ) -> None:
         self.name = name
         self.id = query_id
         self.fence = fence
         self._log = log
-        self.tables = ResultTables(query_id, name, COLUMNS, by_key=sessions)
+        columns = list(COLUMNS)
+        shape = Shape() if stream is None else shape_of(stream, columns)
+        self.tables = ResultTables(query_id, name, columns, by_key=sessions, shape=shape)
         rules = TimeRules(idle_flush_us=10**15)
+        sink = None if stream is None else stream.sink
         self._target = Target(
-            query_id, name, fence, 30.0, [], self.tables, rules, Closing.BY_PARTITION, None, "drop", 3600.0
+            query_id, name, fence, 30.0, [], self.tables, rules, Closing.BY_PARTITION, sink, "drop", 3600.0
         )
         self._committer = Committer(log, self._target)
 
     @classmethod
-    async def start(cls, log: Log, name: str, *, sessions: bool = False) -> Driver:
+    async def start(cls, log: Log, name: str, *, sessions: bool = False, stream: Definition | None = None) -> Driver:
         registry = Registry(log)
-        made = await registry.register(name, ["from orders"], "1", sink=None, history_seconds=3600)
+        made = await registry.register(
+            name, ["from orders"], "1", sink=None if stream is None else stream.sink, history_seconds=3600
+        )
         fence = await registry.take(name, "a test", 30.0, made.at)
         assert fence is not None
-        driver = cls(log, name, made.id, fence, sessions=sessions)
+        driver = cls(log, name, made.id, fence, sessions=sessions, stream=stream)
         await registry.make_tables(driver.tables)
         return driver
 

@@ -5,7 +5,7 @@
 -- name: create
 DO $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {role:text}) THEN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {role_text}) THEN
         CREATE ROLE {role} LOGIN;
     END IF;
 END
@@ -50,13 +50,13 @@ DECLARE
 BEGIN
     FOR _relation IN
         SELECT c.oid FROM pg_class c
-        WHERE c.relowner <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = {engine:text}) AND (
+        WHERE c.relowner <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = {engine_text}) AND (
             c.relnamespace IN ('penstock_live'::regnamespace, 'penstock_history'::regnamespace) AND c.relkind = 'v'
             OR c.relnamespace = 'penstock'::regnamespace
                AND (c.relkind = 'r' AND c.relname ~ '^(state|history|waiting)_[0-9]+$' OR c.relkind = 'v' AND c.relname = 'state'))
     LOOP
-        EXECUTE format('ALTER TABLE %s OWNER TO %I', _relation, {engine:text});
-        EXECUTE format('GRANT SELECT ON %s TO %I', _relation, {server:text});
+        EXECUTE format('ALTER TABLE %s OWNER TO %I', _relation, {engine_text});
+        EXECUTE format('GRANT SELECT ON %s TO %I', _relation, {server_text});
     END LOOP;
 END
 $$;

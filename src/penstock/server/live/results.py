@@ -14,12 +14,11 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
-from psycopg import sql
 
 from penstock.core.errors import NotFound
 from penstock.core.moments import EPOCH
 from penstock.db.pool import Connection, Database
-from penstock.db.statements import Statements
+from penstock.db.statements import Statements, filled, quoted
 from penstock.server.live.subscriber import Frame
 
 _sql = Statements("penstock.server", "live.sql")
@@ -112,10 +111,7 @@ class Results:
     def __init__(self, database: Database, query_id: int, name: str) -> None:
         self._database = database
         self._id = query_id
-        self._fill = {
-            "{view}": sql.Identifier(name).as_string().replace("%", "%%"),
-            "{id}": str(int(query_id)),
-        }
+        self._view = quoted(name).as_string()
 
     async def read(
         self, since: Head | None, resumed: Iterable[int], *, snapshot: bool, keys: frozenset[str] | None
@@ -170,10 +166,7 @@ class Results:
         return found
 
     def _statement(self, name: str) -> bytes:
-        text = _sql[name]
-        for mark, value in self._fill.items():
-            text = text.replace(mark, value)
-        return text.encode()
+        return filled(_sql[name], view=self._view, id=int(self._id)).encode()
 
 
 @dataclass(frozen=True)
