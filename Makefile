@@ -74,7 +74,7 @@ check-generated:
 	@echo "generate_sync"; $(BIN)/python scripts/generate_sync.py --check
 	@echo "generate_openapi"; $(BIN)/python scripts/generate_openapi.py --check
 
-audit: $(DEV) ## Look up the pinned packages among known vulnerabilities (needs a network)
+audit: $(DEV) ## Look up all pinned packages among known vulnerabilities; fails where it cannot (needs a network)
 	@$(BIN)/python scripts/audit.py
 
 format: $(DEV) ## Format the code and fix what ruff can fix
