@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import psycopg
 
-from penstock import Stream, SyncPenstock, agg
+from penstock import Event, Stream, SyncPenstock, agg
 
 QUEUE = "orders"
 SINK = "totals"
@@ -117,6 +117,14 @@ class Orders:
         self.pushed = dict(account)
         self.count = sum(events for events, _ in account.values())
 
+    def take_what_is_stored(self) -> None:
+        """Begin with the orders that the queue has, as in a copy of a moment that nobody knows."""
+        for event in self._stored(QUEUE, PARTITIONS):
+            at = datetime.fromisoformat(event.data["at"])
+            self._note(event.key, _window(at), Decimal(str(event.data["amount"])))
+            self._at = max(self._at, at)
+            self.count += 1
+
     def _push(self, keys: list[str]) -> None:
         events, seen = [], []
         for key in keys:
@@ -126,9 +134,12 @@ class Orders:
             seen.append((key, _window(self._at), Decimal(str(amount))))
         self._client.queue(QUEUE).push(events)
         for key, window, value in seen:
-            count, total = self.pushed.get((key, window), (0, Decimal(0)))
-            self.pushed[key, window] = (count + 1, total + value)
+            self._note(key, window, value)
         self.count += len(keys)
+
+    def _note(self, key: str | None, window: datetime, amount: Decimal) -> None:
+        count, total = self.pushed.get((key, window), (0, Decimal(0)))
+        self.pushed[key, window] = (count + 1, total + amount)
 
     # What came of it
 
@@ -159,17 +170,19 @@ class Orders:
 
     def _sunk(self) -> list[tuple[tuple[str | None, datetime], tuple[int, Decimal]]]:
         found = []
-        sink = self._client.queue(SINK)
-        for partition in range(SINK_PARTITIONS):
-            offset = 0
-            while events := sink.fetch(str(partition), offset, 1000):
-                offset += len(events)
-                for event in events:
-                    start = datetime.fromisoformat(event.data["window_start"])
-                    totals = (event.data["events"], Decimal(str(event.data["total"])))
-                    found.append(((event.key, start), totals))
-                    assert event.data["key"] == event.key
+        for event in self._stored(SINK, SINK_PARTITIONS):
+            start = datetime.fromisoformat(event.data["window_start"])
+            totals = (event.data["events"], Decimal(str(event.data["total"])))
+            found.append(((event.key, start), totals))
+            assert event.data["key"] == event.key
         return found
+
+    def _stored(self, queue: str, partitions: int) -> Iterator[Event]:
+        for partition in range(partitions):
+            offset = 0
+            while events := self._client.queue(queue).fetch(str(partition), offset, 1000):
+                offset += len(events)
+                yield from events
 
 
 def committed(url: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.settings import Settings
-from penstock.db import embedded
+from penstock.db.embedded import EmbeddedPostgres
+from tests.backups import base_backup, program
+from tests.conftest import reachable_directory
 from tests.engine.crash.orders import QUERY, Orders, committed, eventually, fence, stream
 from tests.servers import ROLE, Server
 
@@ -25,7 +27,7 @@ class Backup:
         self._server = server
         self._name = str(conninfo_to_dict(url)["dbname"])
         self._file = file
-        self._program("pg_dump", "--format=custom", f"--file={file}", url)
+        program("pg_dump", "--format=custom", f"--file={file}", url)
 
     def restore(self) -> None:
         """Put it where the database is, whoever is connected there."""
@@ -36,7 +38,7 @@ class Backup:
                 connection.execute(sql.SQL(text).format(*map(sql.Identifier, names)))
 
             do("CREATE DATABASE {} TEMPLATE template0 OWNER {}", fresh, ROLE)
-            self._program("pg_restore", "--exit-on-error", f"--dbname={self._server.url(fresh)}", str(self._file))
+            program("pg_restore", "--exit-on-error", f"--dbname={self._server.url(fresh)}", str(self._file))
             do("ALTER DATABASE {} ALLOW_CONNECTIONS false", self._name)
             connection.execute(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s", (self._name,)
@@ -44,9 +46,6 @@ class Backup:
             do("ALTER DATABASE {} RENAME TO {}", self._name, old)
             do("ALTER DATABASE {} RENAME TO {}", fresh, self._name)
             do("DROP DATABASE {}", old)
-
-    def _program(self, name: str, *arguments: str) -> None:
-        subprocess.run([embedded.bundled_bin_dir() / name, *arguments], check=True)
 
 
 def start(url: str) -> Any:
@@ -109,3 +108,33 @@ def test_a_query_that_starts_on_a_restored_state_reads_what_came_after_it(
             assert fence(url) != used, "a driver from before the restore, which has this number, could commit"
         finally:
             query.stop()
+
+
+@pytest.mark.chaos
+def test_a_base_backup_taken_while_a_query_runs_goes_on_elsewhere() -> None:
+    root = reachable_directory()
+    try:
+        with EmbeddedPostgres(root / "here") as here, Orders(here.url) as orders:
+            orders.push(300)
+            query = start(here.url)
+            try:
+                with orders.pushing():
+                    wait_for_cycles(here.url)
+                    told = orders.copy_of_account()
+                    base_backup(here.url, root)
+                    wait_for_cycles(here.url, 5)
+            finally:
+                query.stop()
+        with EmbeddedPostgres(root / "there") as there, Orders(there.url) as restored:
+            restored.take_what_is_stored()
+            assert restored.count < orders.count
+            assert all(restored.pushed[place][0] >= events for place, (events, _) in told.items())
+            assert 0 < restored.counted() <= restored.count
+            restored.push(100)
+            query = start(there.url)
+            try:
+                restored.check()
+            finally:
+                query.stop()
+    finally:
+        shutil.rmtree(root)
