@@ -111,6 +111,30 @@ def test_late_events_are_dead_letters_by_the_order_in_their_partition_alone(benc
     assert bench.ledger("late") == 1
 
 
+@pytest.mark.parametrize("late", ["dead_letter", "drop"])
+def test_a_late_event_is_dropped_or_once_it_is_sent_back_joined_with_what_still_waits(bench: Bench, late: str) -> None:
+    for queue in ("lefts", "rights"):
+        bench.queue(queue, partitions=1)
+    # The last two of the left are late. Of what they belong to, one waits still, and one is gone.
+    left = [("x", {"k": "a", "n": 0, "id": f"l{at}", "ts": T0 + at}) for at in (0, 100, 92, 89, 2)]
+    right = [("x", {"k": "a", "n": 0, "id": f"r{at}", "ts": T0 + at}) for at in (1, 93)]
+    bench.push(left, "lefts")
+    bench.push(right, "rights")
+    stream, in_time = joined("inner", 5, 5, allowed_lateness_seconds=10, late=late), [("l0", "r1"), ("l92", "r93")]
+    query = bench.run(stream, flush=False, max_events_per_cycle=2)
+
+    assert query.status.late == bench.ledger("late") == 2
+    assert pairs(bench) == Counter(in_time)
+    if late == "drop":
+        assert bench.letters("lefts") == []
+        return
+    assert [letter.data["id"] for letter in bench.letters("lefts")] == ["l89", "l2"]
+    assert bench.redrive("lefts") == 2
+    bench.run(stream)
+    assert pairs(bench) == Counter([*in_time, ("l89", "r93")])
+    assert bench.letters("lefts") == []
+
+
 def test_an_event_that_is_alone_goes_on_when_the_time_of_both_sides_has_passed_it(bench: Bench) -> None:
     for queue in ("lefts", "rights"):
         bench.queue(queue, partitions=1)
