@@ -61,7 +61,8 @@ TOUR = """
     print("followed", spark.read.format("penstock").option("queue", "copies").load().count(), flush=True)
     spark.stop()
 """
-
+#: Its first half: no stream.
+TOUR_OF_FRAMES = TOUR[: TOUR.index("    events = ")]
 
 #: Where the package comes with the job: Spark looks for formats only in what is installed, and sends those that it
 #: finds there without what a job brings.
