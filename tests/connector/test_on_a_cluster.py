@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.connector.jobs import REGISTERING_TOUR, program
 from tests.connector.packed import bare_python, packed_package, whole_python
 from tests.connector.test_ranges import fill
 from tests.engine.crash.machines import PIPELINE, Machine, penstock_run, spark_submit
-from tests.engine.crash.orders import Orders
+from tests.engine.crash.orders import Orders, eventually
+from tests.engine.crash.shown import PASSWORD, EventLog, shows
 from tests.engine.pipelines import Bench
 from tests.engine.spark_cluster import SparkCluster
 
@@ -39,19 +41,28 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
         yield started
 
 
-def test_a_job_of_a_spark_user_brings_the_package_along(bench: Bench, cluster: SparkCluster, tmp_path: Path) -> None:
+def test_a_job_of_a_spark_user_brings_the_package_along_and_the_password_shows_nowhere(
+    bench: Bench, cluster: SparkCluster, tmp_path: Path
+) -> None:
     bench.queue()
     bench.queue("copies")
     fill(bench, 1000)
     machine = Machine(tmp_path / "here")
     program(machine.directory, REGISTERING_TOUR).rename(machine.directory / "app.py")
-    command = spark_submit(cluster.url, "--py-files", str(packed_package(tmp_path)))
+    events = EventLog(machine.directory / "events")
+    command = spark_submit(cluster.url, "--py-files", str(packed_package(tmp_path)), *events.options())
     here = path_with(whole_python(tmp_path / "here" / "bin" / PYTHON))
-    with machine.running(*command, PENSTOCK_DATABASE_URL=bench.url, PYSPARK_PYTHON=PYTHON, **here) as job:
+    secret = make_conninfo(bench.url, password=PASSWORD)
+    with machine.running(*command, PENSTOCK_DATABASE_URL=secret, PYSPARK_PYTHON=PYTHON, **here) as job:
         assert job.process.wait(300) == 0, job.text()
     for line in ("read 1000 10", "wrote 1000", "followed 2000"):
         assert line in job.text()
     assert sorted(event.data["n"] for event in bench.events("copies")) == sorted([*range(1000), *range(1000)])
+    # As they end, they remove what they had for themselves.
+    eventually(lambda: not cluster.executors(0) and not cluster.executors(1), what="the executors have ended")
+    written = [job.log, *cluster.files(), *eventually(events.files, what="the log of events is whole")]
+    assert len(written) > 7
+    assert not [path for path in written if shows(path)]
 
 
 def test_a_pipeline_brings_the_package_and_what_lies_beside_its_file(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -13,24 +12,10 @@ from psycopg.conninfo import make_conninfo
 
 from tests.engine.crash.machines import PIPELINE, PROGRAM, Machine, penstock_run, spark_submit
 from tests.engine.crash.orders import Orders, committed, eventually, fence
+from tests.engine.crash.shown import PASSWORD, EventLog, shows
 from tests.engine.spark_cluster import SparkCluster
 
-PASSWORD = "hidden-from-view"  # noqa: S105 - the server asks for none
-
 WARMING, WARM = (re.compile(f'"state": ?"{state}"') for state in ("warming up", "standby"))
-
-
-def shows(path: Path) -> bool:
-    """Whether the password is in a file, plainly or packed for the journey."""
-    content = path.read_bytes()
-    packed = re.findall(rb"[A-Za-z0-9+/]{40,}={0,2}", content)
-    return any(PASSWORD.encode() in text for text in (content, *(_unpacked(text) for text in packed)))
-
-
-def _unpacked(text: bytes) -> bytes:
-    with suppress(ValueError):
-        return base64.b64decode(text + b"=" * (-len(text) % 4))
-    return b""
 
 
 @pytest.mark.timeout(300)
@@ -38,15 +23,12 @@ def test_a_file_of_streams_runs_on_a_cluster_and_the_password_shows_nowhere(
     database_url: str, standalone_cluster: SparkCluster, tmp_path: Path
 ) -> None:
     cluster, machine = standalone_cluster, Machine(tmp_path / "a")
-    events = machine.directory / "events"
-    events.mkdir()
+    events = EventLog(machine.directory / "events")
     machine.write("app.py", PIPELINE)
-    log = {"enabled": "true", "dir": events.as_uri(), "compress": "false", "rolling.enabled": "false"}
-    told = [part for key, value in log.items() for part in ("--conf", f"spark.eventLog.{key}={value}")]
     secret = make_conninfo(database_url, password=PASSWORD)
     with (
         Orders(database_url) as orders,
-        machine.running(*penstock_run(cluster.url, *told), PENSTOCK_DATABASE_URL=secret) as driver,
+        machine.running(*penstock_run(cluster.url, *events.options()), PENSTOCK_DATABASE_URL=secret) as driver,
     ):
         orders.push(500)
         orders.push(15_000)  # more than one task
@@ -56,9 +38,7 @@ def test_a_file_of_streams_runs_on_a_cluster_and_the_password_shows_nowhere(
         assert driver.terminate() == 0, driver.text()
     # As they end, they remove what they had for themselves.
     eventually(lambda: not cluster.executors(0) and not cluster.executors(1), what="the executors have ended")
-    # What Spark's pages show, live or in its history server, comes from its log of events.
-    eventually(lambda: [path for path in events.iterdir() if path.suffix != ".inprogress"], what="the log is whole")
-    written = [driver.log, *cluster.files(), *events.iterdir()]
+    written = [driver.log, *cluster.files(), *eventually(events.files, what="the log of events is whole")]
     assert len(written) > 7
     assert not [path for path in written if shows(path)]
 
