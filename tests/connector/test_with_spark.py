@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from psycopg import sql
@@ -83,12 +84,19 @@ def copied(bench: Bench) -> list[int]:
 
 
 @contextmanager
-def pushing_filters(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+def set_to(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
+    before = {name: str(spark.conf.get(name)) for name in conf}
+    for name, value in conf.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def pushing_filters(spark: SparkSession) -> AbstractContextManager[None]:
+    return set_to(spark, {"spark.sql.python.filterPushdown.enabled": "true"})
 
 
 def test_a_queue_is_a_table(bench: Bench, session: Session) -> None:
@@ -100,14 +108,21 @@ def test_a_queue_is_a_table(bench: Bench, session: Session) -> None:
     assert {row["key"]: row["total"] for row in found} == {f"k{i}": sum(range(i, 1000, 5)) for i in range(5)}
 
 
-def test_filters_leave_the_plan_and_narrow_what_postgresql_is_asked(
-    bench: Bench, session: Session, pg18: Server, pytestconfig: pytest.Config, capfd: pytest.CaptureFixture[str]
-) -> None:
-    bench.queue("orders", "key")
-    fill(bench, 50)
+@pytest.fixture
+def asked(bench: Bench, pg18: Server, pytestconfig: pytest.Config) -> Callable[[], str]:
+    """All that PostgreSQL was asked so far, with the values."""
     database = str(conninfo_to_dict(bench.url)["dbname"])
     with pg18.superuser() as conn:
         conn.execute(sql.SQL("ALTER DATABASE {} SET log_statement = 'all'").format(sql.Identifier(database)))
+    (log,) = (pytestconfig.stash[ROOT] / "pg18" / "log").glob("*.log")
+    return log.read_text
+
+
+def test_filters_leave_the_plan_and_narrow_what_postgresql_is_asked(
+    bench: Bench, session: Session, asked: Callable[[], str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.queue("orders", "key")
+    fill(bench, 50)
     (partition,) = [event.partition_id for event in bench.events("orders") if event.data == {"n": 3}]
     frame = session.read(queue="orders").where("key = 'k3' and offset >= 4 and value like '%8%'")
     with pushing_filters(session.spark):
@@ -117,10 +132,28 @@ def test_filters_leave_the_plan_and_narrow_what_postgresql_is_asked(
     assert "k3" not in plan
     assert "offset#" not in plan.split("Filter")[1].split("\n")[0]
     assert "Contains(value" in plan
-    (log,) = (pytestconfig.stash[ROOT] / "pg18" / "log").glob("*.log")
-    assert f"$1 = '{{{partition}}}', $2 = '{{4}}', $3 = '{{10}}'" in log.read_text()
+    assert f"$1 = '{{{partition}}}', $2 = '{{4}}', $3 = '{{10}}'" in asked()
     # Without the setting, Spark filters itself, and the answer is the same.
     assert numbers(frame) == [28, 38, 48]
+
+
+def test_a_filter_by_time_leaves_the_plan_and_means_a_moment_in_the_time_zone_of_the_session(
+    bench: Bench, session: Session, asked: Callable[[], str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.queue("orders", "key")
+    for first in (0, 50):
+        fill(bench, 50, first=first)
+    (event,) = [event for event in bench.events("orders") if event.data == {"n": 53}]
+    with set_to(session.spark, {"spark.sql.session.timeZone": "America/St_Johns"}):
+        there = event.appended_at.astimezone(ZoneInfo("America/St_Johns")).replace(tzinfo=None)
+        frame = session.read(queue="orders").where(f"key = 'k3' and timestamp >= timestamp'{there}'")
+        with pushing_filters(session.spark):
+            assert numbers(frame) == list(range(53, 100, 5))
+            frame.explain()
+        assert "Filter (" not in capfd.readouterr().out
+        assert f"$1 = '{{{event.partition_id}}}', $2 = '{{10}}', $3 = '{{20}}'" in asked()
+        # Without the setting, Spark filters itself, and the answer is the same.
+        assert numbers(frame) == list(range(53, 100, 5))
 
 
 def test_the_results_of_a_query_are_a_table(bench: Bench, session: Session) -> None:
