@@ -19,6 +19,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from penstock.cli import main as command_line
 from penstock.core.settings import Settings
 from penstock.engine import reports
 from penstock.engine.commit import Committer
@@ -137,10 +138,21 @@ def _tell_states(query: Query) -> None:
         time.sleep(0.02)
 
 
+def run_statements(url: str, file: str, options: dict[str, Any]) -> None:
+    """All queries of a file, by the command that people use."""
+    conf = [word for name, value in options["spark_conf"].items() for word in ("--conf", f"{name}={value}")]
+    sys.argv[1:] = ["sql", file, "--database-url", url, "--master", options["master"], *conf]
+    sys.argv += ["--interval", str(options["interval_seconds"])]
+    command_line()
+
+
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     url, fault, options = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
     prepare(fault)
+    if (file := options.pop("file", None)) is not None:
+        run_statements(url, file, options)
+        return
     pipeline = {"orders": orders, "pairs": pairs}[options.pop("pipeline", "orders")]
     query = Query(pipeline.stream(), pipeline.QUERY, Settings(database_url=url), RunOptions.of(options))
     threading.Thread(target=_tell_states, args=(query,), daemon=True).start()
