@@ -1,4 +1,4 @@
-"""``penstock prepare``: what makes Spark start in half the time, done once."""
+"""``penstock prepare``: what makes Spark start sooner, done once."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def register(app: typer.Typer) -> None:
 
 
 async def prepare(session: Session) -> None:
-    """Let Spark start in half the time: run a small pipeline, and keep the classes that Java has loaded for it.
+    """Let Spark start sooner: run a small pipeline, and keep the classes that Java has loaded for it.
 
-    It takes half a minute, once for each installation and each user, and about 170 MB in the user's cache. Every Spark
+    It takes a minute, once for each installation and each user, and about 170 MB in the user's cache. Every Spark
     that Penstock starts on this machine uses it from then on. The pipeline runs on a PostgreSQL of its own, of which
     nothing is left.
     """
