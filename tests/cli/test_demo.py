@@ -76,7 +76,7 @@ def children_of(pid: int) -> list[psutil.Process]:
 @pytest.mark.timeout(600)
 def test_everything_runs_adds_up_to_the_penny_and_is_gone_in_the_end(temporary: CommandLine, data_dir: Path) -> None:
     seen: set[psutil.Process] = set()
-    with temporary.start(*EVERYTHING, "--duration", "12", "--json") as process:
+    with temporary.start(*EVERYTHING, "--duration", "20", "--json") as process:
         while process.poll() is None:
             seen.update(children_of(process.pid))
             time.sleep(0.2)
@@ -169,7 +169,7 @@ async def _has(url: str, queue: str) -> bool:
 def test_everything_runs_on_a_database_that_is_named_and_leaves_it_as_it_was(
     temporary: CommandLine, database_url: str
 ) -> None:
-    with temporary.start(*EVERYTHING, "--duration", "12", "--json", "--database-url", database_url) as process:
+    with temporary.start(*EVERYTHING, "--duration", "20", "--json", "--database-url", database_url) as process:
         text, errors = process.communicate(timeout=500)
     assert process.returncode == 0, text + errors
     there = CommandLine(database_url)

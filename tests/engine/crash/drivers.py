@@ -18,8 +18,8 @@ from tests.engine.crash.orders import eventually
 
 ROOT = Path(__file__).parents[3]
 
-#: What makes a JVM that lives for a few cycles start sooner.
-_BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "1g"}
+#: Enough for a few cycles.
+_SMALL = {"spark.driver.memory": "1g"}
 
 
 class Driver:
@@ -36,7 +36,7 @@ class Driver:
         **options: Any,
     ) -> None:
         self.log = log
-        options = {"interval_seconds": 0, "master": master, "spark_conf": _BRIEF | (conf or {}), **options}
+        options = {"interval_seconds": 0, "master": master, "spark_conf": _SMALL | (conf or {}), **options}
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.engine.crash.driver", url, json.dumps(fault or []), json.dumps(options)],

@@ -56,7 +56,7 @@ def kill_again_and_again(url: str, log: Path, kills: int, each: int, chance: ran
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_driver_that_is_killed_breaks_no_limit_and_loses_nothing(database_url: str, tmp_path: Path) -> None:
-    kill_again_and_again(database_url, tmp_path / "driver.log", 1, 70, random.Random(2))
+    kill_again_and_again(database_url, tmp_path / "driver.log", 1, 120, random.Random(2))
 
 
 @pytest.mark.chaos
