@@ -24,7 +24,7 @@ import psycopg
 
 from penstock import Event, Query, Stream, SyncPenstock, agg
 from penstock.core.settings import Settings
-from penstock.db import embedded
+from penstock.db.embedded import server as embedded
 
 QUEUE, TOTALS, QUERY = "example-activity", "example-activity-5s", "example_activity_5s"
 SECONDS, WINDOW, EACH = 12.0, 5, 100

@@ -19,7 +19,7 @@ import psycopg
 
 from penstock import Context, Query, Stream, SyncPenstock, agg
 from penstock.core.settings import Settings
-from penstock.db import embedded
+from penstock.db.embedded import server as embedded
 
 VIEWS, RESULTS, QUERY, SITES = "example-views", "example-views-1m", "example_views_1m", "example_sites"
 START_MS = 1_800_000_000_000  # a whole minute, and in no past that anybody remembers

@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock import Penstock
 from penstock.sinks import Alerts, Backoff, Console, File, Rules, Sinks, Webhook
-from penstock.sinks.signature import verify
+from penstock.sinks.http.signature import verify
 from penstock.stream.rules import above, rule
 
 RESULTS, ALERTS, SECRET = "example-results-5s", "example-alerts", "a secret for the example"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from penstock.server.app import ENDPOINTS
-from penstock.server.openapi import rendered
+from penstock.server.http.openapi import rendered
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "openapi.json"
 

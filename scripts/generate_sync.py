@@ -41,7 +41,7 @@ HEADER = '''\
 
 from __future__ import annotations
 
-from penstock.client.portal import Portal
+from penstock.client.sync_bridge import Portal
 '''
 
 ROOT_DOCSTRING = """

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from penstock.db import embedded
-from penstock.db.account import account_for
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.os_account import account_for
 
 
 def program(name: str, *arguments: str, **options: Any) -> None:

@@ -13,9 +13,10 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.settings import Settings
-from penstock.db import embedded, grants
-from penstock.db.grants import Roles
+from penstock.db import roles as database_roles
+from penstock.db.embedded import server as embedded
 from penstock.db.pool import open_pool
+from penstock.db.roles import Roles
 from tests.servers import TEMPLATE, Server
 
 
@@ -57,4 +58,4 @@ async def apply(url: str, roles: Roles) -> None:
     """What `penstock db roles --apply` does."""
     pool = await open_pool(Settings(database_url=url))
     async with pool, pool.connection() as conn:
-        await grants.apply(conn, roles)
+        await database_roles.apply(conn, roles)

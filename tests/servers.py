@@ -21,8 +21,9 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock.db import embedded, migrate
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db import migrate
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
 
 ROLE = "app"
 TEMPLATE = "penstock_template"

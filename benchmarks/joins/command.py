@@ -68,7 +68,7 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run(running: server.Server, directory: Path, plan: Plan) -> dict[str, Any]:
-    from penstock.engine.session import spark_session
+    from penstock.engine.spark.session import spark_session
 
     # Read by the driver's Python, which the JVM starts: it has to be there before.
     os.environ["PENSTOCK_DATABASE_URL"] = running.url

@@ -13,7 +13,7 @@ import psutil
 import psycopg
 
 from benchmarks.log.machine import Bystanders
-from penstock.db.embedded import EmbeddedPostgres, status
+from penstock.db.embedded.server import EmbeddedPostgres, status
 
 _SETTINGS = (
     "server_version",

@@ -23,7 +23,7 @@ from benchmarks.nexmark.generator import Made, generate
 from penstock import Penstock, Stream
 from penstock.core.settings import Settings
 from penstock.log.event import Event
-from penstock.stream.sql.application import Application, read_application
+from penstock.stream.sql.statements import Application, read_application
 
 QUICK, FULL = 10_000, 500_000
 _BATCH = 5_000

@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     )
     from penstock.engine.query import Query
     from penstock.engine.stream import Stream
-    from penstock.log.ack import AckResult
-    from penstock.log.dead import DeadLetter, Redrive
-    from penstock.log.depth import GroupLag, QueueSize
+    from penstock.log.dead_letters import DeadLetter, Redrive
     from penstock.log.event import Event
     from penstock.log.groups import GroupLane
     from penstock.log.log import GroupInfo, QueueInfo
-    from penstock.log.pushed import Pushed, PushResult
     from penstock.log.queue import Queue
-    from penstock.log.segments import Upkeep
+    from penstock.log.read.ack import AckResult
+    from penstock.log.storage.depth import GroupLag, QueueSize
+    from penstock.log.storage.segments import Upkeep
     from penstock.log.transaction import TransactionResult
+    from penstock.log.write.result import Pushed, PushResult
     from penstock.stream import aggregates as agg
     from penstock.stream.context import Context
     from penstock.stream.gates import concurrency_gate, sliding_window_gate, token_bucket_gate
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 # Where each name comes from. What is not used is not imported, so the command line starts at once.
 _HOMES = {
     "AccessDenied": "penstock.core.errors",
-    "AckResult": "penstock.log.ack",
+    "AckResult": "penstock.log.read.ack",
     "Buffer": "penstock.client.buffer",
     "BufferFull": "penstock.core.errors",
     "ConfigurationError": "penstock.core.errors",
@@ -76,13 +76,13 @@ _HOMES = {
     "DatabaseError": "penstock.core.errors",
     "DatabaseUnavailable": "penstock.core.errors",
     "DatabaseVersionError": "penstock.core.errors",
-    "DeadLetter": "penstock.log.dead",
+    "DeadLetter": "penstock.log.dead_letters",
     "DeadLetterHandle": "penstock.client.dead_letters",
     "Event": "penstock.log.event",
     "EventShed": "penstock.core.errors",
     "GroupBusy": "penstock.core.errors",
     "GroupInfo": "penstock.log.log",
-    "GroupLag": "penstock.log.depth",
+    "GroupLag": "penstock.log.storage.depth",
     "GroupLane": "penstock.log.groups",
     "IdempotencyConflict": "penstock.core.errors",
     "InvalidEvent": "penstock.core.errors",
@@ -96,17 +96,17 @@ _HOMES = {
     "PushFailed": "penstock.core.errors",
     "QueryChanged": "penstock.core.errors",
     "QueryError": "penstock.core.errors",
-    "PushResult": "penstock.log.pushed",
-    "Pushed": "penstock.log.pushed",
+    "PushResult": "penstock.log.write.result",
+    "Pushed": "penstock.log.write.result",
     "Query": "penstock.engine.query",
     "Queue": "penstock.log.queue",
     "QueueFull": "penstock.core.errors",
     "QueueHandle": "penstock.client.queue",
     "QueueInfo": "penstock.log.log",
-    "QueueSize": "penstock.log.depth",
+    "QueueSize": "penstock.log.storage.depth",
     "RateLimited": "penstock.core.errors",
     "Receipt": "penstock.client.buffer",
-    "Redrive": "penstock.log.dead",
+    "Redrive": "penstock.log.dead_letters",
     "SchemaError": "penstock.core.errors",
     "ServerError": "penstock.core.errors",
     "ServerUnavailable": "penstock.core.errors",
@@ -119,7 +119,7 @@ _HOMES = {
     "Transaction": "penstock.client.transaction",
     "TransactionRefused": "penstock.core.errors",
     "TransactionResult": "penstock.log.transaction",
-    "Upkeep": "penstock.log.segments",
+    "Upkeep": "penstock.log.storage.segments",
     "concurrency_gate": "penstock.stream.gates",
     "sliding_window_gate": "penstock.stream.gates",
     "token_bucket_gate": "penstock.stream.gates",

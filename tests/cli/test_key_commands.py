@@ -5,7 +5,7 @@ import json
 import psycopg
 import pytest
 
-from penstock.server.access.key_text import parse_key
+from penstock.server.auth.key_format import parse_key
 from tests.cli.command_line import CommandLine
 from tests.server.keys import no_audit
 

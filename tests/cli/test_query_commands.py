@@ -5,9 +5,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.compile.aggregate_columns import Kept, ResultColumn
 from penstock.engine.registry import Registry
-from penstock.engine.tables import ResultTables
+from penstock.engine.result_tables import ResultTables
 from penstock.log.log import Log
 from tests.cli.command_line import Arrange, CommandLine
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Consumed, Event, NotFound, Penstock, PenstockError
-from penstock.client import in_hand
+from penstock.client import delivery
 from penstock.client.queue import QueueHandle
 from tests.client.conditions import PATIENCE, eventually, numbered, seqs
 
@@ -235,7 +235,7 @@ async def test_once_a_lease_is_lost_the_rest_is_left_to_who_gets_it_next(
 async def test_what_is_done_is_reported_while_the_rest_of_a_batch_takes_its_time(
     jobs: QueueHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_hand, "_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(delivery, "_REPORT_SECONDS", 0.0)
     await jobs.push(numbered(3))
     lags: list[int] = []
 

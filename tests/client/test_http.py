@@ -25,8 +25,8 @@ from penstock import (
 )
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.server.access.keys import Keys
-from penstock.server.endpoint import Role
+from penstock.server.auth.api_keys import Keys
+from penstock.server.http.endpoint import Role
 from tests.client.conditions import eventually, numbered, seqs
 from tests.client.proxy import LOSE, Proxy, answer, between
 from tests.client.serving import served

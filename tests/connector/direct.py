@@ -19,10 +19,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.connector.batch import QueueReader
 from penstock.connector.format import PenstockFormat
-from penstock.connector.ranges import Ranges
-from penstock.connector.stream import QueueStream
+from penstock.connector.read.batch import QueueReader
+from penstock.connector.read.ranges import Ranges
+from penstock.connector.read.stream import QueueStream
 from penstock.engine.plan import Lane
 
 _TYPES: dict[str, DataType] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from penstock.engine.java import find_java
+from penstock.engine.spark.java import find_java
 from tests.connector.jobs import COPY, REGISTERING_TOUR_OF_FRAMES, TOUR, environment, program
 from tests.connector.packed import bare_python, packed_package
 from tests.connector.test_ranges import fill

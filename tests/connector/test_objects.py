@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.connector.objects import objects
+from penstock.connector.write.row_json import objects
 from penstock.core import json
 from penstock.core.errors import InvalidEvent
 

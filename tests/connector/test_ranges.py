@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import DateType, DoubleType, LongType, StringType, TimestampType
 
-from penstock.connector.ranges import EventsLost, tasks
+from penstock.connector.read.ranges import EventsLost, tasks
 from penstock.core.errors import CorruptChunk, InvalidEvent, InvalidOption, InvalidRequest, NotFound
 from penstock.engine.plan import Lane, Stretch
 from tests.connector.direct import Direct, schema_of

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType
 from penstock import SyncPenstock
 from penstock.core.errors import PenstockError
 from penstock.engine.registry import Registry
-from penstock.engine.tables import ResultTables
+from penstock.engine.result_tables import ResultTables
 from tests.connector.direct import Direct, arrow, schema_of
 from tests.log.logs import opened
 from tests.roles import Guarded, guarded

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.core.errors import Conflict, InvalidEvent, InvalidOption, InvalidRequest, NotFound, QueueFull
-from penstock.log.writes import Write
+from penstock.log.write.staged_writes import Write
 from tests.connector.direct import Direct, arrow, schema_of, sent
 from tests.connector.upkeep import roll
 from tests.engine.pipelines import Bench

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from penstock.connector.ranges import EventsLost
+from penstock.connector.read.ranges import EventsLost
 from penstock.core.errors import GroupBusy, QueueFull
 from tests.connector.direct import Direct, ranges
 from tests.connector.test_ranges import fill, numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from penstock.core.clock import Clock
-from penstock.log.segments import Upkeep
+from penstock.log.storage.segments import Upkeep
 from tests.log import logs
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from penstock.core import json
 from penstock.db.statements import Statements
-from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.compile.aggregate_columns import Kept, ResultColumn
 from penstock.engine.registry import Registry
-from penstock.engine.tables import ResultTables
+from penstock.engine.result_tables import ResultTables
 from penstock.log.log import Batch, Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint
 
-_plan = Statements("penstock.engine", "plan.sql")
-_commit = Statements("penstock.engine", "commit.sql")
+_plan = Statements("penstock.engine.planning", "planner.sql")
+_commit = Statements("penstock.engine.cycle", "commit.sql")
 _LEASE = timedelta(seconds=60)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

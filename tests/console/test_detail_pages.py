@@ -13,13 +13,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from penstock.db.reader import reader_statements
-from penstock.engine.gates.book import GateBook, GateInfo
+from penstock.db.readonly_login import reader_statements
+from penstock.engine.gates.admin import GateBook, GateInfo
 from penstock.log.event import Event
-from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, Log
-from penstock.server.access.keys import Keys
-from penstock.server.endpoint import Role
+from penstock.log.read.lease import PopRequest
+from penstock.server.auth.api_keys import Keys
+from penstock.server.http.endpoint import Role
 from penstock.sinks import Sinks, Webhook
 from tests import gated
 from tests.console.browsing import DESKTOP, VARIANTS, Variant, check_accessible, check_everywhere, check_fits, open_page

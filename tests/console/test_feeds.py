@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.console.feeds import Feeds
+from penstock.console.polling import Feeds
 from penstock.core.errors import DatabaseError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.console.windows import Asked, columns_of, read_board, windowed_queries
+from penstock.console.data.open_windows import Asked, columns_of, read_board, windowed_queries
 from penstock.server.live.results import Results
 from penstock.stream.definition import Definition
 from tests.corpus.hostile import NAMES

@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from penstock import Stream, agg
 from penstock.log.log import Log
-from penstock.server.access.audit import Audit
-from penstock.server.access.keys import Keys
-from penstock.server.endpoint import Role
+from penstock.server.auth.api_keys import Keys
+from penstock.server.auth.audit import Audit
+from penstock.server.http.endpoint import Role
 from tests.console.browsing import check_accessible, open_page
 from tests.console.conftest import arrange
 from tests.console.driving import Driven

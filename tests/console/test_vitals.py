@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock import Stream, agg
-from penstock.console.vitals import Vitals, point
+from penstock.console.data.vitals import Vitals, point
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Batch, Log
-from penstock.server.metrics.standing import Standing
+from penstock.server.metrics.database import Standing
 from tests.console.driving import Driven
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded.server import EmbeddedPostgres
 from tests.conftest import reachable_directory
 from tests.db.embedded_server import User
 

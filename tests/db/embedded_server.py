@@ -13,15 +13,15 @@ import psutil
 import psycopg
 import pytest
 
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files and processes to others")
 
 USER_PROGRAM = """
 import sys
 from pathlib import Path
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded.server import EmbeddedPostgres
 
 server = EmbeddedPostgres(Path(sys.argv[1]))
 server.start()

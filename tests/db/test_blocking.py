@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.db.blocking import connect, connect_plainly
+from penstock.db.sync import connect, connect_plainly
 
 Connect = Callable[[str, str], psycopg.Connection[Any]]
 

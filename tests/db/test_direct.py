@@ -11,8 +11,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from penstock.core.settings import Settings
-from penstock.db import direct
-from penstock.db.direct import fetch
+from penstock.db.fast import prepared
+from penstock.db.fast.prepared import fetch
 from penstock.db.pool import Pool, open_pool
 
 VALUES: dict[str, tuple[str, Any]] = {
@@ -92,7 +92,7 @@ async def test_statements_of_one_connection_wait_for_each_other(conn: AsyncConne
 async def test_statements_that_were_not_used_for_long_make_room(
     conn: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_MOST_PREPARED", 3)
+    monkeypatch.setattr(prepared, "_MOST_PREPARED", 3)
     for _ in range(2):
         for n in range(5):
             assert await fetch(conn, f"SELECT %(it)s::uuid IS NULL, {n}", {"it": uuid4()}) == [(False, n)]

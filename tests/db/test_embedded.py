@@ -12,8 +12,8 @@ import pytest
 
 from penstock.core.errors import DatabaseError, DatabaseVersionError
 from penstock.core.settings import Settings
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres, EmbeddedStatus
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres, EmbeddedStatus
 from penstock.db.pool import Database
 from tests.db.embedded_server import (
     User,

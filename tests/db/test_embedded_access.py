@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 from penstock.core.errors import ConfigurationError
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
 from tests.db.embedded_server import as_root, ask, kill_server, run_python, running_pid
 from tests.servers import Server
 
@@ -153,7 +153,7 @@ class TestPermissions:
             import os, pwd, sys
             from pathlib import Path
             from penstock.core.errors import ConfigurationError
-            from penstock.db.embedded import EmbeddedPostgres
+            from penstock.db.embedded.server import EmbeddedPostgres
 
             os.setuid(pwd.getpwnam("daemon").pw_uid)
             try:

@@ -8,8 +8,8 @@ import psutil
 import psycopg
 import pytest
 
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
 from tests.db.embedded_server import (
     User,
     alive,

@@ -15,15 +15,15 @@ import psutil
 import pytest
 
 from penstock.core.errors import DatabaseError
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
 from tests.db.embedded_server import User, ask, foreign_process, run_python, running_pid
 
 COMER_AND_GOER = """
 import sys
 from pathlib import Path
 import psycopg
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded.server import EmbeddedPostgres
 
 for _ in range(int(sys.argv[2])):
     with EmbeddedPostgres(Path(sys.argv[1])) as server:
@@ -149,7 +149,7 @@ class TestFork:
             """
             import os, sys
             from pathlib import Path
-            from penstock.db import embedded
+            from penstock.db.embedded import server as embedded
 
             home = Path(sys.argv[1])
             server = embedded.EmbeddedPostgres(home)
@@ -170,7 +170,7 @@ class TestFork:
             """
             import os, sys
             from pathlib import Path
-            from penstock.db import embedded
+            from penstock.db.embedded import server as embedded
 
             home = Path(sys.argv[1])
             server = embedded.EmbeddedPostgres(home)
@@ -197,7 +197,7 @@ class TestFork:
             """
             import os, signal, sys, threading, time
             from pathlib import Path
-            from penstock.db.embedded import EmbeddedPostgres
+            from penstock.db.embedded.server import EmbeddedPostgres
 
             home = Path(sys.argv[1])
             server = EmbeddedPostgres(home)
@@ -223,7 +223,7 @@ class TestFork:
             """
             import os, sys
             from pathlib import Path
-            from penstock.db import embedded
+            from penstock.db.embedded import server as embedded
 
             home = Path(sys.argv[1])
             server = embedded.EmbeddedPostgres(home)

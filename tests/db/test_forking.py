@@ -7,7 +7,7 @@ def test_commands_end_although_children_are_forked_while_they_are_started() -> N
     output = run_python(
         """
         import os, threading
-        from penstock.db.forking import run
+        from penstock.db.embedded.subprocess import run
 
         def run_many():
             for _ in range(60):

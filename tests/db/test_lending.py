@@ -11,7 +11,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from penstock.core.settings import Settings
-from penstock.db import lending
+from penstock.db.fast import pool as fast_pool
 from penstock.db.pool import Pool, open_pool
 
 
@@ -184,7 +184,7 @@ async def test_a_word_of_the_server_that_ends_nothing_ends_nothing(pool: Pool, d
 async def test_one_that_was_lent_for_long_goes_back_to_the_drivers_pool(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lending, "_LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(fast_pool, "_LONGEST_SECONDS", 0.0)
     for _ in range(3):
         async with pool.connection() as conn:
             await pid_of(conn)

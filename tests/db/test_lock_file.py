@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import ConfigurationError
-from penstock.db.lock_file import LockFile
+from penstock.db.embedded.lock_file import LockFile
 from tests.db.embedded_server import run_python
 
 
@@ -66,7 +66,7 @@ def test_a_forked_child_has_no_part_in_it(path: Path) -> None:
         """
         import os, sys
         from pathlib import Path
-        from penstock.db.lock_file import LockFile
+        from penstock.db.embedded.lock_file import LockFile
 
         lock = LockFile(Path(sys.argv[1]))
         lock.wait()

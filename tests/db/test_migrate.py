@@ -18,7 +18,8 @@ from penstock.core.errors import (
     SchemaError,
 )
 from penstock.core.settings import Settings
-from penstock.db import embedded, migrate
+from penstock.db import migrate
+from penstock.db.embedded import server as embedded
 from penstock.db.pool import open_pool
 from tests.db.schema_snapshot import schema_snapshot
 from tests.servers import ROLE, Server

@@ -24,7 +24,7 @@ from penstock.core.errors import (
 )
 from penstock.core.settings import LIBPQ_VARIABLES, Settings
 from penstock.db import migrate, pool
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded.server import EmbeddedPostgres
 from penstock.db.pool import Database, open_pool
 from tests.db.embedded_server import kill_server
 from tests.servers import Server

@@ -12,8 +12,8 @@ import pytest
 
 from penstock.core.errors import DatabaseUnavailable, SchemaError
 from penstock.core.settings import Settings
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
 from penstock.db.pool import Database
 from tests.db.standing_still import standing_still
 

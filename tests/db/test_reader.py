@@ -14,9 +14,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from penstock import SyncPenstock
 from penstock.core.errors import ConfigurationError
 from penstock.core.settings import Settings
+from penstock.db.adhoc_query import Answer, Limits, Questions, StatementRefused
 from penstock.db.pool import Database
-from penstock.db.questions import Answer, Limits, Questions, StatementRefused
-from penstock.db.reader import READER, ReaderLogin, ReaderMissing, reader_statements
+from penstock.db.readonly_login import READER, ReaderLogin, ReaderMissing, reader_statements
 from tests.servers import ROLE, TEMPLATE, Server
 
 _NAME = "reader_of_tests"

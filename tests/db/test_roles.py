@@ -19,15 +19,15 @@ from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseError, InvalidName
 from penstock.core.settings import Settings
 from penstock.db import migrate
-from penstock.db.grants import Roles
 from penstock.db.pool import Database
-from penstock.engine.columns import Kept, ResultColumn
+from penstock.db.roles import Roles
+from penstock.engine.compile.aggregate_columns import Kept, ResultColumn
+from penstock.engine.joins.state import WaitingTable
 from penstock.engine.registry import Registry
-from penstock.engine.tables import ResultTables
-from penstock.engine.waiting import WaitingTable
-from penstock.log.dead import Filter
+from penstock.engine.result_tables import ResultTables
+from penstock.log.dead_letters import Filter
 from penstock.log.log import Batch, Log
-from penstock.server.endpoint import Role
+from penstock.server.http.endpoint import Role
 from tests.log.logs import QUEUE, data, drain, letters, opened, pop, push
 from tests.roles import Guarded, apply, guarded
 from tests.server.keys import make_key

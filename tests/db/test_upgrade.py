@@ -13,7 +13,7 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.db import migrate
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from tests.log.logs import by_key, drain, held, letters, opened, push

@@ -16,8 +16,8 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.settings import Settings
+from penstock.db.fast.connection import WatchedConnection
 from penstock.db.pool import Pool, open_pool
-from penstock.db.watched import WatchedConnection
 
 # More than a socket takes, or gives, at once.
 LARGE = "ä" * (4 << 20)

@@ -20,7 +20,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 
 from penstock.cli.app import app
-from penstock.engine.java import find_java
+from penstock.engine.spark.java import find_java
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "deploy" / "image"

@@ -16,8 +16,8 @@ from penstock.core.settings import LIBPQ_VARIABLES, Settings
 from penstock.engine.options import RunOptions
 from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS, check_options
 from penstock.server.app import ENDPOINTS
-from penstock.server.endpoint import Role
-from penstock.server.openapi import document
+from penstock.server.http.endpoint import Role
+from penstock.server.http.openapi import document
 from penstock.server.settings import ServerSettings
 from penstock.sinks import Sink
 from penstock.sources import Feed, Source

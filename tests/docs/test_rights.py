@@ -12,9 +12,9 @@ import pytest
 from penstock import Penstock, Stream
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine.columns import Kept, ResultColumn, shape_of
+from penstock.engine.compile.aggregate_columns import Kept, ResultColumn, shape_of
 from penstock.engine.registry import Registry
-from penstock.engine.tables import ResultTables
+from penstock.engine.result_tables import ResultTables
 from penstock.log.log import Log
 from tests.docs.pages import ROOT, blocks_of
 from tests.servers import Server

@@ -18,10 +18,10 @@ from psycopg.rows import dict_row
 from penstock import SyncPenstock
 from penstock.core.errors import Refused
 from penstock.core.settings import Settings
-from penstock.engine.commit import Committer
+from penstock.engine.cycle.commit import Committer
 from penstock.engine.query import Query
 from penstock.engine.stream import Stream
-from penstock.log.dead import DeadLetter
+from penstock.log.dead_letters import DeadLetter
 from penstock.log.event import Event
 from tests.engine import oracle
 from tests.engine.oracle import Place, Seen

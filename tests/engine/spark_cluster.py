@@ -16,7 +16,7 @@ from typing import Self
 import psutil
 from pyspark.find_spark_home import _find_spark_home
 
-from penstock.engine.java import find_java
+from penstock.engine.spark.java import find_java
 
 LOOPBACK = "127.0.0.1"
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine import alike
-from penstock.engine.alike import Alike
-from penstock.engine.fields import NUMBER, Parser
+from penstock.engine.worker import uniform_json
+from penstock.engine.worker.json_columns import NUMBER, Parser
+from penstock.engine.worker.uniform_json import Alike
 
 SCHEMA = pa.schema(
     [
@@ -60,7 +60,7 @@ def batches(draw: st.DrawFn) -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def few_lines_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike, "_FEW", 2)
+    monkeypatch.setattr(uniform_json, "_FEW", 2)
 
 
 def by_arrow(lines: list[bytes]) -> tuple[pa.Table, dict[int, str]]:

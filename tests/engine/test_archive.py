@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.archive import archive_of, remove_older, taking_from
-from penstock.engine.java import Java
+from penstock.engine.spark.class_archive import archive_of, remove_older, taking_from
+from penstock.engine.spark.java import Java
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.callables import Batch, Item, run_steps
+from penstock.engine.worker.udf import Batch, Item, run_steps
 from penstock.stream.context import Context
 from penstock.stream.steps import Call, Filter, Map, Retries, Step
 
@@ -118,7 +118,7 @@ def test_a_callable_that_hangs_ends_its_worker_however_it_does_so() -> None:
     def worker(hangs: str) -> str:
         return f"""
 import asyncio, re, time
-from penstock.engine.callables import Batch, Item, run_steps
+from penstock.engine.worker.udf import Batch, Item, run_steps
 from penstock.stream.steps import Call, Filter, FlatMap, Retries
 SHORT = Retries(0, 0.0, 0.2)
 {hangs}
@@ -141,7 +141,7 @@ def test_calls_that_never_wait_have_their_time_each() -> None:
     """The loop has no turn in between, and all of them together take longer than one may."""
     worker = """
 import time
-from penstock.engine.callables import Batch, Item, run_steps
+from penstock.engine.worker.udf import Batch, Item, run_steps
 from penstock.stream.steps import Call, Retries
 async def computes(event):
     time.sleep(0.02)

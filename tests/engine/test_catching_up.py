@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from penstock.core.errors import DatabaseUnavailable, SparkFailure
 from penstock.engine import query as queries
-from penstock.engine.ahead import Ahead
-from penstock.engine.cycle import Cycles
+from penstock.engine.cycle.cycle import Cycles
+from penstock.engine.driver.prefetch import Ahead
 from penstock.engine.ledger import COMMIT_BEFORE
 from penstock.engine.plan import Lane
-from penstock.engine.planning import Planner, Planning
+from penstock.engine.planning.planner import Planner, Planning
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
 
 OPEN = "SELECT count(*) FROM penstock.cycles WHERE committed_at IS NULL"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.checkpoint import Checkpoint
+from penstock.engine.driver.checkpoint import Checkpoint
 
 
 def test_what_nobody_owns_any_more_is_removed_and_what_somebody_owns_is_not(

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Stream, agg
-from penstock.engine import combining
-from penstock.engine.combining import BLOCKS, Combining, added_up, combined, combining_of
-from penstock.engine.fields import NUMBER
-from penstock.engine.reading import META
-from penstock.engine.staging import as_csv
+from penstock.engine.arrow_csv import as_csv
+from penstock.engine.worker import preaggregate
+from penstock.engine.worker.json_columns import NUMBER
+from penstock.engine.worker.preaggregate import BLOCKS, Combining, added_up, combined, combining_of
+from penstock.engine.worker.read_config import META
 
 FIELDS = pa.schema([("amount", NUMBER), ("n", pa.int64()), ("ratio", pa.float64()), ("who", pa.string())])
 EVENTS = pa.schema([*META, *FIELDS])
@@ -119,7 +119,7 @@ def test_it_is_what_adding_up_one_by_one_gives(late: str, tasks: list[list[list[
     found = together(way, tables)
 
     assert len(found) == len(wanted)
-    assert {tuple(row.pop(name) for name in combining.GROUPS): row for row in found} == wanted
+    assert {tuple(row.pop(name) for name in preaggregate.GROUPS): row for row in found} == wanted
 
 
 def test_events_of_a_key_and_window_become_one_row_whatever_table_they_came_in() -> None:
@@ -154,7 +154,7 @@ def test_no_key_is_another_than_the_empty_text_only_where_the_stream_says_so(apa
 
 
 def test_a_task_hands_on_what_it_holds_when_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(combining, "_HELD", 10)
+    monkeypatch.setattr(preaggregate, "_HELD", 10)
     way = how()
     assert way is not None
     row = {"__partition": 1, "__offset": 0, "__time": 0, "__bound": -1, "__redriven": False}

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.engine import exact
-from penstock.engine.conditions import condition_of, selected
-from penstock.engine.fields import NUMBER
-from penstock.engine.session import session_beside
+from penstock.engine.compile import exact
+from penstock.engine.spark.session import session_beside
+from penstock.engine.worker.json_columns import NUMBER
+from penstock.engine.worker.predicates import condition_of, selected
 
 FIELDS = {
     "amount": pa.field("amount", NUMBER),

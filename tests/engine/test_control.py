@@ -11,7 +11,7 @@ import pytest
 from penstock.core.errors import Conflict
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine import control
+from penstock.engine import commands
 from tests.engine.pipelines import T0, Bench, counted, drivers_lost, eventually, stream
 
 Wish = Callable[[Database, str], Awaitable[None]]
@@ -34,14 +34,14 @@ def test_a_paused_query_plans_nothing_keeps_its_lease_and_goes_on(bench: Bench) 
     with bench.running(counted(stream()).to("totals")) as query:
         bench.push([("k", {"ts": T0, "amount": 1})])
         eventually(lambda: query.status.events_in == 1, "the first event")
-        ask(control.pause, bench.settings)
+        ask(commands.pause, bench.settings)
         eventually(lambda: query.status.paused, "the pause")
         bench.push([("k", {"ts": T0, "amount": 1})])
         before, fence = planned(bench), bench.ask("SELECT fence FROM penstock.queries")
         until = bench.ask("SELECT lease_until + interval '1 second' FROM penstock.queries")
         eventually(lambda: bench.ask("SELECT lease_until > %s FROM penstock.queries", until), "a lease that is kept")
         assert (planned(bench), query.status.events_in) == (before, 1)
-        ask(control.resume, bench.settings)
+        ask(commands.resume, bench.settings)
         eventually(lambda: query.status.events_in == 2, "the second event")
         # It is looked at every now and then, and not by those who count events.
         eventually(lambda: not query.status.paused, "the end of the pause")
@@ -64,8 +64,8 @@ def test_a_stopped_query_ends_with_its_standby_and_runs_when_it_is_started_again
     bench.push([("k", {"ts": T0, "amount": 1})])
     with bench.running(made) as query, bench.running(made) as standby:
         eventually(lambda: query.status.events_in == 1 and standby.status.state == "standby", "both at their places")
-        ask(control.pause, bench.settings)
-        ask(control.stop, bench.settings)
+        ask(commands.pause, bench.settings)
+        ask(commands.stop, bench.settings)
         assert query.wait(60)
         assert standby.wait(60)
         assert standby.status.cycles == 0

@@ -11,12 +11,12 @@ import pytest
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
-from penstock.engine.waiting import WaitingTable
+from penstock.engine.joins.state import WaitingTable
 from tests.log.plans import Explained, explain
 
-_plan = Statements("penstock.engine", "plan.sql")
+_plan = Statements("penstock.engine.planning", "planner.sql")
 _merge = Statements("penstock.engine", "merge.sql")
-_tables = Statements("penstock.engine", "tables.sql")
+_tables = Statements("penstock.engine", "result_tables.sql")
 WAITING = WaitingTable(7, 0, 0, sends_alone=True)
 
 FILL = """

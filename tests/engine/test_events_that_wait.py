@@ -14,13 +14,14 @@ from psycopg import AsyncConnection
 from penstock import Stream
 from penstock.core.errors import Refused
 from penstock.core.settings import Settings
-from penstock.db.arrays import numbers
+from penstock.db.pg_arrays import numbers
 from penstock.db.pool import Database
-from penstock.engine import suspicion, waiting
-from penstock.engine.commit import Committer
+from penstock.engine.cycle.commit import Committer
+from penstock.engine.joins import state as join_state
+from penstock.engine.joins.state import FRESH, Kept, WaitingTable
 from penstock.engine.plan import CyclePlan, Lane, Stretch
-from penstock.engine.suspicion import Suspicion
-from penstock.engine.waiting import FRESH, Kept, WaitingTable
+from penstock.engine.planning import poison_search
+from penstock.engine.planning.poison_search import Suspicion
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, eventually
 
 RULES: dict[str, Any] = {"event_time": "ts", "idle_flush_seconds": NEVER_IDLE, "within": 60, "how": "left"}
@@ -81,7 +82,7 @@ def test_an_event_that_no_pair_can_be_made_of_costs_nobody_else(queues: Bench) -
     ]
     # What an expression fails for is found where it waited.
     (letter,) = [letter for letter in bench.letters("lefts") if letter.stage == "cycle"]
-    assert (letter.key, letter.data["code"], letter.attempts) == ("f", "many", suspicion.TRIES)
+    assert (letter.key, letter.data["code"], letter.attempts) == ("f", "many", poison_search.TRIES)
     assert "no cycle survives it: " in letter.error
     assert len(bench.letters("rights")) == 1
     assert bench.ask("SELECT suspicion IS NULL FROM penstock.queries")
@@ -220,7 +221,7 @@ async def test_what_is_not_sent_on_leaves_in_portions_and_is_joined_with_nothing
             stay[1] = await offsets("side = 0 AND NOT is_matched")
         there, cycles = [await offsets(kind) for kind in kinds], 0
         while there != stay:
-            with mock.patch.object(waiting, "PORTION", 40):
+            with mock.patch.object(join_state, "PORTION", 40):
                 async with conn.transaction():
                     await table.apply(conn, Kept(FRESH.empty_table(), [], 0), 130, None)
             expected = [before[min(40, len(before) - len(to)) :] for before, to in zip(there, stay, strict=True)]
@@ -238,7 +239,7 @@ async def test_a_cycle_lets_more_go_than_it_adds(database_url: str) -> None:
         await fill(conn, table)
         columns: list[list[Any]] = [[1] * 50, ["k"] * 50, [500] * 50, [1] * 50, [*range(50)], [None] * 50, ["{}"] * 50]
         fresh = pa.table([*columns, [False] * 50], schema=FRESH)
-        with mock.patch.object(waiting, "PORTION", 3):
+        with mock.patch.object(join_state, "PORTION", 3):
             async with conn.transaction():
                 await table.stage(conn, Kept(fresh, []))
                 await table.apply(conn, Kept(fresh, []), 130, None)
@@ -277,13 +278,13 @@ def search(events: int, alone: int, guilty: set[tuple[str, int]]) -> tuple[set[t
         going = min(most, alone - sent)
         inside = {("read", n) for n in range(read, stop)} | {("alone", n) for n in range(sent, sent + going)}
         if guilty & inside:
-            suspects = suspicion.after_failure(suspects, plan, going)
-            if not suspicion.is_guilty(suspects, plan):
+            suspects = poison_search.after_failure(suspects, plan, going)
+            if not poison_search.is_guilty(suspects, plan):
                 continue
             assert len(inside) == 1
             given_up |= inside
         read, sent = stop, sent + going
-        suspects = None if suspects is None else suspicion.after_success(suspects, plan)
+        suspects = None if suspects is None else poison_search.after_success(suspects, plan)
     assert suspects is None
     return given_up, cycles
 

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock import Stream, agg
-from penstock.engine import exact
-from penstock.engine.fields import NUMBER
-from penstock.engine.session import session_beside
+from penstock.engine.compile import exact
+from penstock.engine.spark.session import session_beside
+from penstock.engine.worker.json_columns import NUMBER
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, stream
 
 #: More digits than any result has.

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from penstock import Context, agg
 from penstock.core.errors import HopelessQuery
-from penstock.engine import suspicion
+from penstock.engine.planning import poison_search
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
 
 #: As the callables of these tests are to be called again: at once.
@@ -319,8 +319,8 @@ def test_when_every_event_seems_to_be_at_fault_the_query_stops(bench: Bench, mon
             os._exit(3)
         return event
 
-    monkeypatch.setattr(suspicion, "MOST_VERDICTS", 1)
-    monkeypatch.setattr(suspicion, "TRIES", 1)
+    monkeypatch.setattr(poison_search, "MOST_VERDICTS", 1)
+    monkeypatch.setattr(poison_search, "TRIES", 1)
     bench.queue(partitions=1)
     bench.push(good(3))
     made = stream(schema={"amount": "bigint"}).map(broken, returns={"amount": "bigint"}).to("copies")
@@ -335,8 +335,8 @@ def test_when_every_event_seems_to_be_at_fault_the_query_stops(bench: Bench, mon
 
 def test_events_that_are_given_up_for_different_reasons_or_not_in_a_row_are_their_own_fault() -> None:
     one, other = RuntimeError("Task 1 in stage 7.0 failed 4 times: killed"), RuntimeError("out of memory")
-    verdicts = suspicion.Verdicts()
-    for _ in range(suspicion.MOST_VERDICTS):
+    verdicts = poison_search.Verdicts()
+    for _ in range(poison_search.MOST_VERDICTS):
         assert not verdicts.is_hopeless(one)
         verdicts.note(one)
     assert verdicts.is_hopeless(RuntimeError("Task 3 in stage 9.0 failed 4 times: killed"))

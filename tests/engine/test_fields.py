@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.fields import NUMBER, Parser, infer
+from penstock.engine.worker.json_columns import NUMBER, Parser, infer
 
 KINDS = {
     "n": NUMBER,

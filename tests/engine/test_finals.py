@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from penstock.core.errors import InvalidRequest
-from penstock.engine import columns
-from penstock.engine.columns import ResultColumn, Shape, shape_of
-from penstock.engine.preparing import _key_name
-from penstock.engine.tables import ResultTables
+from penstock.engine.compile import aggregate_columns
+from penstock.engine.compile.aggregate_columns import ResultColumn, Shape, shape_of
+from penstock.engine.cycle.prepare import _key_name
+from penstock.engine.result_tables import ResultTables
 from penstock.stream.definition import Definition
 
 #: A closed window: aggregates of every type, as they are kept.
@@ -173,7 +173,7 @@ def test_what_could_fail_when_a_window_closes_is_refused_before(text: str, reaso
 
 def test_doubles_of_every_size_are_added_up_without_an_error(database_url_any: str) -> None:
     sizes = [0.0, 5e-324, -5e-324, 1e-160, 0.1, 2.5, -1e100, 1e130, 1.7e308, -1.7e308, inf]
-    merge = columns._SUMMED_DOUBLE.replace("{s}", "s.x").replace("{p}", "p.x")
+    merge = aggregate_columns._SUMMED_DOUBLE.replace("{s}", "s.x").replace("{p}", "p.x")
     joined = "penstock.join_moments(ARRAY[1, s.x, 0], ARRAY[3, p.x, 0])"
     question = f"SELECT s.x, p.x, {merge}, {joined} FROM unnest(%s::float8[]) s (x), unnest(%s::float8[]) p (x)"  # noqa: S608
     with psycopg.connect(database_url_any) as conn:

@@ -12,12 +12,12 @@ from psycopg import sql
 
 from penstock.core.errors import InvalidRequest
 from penstock.db.statements import quoted
-from penstock.engine.gates.keeper import Keeper
-from penstock.engine.reference import ReferenceTables
+from penstock.engine.alerts.store import Rules
+from penstock.engine.cycle.models import Target
+from penstock.engine.cycle.partials import Closing
+from penstock.engine.gates.release_loop import Keeper
+from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.registry import Registry
-from penstock.engine.rulebook import Rules
-from penstock.engine.staging import Closing
-from penstock.engine.work import Target
 from penstock.log.log import Log
 from penstock.stream.definition import Definition, TimeRules, table
 from penstock.stream.gates import concurrency_gate, token_bucket_gate

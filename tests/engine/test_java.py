@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import ConfigurationError
-from penstock.engine.java import find_java
+from penstock.engine.spark.java import find_java
 
 
 @pytest.fixture(autouse=True)

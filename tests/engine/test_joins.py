@@ -65,7 +65,7 @@ def test_the_pairs_are_duckdbs_however_cycles_fall_and_drivers_are_lost(bench: B
         bench.queue(queue, partitions=3)
     stream = joined(how, before, after, allowed_lateness_seconds=30)
     # What has expired is there for a while.
-    with drivers_lost(chance, 0.15), mock.patch("penstock.engine.waiting.PORTION", 1):
+    with drivers_lost(chance, 0.15), mock.patch("penstock.engine.joins.state.PORTION", 1):
         cuts = sorted(chance.sample(range(1, 160), 2))
         for begin, end in zip([0, *cuts], [*cuts, 160], strict=True):
             # Either side may be ahead of the other.
@@ -90,7 +90,7 @@ def test_cycles_that_are_large_enough_for_several_tasks_give_the_same(bench: Ben
     for queue, some in (("lefts", left), ("rights", right)):
         bench.queue(queue, partitions=4)
         bench.push(some, queue)
-    with mock.patch("penstock.engine.driving.SMALL_EVENTS", 1000):
+    with mock.patch("penstock.engine.driver.loop.SMALL_EVENTS", 1000):
         bench.run(joined("left", 3, 3, allowed_lateness_seconds=30))
 
     assert bench.ask("SELECT max(planned) FROM penstock.cycles") > 1000, "it took several tasks"

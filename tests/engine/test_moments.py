@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.engine import moments
+from penstock.engine.worker import event_time
 from tests.engine.oracle import micros
 
 NOON = micros(datetime(2026, 1, 31, 12, tzinfo=UTC))
@@ -33,13 +33,13 @@ NOON = micros(datetime(2026, 1, 31, 12, tzinfo=UTC))
     ],
 )
 def test_a_moment_can_be_said_in_many_ways(value: Any) -> None:
-    assert moments.of_value(value) == NOON
+    assert event_time.of_value(value) == NOON
 
 
 @pytest.mark.parametrize("value", [None, "", "noon", "2026-01-31T12:00:00", True, [], {}, float("nan"), 10**30, "Z"])
 def test_what_is_no_moment_is_refused_in_a_sentence(value: Any) -> None:
     with pytest.raises(ValueError, match=r"time|years"):
-        moments.of_value(value)
+        event_time.of_value(value)
 
 
 _times = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)).flatmap(
@@ -98,10 +98,10 @@ def test_numbers_with_a_point_mean_the_same_in_a_column(values: list[Decimal | N
 
 
 def _same(values: list[Any], column: pa.Array) -> None:
-    times, problems = moments.of_column(pa.chunked_array([column]))
+    times, problems = event_time.of_column(pa.chunked_array([column]))
     for place, value in enumerate(values):
         try:
-            expected = moments.of_value(value)
+            expected = event_time.of_value(value)
         except ValueError:
             assert place in problems, f"{value!r} is taken for {times[place]}"
         else:

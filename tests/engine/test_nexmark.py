@@ -10,7 +10,7 @@ import benchmarks.nexmark
 from benchmarks.nexmark.answers import PARTS, answers, comparable
 from benchmarks.nexmark.generator import generate
 from penstock import Stream
-from penstock.stream.sql.application import read_application
+from penstock.stream.sql.statements import read_application
 from tests.engine.pipelines import Bench
 
 TEXT = (Path(benchmarks.nexmark.__file__).parent / "queries.sql").read_text()

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from penstock import Stream
 from penstock.core.errors import InvalidRequest
-from penstock.engine.driving import SMALL_EVENTS
-from penstock.engine.reading import Reading
-from penstock.engine.reference import ReferenceTables
+from penstock.engine.driver.loop import SMALL_EVENTS
+from penstock.engine.reference_tables import ReferenceTables
+from penstock.engine.worker.read_config import Reading
 from penstock.stream.steps import Table
 from tests.engine.pipelines import Bench, eventually
 

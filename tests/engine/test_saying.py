@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engine.saying import first_line
+from penstock.engine.spark.errors import first_line
 
 FAILED = """An error occurred while calling o186.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:

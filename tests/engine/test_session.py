@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.core.errors import ConfigurationError
-from penstock.engine.session import spark_session
+from penstock.engine.spark.session import spark_session
 from tests.engine.spark_cluster import SparkCluster
 
 
@@ -98,7 +98,7 @@ def without_java(tmp_path_factory: pytest.TempPathFactory) -> subprocess.Complet
     script = """
 import json, os
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from penstock.engine.session import spark_session
+from penstock.engine.spark.session import spark_session
 
 class Numbers(DataSource):
     @classmethod
@@ -167,7 +167,7 @@ def test_a_spark_that_runs_already_is_used_and_its_settings_stay(tmp_path: Path)
     script = """
 import json
 from pyspark.sql import SparkSession
-from penstock.engine.session import spark_session
+from penstock.engine.spark.session import spark_session
 
 theirs = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 theirs.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
@@ -192,7 +192,7 @@ print(json.dumps({
 
 CLUSTER_JOB = """
 import json, os, sys
-from penstock.engine.session import spark_session
+from penstock.engine.spark.session import spark_session
 
 def where(batches):
     import os

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import agg
-from penstock.engine.stages import cut_by_event
+from penstock.engine.worker.udf_stage import cut_by_event
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, stream
 
 

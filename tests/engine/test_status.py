@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from penstock.db.pool import Database
-from penstock.engine import control
+from penstock.engine import commands
 from penstock.engine.status import Meter, Status
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
 
@@ -39,7 +39,7 @@ def test_lag_and_open_windows_are_told(bench: Bench) -> None:
 def pause(bench: Bench) -> None:
     async def ask() -> None:
         async with Database(bench.settings) as database:
-            await control.pause(database, "q")
+            await commands.pause(database, "q")
 
     asyncio.run(ask())
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import CorruptChunk
-from penstock.engine.slices import texts_of
-from penstock.log import chunk
+from penstock.engine.worker.chunk_reader import texts_of
+from penstock.log.storage import chunk
 
 _ascii = st.text(st.characters(max_codepoint=127, exclude_characters="\0"), max_size=34)
 _any = st.one_of(st.none(), st.text(max_size=40), st.sampled_from(["", "ä" * 20, "x" * 31, "x" * 32, "y" * 300]))

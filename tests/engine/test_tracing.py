@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.core.tracing import span_provider
-from penstock.engine import suspicion
+from penstock.engine.planning import poison_search
 from tests.collector import Collector, collecting
 from tests.engine.pipelines import T0, Bench, counted, stream
 
@@ -66,7 +66,7 @@ def test_a_cycle_that_fails_is_a_trace_that_failed(
 ) -> None:
     bench.queue()
     bench.push([order("ada", 1)])
-    monkeypatch.setattr(suspicion, "TRIES", 1)
+    monkeypatch.setattr(poison_search, "TRIES", 1)
     bench.run(stream().filter("assert_true(amount > 1) IS NULL").to("fine"))
     failed = [span for span in traced.spans if span.status.code == span.status.STATUS_CODE_ERROR]
     assert {span.name for span in failed} == {"cycle q", "compute"}

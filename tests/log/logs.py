@@ -14,11 +14,11 @@ from psycopg import AsyncConnection
 from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.log.dead import DeadLetter, Filter
+from penstock.log.dead_letters import DeadLetter, Filter
 from penstock.log.event import Event
-from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, Log
-from penstock.log.pushed import PushResult
+from penstock.log.read.lease import PopRequest
+from penstock.log.write.result import PushResult
 
 QUEUE = "orders"
 GROUP = "workers"

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict, InvalidOption, NotFound, QueueFull
-from penstock.log import wire
 from penstock.log.log import Batch, Log
+from penstock.protocol import messages
 from tests.log.logs import GROUP, QUEUE, drain, eventually, pop, push
 
 DAY = 86_400
@@ -160,7 +160,7 @@ async def test_a_transaction_says_what_it_shed_each_time_it_is_asked(log: Log, a
     (event,) = await pop(log, "jobs", batch=1)
     delivery = event.delivery
     assert delivery.lease_id is not None
-    ack = wire.TransactionAck(delivery.partition_id, event.offset, delivery.lease_id, queue="jobs", group=GROUP)
+    ack = messages.TransactionAck(delivery.partition_id, event.offset, delivery.lease_id, queue="jobs", group=GROUP)
     said = [ack] * acks
     for replayed in (False, True):
         done = await log.transact_leased(said, [Batch(QUEUE, [{"data": 1}])], idempotency_key="once")

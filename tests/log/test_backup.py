@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from penstock import NotFound, Penstock
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded.server import EmbeddedPostgres
 from tests.backups import base_backup, program
 from tests.conftest import reachable_directory
 from tests.servers import Server

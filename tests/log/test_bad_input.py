@@ -18,7 +18,7 @@ from penstock.core.errors import (
     InvalidEvent,
     InvalidRequest,
 )
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from penstock.log.log import Batch, Log
 from tests.log.logs import QUEUE, data, drain, opened, pop, push
 

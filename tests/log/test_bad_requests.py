@@ -18,9 +18,9 @@ from penstock.core.errors import (
     NotFound,
     PenstockError,
 )
-from penstock.log.dead import Filter
-from penstock.log.lease import PopRequest
+from penstock.log.dead_letters import Filter
 from penstock.log.log import Batch, Log
+from penstock.log.read.lease import PopRequest
 from tests.log.logs import GROUP, QUEUE, ask, data, drain, pop, push
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

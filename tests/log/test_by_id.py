@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.core.clock import Clock
-from penstock.log.by_id import Answer, SaidById
 from penstock.log.event import Event
-from penstock.log.lease_id import group_of, new_lease_id
 from penstock.log.log import Log
-from penstock.log.position import Status
+from penstock.log.read.ack_by_id import Answer, SaidById
+from penstock.log.read.lease_id import group_of, new_lease_id
+from penstock.log.read.position import Status
 from tests.log.logs import GROUP, QUEUE, pop, push
 
 

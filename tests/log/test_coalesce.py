@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 
 from penstock.core.errors import DatabaseUnavailable
-from penstock.log.coalesce import Coalescer
+from penstock.log.write.group_commit import Coalescer
 
 
 class Till:

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import CorruptChunk
-from penstock.log import chunk
-from penstock.log.chunk import Columns
+from penstock.log.storage import chunk
+from penstock.log.storage.chunk import Columns
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 lines = st.lists(st.binary().map(lambda line: line.replace(b"\n", b" ")), min_size=1, max_size=30)

@@ -19,12 +19,12 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres
-from penstock.log.append import Appender
-from penstock.log.dead import Filter
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
+from penstock.log.dead_letters import Filter
 from penstock.log.log import Batch, Log
-from penstock.log.pushed import PushResult
+from penstock.log.write.append import Appender
+from penstock.log.write.result import PushResult
 from tests.log.logs import GROUP, QUEUE, ask, by_key, data, drain, eventually, lag, opened, pop, push
 from tests.log.proxy import Proxy, each_answer, proxied
 

@@ -10,12 +10,12 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import NotFound
-from penstock.engine.waiting import Waited
-from penstock.log import dead
-from penstock.log.dead import HEADER, Filter
+from penstock.engine.joins.state import Waited
+from penstock.log import dead_letters
+from penstock.log.dead_letters import HEADER, Filter
 from penstock.log.event import Event
 from penstock.log.log import Batch, Log
-from penstock.log.position import Signal
+from penstock.log.read.position import Signal
 from tests.log.logs import GROUP, QUEUE, data, drain, lag, letters, pop, push, roll
 
 
@@ -114,8 +114,8 @@ async def test_two_who_redrive_at_once_send_each_letter_once(log: Log, other_log
 
 
 async def test_many_are_sent_back_some_at_a_time_in_their_order(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead, "REDRIVE_LIMIT", 7)
-    monkeypatch.setattr(dead, "_MOST_BYTES", 2_000)
+    monkeypatch.setattr(dead_letters, "REDRIVE_LIMIT", 7)
+    monkeypatch.setattr(dead_letters, "_MOST_BYTES", 2_000)
     await log.configure(QUEUE)
     await log.configure("others")
     for n in range(30):
@@ -166,8 +166,8 @@ async def test_a_redrive_of_a_group_that_is_gone_says_so(log: Log) -> None:
 async def test_of_very_many_that_cannot_be_sent_back_the_first_are_named(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead, "REDRIVE_LIMIT", 3)
-    monkeypatch.setattr(dead, "_MOST_PROBLEMS", 4)
+    monkeypatch.setattr(dead_letters, "REDRIVE_LIMIT", 3)
+    monkeypatch.setattr(dead_letters, "_MOST_PROBLEMS", 4)
     await log.configure(QUEUE)
     await bury(log, range(8))
     await log.delete_group(QUEUE, GROUP)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from penstock.log.log import Batch, Log
-from penstock.log.merge import encode_chunks
+from penstock.log.write.chunk_builder import encode_chunks
 from tests.log.logs import GROUP, QUEUE, data, drain, lag, pop, push
 
 
@@ -77,7 +77,7 @@ async def test_a_retention_of_ages_does_not_end_the_upkeep(log: Log, retention: 
 
 
 async def test_a_push_in_several_calls_keeps_its_ids(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.log.merge._CALL_BYTES", 300)
+    monkeypatch.setattr("penstock.log.write.chunk_builder._CALL_BYTES", 300)
     await log.configure(QUEUE)
     events = [{"data": f"{n:0500}", "key": f"key {n % 7}", "id": f"id {n}"} for n in range(100)]
     pieces = await log.prepare(Batch(QUEUE, events))

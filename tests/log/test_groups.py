@@ -10,8 +10,8 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import GroupBusy, NotFound
-from penstock.log.by_id import SaidById
 from penstock.log.log import Log
+from penstock.log.read.ack_by_id import SaidById
 from tests.log.logs import (
     GROUP,
     QUEUE,

@@ -9,10 +9,10 @@ import pytest
 from psycopg import sql
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.engine.columns import Kept, ResultColumn
+from penstock.engine.compile.aggregate_columns import Kept, ResultColumn
 from penstock.engine.registry import Registry
-from penstock.engine.tables import ResultTables
-from penstock.log.dead import Filter
+from penstock.engine.result_tables import ResultTables
+from penstock.log.dead_letters import Filter
 from penstock.log.log import Batch, Log
 from tests.corpus.hostile import NAMES, UNSTORABLE
 from tests.log.logs import data, drain, letters, pop, push

@@ -6,14 +6,14 @@ from collections import defaultdict
 
 import pytest
 
-from penstock.log import consume
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from penstock.log.event import Event
-from penstock.log.lease import _FURTHEST, PopRequest, _Turn
 from penstock.log.log import Log
-from penstock.server.ingest import budget
-from penstock.server.ingest.budget import Budget
-from penstock.server.problems import Problem
+from penstock.log.read import pop as popping
+from penstock.log.read.lease import _FURTHEST, PopRequest, _Turn
+from penstock.server.http.errors import Problem
+from penstock.server.ingest import memory_budget
+from penstock.server.ingest.memory_budget import Budget
 from tests.log.logs import GROUP, QUEUE, data, drain, pop, push
 
 LANES = ("ada", "bob", "cyd")
@@ -147,8 +147,8 @@ async def test_who_waits_for_room_has_nothing_leased_meanwhile(log: Log) -> None
 async def test_where_others_hold_much_a_pop_brings_little_and_what_is_large_waits(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consume, "FIRST_BYTES", 8_000)
-    monkeypatch.setattr(budget, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(popping, "FIRST_BYTES", 8_000)
+    monkeypatch.setattr(memory_budget, "_PATIENCE_SECONDS", 0.01)
     await log.configure(QUEUE)
     for n in range(6):
         await push(log, [[n, "x" * 3_000]], key="ada")

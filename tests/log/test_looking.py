@@ -6,12 +6,12 @@ import pytest
 
 from penstock.core.errors import InvalidEvent, NotFound
 from penstock.db.statements import Statements
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from penstock.log.log import Batch, Log
 from tests.log.logs import GROUP, QUEUE, data, drain, letters, pop, push
 from tests.log.plans import explain
 
-_browse = Statements("penstock.log", "browse.sql")
+_browse = Statements("penstock.log.read", "browse.sql")
 
 
 async def _lanes(log: Log, count: int) -> None:

@@ -34,10 +34,10 @@ from hypothesis.stateful import (
 
 from penstock.core.clock import Clock
 from penstock.core.errors import TransactionRefused
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from penstock.log.event import Event
-from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, Log
+from penstock.log.read.lease import PopRequest
 from tests.log.logs import ask, opened, roll
 from tests.log.model import LEASE, RETRY_DELAY, Lane, Model, Status, Verdict
 

@@ -20,10 +20,10 @@ from psycopg import AsyncConnection, sql
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
-from penstock.log import chunk
-from penstock.log.lease import DROP_SOME_LEASES, UNREAD
 from penstock.log.log import Log
 from penstock.log.queue import Queue
+from penstock.log.read.lease import DROP_SOME_LEASES, UNREAD
+from penstock.log.storage import chunk
 from tests.log.logs import GROUP, QUEUE, held, opened, pop, push
 from tests.log.plans import Explained, explain, explain_call, explain_inside
 
@@ -32,24 +32,24 @@ LANES = ("ada", "bob", "cyd")
 FEW = 60
 
 FILES = {
-    "lease": "pop.sql",
-    "next_moment": "pop.sql",
-    "extend": "pop.sql",
-    "drop_leases": "pop.sql",
-    "held": "pop.sql",
-    "complete": "ack.sql",
-    "lock_cursors": "ack.sql",
-    "standing": "ack.sql",
-    "write_positions": "ack.sql",
-    "chunks_between": "read.sql",
-    "first_chunks_between": "read.sql",
-    "segment_of": "read.sql",
-    "lock_partitions": "append.sql",
-    "seen_ids": "append.sql",
-    "still_in_window": "append.sql",
-    "publish": "upload.sql",
-    "discard": "upload.sql",
-    "wake_cursors": "upload.sql",
+    "lease": "read/pop.sql",
+    "next_moment": "read/pop.sql",
+    "extend": "read/pop.sql",
+    "drop_leases": "read/pop.sql",
+    "held": "read/pop.sql",
+    "complete": "read/ack.sql",
+    "lock_cursors": "read/ack.sql",
+    "standing": "read/ack.sql",
+    "write_positions": "read/ack.sql",
+    "chunks_between": "read/reader.sql",
+    "first_chunks_between": "read/reader.sql",
+    "segment_of": "read/reader.sql",
+    "lock_partitions": "write/append.sql",
+    "seen_ids": "write/append.sql",
+    "still_in_window": "write/append.sql",
+    "publish": "write/upload.sql",
+    "discard": "write/upload.sql",
+    "wake_cursors": "write/upload.sql",
 }
 
 GROW = """
@@ -91,6 +91,12 @@ SELECT group_id, partition_id, 7, 0, 0, 'epoch' FROM pointed
 """
 
 
+def statements(file: str) -> Statements:
+    """The statements of one file of the log: ``read/pop.sql`` lies in the package ``penstock.log.read``."""
+    package, _, name = file.partition("/")
+    return Statements(f"penstock.log.{package}", name)
+
+
 class Place:
     """A queue with some history, and a connection to ask it on."""
 
@@ -125,7 +131,7 @@ class Place:
             direct.execute("ANALYZE")
 
     def statement(self, name: str) -> str:
-        return Statements("penstock.log", FILES[name]).table(name, self.queue.id, self.queue.segment)
+        return statements(FILES[name]).table(name, self.queue.id, self.queue.segment)
 
     def params(self) -> dict[str, Any]:
         """Something for every parameter of every statement."""
@@ -177,12 +183,12 @@ class Place:
         params = self.params() | {"partitions": len(self.lanes), "leases": "{" + str(self.lease) + "}", "quiet": 0.001}
         statement = self.statement("lease")
         if quiet:
-            more = Statements("penstock.log", "pop.sql").table("when_quiet", self.queue.id, self.queue.segment)
+            more = Statements("penstock.log.read", "pop.sql").table("when_quiet", self.queue.id, self.queue.segment)
             statement = statement.replace(UNREAD, f"{UNREAD}\n{more}")
         return await explain(self.conn, statement, params)
 
     async def explain_by_id(self, name: str) -> Explained:
-        statement = Statements("penstock.log", "by_id.sql").table(name, self.queue.id, self.queue.segment)
+        statement = Statements("penstock.log.read", "ack_by_id.sql").table(name, self.queue.id, self.queue.segment)
         return await explain(self.conn, statement, self.params())
 
     async def explain_complete(self) -> Explained:
@@ -340,4 +346,4 @@ async def test_the_pages_that_are_touched_do_not_grow_under_a_held_transaction(d
 def test_the_driver_remembers_every_hot_statement() -> None:
     # What is longer is read anew, parameter by parameter, each time that it is sent.
     for name, file in FILES.items():
-        assert len(Statements("penstock.log", file).table(name, 2**31, 2**31)) < 4096
+        assert len(statements(file).table(name, 2**31, 2**31)) < 4096

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from tests.log.logs import QUEUE, data, drain, lag, letters, pop, push

@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from tests.log.logs import (
     GROUP,
     PATIENCE,

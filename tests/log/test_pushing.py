@@ -12,10 +12,10 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import Conflict, IdempotencyConflict, InvalidEvent, NotFound, QueueFull
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from penstock.log.log import Batch, Log
-from penstock.log.pushed import Pushed, PushResult
 from penstock.log.queue import Queue
+from penstock.log.write.result import Pushed, PushResult
 from tests.log.logs import PATIENCE, QUEUE, ask, by_key, data, drain, eventually, letters, opened, pop, push
 
 Answer = list[tuple[str, int, str | None, bool]]

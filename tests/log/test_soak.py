@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.log.dead import HEADER, Filter
+from penstock.log.dead_letters import HEADER, Filter
 from penstock.log.event import Event
 from penstock.log.log import Log
 from tests.log.logs import QUEUE, drain, lag, letters, pop, push, roll

@@ -15,9 +15,9 @@ from psycopg import AsyncConnection
 
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidRequest
-from penstock.log import lease
 from penstock.log.event import Event
 from penstock.log.log import Log
+from penstock.log.read import lease
 from tests.log.logs import (
     GROUP,
     PATIENCE,

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.log.dead import Filter
+from penstock.log.dead_letters import Filter
 from penstock.log.log import Log
 from tests.log.logs import (
     GROUP,

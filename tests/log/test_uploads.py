@@ -11,8 +11,8 @@ import pytest
 from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict
 from penstock.log.log import Batch, Log
-from penstock.log.pushed import Rejected
-from penstock.log.upload import Upload, UploadLost
+from penstock.log.write.result import Rejected
+from penstock.log.write.upload import Upload, UploadLost
 from tests.log.logs import GROUP, QUEUE, ask, data, drain, eventually, letters, pop, push, roll, waiting
 
 MEGABYTE = "x" * 1_000_000

@@ -13,9 +13,9 @@ import psycopg
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.server.access.audit import Audit, Written
-from penstock.server.access.keys import Keys
-from penstock.server.endpoint import Role
+from penstock.server.auth.api_keys import Keys
+from penstock.server.auth.audit import Audit, Written
+from penstock.server.http.endpoint import Role
 
 _Answer = TypeVar("_Answer")
 

@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 
 from penstock.core.errors import ConfigurationError
 from penstock.core.settings import Settings
-from penstock.server.access.attempts import Attempts
-from penstock.server.access.identity import Identity
-from penstock.server.access.key_text import parse_key
-from penstock.server.access.tokens import InvalidToken, Tokens
-from penstock.server.endpoint import Role
+from penstock.server.auth.identity import Identity
+from penstock.server.auth.jwt import InvalidToken, Tokens
+from penstock.server.auth.key_format import parse_key
+from penstock.server.auth.throttle import Attempts
+from penstock.server.http.endpoint import Role
 from penstock.server.settings import ServerSettings
 from tests import servers
 from tests.server.keys import bearer, make_key, no_audit, read_audit, token, with_keys

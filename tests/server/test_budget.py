@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from penstock.server.ingest import budget
-from penstock.server.ingest.budget import Budget
-from penstock.server.problems import Problem
+from penstock.server.http.errors import Problem
+from penstock.server.ingest import memory_budget
+from penstock.server.ingest.memory_budget import Budget
 
 
 async def test_who_waits_goes_on_when_others_let_go() -> None:
@@ -27,7 +27,7 @@ async def test_who_waits_goes_on_when_others_let_go() -> None:
 
 
 async def test_who_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(memory_budget, "_PATIENCE_SECONDS", 0.01)
     shared = Budget(100, "answers")
     with shared.hold() as first, shared.hold() as second:
         # What is more than all may hold together has to be alone.
@@ -76,7 +76,7 @@ async def test_who_gives_up_waiting_leaves_his_place_to_the_next(let_in_before: 
 
 
 async def test_those_who_hold_much_leave_a_part_to_those_who_need_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(memory_budget, "_PATIENCE_SECONDS", 0.01)
     shared = Budget(100, "answers", 5)
     with shared.hold() as large, shared.hold() as more, shared.hold() as small:
         await large.reach(5)

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from penstock import Penstock
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
 from tests.server.serving import Serving, serving
 
 QUEUE = "orders"

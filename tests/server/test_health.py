@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
 from tests.db.standing_still import standing_still
 from tests.server.serving import Serving, serving
 

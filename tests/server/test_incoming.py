@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from starlette.datastructures import Headers
 
-from penstock.server.incoming import IndexedHeaders
+from penstock.server.http.request import IndexedHeaders
 
 RAW = [(b"content-type", b"text/plain"), (b"x-twice", b"one"), (b"x-twice", b"two"), (b"x-odd", b"\xe4")]
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from penstock.server.access.keys import Keys
-from penstock.server.endpoint import Role
+from penstock.server.auth.api_keys import Keys
+from penstock.server.http.endpoint import Role
 from tests.corpus.hostile import NAMES
 from tests.server.keys import with_keys
 

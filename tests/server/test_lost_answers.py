@@ -9,9 +9,9 @@ import pytest
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.server.access.key_text import KeyText
-from penstock.server.access.keys import Keys
-from penstock.server.endpoint import Role
+from penstock.server.auth.api_keys import Keys
+from penstock.server.auth.key_format import KeyText
+from penstock.server.http.endpoint import Role
 from tests.log.proxy import Proxy, each_answer, proxied
 
 

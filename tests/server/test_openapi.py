@@ -25,8 +25,8 @@ from schemathesis.checks import (
 from schemathesis.config import SchemathesisConfig
 
 from penstock.server.app import ENDPOINTS
-from penstock.server.endpoint import Role
-from penstock.server.openapi import document, rendered
+from penstock.server.http.endpoint import Role
+from penstock.server.http.openapi import document, rendered
 from tests import servers
 from tests.server.keys import bearer, make_key
 from tests.server.serving import Serving, serving

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine.alerting import Result, look_at
-from penstock.engine.rulebook import Rules
+from penstock.engine.alerts.evaluate import Result, look_at
+from penstock.engine.alerts.store import Rules
 from penstock.log.log import Log
 from tests.server.refusals import refusal
 from tests.server.serving import Serving

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.client.exchange import Exchange
+from penstock.client.http.retrying_http import Exchange
 from penstock.core.errors import ConfigurationError, InvalidRequest
 from tests.server.serving import Serving
 

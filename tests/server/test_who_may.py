@@ -20,9 +20,9 @@ from psycopg import sql
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from penstock.server.access.keys import Keys
 from penstock.server.app import ENDPOINTS
-from penstock.server.endpoint import Endpoint, Role
+from penstock.server.auth.api_keys import Keys
+from penstock.server.http.endpoint import Endpoint, Role
 from tests import gated, servers
 from tests.server.keys import bearer, token, with_keys
 from tests.server.serving import serving

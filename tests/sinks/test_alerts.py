@@ -11,9 +11,9 @@ import pytest
 from penstock.core import json
 from penstock.core.clock import Clock
 from penstock.core.errors import QueueFull
-from penstock.engine.alerting import ring
+from penstock.engine.alerts.evaluate import ring
 from penstock.log.log import Log
-from penstock.log.ndjson import Lines
+from penstock.log.write.ndjson import Lines
 from penstock.sinks import Alerts, Rules, Sinks
 from penstock.stream.rules import Rule, above, absent, rule
 from tests.cli.command_line import CommandLine

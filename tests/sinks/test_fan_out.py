@@ -15,7 +15,7 @@ from penstock.core.settings import Settings
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.sinks import File, Sinks
-from penstock.sinks.flowing import flowing_beside
+from penstock.sinks.background import flowing_beside
 from penstock.stream.fingerprint import describe
 from tests.log.logs import ask, eventually, opened, push
 from tests.sinks.test_outlets import Remember
@@ -71,7 +71,7 @@ def test_a_sink_that_takes_nothing_does_not_keep_a_query_from_ending(
         def trouble(self, events: Sequence[Event]) -> Exception | None:
             return SinkBusy("not now", retry_after=3600)
 
-    monkeypatch.setattr("penstock.sinks.flowing._MOST_REST_SECONDS", 0.5)
+    monkeypatch.setattr("penstock.sinks.background._MOST_REST_SECONDS", 0.5)
     never = Never()
 
     async def results() -> int:

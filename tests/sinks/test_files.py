@@ -20,7 +20,7 @@ from penstock.core.errors import Conflict, InvalidRequest, SinkBusy
 from penstock.log.log import Log
 from penstock.sinks import File, Parquet, Sinks
 from penstock.sinks.conformance import made_events
-from penstock.sinks.position import sync_directory
+from penstock.sinks.files.progress_file import sync_directory
 from tests.log.logs import eventually, push
 
 WRITER = """
@@ -260,7 +260,7 @@ def test_a_rotation_that_fails_is_finished_later(tmp_path: Path, monkeypatch: py
             elif step == "the name":
                 broken.setattr(Path, "rename", failing(Path.rename))
             elif step == "the directory":
-                broken.setattr("penstock.sinks.file.sync_directory", failing(sync_directory))
+                broken.setattr("penstock.sinks.files.file.sync_directory", failing(sync_directory))
             else:
                 broken.setattr(Path, "replace", failing(Path.replace, lambda *_: next(moving, False)))
             with pytest.raises(SinkBusy, match="Input/output error"):

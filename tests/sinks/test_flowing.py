@@ -14,7 +14,7 @@ from penstock.core.errors import SinkClosed
 from penstock.core.settings import Settings
 from penstock.log.event import Event
 from penstock.sinks import Call
-from penstock.sinks.flowing import flowing_beside
+from penstock.sinks.background import flowing_beside
 from tests.log.logs import eventually, opened, push
 from tests.sinks.test_outlets import Remember
 
@@ -52,8 +52,8 @@ def test_a_sink_that_hangs_in_a_call_does_not_hold_its_query(sinks_url: str, mon
         return called.is_set()
 
     monkeypatch.setattr("penstock.sinks.runner._STOP_SECONDS", 0.1)
-    monkeypatch.setattr("penstock.sinks.flowing._MOST_REST_SECONDS", 0.1)
-    monkeypatch.setattr("penstock.sinks.flowing._MOST_WAIT_SECONDS", 1.0)
+    monkeypatch.setattr("penstock.sinks.background._MOST_REST_SECONDS", 0.1)
+    monkeypatch.setattr("penstock.sinks.background._MOST_WAIT_SECONDS", 1.0)
     stream = Stream.from_("orders").to("hung", Call(hang))
     try:
         with flowing_beside(stream, Settings(database_url=sinks_url)):

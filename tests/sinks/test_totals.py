@@ -8,8 +8,8 @@ from typing import Any
 from penstock.core.errors import SinkRejected
 from penstock.log.event import Event
 from penstock.log.log import Log
-from penstock.server.metrics import standing
-from penstock.server.metrics.standing import Standing
+from penstock.server.metrics import database as database_metrics
+from penstock.server.metrics.database import Standing
 from penstock.sinks import Backoff, Sinks
 from tests.log.logs import push
 from tests.sinks.test_outlets import Remember
@@ -70,8 +70,8 @@ async def test_sinks_are_among_the_metrics(log: Log, queue: str) -> None:
         for family in read.sampled
         if labels in read.sampled[family].samples
     }
-    assert found[standing.SINK_WRITTEN] == 3
-    assert found[standing.SINK_DEAD] == 1
-    assert found[standing.SINK_RETRIES] == 1
-    assert (found[standing.SINK_RUNNING], found[standing.SINK_RESTING]) == (0, 0), "it has ended"
-    assert found[standing.GROUP_LAG] == 0
+    assert found[database_metrics.SINK_WRITTEN] == 3
+    assert found[database_metrics.SINK_DEAD] == 1
+    assert found[database_metrics.SINK_RETRIES] == 1
+    assert (found[database_metrics.SINK_RUNNING], found[database_metrics.SINK_RESTING]) == (0, 0), "it has ended"
+    assert found[database_metrics.GROUP_LAG] == 0

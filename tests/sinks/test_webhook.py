@@ -16,11 +16,11 @@ import pytest
 from penstock.core.errors import InvalidRequest, SinkBusy
 from penstock.log.log import Log
 from penstock.sinks import Backoff, Sinks, Webhook
-from penstock.sinks.addresses import is_public, resolve
-from penstock.sinks.breaker import Breaker
 from penstock.sinks.conformance import made_events
-from penstock.sinks.signature import verify
-from penstock.sinks.webhook import batch_id, event_id, retry_after
+from penstock.sinks.http.address_filter import is_public, resolve
+from penstock.sinks.http.circuit_breaker import Breaker
+from penstock.sinks.http.signature import verify
+from penstock.sinks.http.webhook import batch_id, event_id, retry_after
 from tests.log.logs import eventually, letters, push
 from tests.sinks.receiver import Answer, Receiver, receiving
 from tests.sinks.test_outlets import Remember
@@ -298,7 +298,7 @@ def test_headers_that_could_be_more_than_one_are_refused(headers: Any) -> None:
 
 
 async def test_an_answer_that_does_not_end_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.sinks.webhook._READ_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.sinks.http.webhook._READ_SECONDS", 0.05)
     async with receiving() as receiver:
         receiver.behave = lambda events: "endless"
         sink = webhook(receiver)

@@ -218,7 +218,7 @@ async def test_a_time_that_several_writers_get_after_one_another_is_read_when_it
 async def test_a_notification_brings_the_next_look_at_once(
     log: Log, queue: str, table: str, sinks_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.sources.feed._LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("penstock.sources.runner._LOOK_SECONDS", 3600.0)
     channel = f"changed_{table}"
     feed = Feed(log, Table(table, column="id", url=sinks_url, notify=channel), queue, name=queue)
     running = asyncio.create_task(feed.run())

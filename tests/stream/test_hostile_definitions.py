@@ -13,8 +13,8 @@ from penstock.connector.options import OPTIONS, read_options, table_options, wri
 from penstock.core.errors import PenstockError
 from penstock.engine.options import RunOptions
 from penstock.sinks import Console, File, Table, Webhook
+from penstock.sinks.files.parquet import Parquet
 from penstock.sinks.forward import Forward
-from penstock.sinks.parquet import Parquet
 from penstock.sinks.spec import read_sink
 from penstock.stream import gates, rules
 from penstock.stream.definition import Definition

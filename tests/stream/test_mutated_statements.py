@@ -10,8 +10,8 @@ import pytest
 from penstock.core.errors import PenstockError
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint
-from penstock.stream.sql.application import read_application
-from penstock.stream.sql_text import tokens_of
+from penstock.stream.sql.statements import read_application
+from penstock.stream.sql.tokens import tokens_of
 
 EXAMPLES = int(os.environ.get("PENSTOCK_TEST_MUTATIONS", "300"))
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.stream.expression import names_in
-from penstock.stream.sql_names import column_text
-from penstock.stream.sql_text import arguments_in, one_line, problem_in, tokens_of
+from penstock.stream.sql.column_refs import column_text
+from penstock.stream.sql.tokens import arguments_in, one_line, problem_in, tokens_of
 
 
 @pytest.mark.parametrize(

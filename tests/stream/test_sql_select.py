@@ -6,7 +6,7 @@ import pytest
 
 from penstock.core.errors import InvalidRequest
 from penstock.stream.definition import Definition
-from penstock.stream.sql_select import passes_all, with_columns
+from penstock.stream.sql.select_rules import passes_all, with_columns
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from penstock.core.errors import InvalidSql
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe
-from penstock.stream.sql.application import Application, read_application
+from penstock.stream.sql.statements import Application, read_application
 from penstock.stream.windows import Calendar, Session, Sliding, Tumbling
 
 GROUPED = "INSERT INTO out SELECT who, window(ts, '5 seconds') AS w, {what} FROM orders GROUP BY who, w"

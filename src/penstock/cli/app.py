@@ -9,24 +9,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli import (
-    consoles,
-    databases,
-    dead_letters,
-    demos,
-    gates,
-    groups,
-    keys,
-    prepare,
-    queries,
-    queues,
-    rules,
-    serve,
-    sinks,
-    sources,
-    statements,
-    streams,
-)
 from penstock.cli.command import (
     EXIT_CODES,
     FAILED,
@@ -38,6 +20,24 @@ from penstock.cli.command import (
     Verbose,
     command,
     shared_options,
+)
+from penstock.cli.commands import (
+    console,
+    db,
+    demo,
+    dlq,
+    gate,
+    group,
+    key,
+    prepare,
+    query,
+    queue,
+    rule,
+    run,
+    serve,
+    sink,
+    source,
+    sql,
 )
 from penstock.cli.output import Output
 from penstock.cli.session import Session
@@ -95,24 +95,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for sub_app, name in (
-    (queues.app, "queue"),
-    (groups.app, "group"),
-    (dead_letters.app, "dlq"),
-    (queries.app, "query"),
-    (sources.app, "source"),
-    (sinks.app, "sink"),
-    (rules.app, "rule"),
-    (gates.app, "gate"),
-    (keys.app, "key"),
-    (databases.app, "db"),
+    (queue.app, "queue"),
+    (group.app, "group"),
+    (dlq.app, "dlq"),
+    (query.app, "query"),
+    (source.app, "source"),
+    (sink.app, "sink"),
+    (rule.app, "rule"),
+    (gate.app, "gate"),
+    (key.app, "key"),
+    (db.app, "db"),
 ):
     sub_app.callback(invoke_without_command=True)(_help_if_alone)
     app.add_typer(sub_app, name=name)
-streams.register(app)
-statements.register(app)
+run.register(app)
+sql.register(app)
 serve.register(app)
-consoles.register(app)
-sources.register(app)
+console.register(app)
+source.register(app)
 
 
 @app.callback()
@@ -134,7 +134,7 @@ def root(
     _help_if_alone(ctx)
 
 
-demos.register(app)
+demo.register(app)
 prepare.register(app)
 
 
@@ -146,7 +146,7 @@ command(
         "penstock push orders --file orders.ndjson.gz --once --wait 300 --server https://queues.example:6632",
         """penstock push orders '{"amount": 12.5}' --key tenant-1""",
     ],
-)(queues.push)
+)(queue.push)
 
 
 @command(app, "version", examples=["penstock version", "penstock version --json"])

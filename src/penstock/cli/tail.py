@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.cli import documents
+from penstock.cli import json_output
 from penstock.cli.output import visible
 from penstock.cli.times import show_time
 from penstock.log.log import Log
-from penstock.log.partitions import Partition
+from penstock.log.storage.partitions import Partition
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
@@ -106,7 +106,7 @@ def print_events(out: Output, events: Sequence[Event]) -> None:
     """Print events, a line each."""
     if out.json:
         for event in events:
-            out.line(documents.event(event))
+            out.line(json_output.event(event))
         return
     for event in events:
         when = show_time(event.appended_at, millis=True)

@@ -20,22 +20,22 @@ from penstock.client.consumer import Consumed, Handler, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle, DeadLetters
 from penstock.client.gates import GateHandle
 from penstock.client.penstock import Penstock
-from penstock.client.portal import Portal
 from penstock.client.queue import Partitioning, QueueHandle, WhereInTime
 from penstock.client.settings import HandleSettings
+from penstock.client.sync_bridge import Portal
 from penstock.client.transaction import Transaction, TransactionQueue
 from penstock.core.clock import Clock
-from penstock.db.borrowed import UserConnection
-from penstock.engine.gates.book import GateInfo
-from penstock.log.ack import AckResult
-from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, Redrive
+from penstock.db.user_connection import UserConnection
+from penstock.engine.gates.admin import GateInfo
+from penstock.log.dead_letters import REDRIVE_LIMIT, DeadLetter, Redrive
 from penstock.log.event import Event
 from penstock.log.groups import GroupLane
 from penstock.log.log import GroupInfo, QueueInfo
-from penstock.log.pushed import Pushed, PushResult
 from penstock.log.queue import Queue
-from penstock.log.segments import Upkeep
+from penstock.log.read.ack import AckResult
+from penstock.log.storage.segments import Upkeep
 from penstock.log.transaction import TransactionResult
+from penstock.log.write.result import Pushed, PushResult
 
 
 class SyncReceipt:

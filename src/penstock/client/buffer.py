@@ -21,12 +21,12 @@ from penstock.core.errors import (
     PushFailed,
     QueueFull,
 )
-from penstock.core.moments import from_micros
 from penstock.core.names import key_problem
-from penstock.log.batch import Batch
-from penstock.log.ndjson import Lines
-from penstock.log.prepare import check_headers, check_ids, check_shape, micros_of
-from penstock.log.pushed import Pushed, PushResult
+from penstock.core.timestamps import from_micros
+from penstock.log.write.batch import Batch
+from penstock.log.write.encode import check_headers, check_ids, check_shape, micros_of
+from penstock.log.write.ndjson import Lines
+from penstock.log.write.result import Pushed, PushResult
 
 if TYPE_CHECKING:
     from penstock.client.session import Session

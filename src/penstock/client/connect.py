@@ -68,8 +68,8 @@ def transport_for(
         from penstock.client.database import DatabaseTransport
 
         return DatabaseTransport(settings, clock)
-    from penstock.client.exchange import Exchange
-    from penstock.client.http import HttpTransport
+    from penstock.client.http.retrying_http import Exchange
+    from penstock.client.http.transport import HttpTransport
 
     return HttpTransport(
         Exchange(

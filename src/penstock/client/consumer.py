@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.in_hand import InHand, put_back
+from penstock.client.delivery import InHand, put_back
 from penstock.core.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine.gates.book import GateBook, GateChange, GateInfo
+from penstock.engine.gates.admin import GateBook, GateChange, GateInfo
 from penstock.log.log import Log
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.client.arguments import check_whole
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, Filter, Redrive
+from penstock.log.dead_letters import REDRIVE_LIMIT, DeadLetter, Filter, Redrive
 
 if TYPE_CHECKING:
     from penstock.client.session import Session

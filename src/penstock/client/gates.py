@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.client.arguments import check_number
-from penstock.engine.gates.book import GateChange, GateInfo
+from penstock.engine.gates.admin import GateChange, GateInfo
 
 if TYPE_CHECKING:
     from penstock.client.session import Session

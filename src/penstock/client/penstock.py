@@ -25,13 +25,13 @@ from penstock.client.transaction import Transaction
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.core.names import check_name
-from penstock.db.borrowed import UserConnection
-from penstock.log.ack import AckResult
+from penstock.db.user_connection import UserConnection
 from penstock.log.event import Event
 from penstock.log.log import Batch, GroupInfo
-from penstock.log.pushed import PushResult
 from penstock.log.queue import Queue
-from penstock.log.segments import Upkeep
+from penstock.log.read.ack import AckResult
+from penstock.log.storage.segments import Upkeep
+from penstock.log.write.result import PushResult
 
 _ACK_CONTEXT = {"group": "group", "consumer_group": "group", "consumerGroup": "group", "error": "error"}
 

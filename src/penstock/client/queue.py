@@ -28,8 +28,8 @@ from penstock.log.event import Event
 from penstock.log.groups import GroupLane, check_place
 from penstock.log.log import Batch, QueueInfo
 from penstock.log.options import check_options
-from penstock.log.pushed import PushResult
 from penstock.log.queue import Queue
+from penstock.log.write.result import PushResult
 
 if TYPE_CHECKING:
     from penstock.client.session import Session

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from penstock.client.in_hand import put_back
+from penstock.client.delivery import put_back
 from penstock.core.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.client.buffer import Buffer
     from penstock.client.transport import ClientTransport
     from penstock.log.event import Event
-    from penstock.log.lease import PopRequest
+    from penstock.log.read.lease import PopRequest
 
 #: The session whose consumer has called the handler that runs.
 _handling: ContextVar[Session | None] = ContextVar("penstock_handling", default=None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.log.groups import DEFAULT_GROUP, Place
-from penstock.log.lease import PopRequest
+from penstock.log.read.lease import PopRequest
 
 #: How long a pop that waits does so unless it is told.
 DEFAULT_TIMEOUT_MILLIS = 30_000

@@ -17,9 +17,9 @@ from penstock.client.arguments import (
 )
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_key, check_name
-from penstock.db.borrowed import UserConnection
-from penstock.log.ack import check_status
+from penstock.db.user_connection import UserConnection
 from penstock.log.log import Batch, Said
+from penstock.log.read.ack import check_status
 from penstock.log.transaction import TransactionResult
 
 if TYPE_CHECKING:

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from penstock.db.borrowed import UserConnection
-from penstock.engine.gates.book import GateChange, GateInfo
-from penstock.log.ack import AckResult
-from penstock.log.dead import DeadLetter, Filter, Redrive
+from penstock.db.user_connection import UserConnection
+from penstock.engine.gates.admin import GateChange, GateInfo
+from penstock.log.dead_letters import DeadLetter, Filter, Redrive
 from penstock.log.event import Event
 from penstock.log.groups import GroupLane, Place
-from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, GroupInfo, QueueInfo, Said
-from penstock.log.partitions import Partition
-from penstock.log.pushed import PushResult
 from penstock.log.queue import Queue
-from penstock.log.segments import Upkeep
+from penstock.log.read.ack import AckResult
+from penstock.log.read.lease import PopRequest
+from penstock.log.storage.partitions import Partition
+from penstock.log.storage.segments import Upkeep
 from penstock.log.transaction import TransactionResult
+from penstock.log.write.result import PushResult
 
 
 class Transport(Protocol):

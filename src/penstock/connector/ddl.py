@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Callable
 
 from penstock.core.errors import InvalidOption, shown
-from penstock.stream.sql_text import Token, tokens_of
+from penstock.stream.sql.tokens import Token, tokens_of
 
 _TYPES = (
     *("string", "boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long"),

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from penstock.connector.events import Task
     from penstock.connector.options import Read
-    from penstock.connector.sink import Sink
-    from penstock.connector.table import Result
+    from penstock.connector.read.result_table import Result
+    from penstock.connector.read.task_reader import Task
+    from penstock.connector.write.writer import Sink
 
 
 class PenstockFormat(DataSource):
@@ -38,17 +38,18 @@ class PenstockFormat(DataSource):
 
     def schema(self) -> str:
         """The columns, where the user has not said which."""
-        from penstock.connector import columns, options, table
+        from penstock.connector import options
+        from penstock.connector.read import columns, result_table
 
         if options.is_table(self.options):
-            return table.ddl(self._result())
+            return result_table.ddl(self._result())
         return columns.ddl(options.schema_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
         from penstock.connector import options
-        from penstock.connector.batch import QueueReader
-        from penstock.connector.table import ResultReader
+        from penstock.connector.read.batch import QueueReader
+        from penstock.connector.read.result_table import ResultReader
 
         if options.is_table(self.options):
             return ResultReader(self._result(), schema)
@@ -58,7 +59,7 @@ class PenstockFormat(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For ``spark.readStream``."""
         from penstock.connector import options
-        from penstock.connector.stream import QueueStream
+        from penstock.connector.read.stream import QueueStream
         from penstock.core.errors import InvalidRequest
 
         if options.is_table(self.options):
@@ -71,7 +72,7 @@ class PenstockFormat(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For ``df.write``."""
-        from penstock.connector.sink import QueueWriter
+        from penstock.connector.write.writer import QueueWriter
 
         sink = self._sink(schema, overwrite, streaming=False)
         sink.find()
@@ -79,29 +80,29 @@ class PenstockFormat(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For ``df.writeStream``."""
-        from penstock.connector.sink import QueueStreamWriter
+        from penstock.connector.write.writer import QueueStreamWriter
 
         return QueueStreamWriter(self._sink(schema, overwrite, streaming=True))
 
     def _result(self) -> Result:
         from penstock.connector.database import find_database
         from penstock.connector.options import table_options
-        from penstock.connector.table import Result
+        from penstock.connector.read.result_table import Result
 
         return Result(find_database(self.options), table_options(self.options))
 
     def _task(self, read: Read, schema: StructType) -> Task:
-        from penstock.connector.columns import output_of
         from penstock.connector.database import find_database
-        from penstock.connector.events import Task
+        from penstock.connector.read.columns import output_of
+        from penstock.connector.read.task_reader import Task
 
         return Task(find_database(self.options), output_of(read, schema), read.mode, read.keys, read.fail_on_loss)
 
     def _sink(self, schema: StructType, overwrite: bool, *, streaming: bool) -> Sink:
         from penstock.connector.database import find_database
         from penstock.connector.options import write_options
-        from penstock.connector.rows import Rows
-        from penstock.connector.sink import Sink
+        from penstock.connector.write.rows import Rows
+        from penstock.connector.write.writer import Sink
         from penstock.core.errors import InvalidRequest
 
         written = write_options(self.options, streaming=streaming)

@@ -13,18 +13,18 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from penstock.console import parts
 from penstock.console.assets import DIRECTORY
+from penstock.console.auth.middleware import SIGN_IN, Door
+from penstock.console.auth.sign_in import SignIn
 from penstock.console.console import Console
-from penstock.console.door import SIGN_IN, Door
-from penstock.console.feeds import TROUBLES
+from penstock.console.layout import HEAD, shell
 from penstock.console.page import Page, View, sentence
+from penstock.console.polling import TROUBLES
 from penstock.console.registry import PAGES
 from penstock.console.settings import ConsoleSettings
-from penstock.console.shell import HEAD, shell
-from penstock.console.sign_in import SignIn
-from penstock.server.frame import Frame
-from penstock.server.metrics.instruments import Instruments
+from penstock.console.widgets import parts
+from penstock.server.http.middleware import Frame
+from penstock.server.metrics.counters import Instruments
 
 logger = logging.getLogger("penstock.console")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.console.feeds import Feeds
-from penstock.console.sessions import COOKIE, Session, Sessions
+from penstock.console.auth.sessions import COOKIE, Session, Sessions
+from penstock.console.data.vitals import Vitals
+from penstock.console.polling import Feeds
 from penstock.console.settings import ConsoleSettings
-from penstock.console.vitals import Vitals
+from penstock.db.adhoc_query import Questions
 from penstock.db.pool import Database
-from penstock.db.questions import Questions
-from penstock.db.reader import ReaderLogin
+from penstock.db.readonly_login import ReaderLogin
 from penstock.log.log import Log
-from penstock.server.access.guard import Guard
-from penstock.server.access.identity import ANYBODY, Identity
-from penstock.server.metrics.standing import Standing
+from penstock.server.auth.authenticate import Guard
+from penstock.server.auth.identity import ANYBODY, Identity
+from penstock.server.metrics.database import Standing
 
 
 @dataclass(frozen=True, slots=True)

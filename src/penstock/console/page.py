@@ -30,16 +30,16 @@ from urllib.parse import unquote, urlencode
 from nicegui import Client, ui
 from starlette.requests import Request
 
+from penstock.console.auth.middleware import SIGN_IN
 from penstock.console.console import Console, Viewer
-from penstock.console.door import SIGN_IN
-from penstock.console.feeds import TROUBLES, Follower
-from penstock.console.words import Times
+from penstock.console.formatting import Times
+from penstock.console.polling import TROUBLES, Follower
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.server.access.audit import Entry
-from penstock.server.access.gate import address_of
-from penstock.server.endpoint import Role
-from penstock.server.problems import Problem, problem_of
+from penstock.server.auth.audit import Entry
+from penstock.server.auth.authorize import address_of
+from penstock.server.http.endpoint import Role
+from penstock.server.http.errors import Problem, problem_of
 
 logger = logging.getLogger("penstock.console")
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from penstock.console.app import create_console
 from penstock.console.settings import ConsoleSettings
-from penstock.server.frame import Frame
-from penstock.server.logs import log_as_json
+from penstock.server.http.json_log import log_as_json
+from penstock.server.http.middleware import Frame
+from penstock.server.process.worker import Worker
 from penstock.server.run import address, listen
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
-from penstock.server.worker import Worker
 
 #: The largest event that somebody may edit in a browser, and what is around it.
 _LONGEST_WORD = 4 << 20

@@ -25,15 +25,15 @@ from penstock.core.errors import (
 )
 from penstock.core.settings import Settings
 from penstock.db import migrate
-from penstock.db.lending import Connection as Connection
-from penstock.db.lending import LendingPool
-from penstock.db.lending import Pool as Pool
-from penstock.db.orphans import Backend, note_backend
-from penstock.db.probe import Probe
-from penstock.db.watched import WatchedConnection
+from penstock.db.fast.connection import WatchedConnection
+from penstock.db.fast.pool import Connection as Connection
+from penstock.db.fast.pool import LendingPool
+from penstock.db.fast.pool import Pool as Pool
+from penstock.db.health import Probe
+from penstock.db.kill_backend import Backend, note_backend
 
 if TYPE_CHECKING:
-    from penstock.db.embedded import EmbeddedPostgres
+    from penstock.db.embedded.server import EmbeddedPostgres
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class Database:
         try:
             if self.settings.database_url is None:
                 # Not at the top: who brings a PostgreSQL need not have what running one takes.
-                from penstock.db.embedded import EmbeddedPostgres
+                from penstock.db.embedded.server import EmbeddedPostgres
 
                 self._server = EmbeddedPostgres(self.settings.data_dir)
                 self._pool = await open_pool(self.settings, conninfo=self._start_server)

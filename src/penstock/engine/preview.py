@@ -17,21 +17,22 @@ from pyspark.errors import PySparkException
 
 from penstock.core.errors import SparkFailure
 from penstock.core.settings import Settings
-from penstock.db.blocking import connect_plainly
 from penstock.db.pool import Database
-from penstock.engine.background import Background
-from penstock.engine.callables import Failure
-from penstock.engine.compile import Compiled, Split, compile_events, compile_windows, split
-from penstock.engine.reader import Reader, columns_of
-from penstock.engine.reading import Reading
-from penstock.engine.reference import ReferenceTables
-from penstock.engine.sampling import SAMPLE, resolve_fields, resolve_stages
-from penstock.engine.saying import first_line, understood
-from penstock.engine.session import session_beside, spark_session
-from penstock.engine.sides import prepare_sides, side_streams
-from penstock.engine.staging import Closing, as_csv, staged
-from penstock.engine.tables import ResultTables
-from penstock.engine.values import plain
+from penstock.db.sync import connect_plainly
+from penstock.engine.arrow_csv import as_csv
+from penstock.engine.compile.compile import Compiled, Split, compile_events, compile_windows, split
+from penstock.engine.compile.schema_inference import SAMPLE, resolve_fields, resolve_stages
+from penstock.engine.cycle.partials import Closing, staged
+from penstock.engine.driver.event_loop import Background
+from penstock.engine.joins.inputs import prepare_sides, side_streams
+from penstock.engine.reference_tables import ReferenceTables
+from penstock.engine.result_tables import ResultTables
+from penstock.engine.spark.errors import first_line, understood
+from penstock.engine.spark.session import session_beside, spark_session
+from penstock.engine.worker.json_values import plain
+from penstock.engine.worker.read_config import Reading
+from penstock.engine.worker.reader import Reader, columns_of
+from penstock.engine.worker.udf import Failure
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.stream.fingerprint import describe
@@ -90,7 +91,7 @@ def _finished(table: pa.Table, compiled: Compiled, conninfo: str) -> list[dict[s
 
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:
     from penstock.core import json
-    from penstock.engine.reading import DATA
+    from penstock.engine.worker.read_config import DATA
 
     if DATA not in row:
         return row

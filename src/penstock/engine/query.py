@@ -21,26 +21,26 @@ from pyspark import SparkContext
 from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, PenstockError, Refused, SparkFailure
 from penstock.core.settings import Settings
 from penstock.core.tracing import send_spans, span_provider
-from penstock.db.patience import LOST
 from penstock.db.pool import Database
-from penstock.engine import control, status
-from penstock.engine.background import Background
-from penstock.engine.compile import split
-from penstock.engine.cycle import small_plan
-from penstock.engine.driving import Drive, Wheel
-from penstock.engine.gates.queues import check_queues
+from penstock.db.retry import LOST
+from penstock.engine import commands, status
+from penstock.engine.compile.compile import split
+from penstock.engine.cycle.cycle import small_plan
+from penstock.engine.cycle.prepare import Assignment, NothingYet, Prepared, prepare
+from penstock.engine.driver.cycle_source import CycleSource
+from penstock.engine.driver.event_loop import Background
+from penstock.engine.driver.loop import Drive, Wheel
+from penstock.engine.gates.validation import check_queues
 from penstock.engine.options import RunOptions
-from penstock.engine.preparing import Assignment, NothingYet, Prepared, prepare
 from penstock.engine.registry import Registered, Registry
-from penstock.engine.saying import first_line
-from penstock.engine.session import session_beside, spark_session
-from penstock.engine.source import CycleSource
+from penstock.engine.spark.errors import first_line
+from penstock.engine.spark.session import session_beside, spark_session
 from penstock.engine.status import Status
-from penstock.engine.workers import label_job
+from penstock.engine.worker.task import label_job
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint, in_order_of
-from penstock.stream.outlets import sinks_running
+from penstock.stream.sink_binding import sinks_running
 
 _logger = logging.getLogger("penstock.engine")
 
@@ -252,7 +252,7 @@ class Query:
         """Do what people ask of the query from elsewhere."""
         while not self._wheel.stopping.is_set():
             try:
-                asked = await control.wanted(self._database, query.id, query.at)
+                asked = await commands.wanted(self._database, query.id, query.at)
             except (PenstockError, psycopg.Error):
                 asked = None
             if asked is not None and asked.stopped:

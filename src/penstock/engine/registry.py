@@ -13,17 +13,17 @@ import psycopg
 
 from penstock.core.errors import Conflict, GroupBusy, InvalidRequest, NotFound, QueryChanged
 from penstock.db.statements import Statements
-from penstock.engine import tables
-from penstock.engine.tables import ResultTables
+from penstock.engine import result_tables
+from penstock.engine.result_tables import ResultTables
 from penstock.stream.fingerprint import changes
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-    from penstock.engine.waiting import WaitingTable
+    from penstock.engine.joins.state import WaitingTable
     from penstock.log.log import Log
 
-_sql = Statements("penstock.engine", "queries.sql")
+_sql = Statements("penstock.engine", "registry.sql")
 
 
 @contextmanager
@@ -188,7 +188,7 @@ class Registry:
                 raise GroupBusy(f"query {name!r} is running; stop it first")
             await conn.execute(_sql["set_result"], {"query": row[0], "result": None})
             await self._show_all(conn)
-            for statement in tables.removal(row[0], name):
+            for statement in result_tables.removal(row[0], name):
                 await conn.execute(statement, prepare=False)
             await self._log.group_book.delete_of_query(conn, name)
             await conn.execute(_sql["delete"], {"query": row[0]})
@@ -202,4 +202,4 @@ class Registry:
 
     async def _show_all(self, conn: AsyncConnection[Any]) -> None:
         rows = await (await conn.execute(_sql["results"])).fetchall()
-        await conn.execute(tables.all_states([result["part"] for _, _, result in rows]), prepare=False)
+        await conn.execute(result_tables.all_states([result["part"] for _, _, result in rows]), prepare=False)

@@ -58,7 +58,7 @@ class Stream(Definition):
             settings = Settings.from_env(database_url=url)
         query = self._query(query_id, settings, options)
         if _has_loop():
-            from penstock.engine.aside import start_aside
+            from penstock.engine.async_query import start_aside
 
             return start_aside(query)
         from penstock.engine.foreground import run_until_stopped

@@ -18,11 +18,11 @@ import pyarrow as pa
 from penstock.core.errors import PenstockError
 from penstock.core.tracing import span_provider
 from penstock.db.statements import Statements
-from penstock.engine.cycle import Cycles
+from penstock.engine.cycle.cycle import Cycles
+from penstock.engine.cycle.models import Answer, Outcome, Work
+from penstock.engine.cycle.prepare import Assignment, Prepared
 from penstock.engine.plan import CyclePlan
-from penstock.engine.preparing import Assignment, Prepared
-from penstock.engine.work import Answer, Outcome, Work
-from penstock.log.reader import read_events
+from penstock.log.read.reader import read_events
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

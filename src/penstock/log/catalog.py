@@ -13,11 +13,11 @@ import psycopg
 
 from penstock.core.errors import Conflict, NotFound
 from penstock.core.names import check_name
-from penstock.db.patience import patiently
+from penstock.db.retry import patiently
 from penstock.db.statements import Statements
 from penstock.log import options as opt
-from penstock.log.prepare import Placer
 from penstock.log.queue import Queue
+from penstock.log.write.encode import Placer
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -9,9 +9,9 @@ from uuid import UUID
 import msgspec
 
 from penstock.core import json
-from penstock.core.moments import from_micros
-from penstock.log import chunk
+from penstock.core.timestamps import from_micros
 from penstock.log.queue import DEFAULT_KEY
+from penstock.log.storage import chunk
 
 _UNREAD: Any = object()
 

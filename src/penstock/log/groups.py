@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.core.errors import GroupBusy, InvalidRequest, NotFound, shown
 from penstock.core.names import check_name
-from penstock.db.patience import patiently
+from penstock.db.retry import patiently
 from penstock.db.statements import Statements
 from penstock.log.catalog import FRESH_SECONDS
 

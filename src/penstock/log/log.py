@@ -18,35 +18,35 @@ from psycopg import AsyncConnection
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound, shown
 from penstock.core.names import check_name, check_text
-from penstock.db.borrowed import UserConnection, borrow
-from penstock.log import wire
-from penstock.log.ack import AckResult, Acks, LaneAck, check_status, lane_ack
-from penstock.log.append import Appender
-from penstock.log.batch import Batch as Batch
-from penstock.log.browse import Browser
-from penstock.log.by_id import Answer, ById, SaidById
+from penstock.db.user_connection import UserConnection, borrow
 from penstock.log.catalog import Catalog
-from penstock.log.consume import Consumer, Hand
-from penstock.log.dead import REDRIVE_LIMIT, DeadLetter, DeadLetterKind, DeadLetters, Filter, Redrive, Redriver
-from penstock.log.depth import Depths, GroupLag, QueueSize, Room
+from penstock.log.dead_letters import REDRIVE_LIMIT, DeadLetter, DeadLetterKind, DeadLetters, Filter, Redrive, Redriver
 from penstock.log.event import Event
-from penstock.log.flush import Request
 from penstock.log.groups import Group, GroupLane, Groups, Place
-from penstock.log.lanes import Lane, lanes_behind, page_of_lanes
-from penstock.log.lease import Leases, PopRequest
-from penstock.log.ndjson import Lines
+from penstock.log.notify import Signals
 from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole
-from penstock.log.partitions import Partition, partitions_of
-from penstock.log.position import Signal, Verdict
-from penstock.log.prepare import Piece
-from penstock.log.pushed import PushResult, Rejected
-from penstock.log.pushing import Pusher, fingerprint
 from penstock.log.queue import Queue
-from penstock.log.segments import Segments, Upkeep
-from penstock.log.signals import Signals
+from penstock.log.read.ack import AckResult, Acks, LaneAck, check_status, lane_ack
+from penstock.log.read.ack_by_id import Answer, ById, SaidById
+from penstock.log.read.ack_request import Ack, Acked, TransactionAck
+from penstock.log.read.browse import Browser
+from penstock.log.read.lease import Leases, PopRequest
+from penstock.log.read.pop import Consumer, Hand
+from penstock.log.read.position import Signal, Verdict
+from penstock.log.storage.depth import Depths, GroupLag, QueueSize, Room
+from penstock.log.storage.lanes import Lane, lanes_behind, page_of_lanes
+from penstock.log.storage.partitions import Partition, partitions_of
+from penstock.log.storage.segments import Segments, Upkeep
 from penstock.log.transaction import Also, TransactionResult, Transactions
-from penstock.log.upload import Upload, Uploads
-from penstock.log.writes import Writes
+from penstock.log.write.append import Appender
+from penstock.log.write.batch import Batch as Batch
+from penstock.log.write.encode import Piece
+from penstock.log.write.flush import Request
+from penstock.log.write.ndjson import Lines
+from penstock.log.write.push import Pusher, fingerprint
+from penstock.log.write.result import PushResult, Rejected
+from penstock.log.write.staged_writes import Writes
+from penstock.log.write.upload import Upload, Uploads
 
 if TYPE_CHECKING:
     from penstock.db.pool import Database
@@ -344,20 +344,20 @@ class Log:
         )
 
     @_reachable
-    async def ack_leased(self, queue: str, group: str, acks: Sequence[wire.Ack]) -> list[wire.Acked]:
+    async def ack_leased(self, queue: str, group: str, acks: Sequence[Ack]) -> list[Acked]:
         """The same from somebody who names the events by partition, offset and lease, and is not taken at his word.
 
         A partition of another queue has no place of this group's, so that nothing else can be moved.
         """
         found = await self._groups.get(await self.catalog.get(queue), check_name(group, "group"))
         if found is None:
-            return [wire.Acked(False, f"unresolved: group {group!r} is gone") for _ in acks]
+            return [Acked(False, f"unresolved: group {group!r} is gone") for _ in acks]
         verdicts: dict[tuple[int, UUID], deque[Verdict]] = {}
         for ack in _lane_acks(queue, found, acks):
             assert ack.lease_id is not None  # noqa: S101 - every one of them has one
             verdicts[ack.partition_id, ack.lease_id] = deque(await self._acks.settle(ack))
         answers = [verdicts[ack.partition_id, ack.lease_id].popleft() for ack in acks]
-        return [wire.Acked(not said.problem, said.problem or None, said.noop, said.dead) for said in answers]
+        return [Acked(not said.problem, said.problem or None, said.noop, said.dead) for said in answers]
 
     @_reachable
     async def extend_leased(
@@ -414,13 +414,13 @@ class Log:
 
     @_reachable
     async def transact_leased(
-        self, acks: Sequence[wire.TransactionAck], batches: Sequence[Batch], *, idempotency_key: str | None = None
+        self, acks: Sequence[TransactionAck], batches: Sequence[Batch], *, idempotency_key: str | None = None
     ) -> TransactionResult:
         """The same for events that are named by partition, offset and lease.
 
         Under an idempotency key it happens once, and is answered the same way however often it is asked for.
         """
-        by_group: dict[tuple[str, str], list[wire.TransactionAck]] = {}
+        by_group: dict[tuple[str, str], list[TransactionAck]] = {}
         for ack in acks:
             by_group.setdefault((ack.queue, ack.group), []).append(ack)
         lane_acks: list[LaneAck] = []
@@ -704,7 +704,7 @@ def _check_errors(errors: list[Any]) -> None:
             raise InvalidRequest(f"what is said of an error must be text, not {type(error).__name__}; give str() of it")
 
 
-def _lane_acks(queue: str, group: Group, acks: Sequence[wire.Ack]) -> list[LaneAck]:
+def _lane_acks(queue: str, group: Group, acks: Sequence[Ack]) -> list[LaneAck]:
     """Acks of a group by partition and lease, each one's in order."""
     lanes: dict[tuple[int, UUID], list[Signal]] = {}
     for ack in acks:

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import psycopg
 
 from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, TransactionRefused
-from penstock.db.patience import LOST
+from penstock.db.retry import LOST
 from penstock.db.statements import Statements
-from penstock.log.append import MOST_LOOKS, moved_on
-from penstock.log.signals import CHANNEL
+from penstock.log.notify import CHANNEL
+from penstock.log.write.append import MOST_LOOKS, moved_on
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
 
-    from penstock.log.ack import Acks, LaneAck
-    from penstock.log.append import Appender
     from penstock.log.catalog import Catalog
-    from penstock.log.flush import Request
-    from penstock.log.position import Verdict
-    from penstock.log.pushed import PushResult
+    from penstock.log.read.ack import Acks, LaneAck
+    from penstock.log.read.position import Verdict
+    from penstock.log.write.append import Appender
+    from penstock.log.write.flush import Request
+    from penstock.log.write.result import PushResult
 
 #: What else is to happen in a transaction, on its connection.
 Also: TypeAlias = Callable[["AsyncConnection[Any]"], Awaitable[None]]

@@ -14,21 +14,22 @@ from starlette.types import Receive, Scope, Send
 from penstock.core.clock import Clock
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.server import consume, dead_letters, events, gates, groups, health, keys, openapi, queries, queues, rules
-from penstock.server.access.guard import Guard
-from penstock.server.dispatch import Dispatch
-from penstock.server.endpoint import Endpoint
-from penstock.server.frame import Frame
-from penstock.server.ingest import route as ingest
+from penstock.server.api import api_keys, consume, dead_letters, events, gates, groups, health, queries, queues, rules
+from penstock.server.auth.authenticate import Guard
+from penstock.server.http import openapi
+from penstock.server.http.endpoint import Endpoint
+from penstock.server.http.errors import KINDS, PLANE_PATHS, Problem
+from penstock.server.http.middleware import Frame
+from penstock.server.http.routing import Dispatch
+from penstock.server.http.tracing import Tracing, tracing_of
+from penstock.server.http.websocket import SocketDispatch
+from penstock.server.ingest import push as ingest
 from penstock.server.live import routes as live_routes
 from penstock.server.metrics import routes as metrics_routes
-from penstock.server.metrics.instruments import Instruments
-from penstock.server.plane.routes import ENDPOINTS as PLANE
-from penstock.server.problems import KINDS, PLANE_PATHS, Problem
+from penstock.server.metrics.counters import Instruments
+from penstock.server.queen.routes import ENDPOINTS as PLANE
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
-from penstock.server.socket import SocketDispatch
-from penstock.server.tracing import Tracing, tracing_of
 
 #: Every route, those that are called most first.
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -46,7 +47,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *queries.ENDPOINTS,
     *gates.ENDPOINTS,
     *rules.ENDPOINTS,
-    *keys.ENDPOINTS,
+    *api_keys.ENDPOINTS,
 )
 
 _KIND_OF_STATUS = {404: "no-such-route", 405: "method-not-allowed"}

@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from penstock.core.errors import ConfigurationError
-from penstock.server.logs import log_as_json
+from penstock.server.http.json_log import log_as_json
+from penstock.server.process.supervisor import Supervisor
+from penstock.server.process.worker import Worker
 from penstock.server.settings import ServerSettings
-from penstock.server.supervisor import Supervisor
-from penstock.server.worker import Worker
 
 logger = logging.getLogger("penstock.server")
 

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from penstock.log.consume import FIRST_BYTES
 from penstock.log.log import Log
-from penstock.server.access.guard import Guard
-from penstock.server.endpoint import Endpoint
-from penstock.server.ingest.budget import Budget
-from penstock.server.ingest.producers import Producers
-from penstock.server.live.hubs import Hubs
-from penstock.server.looking import Looks
-from penstock.server.metrics.instruments import Instruments
-from penstock.server.metrics.standing import Standing
-from penstock.server.openapi import rendered
+from penstock.log.read.pop import FIRST_BYTES
+from penstock.server.auth.authenticate import Guard
+from penstock.server.http.endpoint import Endpoint
+from penstock.server.http.openapi import rendered
+from penstock.server.http.search_limits import Looks
+from penstock.server.ingest.memory_budget import Budget
+from penstock.server.ingest.rate_limit import Producers
+from penstock.server.live.registry import Hubs
+from penstock.server.metrics.counters import Instruments
+from penstock.server.metrics.database import Standing
 from penstock.server.settings import ServerSettings
 
 

@@ -2,20 +2,20 @@
 
 from penstock.core.errors import SinkBusy, SinkClosed, SinkError, SinkRejected
 from penstock.sinks.alerts import Alerts, Rules
+from penstock.sinks.background import flowing_beside
 from penstock.sinks.backoff import Backoff
+from penstock.sinks.base import Sink, TransactionalSink
 from penstock.sinks.console import Console
-from penstock.sinks.contract import Sink, TransactionalSink
-from penstock.sinks.file import File
-from penstock.sinks.flowing import flowing_beside
+from penstock.sinks.files.file import File
+from penstock.sinks.files.parquet import Parquet
 from penstock.sinks.forward import Forward
 from penstock.sinks.function import Call
-from penstock.sinks.outlet import Outlet
-from penstock.sinks.pace import Counters, Pace
-from penstock.sinks.parquet import Parquet
+from penstock.sinks.http.webhook import Webhook
+from penstock.sinks.options import Counters, Pace
 from penstock.sinks.runner import Sinks
 from penstock.sinks.table import Table
-from penstock.sinks.webhook import Webhook
-from penstock.stream.outlets import run_sinks_with
+from penstock.sinks.worker import Outlet
+from penstock.stream.sink_binding import run_sinks_with
 
 run_sinks_with(flowing_beside)
 

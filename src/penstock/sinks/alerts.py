@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.core.errors import NotFound
-from penstock.core.moments import EPOCH
+from penstock.core.timestamps import EPOCH
 from penstock.db.statements import Statements
-from penstock.engine.alerting import Result, Rung, alert_batch, keep, look_at, rung, states_of
-from penstock.engine.rulebook import RuleInfo, Rules
+from penstock.engine.alerts.evaluate import Result, Rung, alert_batch, keep, look_at, rung, states_of
+from penstock.engine.alerts.store import RuleInfo, Rules
 from penstock.log.log import Batch
-from penstock.sinks.contract import TransactionalSink
+from penstock.sinks.base import TransactionalSink
 from penstock.stream.rules import KeyState, Rule, end_of, miss, peek
 
 if TYPE_CHECKING:

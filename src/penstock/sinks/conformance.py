@@ -23,9 +23,9 @@ from typing import Any
 
 from penstock.core import json
 from penstock.core.names import check_name
-from penstock.log.chunk import Columns
 from penstock.log.event import Delivery, Event, StoredChunk
-from penstock.sinks.contract import Sink, TransactionalSink
+from penstock.log.storage.chunk import Columns
+from penstock.sinks.base import Sink, TransactionalSink
 
 #: Data that is harmless and easy to get wrong.
 ODD = (

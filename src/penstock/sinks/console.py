@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.core.errors import SinkClosed
-from penstock.sinks.contract import Sink
+from penstock.sinks.base import Sink
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.core.names import check_name
 from penstock.log.log import Batch
-from penstock.sinks.contract import TransactionalSink
+from penstock.sinks.base import TransactionalSink
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

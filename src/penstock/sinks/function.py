@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidRequest, shown
-from penstock.sinks.contract import Sink
+from penstock.sinks.base import Sink
 
 if TYPE_CHECKING:
     from penstock.log.event import Event

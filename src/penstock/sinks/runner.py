@@ -14,10 +14,10 @@ from penstock.core.errors import ConfigurationError, InvalidOption, InvalidReque
 from penstock.core.settings import Overrides, Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.sinks.contract import Sink
-from penstock.sinks.outlet import Outlet
-from penstock.sinks.pace import Counters, Pace
-from penstock.sinks.totals import Totals
+from penstock.sinks.base import Sink
+from penstock.sinks.options import Counters, Pace
+from penstock.sinks.stats import Totals
+from penstock.sinks.worker import Outlet
 from penstock.stream.definition import Definition
 
 _logger = logging.getLogger("penstock.sinks")

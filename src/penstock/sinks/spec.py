@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.core.errors import InvalidRequest, shown
+from penstock.sinks.base import Sink
 from penstock.sinks.console import Console
-from penstock.sinks.contract import Sink
-from penstock.sinks.file import File
+from penstock.sinks.files.file import File
 from penstock.sinks.forward import Forward
 
 KINDS = "console, file:PATH, parquet:DIRECTORY, queue:NAME, table:NAME, or a URL for a webhook"
@@ -14,7 +14,7 @@ KINDS = "console, file:PATH, parquet:DIRECTORY, queue:NAME, table:NAME, or a URL
 def read_sink(text: str) -> Sink:
     """The sink that a text names."""
     if text.startswith(("http://", "https://")):
-        from penstock.sinks.webhook import Webhook
+        from penstock.sinks.http.webhook import Webhook
 
         return Webhook(text)
     kind, _, rest = text.partition(":")
@@ -24,7 +24,7 @@ def read_sink(text: str) -> Sink:
         if kind == "file":
             return File(rest)
         if kind == "parquet":
-            from penstock.sinks.parquet import Parquet
+            from penstock.sinks.files.parquet import Parquet
 
             return Parquet(rest)
         if kind == "queue":

@@ -12,12 +12,12 @@ from psycopg import sql
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, SinkRejected
 from penstock.core.names import check_name
-from penstock.db.named_tables import find_table
-from penstock.db.patience import is_not_now
 from penstock.db.pool import connect_options
+from penstock.db.retry import is_not_now
 from penstock.db.statements import Statements, quoted
-from penstock.sinks.checks import read_mapping, read_texts
-from penstock.sinks.contract import Guarantee, TransactionalSink
+from penstock.db.table_names import find_table
+from penstock.sinks.base import Guarantee, TransactionalSink
+from penstock.sinks.validation import read_mapping, read_texts
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

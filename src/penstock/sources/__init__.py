@@ -1,10 +1,10 @@
 """Where events come from besides pushes: files, tables, and a simulator."""
 
-from penstock.log.pushed import Rejected
-from penstock.sources.contract import Position, Read, Source
-from penstock.sources.feed import Feed, SourceInfo, forget, sources
+from penstock.log.write.result import Rejected
+from penstock.sources.base import Position, Read, Source
 from penstock.sources.files import Csv, Ndjson
 from penstock.sources.parquet import Parquet
+from penstock.sources.runner import Feed, SourceInfo, forget, sources
 from penstock.sources.table import Table
 
 __all__ = [

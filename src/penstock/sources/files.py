@@ -18,9 +18,9 @@ import msgspec
 
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.pushed import Rejected
+from penstock.log.write.result import Rejected
 from penstock.sources import rotation
-from penstock.sources.contract import Position, Read, Source
+from penstock.sources.base import Position, Read, Source
 
 _logger = logging.getLogger("penstock.sources")
 

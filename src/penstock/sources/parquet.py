@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.core import json
 from penstock.core.errors import ConfigurationError, InvalidRequest, NotFound
-from penstock.log.pushed import Rejected
+from penstock.log.write.result import Rejected
 from penstock.sources import rotation
-from penstock.sources.contract import Position, Read, Source
+from penstock.sources.base import Position, Read, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,10 +13,10 @@ from psycopg import AsyncConnection, sql
 
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_name
-from penstock.db.named_tables import find_table
-from penstock.db.patience import LOST
+from penstock.db.retry import LOST
 from penstock.db.statements import Statements, quoted
-from penstock.sources.contract import Position, Read, Source
+from penstock.db.table_names import find_table
+from penstock.sources.base import Position, Read, Source
 
 _logger = logging.getLogger("penstock.sources")
 _sql = Statements("penstock.sources", "table.sql")

@@ -19,8 +19,8 @@ from typing import Any
 
 from penstock.core.errors import InvalidOption, InvalidRequest, shown
 from penstock.stream.expression import Expression, check_expression, function_name, is_python
-from penstock.stream.sql_names import column_text
-from penstock.stream.sql_text import arguments_in, one_line
+from penstock.stream.sql.column_refs import column_text
+from penstock.stream.sql.tokens import arguments_in, one_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,6 @@ from penstock.core.errors import InvalidOption, InvalidRequest, shown
 from penstock.core.names import check_name
 from penstock.stream import joins, windows
 from penstock.stream.aggregates import Aggregate, check_aggregate
-from penstock.stream.checks import (
-    check_column,
-    check_field,
-    check_fold,
-    check_frame_maker,
-    check_time,
-    only_for_functions,
-    read_fields,
-    read_retries,
-    read_types,
-    select_list,
-)
 from penstock.stream.expression import (
     Expression,
     check_expression,
@@ -34,9 +22,9 @@ from penstock.stream.expression import (
 )
 from penstock.stream.gates import Concurrency, Gate, check_gate
 from penstock.stream.joins import Join
-from penstock.stream.outlets import Flow, Outlet
+from penstock.stream.sink_binding import Flow, Outlet
+from penstock.stream.sql.select_rules import check_select, names_exceptions
 from penstock.stream.sql.statement_or_step import statement_or_step
-from penstock.stream.sql_select import check_select, names_exceptions
 from penstock.stream.steps import (
     Call,
     Filter,
@@ -49,6 +37,18 @@ from penstock.stream.steps import (
     Table,
     makes_columns,
     runs_in_python,
+)
+from penstock.stream.validation import (
+    check_column,
+    check_field,
+    check_fold,
+    check_frame_maker,
+    check_time,
+    only_for_functions,
+    read_fields,
+    read_retries,
+    read_types,
+    select_list,
 )
 from penstock.stream.windows import Session, Window
 
@@ -374,7 +374,7 @@ class Definition:
         return dataclasses.replace(self, condition=self._over_windows(condition))
 
     def _over_windows(self, text: object) -> str:
-        from penstock.stream.sql.finals import final_of
+        from penstock.stream.sql.window_outputs import final_of
 
         if self.sink is not None:
             raise InvalidRequest("select and having come before .to(...): move them there")

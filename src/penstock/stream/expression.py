@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard
 
 from penstock.core.errors import InvalidRequest, shown
-from penstock.stream.sql_names import names_in as names_in
-from penstock.stream.sql_text import problem_in
+from penstock.stream.sql.column_refs import names_in as names_in
+from penstock.stream.sql.tokens import problem_in
 
 #: SQL text, a Spark Column, or a callable that takes ``event`` or ``(event, ctx)``.
 Expression: TypeAlias = str | Callable[..., Any] | Any

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidOption, shown
-from penstock.stream.checks import check_time, read_fields
 from penstock.stream.expression import check_expression
-from penstock.stream.sql.spans import micros_of
+from penstock.stream.sql.intervals import micros_of
+from penstock.stream.validation import check_time, read_fields
 from penstock.stream.windows import micros
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from penstock.stream.expression import Expression, is_python
-from penstock.stream.sql_select import passes_all
+from penstock.stream.sql.select_rules import passes_all
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ import pyarrow as pa
 
 from penstock.cli import main as command_line
 from penstock.core.settings import Settings
-from penstock.engine import reports
-from penstock.engine.commit import Committer
+from penstock.engine.cycle.commit import Committer
 from penstock.engine.foreground import run_until_stopped
 from penstock.engine.options import RunOptions
 from penstock.engine.query import Query
-from penstock.engine.reader import Reader
-from penstock.engine.workers import connection, current_task, load_plan
+from penstock.engine.worker import reports
+from penstock.engine.worker.reader import Reader
+from penstock.engine.worker.task import connection, current_task, load_plan
 from tests.engine.crash import orders, pairs
 
 
@@ -97,7 +97,7 @@ def tasks_run_twice(notes: str, differs: bool) -> None:
                     _say_something_else(self.reading.conninfo)
                 raise OSError("this task fails after it has reported")
 
-    mock.patch("penstock.engine.preparing.Reader", ClumsyReader).start()
+    mock.patch("penstock.engine.cycle.prepare.Reader", ClumsyReader).start()
 
 
 def _say_something_else(conninfo: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.engine.java import find_java
+from penstock.engine.spark.java import find_java
 from tests.engine.crash.orders import QUERY, SINK, WINDOW_SECONDS
 from tests.engine.spark_cluster import kill_tree
 

@@ -38,7 +38,7 @@ class Checkpoints:
 @pytest.fixture
 def checkpoints(monkeypatch: pytest.MonkeyPatch) -> Checkpoints:
     checkpoints = Checkpoints()
-    monkeypatch.setattr("penstock.engine.checkpoint.tempfile.mkdtemp", checkpoints.mkdtemp)
+    monkeypatch.setattr("penstock.engine.driver.checkpoint.tempfile.mkdtemp", checkpoints.mkdtemp)
     return checkpoints
 
 

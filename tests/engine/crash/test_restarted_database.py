@@ -11,9 +11,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.settings import Settings
-from penstock.db import embedded
-from penstock.db.embedded import EmbeddedPostgres
-from penstock.engine.workers import connection
+from penstock.db.embedded import server as embedded
+from penstock.db.embedded.server import EmbeddedPostgres
+from penstock.engine.worker.task import connection
 from tests.engine.crash.orders import QUERY, Orders, ask, committed, eventually, fence, stream
 from tests.servers import Server
 

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.settings import Settings
-from penstock.db.embedded import EmbeddedPostgres
+from penstock.db.embedded.server import EmbeddedPostgres
 from tests.backups import base_backup, program
 from tests.conftest import reachable_directory
 from tests.engine.crash.orders import QUERY, Orders, committed, eventually, fence, stream

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.engine.gates.decision import Decision, Verdict, Waiting, decide
+from penstock.engine.gates.allocate import Decision, Verdict, Waiting, decide
+from penstock.engine.gates.fair_queue import Turns
 from penstock.engine.gates.limits import meter
 from penstock.engine.gates.meters import FINE, Limit, State
-from penstock.engine.gates.turns import Turns
 from penstock.stream.gates import NANO
 from tests.engine.gates import limiter
 from tests.engine.gates.limiter import Passed

@@ -40,7 +40,7 @@ HOT = (
     "put_back",
     "positions",
 )
-_sql = Statements("penstock.engine", "gates.sql")
+_sql = Statements("penstock.engine.gates", "release.sql")
 
 QUERIES = """
 INSERT INTO penstock.queries (name, description, fingerprint, history_seconds)

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from penstock.engine import plan as plans
-from penstock.engine.gates import planning
-from penstock.engine.gates.planning import GatedPlanner, GatedPlanning
+from penstock.engine.gates import planner
+from penstock.engine.gates.planner import GatedPlanner, GatedPlanning
 from penstock.engine.plan import CyclePlan
 from tests.engine.pipelines import Bench
 
@@ -57,7 +57,7 @@ class Planned:
 
 @pytest.fixture
 def planned(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planned]:
-    monkeypatch.setattr(planning, "_MOST_READ", 0)
+    monkeypatch.setattr(planner, "_MOST_READ", 0)
     bench.queue("calls", "key")
     assert not bench.penstock.queue("calls").group("mine").pop(), "it is only to be subscribed"
     bench.push(((f"t{t}", {"seq": i}) for i in range(3) for t in range(3)), "calls")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.engine.callables import Failure
-from penstock.engine.gates.hand import Hand, LaneAtHand, Line
+from penstock.engine.gates.buffer import Hand, LaneAtHand, Line
 from penstock.engine.plan import CyclePlan, Lane, Stretch
+from penstock.engine.worker.udf import Failure
 from penstock.stream.gates import Cost
 
 

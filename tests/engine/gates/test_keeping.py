@@ -20,17 +20,17 @@ import pytest
 from penstock import token_bucket_gate
 from penstock.core import json
 from penstock.engine import plan as plans
-from penstock.engine import planning as cycles
-from penstock.engine.gates import keeper as keeping
-from penstock.engine.gates import planning as planning_of_gates
+from penstock.engine.cycle.models import Outcome, Target, Work
+from penstock.engine.cycle.partials import Closing
+from penstock.engine.gates import planner as planning_of_gates
 from penstock.engine.gates import release as releasing
-from penstock.engine.gates.book import GateBook, GateChange
-from penstock.engine.gates.keeper import Keeper
-from penstock.engine.gates.planning import GatedPlanner, GatedPlanning
+from penstock.engine.gates import release_loop as keeping
+from penstock.engine.gates.admin import GateBook, GateChange
+from penstock.engine.gates.planner import GatedPlanner, GatedPlanning
+from penstock.engine.gates.release_loop import Keeper
 from penstock.engine.plan import CyclePlan
-from penstock.engine.staging import Closing
-from penstock.engine.values import COST
-from penstock.engine.work import Outcome, Target, Work
+from penstock.engine.planning import planner as cycles
+from penstock.engine.worker.json_values import COST
 from penstock.log.log import Log
 from penstock.stream.definition import TimeRules
 from penstock.stream.gates import NANO, TokenBucket

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import concurrency_gate, token_bucket_gate
 from penstock.core.errors import InvalidOption, NotFound
-from penstock.engine.gates import keeper
+from penstock.engine.gates import release_loop
 from penstock.stream.gates import NANO
 from tests.engine.gates import limiter
 from tests.engine.oracle import micros
@@ -125,7 +125,7 @@ def test_a_lane_is_paused_and_resumed_and_held_back_for_a_while(calls: Bench) ->
 def test_what_waits_for_long_is_put_back_when_too_much_is_at_hand_and_read_again_when_it_may_pass(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "MOST_AT_HAND", 12)
+    monkeypatch.setattr(release_loop, "MOST_AT_HAND", 12)
     for name in ("calls", "out"):
         bench.queue(name, "key")
     bench.push(((f"t{t}", {"seq": i}) for i in range(6) for t in range(10)), "calls")
@@ -148,7 +148,7 @@ def test_what_waits_for_long_is_put_back_when_too_much_is_at_hand_and_read_again
 def test_lanes_that_are_put_back_again_and_again_pass_in_order_within_their_limits(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "MOST_AT_HAND", 20)
+    monkeypatch.setattr(release_loop, "MOST_AT_HAND", 20)
     for name in ("calls", "out"):
         bench.queue(name, "key")
     bench.push(((f"t{t}", {"seq": i}) for i in range(8) for t in range(40)), "calls")
@@ -227,8 +227,8 @@ def test_times_that_the_consumer_sees_keep_the_limit_when_the_clock_goes_back(ca
 
 def test_the_recipes_queries_run_word_for_word(calls: Bench) -> None:
     from penstock.db.pool import Database
-    from penstock.engine.background import Background
-    from penstock.engine.gates.book import GateBook
+    from penstock.engine.driver.event_loop import Background
+    from penstock.engine.gates.admin import GateBook
 
     with calls.running(SLOW, "ota-rate-limiter.v1"):
         eventually(lambda: len(calls.events("out")) == 4, "two of each pass")

@@ -10,18 +10,18 @@ import pyarrow as pa
 
 from penstock.db.statements import Statements
 from penstock.engine import plan as plans
-from penstock.engine.columns import Kept, ResultColumn, Shape, shape_of
-from penstock.engine.commit import Committer
+from penstock.engine.compile.aggregate_columns import Kept, ResultColumn, Shape, shape_of
+from penstock.engine.cycle.commit import Committer
+from penstock.engine.cycle.models import Outcome, Target, Work
+from penstock.engine.cycle.partials import Closing
 from penstock.engine.plan import CyclePlan
 from penstock.engine.registry import Registry
-from penstock.engine.reports import Mark, Report
-from penstock.engine.staging import Closing
-from penstock.engine.tables import ResultTables
-from penstock.engine.work import Outcome, Target, Work
+from penstock.engine.result_tables import ResultTables
+from penstock.engine.worker.reports import Mark, Report
 from penstock.log.log import Log
 from penstock.stream.definition import Definition, TimeRules
 
-_plan = Statements("penstock.engine", "plan.sql")
+_plan = Statements("penstock.engine.planning", "planner.sql")
 
 _ANYTHING: Any = None  # what Spark would compute, which nobody asks for here
 COLUMNS = (

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.server.metrics import instruments
+from penstock.server.metrics import counters
+from penstock.server.metrics.counters import MOST_SERIES, OTHER, Instruments
 from penstock.server.metrics.family import Distribution, Family
-from penstock.server.metrics.instruments import MOST_SERIES, OTHER, Instruments
 
 
 def value(process: Instruments, family: Family, *labels: str) -> float | Distribution:
@@ -23,9 +23,9 @@ def test_every_worker_shows_what_all_of_them_counted(tmp_path: Path) -> None:
     two.pushed("orders", accepted=4, duplicates=2)
     two.committed(0.003)
     for process in (one, two):
-        assert value(process, instruments.RECEIVED, "orders") == 10
-        assert value(process, instruments.ACCEPTED, "orders") == 7
-        commits = value(process, instruments.COMMIT_SECONDS)
+        assert value(process, counters.RECEIVED, "orders") == 10
+        assert value(process, counters.ACCEPTED, "orders") == 7
+        commits = value(process, counters.COMMIT_SECONDS)
         assert isinstance(commits, Distribution)
         assert sum(commits.counts) == 1
         assert process.workers() == 2
@@ -35,13 +35,13 @@ def test_a_board_that_another_worker_is_just_making_is_passed_over(tmp_path: Pat
     tmp_path.joinpath("board-7").touch()
     one = Instruments(tmp_path)
     one.pushed("orders", accepted=3)
-    assert value(one, instruments.ACCEPTED, "orders") == 3
+    assert value(one, counters.ACCEPTED, "orders") == 3
 
 
 _DIES = """
 import os, signal, sys
 from pathlib import Path
-from penstock.server.metrics.instruments import Instruments
+from penstock.server.metrics.counters import Instruments
 metrics = Instruments(Path(sys.argv[1]))
 metrics.pushed("orders", accepted=5)
 metrics.began()
@@ -55,12 +55,12 @@ def test_what_a_killed_worker_counted_stays_and_what_it_was_doing_does_not(tmp_p
     for died in range(1, 4):
         ended = subprocess.run([sys.executable, "-c", _DIES, str(tmp_path)], check=False, capture_output=True)
         assert ended.stdout == b"counted\n"
-        assert value(watching, instruments.ACCEPTED, "orders") == 5 * died
-        assert value(watching, instruments.REQUESTS_IN_PROGRESS) == 0
+        assert value(watching, counters.ACCEPTED, "orders") == 5 * died
+        assert value(watching, counters.REQUESTS_IN_PROGRESS) == 0
         assert watching.workers() == 1
     # Each took over the board of the one before.
     assert sorted(os.listdir(tmp_path)) == ["board-0", "board-1"]
-    assert value(Instruments(tmp_path), instruments.REQUESTS_IN_PROGRESS) == 0
+    assert value(Instruments(tmp_path), counters.REQUESTS_IN_PROGRESS) == 0
 
 
 def test_a_worker_that_ended_in_order_leaves_its_counts_too(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_worker_that_ended_in_order_leaves_its_counts_too(tmp_path: Path) -> N
     first.pushed("orders", accepted=5)
     first.board.close()
     second = Instruments(tmp_path)
-    assert value(second, instruments.ACCEPTED, "orders") == 5
+    assert value(second, counters.ACCEPTED, "orders") == 5
     assert second.uptime() >= 0
 
 
@@ -76,7 +76,7 @@ def test_no_number_of_names_makes_more_series_than_there_is_room_for() -> None:
     process = Instruments()
     for number in range(2 * MOST_SERIES):
         process.pushed(f"queue-{number}", accepted=1)
-    (accepted,) = (each for each in process.sampled() if each.family is instruments.ACCEPTED)
+    (accepted,) = (each for each in process.sampled() if each.family is counters.ACCEPTED)
     assert len(accepted.samples) == MOST_SERIES + 1
     assert accepted.samples[OTHER,] == MOST_SERIES
     assert accepted.sum() == 2 * MOST_SERIES

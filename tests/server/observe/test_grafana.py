@@ -15,9 +15,9 @@ import pytest
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, Log
-from penstock.server.metrics.scrape import FAMILIES
+from penstock.log.read.lease import PopRequest
+from penstock.server.metrics.exposition import FAMILIES
 from tests.docs.pages import blocks_of
 from tests.server.observe.cycles import Driver
 from tests.servers import Server

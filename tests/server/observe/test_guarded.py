@@ -17,8 +17,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Batch, Log
-from penstock.server.access.keys import Keys
-from penstock.server.endpoint import Role
+from penstock.server.auth.api_keys import Keys
+from penstock.server.http.endpoint import Role
 from tests import servers
 from tests.server.keys import bearer, make_key
 from tests.server.observe.cycles import Driver

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, Log
-from penstock.server.metrics.scrape import FAMILIES
-from penstock.server.metrics.standing import STORED
+from penstock.log.read.lease import PopRequest
+from penstock.server.metrics.database import STORED
+from penstock.server.metrics.exposition import FAMILIES
 from tests import servers
 from tests.server.serving import Serving, serving
 from tests.servers import Server

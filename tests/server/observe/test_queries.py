@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from penstock.engine.control import wanted
+from penstock.engine.commands import wanted
 from penstock.engine.registry import Registry
 from penstock.log.log import Batch, Log
 from tests.server.observe.cycles import Driver
@@ -90,5 +90,5 @@ async def test_limits_of_cycles_are_checked(http: httpx.AsyncClient, log: Log) -
 
 
 def test_a_server_does_without_spark() -> None:
-    look = "import sys, penstock.server.worker; print({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules))"
+    look = "import sys, penstock.server.process.worker; print({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", look], text=True) == "set()\n"

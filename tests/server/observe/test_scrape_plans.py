@@ -8,13 +8,13 @@ from psycopg import AsyncConnection
 
 from penstock.db.pool import SESSION
 from penstock.db.statements import Statements
-from penstock.log.lease import PopRequest
 from penstock.log.log import Batch, Log
+from penstock.log.read.lease import PopRequest
 from tests.log.plans import Explained, explain
 from tests.server.observe.cycles import Driver
 
-_sql = Statements("penstock.server", "standing.sql")
-_live = Statements("penstock.server", "live.sql")
+_sql = Statements("penstock.server.metrics", "database.sql")
+_live = Statements("penstock.server.live", "results.sql")
 
 #: The most cycles of a query that a scrape looks at.
 LOOKED_AT = 200

@@ -6,8 +6,8 @@ import httpx
 
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.log.lease import PopRequest
 from penstock.log.log import Log
+from penstock.log.read.lease import PopRequest
 from tests.collector import collecting
 from tests.server.serving import serving
 

@@ -226,7 +226,7 @@ async def test_a_query_on_spark_cannot_have_the_name_of_a_shared_one(plane: Plan
 
 
 def test_nothing_of_spark_is_loaded_for_the_plane() -> None:
-    check = "import sys, penstock.server.plane.routes; sys.exit('pyspark' in sys.modules)"
+    check = "import sys, penstock.server.queen.routes; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 

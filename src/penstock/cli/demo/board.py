@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from penstock.cli.demo.books import Books
     from penstock.cli.demo.checks import Auditor
-    from penstock.cli.demo.look import Look
+    from penstock.cli.demo.expected import Books
     from penstock.cli.demo.partner import Partner
+    from penstock.cli.demo.queries import Look
 
 _REPORT_SECONDS = 10.0
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from psycopg import errors, sql
 from psycopg.rows import dict_row
 
-from penstock.cli.demo.books import KEPT, Books
-from penstock.core.moments import EPOCH
+from penstock.cli.demo.expected import KEPT, Books
+from penstock.core.timestamps import EPOCH
 
 if TYPE_CHECKING:
     from penstock.db.pool import Connection

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.demo.board import Board, rows_of
-from penstock.cli.demo.books import Books
 from penstock.cli.demo.checks import Auditor, Check
-from penstock.cli.demo.look import QUERIES, QUEUES, Look, look, there_already
+from penstock.cli.demo.expected import Books
 from penstock.cli.demo.partner import Partner, partner
 from penstock.cli.demo.processes import Process
 from penstock.cli.demo.producers import Producers
+from penstock.cli.demo.queries import QUERIES, QUEUES, Look, look, there_already
 from penstock.cli.demo.script import Phase, phases
 from penstock.cli.demo.traffic import makers
 from penstock.core.errors import Conflict, GroupBusy

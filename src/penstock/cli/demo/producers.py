@@ -11,7 +11,7 @@ from penstock.core.errors import QueueFull
 from penstock.log.log import Batch
 
 if TYPE_CHECKING:
-    from penstock.cli.demo.books import Books
+    from penstock.cli.demo.expected import Books
     from penstock.cli.demo.traffic import Maker
     from penstock.client.transport import ClientTransport
 

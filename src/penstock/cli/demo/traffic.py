@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.moments import EPOCH
+from penstock.core.timestamps import EPOCH
 from penstock.sources.simulate import Traffic, events
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from penstock.console import parts, words
+from penstock.console import formatting
 from penstock.console.page import Page, View, link
-from penstock.console.parts import Cell, Column
+from penstock.console.widgets import parts
+from penstock.console.widgets.parts import Cell, Column
 from penstock.core.errors import NotFound
 from penstock.log.event import Event
 from penstock.log.log import Log
@@ -92,7 +93,7 @@ def _rule(info: RuleInfo) -> list[Cell | str]:
         in_words(rule.value, rule.condition),
         Cell(rule.queue, href=link("/queues", queue=rule.queue)),
         Cell(rule.alerts, href=link("/queues", queue=rule.alerts)),
-        Cell(words.number(info.firing), tone="bad" if info.firing else None),
+        Cell(formatting.number(info.firing), tone="bad" if info.firing else None),
     ]
 
 
@@ -114,7 +115,7 @@ def in_words(value: str, condition: Condition) -> str:
     >>> in_words("avg", Condition("above", 80.0, 75.0))
     'avg is above 80, until it is 75 or less'
     """
-    limit, clear = words.number(condition.limit), words.number(condition.clear)
+    limit, clear = formatting.number(condition.limit), formatting.number(condition.clear)
     match condition.kind:
         case "above":
             return f"{value} is above {limit}" + (f", until it is {clear} or less" if clear != limit else "")
@@ -125,7 +126,7 @@ def in_words(value: str, condition: Condition) -> str:
         case "zscore":
             return f"{value} is {limit} standard deviations away from the {condition.over} windows before"
         case "absent":
-            return f"no window comes for {words.duration(condition.limit)}"
+            return f"no window comes for {formatting.duration(condition.limit)}"
 
 
 PAGE = Page("/alerts", "Alerts", "notifications", build, needs_all=True)

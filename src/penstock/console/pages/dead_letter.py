@@ -7,14 +7,15 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console import forms, parts, payloads, words
-from penstock.console.editor import editor
+from penstock.console import formatting
 from penstock.console.page import View, link
+from penstock.console.widgets import forms, parts, payloads
+from penstock.console.widgets.editor import editor
 from penstock.core.errors import NotFound
-from penstock.log.dead import DeadLetter, Filter
+from penstock.log.dead_letters import DeadLetter, Filter
 from penstock.log.log import Batch
-from penstock.log.ndjson import Lines
-from penstock.server.endpoint import Role
+from penstock.log.write.ndjson import Lines
+from penstock.server.http.endpoint import Role
 
 PATH = "/dead-letters"
 _WHY_NOT = "Your key may not do this: it needs the role admin"
@@ -55,9 +56,9 @@ def _facts(view: View, letter: DeadLetter) -> None:
                 ("Key", "–" if letter.key is None else letter.key),
                 ("Id", letter.event_id or "–"),
                 ("Partition", letter.partition or "–"),
-                ("Offset", words.number(letter.offset)),
-                ("Attempts", words.number(letter.attempts)),
-                ("Redrives", words.number(letter.redrives)),
+                ("Offset", formatting.number(letter.offset)),
+                ("Attempts", formatting.number(letter.attempts)),
+                ("Redrives", formatting.number(letter.redrives)),
                 ("Event time", view.times.full(letter.event_time)),
                 ("Appended", view.times.full(letter.appended_at)),
                 ("First failed", view.times.full(letter.first_failed_at)),
@@ -151,8 +152,8 @@ async def _push(view: View, letter: DeadLetter, data: str) -> None:
 def tell(sent: int, refused: int, why: str) -> None:
     """Say how many were sent back, and why others were not."""
     if sent:
-        said = "1 dead letter was sent back" if sent == 1 else f"{words.number(sent)} dead letters were sent back"
+        said = "1 dead letter was sent back" if sent == 1 else f"{formatting.number(sent)} dead letters were sent back"
         ui.notify(said, type="positive", position="bottom")
     if refused:
-        said = f"{words.number(refused)} could not be sent back: {why}"
+        said = f"{formatting.number(refused)} could not be sent back: {why}"
         ui.notify(said, type="negative", position="bottom", close_button="Close", timeout=10_000)

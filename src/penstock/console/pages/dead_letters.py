@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
-from penstock.console import forms, parts, payloads, words
+from penstock.console import formatting
 from penstock.console.assets import address_of_asset
 from penstock.console.page import Page, View, link
 from penstock.console.pages import dead_letter
-from penstock.console.parts import Cell, Column
+from penstock.console.widgets import forms, parts, payloads
+from penstock.console.widgets.parts import Cell, Column
 from penstock.core.errors import NotFound
-from penstock.log.dead import KINDS_OF, DeadLetter, DeadLetterKind, Filter
-from penstock.server.endpoint import Role
+from penstock.log.dead_letters import KINDS_OF, DeadLetter, DeadLetterKind, Filter
+from penstock.server.http.endpoint import Role
 
 PATH = "/dead-letters"
 _PAGE = 50
@@ -63,7 +64,7 @@ async def _kinds(view: View) -> None:
         last = parts.tile("Last failure")
     with parts.card("By what went wrong", hint="The latest failure first") as card:
         table = parts.table("Dead letters by kind of error", _KINDS)
-    cut = parts.text(f"Of each queue, the newest {words.number(KINDS_OF)} are counted.", "ps-muted ps-small")
+    cut = parts.text(f"Of each queue, the newest {formatting.number(KINDS_OF)} are counted.", "ps-muted ps-small")
     none = parts.nothing(
         "No dead letters",
         "An event that fails too often, or cannot be read, waits here until somebody sends it back or throws it away.",
@@ -82,8 +83,8 @@ async def _kinds(view: View) -> None:
         none.set_visibility(not seen)
         cut.set_visibility(any(not kind.is_whole for kind in seen))
         total = sum(kind.count for kind in seen)
-        count.set(words.short(total), tone="bad" if total else "good")
-        kinds_tile.set(words.number(len(seen)))
+        count.set(formatting.short(total), tone="bad" if total else "good")
+        kinds_tile.set(formatting.number(len(seen)))
         newest = max((kind.failed_at for kind in seen), default=None)
         last.set(view.times.clock(newest), view.times.ago(newest) if newest is not None else "")
         table.set(
@@ -92,7 +93,7 @@ async def _kinds(view: View) -> None:
                 Cell(kind.queue, href=link("/queues", queue=kind.queue)),
                 kind.group or "–",
                 kind.stage,
-                words.number(kind.count),
+                formatting.number(kind.count),
                 view.times.ago(kind.first_failed_at),
                 view.times.ago(kind.failed_at),
             ]
@@ -132,7 +133,7 @@ async def _kind(view: View) -> None:
                 parts.badge(f"group {group}", "idle")
             parts.badge(f"stage {stage}", "idle")
         _buttons(view, queue, which, total, can_redrive=bool(group))
-    with parts.card(f"{words.number(total)} dead letters", hint="The latest failure first"):
+    with parts.card(f"{formatting.number(total)} dead letters", hint="The latest failure first"):
         table = parts.table("Dead letters", _LETTERS)
     table.set(_rows(view, found[:_PAGE]))
     given = {"queue": queue, "group": group, "stage": stage, "kind": kind}
@@ -146,7 +147,7 @@ def _rows(view: View, letters: Sequence[DeadLetter]) -> list[list[Cell | str]]:
             "–" if letter.key is None else letter.key,
             Cell(letter.error.partition("\n")[0][:200], classes="ps-wide-text"),
             Cell(payloads.preview(letter.raw), classes="ps-mono ps-muted ps-clip"),
-            words.number(letter.attempts),
+            formatting.number(letter.attempts),
             view.times.ago(letter.failed_at),
         ]
         for letter in letters
@@ -158,7 +159,7 @@ def _buttons(view: View, queue: str, which: Filter, total: int, *, can_redrive: 
     why_not = "Your key may not do this: it needs the role admin"
 
     async def redrive() -> None:
-        question = f"Send {words.number(total)} dead letters back?"
+        question = f"Send {formatting.number(total)} dead letters back?"
         detail = "Each is appended again for the group that failed on it. Those that fail again come back here."
         if not await parts.confirm(question, detail, "Redrive all", danger=False):
             return
@@ -174,7 +175,7 @@ def _buttons(view: View, queue: str, which: Filter, total: int, *, can_redrive: 
                 ui.navigate.to(PATH)
 
     async def purge() -> None:
-        question = f"Throw {words.number(total)} dead letters away?"
+        question = f"Throw {formatting.number(total)} dead letters away?"
         if not await parts.confirm(question, "Their events are gone for good. This cannot be undone.", "Purge all"):
             return
         async with view.acting("purge dead letters", Role.ADMIN, subject=queue, queue=queue):

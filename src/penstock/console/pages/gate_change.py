@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from msgspec import structs
 from nicegui import ui
 
-from penstock.console import forms, parts, words
+from penstock.console import formatting
 from penstock.console.page import View
-from penstock.console.pages.gate_words import available, limit_of, state_of, until
-from penstock.console.parts import Column
+from penstock.console.pages.gate_formatting import available, limit_of, state_of, until
+from penstock.console.widgets import forms, parts
+from penstock.console.widgets.parts import Column
 from penstock.core.errors import NotFound
-from penstock.engine.gates.book import GateBook, GateChange, GateInfo
-from penstock.server.endpoint import Role
+from penstock.engine.gates.admin import GateBook, GateChange, GateInfo
+from penstock.server.http.endpoint import Role
 
 PATH = "/gates"
 
@@ -68,9 +69,9 @@ async def build(view: View, query: str, key: str | None) -> None:
         lanes = {gate.key: gate for gate in gates}.values()
         denied = min((gate.denied_since for gate in gates if gate.denied_since is not None), default=None)
         waiting = sum(lane.backlog for lane in lanes)
-        backlog.set(words.short(waiting), tone="warn" if waiting else None)
+        backlog.set(formatting.short(waiting), tone="warn" if waiting else None)
         since.set("–" if denied is None else view.times.clock(denied))
-        allowed.set(words.short(sum(lane.allowed_total for lane in lanes)))
+        allowed.set(formatting.short(sum(lane.allowed_total for lane in lanes)))
         table.set(
             [
                 f"{gate.gate} · {_KINDS[gate.kind]}{'' if key is not None else f' · {gate.key or whose}'}",
@@ -78,7 +79,7 @@ async def build(view: View, query: str, key: str | None) -> None:
                 available(gate),
                 limit_of(gate),
                 until(view, gate, now),
-                words.short(gate.cost_total),
+                formatting.short(gate.cost_total),
             ]
             for gate in gates[:20]
         )
@@ -150,7 +151,7 @@ def _flow(view: View, book: GateBook, query: str, key: str | None, may: bool, is
             return
         await change(
             "hold a gate",
-            f"{whose} is held back for {words.duration(float(seconds.value))}",
+            f"{whose} is held back for {formatting.duration(float(seconds.value))}",
             GateChange(key=key, hold_seconds=float(seconds.value)),
         )
 

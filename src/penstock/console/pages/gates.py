@@ -7,16 +7,17 @@ from datetime import UTC, datetime
 
 from nicegui import ui
 
-from penstock.console import forms, parts, words
+from penstock.console import formatting
 from penstock.console.assets import address_of_asset
 from penstock.console.page import Page, View, link
 from penstock.console.pages import gate_change
-from penstock.console.pages.gate_words import available, limit_of, state_of, until
-from penstock.console.parts import Cell, Column
+from penstock.console.pages.gate_formatting import available, limit_of, state_of, until
+from penstock.console.widgets import forms, parts
+from penstock.console.widgets.parts import Cell, Column
 from penstock.db.statements import Statements
-from penstock.engine.gates.book import GateBook, GateInfo
+from penstock.engine.gates.admin import GateBook, GateInfo
 
-_sql = Statements("penstock.console", "gates.sql")
+_sql = Statements("penstock.console.pages", "gates.sql")
 
 PATH = "/gates"
 #: More are not shown at once: those that hold back most come first, and a search finds the others.
@@ -77,10 +78,10 @@ async def build(view: View) -> None:
         now = datetime.now(UTC)
         waits = [gate for gate in gates if gate.denied_since is not None]
         since = min((gate.denied_since for gate in waits if gate.denied_since is not None), default=None)
-        lanes.set(words.number(len(gates)), "the first of them" if len(gates) == _MOST else "")
-        held.set(words.number(len(waits)), tone="warn" if waits else None)
-        longest.set("–" if since is None else words.duration((now - since).total_seconds()), _since(view, since))
-        backlog.set(words.short(sum({(g.query, g.key): g.backlog for g in gates}.values())))
+        lanes.set(formatting.number(len(gates)), "the first of them" if len(gates) == _MOST else "")
+        held.set(formatting.number(len(waits)), tone="warn" if waits else None)
+        longest.set("–" if since is None else formatting.duration((now - since).total_seconds()), _since(view, since))
+        backlog.set(formatting.short(sum({(g.query, g.key): g.backlog for g in gates}.values())))
         card.set_visibility(bool(gates))
         none.set_visibility(not gates)
         table.set(_row(view, gate, now) for gate in gates)
@@ -109,9 +110,9 @@ def _row(view: View, gate: GateInfo, now: datetime) -> list[Cell | str]:
         state_of(gate),
         available(gate),
         limit_of(gate),
-        words.short(gate.backlog),
+        formatting.short(gate.backlog),
         until(view, gate, now),
-        words.short(gate.allowed_total),
+        formatting.short(gate.allowed_total),
     ]
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console import parts, words
-from penstock.console.feeds import Follower
+from penstock.console import formatting
+from penstock.console.data.open_windows import Asked, Board, WindowedQuery, columns_of, read_board, windowed_queries
 from penstock.console.page import Page, View, link
-from penstock.console.parts import Cell, Column
-from penstock.console.windows import Asked, Board, WindowedQuery, columns_of, read_board, windowed_queries
+from penstock.console.polling import Follower
+from penstock.console.widgets import parts
+from penstock.console.widgets.parts import Cell, Column
 
 _ROWS = 50
 
@@ -122,13 +123,13 @@ class _LiveBoard:
         await self._follow()
 
     def _show(self, board: Board) -> None:
-        self._keys.set(words.number(board.keys), f"{words.number(board.windows)} windows shown")
+        self._keys.set(formatting.number(board.keys), f"{formatting.number(board.windows)} windows shown")
         for name, tile in self._sums.items():
-            tile.set(words.short(board.sums.get(name)), "now")
+            tile.set(formatting.short(board.sums.get(name)), "now")
         self._fresh.set(self._view.times.ago(board.updated_at), self._view.times.clock(board.updated_at))
         first, last = self._asked.offset + 1, self._asked.offset + len(board.rows)
-        shown = f"{words.number(first)}–{words.number(last)}" if board.rows else "none"
-        self._range.set_text(f"{shown} of {words.number(board.matching)}")
+        shown = f"{formatting.number(first)}–{formatting.number(last)}" if board.rows else "none"
+        self._range.set_text(f"{shown} of {formatting.number(board.matching)}")
         self._back.set_enabled(self._asked.offset > 0)
         self._forth.set_enabled(last < board.matching)
         self._table.set([self._row(board, row) for row in board.rows])
@@ -143,7 +144,7 @@ class _LiveBoard:
         for (name, is_number), value in zip(self._asked.columns, values, strict=True):
             most = board.largest.get(name)
             bar = float(value) / most if is_number and value is not None and most and most > 0 else None
-            shown = words.number(float(value)) if is_number and value is not None else times.of(value)
+            shown = formatting.number(float(value)) if is_number and value is not None else times.of(value)
             cells.append(Cell(shown, bar=bar))
         course = board.courses.get(key or "", ())
         return [*cells, Cell("", line=course), Cell(times.ago(updated), classes="ps-muted")]

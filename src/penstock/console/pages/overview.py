@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from penstock.console import parts, words
-from penstock.console.attention import Finding, findings
-from penstock.console.charts import Course, Line
+from penstock.console import formatting
+from penstock.console.data.attention import Finding, findings
+from penstock.console.data.vitals import KEPT, Past, Point, Sight, point
 from penstock.console.page import Page, View
-from penstock.console.vitals import KEPT, Past, Point, Sight, point
-from penstock.server.metrics import standing
+from penstock.console.widgets import parts
+from penstock.console.widgets.charts import Course, Line
+from penstock.server.metrics import database as database_metrics
 
 #: Charts show so many milliseconds.
 _SPAN = KEPT * 1000
@@ -95,19 +96,25 @@ class _Board:
         now = self._points[-1]
         queues = sum(1 for queue in sight.limits if self._view.sees(queue))
         self._pushed.set(
-            words.rate(_lately(self._points, "pushed")), f"{words.number(queues)} {_plural('queue', queues)}"
+            formatting.rate(_lately(self._points, "pushed")), f"{formatting.number(queues)} {_plural('queue', queues)}"
         )
-        running = sum(map(bool, sight.values(standing.QUERY_RUNNING).values()))
+        running = sum(map(bool, sight.values(database_metrics.QUERY_RUNNING).values()))
         self._results.set(
-            words.rate(_lately(self._points, "results", 60)),
-            f"{words.number(running)} {_plural('query', running)} running" if self._view.sees_all else "",
+            formatting.rate(_lately(self._points, "results", 60)),
+            f"{formatting.number(running)} {_plural('query', running)} running" if self._view.sees_all else "",
         )
         fresh = _lately(self._points, "freshness")
-        self._freshness.set(words.duration(fresh), "push to result" if fresh is not None else "no cycle of late")
-        oldest = max(sight.values(standing.GROUP_OLDEST).values(), default=0.0)
-        self._backlog.set(words.short(now.backlog), f"oldest {words.duration(oldest)}" if now.backlog else "all read")
-        self._dead.set(words.short(now.dead), "wait for somebody" if now.dead else "none", "bad" if now.dead else None)
-        self._alerts.set(words.short(now.firing), "fire now" if now.firing else "quiet", "bad" if now.firing else None)
+        self._freshness.set(formatting.duration(fresh), "push to result" if fresh is not None else "no cycle of late")
+        oldest = max(sight.values(database_metrics.GROUP_OLDEST).values(), default=0.0)
+        self._backlog.set(
+            formatting.short(now.backlog), f"oldest {formatting.duration(oldest)}" if now.backlog else "all read"
+        )
+        self._dead.set(
+            formatting.short(now.dead), "wait for somebody" if now.dead else "none", "bad" if now.dead else None
+        )
+        self._alerts.set(
+            formatting.short(now.firing), "fire now" if now.firing else "quiet", "bad" if now.firing else None
+        )
 
     def _show_charts(self) -> None:
         points = self._points
@@ -129,7 +136,7 @@ class _Board:
                     with parts.element("a", "ps-break", href=each.href):
                         parts.text(each.what)
             if len(found) > _MOST_FINDINGS:
-                parts.text(f"and {words.number(len(found) - _MOST_FINDINGS)} more", "ps-muted", tag="li")
+                parts.text(f"and {formatting.number(len(found) - _MOST_FINDINGS)} more", "ps-muted", tag="li")
             if not found:
                 with parts.element("li"):
                     parts.badge("All well", "good")

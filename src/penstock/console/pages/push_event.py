@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from penstock.console import parts
-from penstock.console.editor import editor
 from penstock.console.page import View, link
+from penstock.console.widgets import parts
+from penstock.console.widgets.editor import editor
 from penstock.log.log import Batch
-from penstock.log.ndjson import Lines
-from penstock.log.pushed import PushResult
-from penstock.server.endpoint import Role
+from penstock.log.write.ndjson import Lines
+from penstock.log.write.result import PushResult
+from penstock.server.http.endpoint import Role
 
 
 def button(view: View, queue: str) -> None:

@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from penstock.console import parts, words
-from penstock.console.charts import Stacks
+from penstock.console import formatting
+from penstock.console.data.vitals import Sight
 from penstock.console.page import Page, View, link
-from penstock.console.parts import Cell, Column, Tone, numbers
-from penstock.console.pipeline import Pipeline
-from penstock.console.vitals import Sight
+from penstock.console.widgets import parts
+from penstock.console.widgets.charts import Stacks
+from penstock.console.widgets.parts import Cell, Column, Tone, numbers
+from penstock.console.widgets.pipeline import Pipeline
 from penstock.core.errors import NotFound
-from penstock.engine import control
+from penstock.engine import commands
 from penstock.engine.ledger import COMMIT_BEFORE, Activity, Cycle, activity_of, cycles_of
 from penstock.engine.registry import QueryInfo, Registry
 from penstock.log.log import GroupInfo
-from penstock.server.endpoint import Role
-from penstock.server.metrics import standing
+from penstock.server.http.endpoint import Role
+from penstock.server.metrics import database as database_metrics
 from penstock.server.metrics.family import Family
-from penstock.server.shared_queries import SharedQuery, shared_queries
+from penstock.server.queen.client_queries import SharedQuery, shared_queries
 
 _CYCLES = 60
 _LISTED = 15
@@ -88,7 +89,7 @@ async def _list(view: View) -> None:
 
     def show(seen: Sequence[Sight]) -> None:
         sight = seen[-1]
-        names = sorted(query for (query,) in sight.values(standing.QUERY_RUNNING))
+        names = sorted(query for (query,) in sight.values(database_metrics.QUERY_RUNNING))
         table.set([_row(sight, name) for name in names])
         there["spark"] = bool(names)
         show_or_hide()
@@ -109,7 +110,7 @@ def _shared_row(view: View, query: SharedQuery) -> list[Cell | str]:
         query.queue,
         query.sink or "–",
         query.group,
-        words.short(query.lag),
+        formatting.short(query.lag),
         view.times.ago(query.committed_at),
     ]
 
@@ -119,24 +120,24 @@ def _row(sight: Sight, name: str) -> list[Cell | str]:
         return sight.values(family).get((name,))
 
     state = "stopped"
-    if of(standing.QUERY_RUNNING):
-        state = "paused" if of(standing.QUERY_PAUSED) else "running"
-    lag = sum(value for (_, group), value in sight.values(standing.GROUP_LAG).items() if group == name)
-    fresh = sight.distributions(standing.FRESHNESS).get((name,))
+    if of(database_metrics.QUERY_RUNNING):
+        state = "paused" if of(database_metrics.QUERY_PAUSED) else "running"
+    lag = sum(value for (_, group), value in sight.values(database_metrics.GROUP_LAG).items() if group == name)
+    fresh = sight.distributions(database_metrics.FRESHNESS).get((name,))
     cycles = 0.0 if fresh is None else sum(fresh.counts)
     mean = fresh.sum / cycles if fresh is not None and cycles else None
-    failed = of(standing.QUERY_FAILED) or 0
+    failed = of(database_metrics.QUERY_FAILED) or 0
     return [
         Cell(name, href=link("/queries", query=name), classes="ps-strong"),
         Cell(state, tone=_TONES[state]),
-        f"{words.rate(of(standing.QUERY_THROUGHPUT))}/s",
-        words.short(lag),
-        words.duration(mean),
-        words.duration(of(standing.QUERY_WATERMARK_LAG)),
-        words.number(of(standing.OPEN_WINDOWS)),
-        words.short(of(standing.QUERY_LATE)),
-        words.short(of(standing.QUERY_DEAD)),
-        Cell(words.number(failed), tone="bad" if name in sight.failed else None),
+        f"{formatting.rate(of(database_metrics.QUERY_THROUGHPUT))}/s",
+        formatting.short(lag),
+        formatting.duration(mean),
+        formatting.duration(of(database_metrics.QUERY_WATERMARK_LAG)),
+        formatting.number(of(database_metrics.OPEN_WINDOWS)),
+        formatting.short(of(database_metrics.QUERY_LATE)),
+        formatting.short(of(database_metrics.QUERY_DEAD)),
+        Cell(formatting.number(failed), tone="bad" if name in sight.failed else None),
     ]
 
 
@@ -225,14 +226,14 @@ class _Details:
         view = self._view
         done = f"{self._name} finishes its cycle and pauses"
         async with view.acting("POST /v1/queries/{query}/pause", Role.ADMIN, subject=self._name, done=done):
-            await control.pause(view.database, self._name)
+            await commands.pause(view.database, self._name)
             self._show_state("paused")
 
     async def _press_resume(self) -> None:
         view = self._view
         done = f"{self._name} goes on"
         async with view.acting("POST /v1/queries/{query}/resume", Role.ADMIN, subject=self._name, done=done):
-            await control.resume(view.database, self._name)
+            await commands.resume(view.database, self._name)
             self._show_state("running")
 
     def _show_state(self, state: str, *, is_paused: bool | None = None) -> None:
@@ -247,21 +248,21 @@ class _Details:
         self._show_state(info.state, is_paused=info.is_paused)
         self._driver.set_text(f"driven by {info.driver}" if info.is_running and info.driver else "nobody runs it")
         lately = _lately(found.cycles)
-        self._rate.set(words.rate(_per_second(lately, "events_in")), f"cycle {words.number(info.cycle)}")
+        self._rate.set(formatting.rate(_per_second(lately, "events_in")), f"cycle {formatting.number(info.cycle)}")
         self._fresh.set(
-            words.duration(_mean([_age(cycle) for cycle in lately])), f"committed {times.ago(info.committed_at)}"
+            formatting.duration(_mean([_age(cycle) for cycle in lately])), f"committed {times.ago(info.committed_at)}"
         )
         lag = sum(group.lag for group in found.groups)
-        self._lag.set(words.short(lag), "events to read" if lag else "all read")
+        self._lag.set(formatting.short(lag), "events to read" if lag else "all read")
         behind = None if activity.watermark is None else (datetime.now(UTC) - activity.watermark).total_seconds()
         self._watermark.set(
             times.clock(activity.watermark),
-            f"{words.duration(behind)} behind" if behind is not None else "closes nothing",
+            f"{formatting.duration(behind)} behind" if behind is not None else "closes nothing",
         )
-        closed = f"{words.short(activity.windows)} closed in 5 min"
-        self._windows.set(words.short(activity.open_windows) if activity.has_result else "–", closed)
-        self._late.set(words.short(activity.late), "in 5 min", "warn" if activity.late else None)
-        self._dead.set(words.short(activity.dead), "in 5 min", "bad" if activity.dead else None)
+        closed = f"{formatting.short(activity.windows)} closed in 5 min"
+        self._windows.set(formatting.short(activity.open_windows) if activity.has_result else "–", closed)
+        self._late.set(formatting.short(activity.late), "in 5 min", "warn" if activity.late else None)
+        self._dead.set(formatting.short(activity.dead), "in 5 min", "bad" if activity.dead else None)
         self._pipeline.show(info.description, _per_second(lately, "events_in"), _results(found.cycles), found.groups)
         self._show_cycles(found.cycles)
         self._show_errors(found.failures)
@@ -295,22 +296,22 @@ class _Details:
             with self._errors, parts.card("Cycles that failed", hint="each was done again from where it began"):
                 for cycle in failures:
                     when = self._view.times.full(cycle.planned_at)
-                    parts.text(f"Cycle {words.number(cycle.cycle)}, {when}", "ps-muted ps-small")
+                    parts.text(f"Cycle {formatting.number(cycle.cycle)}, {when}", "ps-muted ps-small")
                     parts.text(cycle.error, "ps-error ps-mono", tag="p")
 
 
 def _cycle_row(view: View, cycle: Cycle) -> list[Cell | str]:
     tone: Tone = {"committed": "good", "failed": "bad"}.get(cycle.state, "info")  # type: ignore[assignment]
     return [
-        words.number(cycle.cycle),
+        formatting.number(cycle.cycle),
         Cell(cycle.state, tone=tone),
         view.times.clock(cycle.committed_at),
-        words.duration(cycle.seconds),
-        words.duration(_age(cycle)),
-        words.number(cycle.events_in),
-        words.number(cycle.windows),
-        words.number(cycle.late),
-        words.number(cycle.dead),
+        formatting.duration(cycle.seconds),
+        formatting.duration(_age(cycle)),
+        formatting.number(cycle.events_in),
+        formatting.number(cycle.windows),
+        formatting.number(cycle.late),
+        formatting.number(cycle.dead),
     ]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from shlex import quote
 
-from penstock.console import forms, parts, words
+from penstock.console import formatting
+from penstock.console.data.queue_stats import GroupSight, QueueSight, QueueSights
 from penstock.console.page import View, link
 from penstock.console.pages import push_event, queue_events, queue_group, queue_options
-from penstock.console.parts import Cell, Column
-from penstock.console.queue_sights import GroupSight, QueueSight, QueueSights
+from penstock.console.widgets import forms, parts
+from penstock.console.widgets.parts import Cell, Column
 from penstock.core.errors import NotFound
 from penstock.log.log import QueueInfo
 from penstock.log.queue import Queue
@@ -88,7 +89,7 @@ async def _groups(view: View, info: QueueInfo) -> None:
         partitions = parts.tile("Partitions", href=link(PATH, queue=name, tab="partitions"))
         size = parts.tile("On disk")
         dead = parts.tile("Dead letters", href=link("/dead-letters", queue=name))
-    size.set(words.size(info.size.bytes), f"{words.short(info.size.appended)} ever appended")
+    size.set(formatting.size(info.size.bytes), f"{formatting.short(info.size.appended)} ever appended")
     readers = {group.group: group.query_id for group in await view.log.groups(name)}
     with parts.card("Groups", hint="Each reads the queue at its own pace") as card:
         table = parts.table("Groups", _GROUPS)
@@ -103,10 +104,10 @@ async def _groups(view: View, info: QueueInfo) -> None:
         found = next((queue for queue in queues if queue.name == name), None)
         if found is None:
             return
-        kept.set(words.short(found.events))
-        rate.set(words.rate(found.rate), f"{words.number(found.shed)} shed" if found.shed else "")
-        partitions.set(words.number(found.partitions))
-        dead.set(words.short(found.dead), tone="bad" if found.dead else None)
+        kept.set(formatting.short(found.events))
+        rate.set(formatting.rate(found.rate), f"{formatting.number(found.shed)} shed" if found.shed else "")
+        partitions.set(formatting.number(found.partitions))
+        dead.set(formatting.short(found.dead), tone="bad" if found.dead else None)
         card.set_visibility(bool(found.groups))
         none.set_visibility(not found.groups)
         table.set(_group_rows(found, readers))
@@ -122,11 +123,11 @@ def _group_rows(queue: QueueSight, readers: dict[str, str | None]) -> list[list[
         rows.append(
             [
                 Cell(group.name, href=link(PATH, queue=queue.name, group=group.name), classes="ps-strong ps-break"),
-                Cell(words.short(group.lag), bar=group.lag / most if most else None),
-                words.rate(group.rate),
-                words.number(group.behind),
-                words.number(group.leases),
-                words.duration(group.oldest_seconds) if group.lag else "–",
+                Cell(formatting.short(group.lag), bar=group.lag / most if most else None),
+                formatting.rate(group.rate),
+                formatting.number(group.behind),
+                formatting.number(group.leases),
+                formatting.duration(group.oldest_seconds) if group.lag else "–",
                 _reader(group, query),
                 _state(group, query),
             ]
@@ -173,10 +174,10 @@ async def _partitions(view: View, name: str) -> None:
     table.set(
         [
             Cell(lane.name, href=link(PATH, queue=name, tab="events", partition=lane.name), classes="ps-break"),
-            words.number(lane.end - lane.first),
-            f"{words.number(lane.first)} – {words.number(lane.end)}",
-            Cell(words.number(lane.lag), bar=lane.lag / most if most else None),
-            words.number(lane.leases),
+            formatting.number(lane.end - lane.first),
+            f"{formatting.number(lane.first)} – {formatting.number(lane.end)}",
+            Cell(formatting.number(lane.lag), bar=lane.lag / most if most else None),
+            formatting.number(lane.leases),
             view.times.ago(lane.last_at) if lane.last_at is not None else "–",
         ]
         for lane in found[:_LANES]

@@ -9,8 +9,9 @@ from shlex import quote
 
 from nicegui import ui
 
-from penstock.console import forms, parts, payloads, words
+from penstock.console import formatting
 from penstock.console.page import View, link, sentence
+from penstock.console.widgets import forms, parts, payloads
 from penstock.core.errors import NotFound, PenstockError
 from penstock.log.event import Event
 from penstock.log.queue import Queue
@@ -110,15 +111,19 @@ def _lines(view: View, events: Sequence[Event], *, opened: bool) -> str:
 
 def _line(view: View, event: Event, is_open: bool) -> str:
     key = "–" if event.key is None else event.key
-    where = f"{event.partition} · {words.number(event.offset)}" if event.key != event.partition else f"{event.offset:,}"
+    where = (
+        f"{event.partition} · {formatting.number(event.offset)}"
+        if event.key != event.partition
+        else f"{event.offset:,}"
+    )
     facts = [
         ("Appended", view.times.full(event.appended_at)),
         ("Event time", view.times.full(event.event_time)),
         ("Key", key),
         ("Id", event.given_id or "–"),
         ("Partition", event.partition),
-        ("Offset", words.number(event.offset)),
-        ("Size", words.size(len(event.raw))),
+        ("Offset", formatting.number(event.offset)),
+        ("Size", formatting.size(len(event.raw))),
         *([("Redriven", "for one group alone")] if event.is_redriven else []),
         *((name, value) for name, value in event.headers.items()),
     ]

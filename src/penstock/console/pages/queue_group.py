@@ -8,13 +8,14 @@ from typing import Literal
 
 from nicegui import ui
 
-from penstock.console import forms, parts, words
+from penstock.console import formatting
+from penstock.console.data.sink_stats import SinkSight, sink_of
 from penstock.console.page import View, link
-from penstock.console.parts import Cell, Column
-from penstock.console.sink_sights import SinkSight, sink_of
+from penstock.console.widgets import forms, parts
+from penstock.console.widgets.parts import Cell, Column
 from penstock.log.groups import GroupLane
 from penstock.log.log import GroupInfo
-from penstock.server.endpoint import Role
+from penstock.server.http.endpoint import Role
 
 PATH = "/queues"
 _MOST = 50
@@ -77,9 +78,9 @@ async def build(view: View, queue: str, name: str) -> None:
             return
         if show_sink is not None and wrote is not None:
             show_sink(wrote, now.lag)
-        behind.set(words.short(now.lag), tone="warn" if now.away and now.lag else None)
-        partitions.set(words.number(now.partitions_behind))
-        leases.set(words.number(now.leases))
+        behind.set(formatting.short(now.lag), tone="warn" if now.away and now.lag else None)
+        partitions.set(formatting.number(now.partitions_behind))
+        leases.set(formatting.number(now.leases))
         seen.set(view.times.clock(now.seen_at), "away: no longer counts" if now.away else view.times.ago(now.seen_at))
         card.set_visibility(bool(lanes))
         done.set_visibility(not lanes)
@@ -91,9 +92,9 @@ async def build(view: View, queue: str, name: str) -> None:
                     href=link(PATH, queue=queue, tab="events", partition=lane.partition, offset=lane.next_offset),
                     classes="ps-break",
                 ),
-                Cell(words.number(lane.lag), bar=lane.lag / most if most else None),
-                words.number(lane.next_offset),
-                words.number(lane.attempts),
+                Cell(formatting.number(lane.lag), bar=lane.lag / most if most else None),
+                formatting.number(lane.next_offset),
+                formatting.number(lane.attempts),
                 Cell("leased", tone="good") if lane.leased else Cell("waits", tone="warn" if lane.attempts else "idle"),
                 view.times.ago(lane.moved_at),
             ]
@@ -128,9 +129,9 @@ def _sink_card(queue: str) -> Callable[[SinkSight, int], None]:
             doing.set("failing", "tries again", "warn")
         else:
             doing.set("running", tone="good")
-        written.set(words.short(sink.written))
-        retries.set(words.short(sink.retries + sink.busy), f"{words.number(sink.busy)} times it was busy")
-        dead.set(words.short(sink.dead_letters), "ever", "bad" if sink.dead_letters else None)
+        written.set(formatting.short(sink.written))
+        retries.set(formatting.short(sink.retries + sink.busy), f"{formatting.number(sink.busy)} times it was busy")
+        dead.set(formatting.short(sink.dead_letters), "ever", "bad" if sink.dead_letters else None)
         said.set_text(sink.error or "")
         said.set_visibility(bool(sink.error))
 
@@ -159,7 +160,7 @@ async def _seek(view: View, group: GroupInfo) -> None:
             return
         said = f"the {place}" if isinstance(place, str) else view.times.full(place)
         question = f"Move {group.group} to {said}?"
-        if not await parts.confirm(question, f"It is {words.number(group.lag)} events behind now.", "Move it"):
+        if not await parts.confirm(question, f"It is {formatting.number(group.lag)} events behind now.", "Move it"):
             return
         async with view.acting(
             "seek a group",

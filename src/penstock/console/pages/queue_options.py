@@ -7,13 +7,14 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console import parts, words
+from penstock.console import formatting
 from penstock.console.page import View, link
-from penstock.console.parts import Cell, Column
+from penstock.console.widgets import parts
+from penstock.console.widgets.parts import Cell, Column
 from penstock.core.errors import InvalidOption
 from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS, choices_of, may_be_none, read_option, written_option
 from penstock.log.queue import Queue
-from penstock.server.endpoint import Role
+from penstock.server.http.endpoint import Role
 
 PATH = "/queues"
 
@@ -155,8 +156,8 @@ def _value(name: str, value: object) -> str:
         if value == 0:
             return "0"
         if name.endswith("_seconds"):
-            return words.duration(float(value))
+            return formatting.duration(float(value))
         if name.endswith("_ms"):
-            return words.duration(value / 1000)
-        return words.size(value) if name.endswith("_bytes") else words.number(value)
+            return formatting.duration(value / 1000)
+        return formatting.size(value) if name.endswith("_bytes") else formatting.number(value)
     return str(value)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from nicegui import ui
 from nicegui.element import Element
 
-from penstock.console import forms, parts, words
+from penstock.console import formatting
 from penstock.console.assets import address_of_asset
+from penstock.console.data.queue_stats import QueueSight, QueueSights
 from penstock.console.page import Page, View, link
 from penstock.console.pages import queue_detail
-from penstock.console.parts import Cell, Column
-from penstock.console.queue_sights import QueueSight, QueueSights
+from penstock.console.widgets import forms, parts
+from penstock.console.widgets.parts import Cell, Column
 
 PATH = "/queues"
 #: More are not shown at once: a search finds them.
@@ -54,7 +55,7 @@ async def _list(view: View) -> None:
         card.set_visibility(bool(seen))
         none.set_visibility(not seen)
         table.set(_rows(seen[:_MOST]))
-        more = f"The first {_MOST} of {words.number(len(seen))} queues: find others by name."
+        more = f"The first {_MOST} of {formatting.number(len(seen))} queues: find others by name."
         said.set_text(more if len(seen) > _MOST else "")
 
     await view.follow("queues", QueueSights(view.console.standing).look, show)
@@ -75,10 +76,10 @@ def _rows(queues: Sequence[QueueSight]) -> list[list[Cell | str]]:
     return [
         [
             Cell(queue.name, href=link(PATH, queue=queue.name), classes="ps-strong ps-break"),
-            words.number(queue.partitions),
-            words.short(queue.events),
-            Cell(words.rate(queue.rate), line=queue.course),
-            words.number(len(queue.groups)),
+            formatting.number(queue.partitions),
+            formatting.short(queue.events),
+            Cell(formatting.rate(queue.rate), line=queue.course),
+            formatting.number(len(queue.groups)),
             _lag(queue),
             "–" if queue.slowest is None else queue.slowest.name,
             _dead(queue),
@@ -89,13 +90,13 @@ def _rows(queues: Sequence[QueueSight]) -> list[list[Cell | str]]:
 
 def _lag(queue: QueueSight) -> Cell:
     slowest = queue.slowest
-    return Cell("–" if slowest is None else words.short(slowest.lag))
+    return Cell("–" if slowest is None else formatting.short(slowest.lag))
 
 
 def _dead(queue: QueueSight) -> Cell:
     if not queue.dead:
         return Cell("0", classes="ps-muted")
-    return Cell(words.short(queue.dead), href=link("/dead-letters", queue=queue.name), tone="bad")
+    return Cell(formatting.short(queue.dead), href=link("/dead-letters", queue=queue.name), tone="bad")
 
 
 PAGE = Page(PATH, "Queues", "inbox", build)

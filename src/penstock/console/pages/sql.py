@@ -8,14 +8,16 @@ from itertools import groupby
 
 from nicegui import ui
 
-from penstock.console import answers, parts, words
+from penstock.console import formatting
 from penstock.console.assets import address_of_asset
-from penstock.console.editor import editor
+from penstock.console.data import query_result
 from penstock.console.page import Page, View
+from penstock.console.widgets import parts
+from penstock.console.widgets.editor import editor
 from penstock.core.errors import ConfigurationError, DatabaseError
-from penstock.db.questions import Answer, Seen, StatementRefused
-from penstock.db.reader import ReaderMissing
-from penstock.server.endpoint import Role
+from penstock.db.adhoc_query import Answer, Seen, StatementRefused
+from penstock.db.readonly_login import ReaderMissing
+from penstock.server.http.endpoint import Role
 
 _FIRST = "SELECT queue, events, appended, partitions\nFROM penstock.depth\nORDER BY events DESC"
 
@@ -124,7 +126,7 @@ class _Desk:
 
     def _limits(self) -> str:
         limits = self._view.console.questions.limits
-        return f"Read-only · up to {words.duration(limits.seconds)} and {words.number(limits.rows)} rows"
+        return f"Read-only · up to {formatting.duration(limits.seconds)} and {formatting.number(limits.rows)} rows"
 
     def _write(self, statement: str) -> None:
         if statement:
@@ -162,18 +164,18 @@ class _Desk:
             if not answer.rows:
                 parts.nothing(
                     "No rows",
-                    f"The statement ran in {words.duration(answer.seconds)} and found nothing.",
+                    f"The statement ran in {formatting.duration(answer.seconds)} and found nothing.",
                     icon="search_off",
                 )
                 return
-            found = answers.drawing(answer)
+            found = query_result.drawing(answer)
             if found is not None:
                 with parts.card("Chart", hint=found.of):
-                    answers.draw(found)
-            with parts.card("Result", hint=answers.summary(answer)):
+                    query_result.draw(found)
+            with parts.card("Result", hint=query_result.summary(answer)):
                 with parts.element("div", "ps-row ps-end"):
-                    parts.button("Download CSV", lambda: answers.downloaded(answer), icon="download")
-                answers.table(answer, self._view.times)
+                    parts.button("Download CSV", lambda: query_result.downloaded(answer), icon="download")
+                query_result.table(answer, self._view.times)
 
     def _refuse(self, refused: StatementRefused) -> None:
         self._answer.clear()

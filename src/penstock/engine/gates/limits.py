@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from penstock.core.moments import to_micros
+from penstock.core.timestamps import to_micros
 from penstock.engine.gates.meters import BucketMeter, FlightMeter, Limit, Meter, State, WindowMeter
 from penstock.stream.gates import NANO, Concurrency, Gate, SlidingWindow, TokenBucket
 

@@ -15,18 +15,18 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import Refused
-from penstock.core.moments import to_micros
-from penstock.db.arrays import numbers
+from penstock.core.timestamps import to_micros
+from penstock.db.pg_arrays import numbers
 from penstock.db.statements import Statements
-from penstock.engine.callables import Failure
-from penstock.engine.commit import pieces
-from penstock.engine.gates.decision import Decision, Verdict, Waiting, decide, spent
-from penstock.engine.gates.hand import LaneAtHand, Line
+from penstock.engine.cycle.commit import pieces
+from penstock.engine.cycle.models import Outcome, Target
+from penstock.engine.gates.allocate import Decision, Verdict, Waiting, decide, spent
+from penstock.engine.gates.buffer import LaneAtHand, Line
 from penstock.engine.gates.limits import LaneLimits, Overrides, meter, wanted
 from penstock.engine.gates.meters import Limit, Meter, State
-from penstock.engine.work import Outcome, Target
-from penstock.log.flush import Request
-from penstock.log.position import Signal
+from penstock.engine.worker.udf import Failure
+from penstock.log.read.position import Signal
+from penstock.log.write.flush import Request
 from penstock.stream.gates import NANO, Concurrency, Gate, cost_problem
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from penstock.log.log import Log
 
-_sql = Statements("penstock.engine", "gates.sql")
-_commit = Statements("penstock.engine", "commit.sql")
+_sql = Statements("penstock.engine.gates", "release.sql")
+_commit = Statements("penstock.engine.cycle", "commit.sql")
 
 #: A lane that has to wait for longer is laid down: nobody looks at it meanwhile. It is taken up a little before its
 #: time, so that what may pass then is at hand.

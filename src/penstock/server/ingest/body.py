@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from penstock.server.incoming import Incoming
-from penstock.server.ingest.budget import Hold
-from penstock.server.ingest.inflate import Plain, inflater
-from penstock.server.problems import Problem
+from penstock.server.http.errors import Problem
+from penstock.server.http.request import Incoming
+from penstock.server.ingest.decompress import Plain, inflater
+from penstock.server.ingest.memory_budget import Hold
 from penstock.server.settings import ServerSettings
 
 #: Of a body that is refused, this much is read on before the answer: many clients listen only when they have sent.

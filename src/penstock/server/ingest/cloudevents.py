@@ -18,11 +18,11 @@ from msgspec import structs
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent
-from penstock.log.batch import MOST_REJECTED, too_many
-from penstock.log.ndjson import Lines
-from penstock.log.pushed import Rejected
+from penstock.log.write.batch import MOST_REJECTED, too_many
+from penstock.log.write.ndjson import Lines
+from penstock.log.write.result import Rejected
+from penstock.server.http.errors import Problem
 from penstock.server.ingest.envelopes import check_text, invalid_json, is_array, read_values
-from penstock.server.problems import Problem
 
 _NAME = re.compile(r"[a-z0-9]+")
 _REQUIRED = ("id", "source", "type")

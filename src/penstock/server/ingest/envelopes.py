@@ -10,10 +10,10 @@ from msgspec import structs
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent
-from penstock.log.batch import MOST_REJECTED, too_many
-from penstock.log.ndjson import Lines
-from penstock.log.pushed import Rejected
-from penstock.server.problems import Problem
+from penstock.log.write.batch import MOST_REJECTED, too_many
+from penstock.log.write.ndjson import Lines
+from penstock.log.write.result import Rejected
+from penstock.server.http.errors import Problem
 
 
 class Envelope(msgspec.Struct, forbid_unknown_fields=True):

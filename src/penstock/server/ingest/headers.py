@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from penstock.core.errors import QueueFull
-from penstock.log.depth import Room
-from penstock.server.problems import retry_after
+from penstock.log.storage.depth import Room
+from penstock.server.http.errors import retry_after
 
 
 def depth_headers(room: Room | None) -> dict[str, str]:

@@ -8,18 +8,18 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidEvent
-from penstock.log.batch import MOST_REJECTED, too_many
-from penstock.log.pushed import PushResult, Rejected
-from penstock.log.upload import UploadLost
-from penstock.server.endpoint import Call
-from penstock.server.ingest.read import lines_batch
-from penstock.server.problems import Problem, retry_after
+from penstock.log.write.batch import MOST_REJECTED, too_many
+from penstock.log.write.result import PushResult, Rejected
+from penstock.log.write.upload import UploadLost
+from penstock.server.http.endpoint import Call
+from penstock.server.http.errors import Problem, retry_after
+from penstock.server.ingest.parse import lines_batch
 
 if TYPE_CHECKING:
     from penstock.log.log import Batch
-    from penstock.log.prepare import Piece
     from penstock.log.queue import Queue
-    from penstock.log.upload import Upload, Uploaded
+    from penstock.log.write.encode import Piece
+    from penstock.log.write.upload import Upload, Uploaded
 
 
 async def upload(call: Call, queue: Queue, slices: AsyncIterator[bytes], idempotency_key: str | None) -> PushResult:

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock.core.errors import NotFound
-from penstock.core.moments import EPOCH
+from penstock.core.timestamps import EPOCH
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements, filled, quoted
 from penstock.server.live.subscriber import Frame
 
-_sql = Statements("penstock.server", "live.sql")
+_sql = Statements("penstock.server.live", "results.sql")
 
 #: A message has so many rows at the most.
 MOST_ROWS = 100_000

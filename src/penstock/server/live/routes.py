@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from penstock.core.errors import NotFound
 from penstock.core.names import check_key, check_text
-from penstock.server.endpoint import Call, Endpoint, Role
-from penstock.server.live.streams import EventStream, Following, talk
-from penstock.server.problems import Problem
-from penstock.server.socket import SocketCall
+from penstock.server.http.endpoint import Call, Endpoint, Role
+from penstock.server.http.errors import Problem
+from penstock.server.http.websocket import SocketCall
+from penstock.server.live.sse_ws import EventStream, Following, talk
 
 _MOST_KEYS = 1_000
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from functools import partial
 
 from penstock.core.errors import PenstockError
-from penstock.server import health
+from penstock.server.api import health
 from penstock.server.app import create_app
 from penstock.server.metrics import routes
+from penstock.server.process.worker import Worker
 from penstock.server.run import address, listen
 from penstock.server.settings import ServerSettings
-from penstock.server.worker import Worker
 
 ENDPOINTS = (*routes.PROCESSOR_ENDPOINTS, *health.ENDPOINTS)
 #: A scrape asks one thing after the other.

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
-from penstock.server.endpoint import Call, Endpoint, Role, json_response
-from penstock.server.metrics.documents import Details, Totals, details, processor_totals, totals
-from penstock.server.metrics.scrape import Scrape, as_text, scrape
+from penstock.server.http.endpoint import Call, Endpoint, Role, json_response
+from penstock.server.metrics.exposition import Scrape, as_text, scrape
+from penstock.server.metrics.json import Details, Totals, details, processor_totals, totals
 
 _TEXT = "text/plain; version=1.0.0; charset=utf-8"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.stream.sql.source import Source
+from penstock.stream.sql.parser import Source
 
 _ENDLESS = "a stream goes on for ever"
 _WHY = {

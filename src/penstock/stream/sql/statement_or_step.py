@@ -33,6 +33,6 @@ class statement_or_step(Generic[_S]):
     def __get__(self, stream: Any, owner: Any) -> Any:
         if stream is not None:
             return partial(self._step, stream)
-        from penstock.stream.sql.application import stream_of
+        from penstock.stream.sql.statements import stream_of
 
         return partial(stream_of, owner)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.demo.log.shop import Ledger
-from penstock.log.dead import HEADER
+from penstock.log.dead_letters import HEADER
 
 if TYPE_CHECKING:
     from penstock import Event, Penstock

@@ -1,0 +1,181 @@
+"""What ``--json`` prints: plain dictionaries with stable names."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.log import options
+from penstock.log.catalog import many_lanes_advice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.engine.ledger import Activity, Cycle
+    from penstock.engine.registry import QueryInfo
+    from penstock.log.dead_letters import DeadLetter
+    from penstock.log.event import Event
+    from penstock.log.groups import GroupLane
+    from penstock.log.log import GroupInfo, QueueInfo
+    from penstock.log.queue import Queue
+    from penstock.log.storage.partitions import Partition
+    from penstock.server.queen.client_queries import SharedQuery
+
+OPTIONS = (*options.DEFAULTS, "dedup_window_seconds")
+
+
+def queue_options(queue: Queue) -> dict[str, Any]:
+    """The options of a queue."""
+    return {name: getattr(queue, name) for name in OPTIONS}
+
+
+def queue_summary(queue: Queue) -> dict[str, Any]:
+    """A queue as it was made."""
+    return {
+        "name": queue.name,
+        "partitioning": queue.partitioning,
+        "partition_count": queue.partition_count,
+        "created_at": queue.created_at,
+        "options": queue_options(queue),
+    }
+
+
+def queue_listing(info: QueueInfo) -> dict[str, Any]:
+    """A queue in a list of them."""
+    return {
+        "name": info.queue.name,
+        "partitioning": info.queue.partitioning,
+        "partitions": info.size.partitions,
+        "events": info.size.events,
+        "appended": info.size.appended,
+        "bytes": info.size.bytes,
+        "groups": len(info.groups),
+        "lag": max((group.lag for group in info.groups), default=0),
+        "dead_letters": info.dead_letters,
+        "created_at": info.queue.created_at,
+    }
+
+
+def queue_details(info: QueueInfo, busiest: Sequence[Partition]) -> dict[str, Any]:
+    """All there is to say about a queue."""
+    return {
+        **queue_summary(info.queue),
+        "size": dataclasses.asdict(info.size),
+        "busiest_partitions": [
+            {
+                "partition": partition.name,
+                "epoch": partition.epoch,
+                "first_offset": partition.first,
+                "end_offset": partition.end,
+                "events": partition.end - partition.first,
+            }
+            for partition in busiest
+        ],
+        "groups": [dataclasses.asdict(group) for group in info.groups],
+        "dead_letters": info.dead_letters,
+        "advice": many_lanes_advice(info.queue.name) if info.queue.lanes_warned_at else None,
+    }
+
+
+def group_listing(group: GroupInfo) -> dict[str, Any]:
+    """A group in a list of them."""
+    return dataclasses.asdict(group)
+
+
+def group_lane(lane: GroupLane) -> dict[str, Any]:
+    """Where a group stands in one partition."""
+    # A partition that was never held is free since ever, which JSON has no word for.
+    free = lane.available_at if lane.attempts or lane.leased else None
+    return {**dataclasses.asdict(lane), "available_at": free, "lag": lane.lag}
+
+
+def event(event: Event) -> dict[str, Any]:
+    """An event, its data as it is stored."""
+    return {
+        "queue": event.queue,
+        "partition": event.partition,
+        "offset": event.offset,
+        "key": event.key,
+        "id": event.id,
+        "time": event.time,
+        "appended_at": event.appended_at,
+        "headers": event.headers,
+        "data": msgspec.Raw(event.raw),
+    }
+
+
+def dead_letter(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter, its data as it is stored."""
+    names = [field.name for field in dataclasses.fields(letter) if field.name != "raw"]
+    return {**{name: getattr(letter, name) for name in names}, "data": msgspec.Raw(letter.raw)}
+
+
+def query_listing(query: QueryInfo, groups: Sequence[GroupInfo]) -> dict[str, Any]:
+    """A query in a list of them."""
+    return {
+        "name": query.name,
+        "computed_by": "spark",
+        "state": query.state,
+        "is_paused": query.is_paused,
+        "driver": query.driver if query.is_running else None,
+        "queues": [group.queue for group in groups],
+        "sink": query.sink,
+        "lag": sum(group.lag for group in groups),
+        "cycle": query.cycle,
+        "committed_at": query.committed_at,
+        "created_at": query.created_at,
+    }
+
+
+def shared_listing(query: SharedQuery) -> dict[str, Any]:
+    """The same for one that clients of the message plane compute."""
+    return {
+        "name": query.name,
+        "computed_by": "clients",
+        "state": query.state,
+        "is_paused": False,
+        "driver": None,
+        "queues": [query.queue],
+        "sink": query.sink,
+        "lag": query.lag,
+        "cycle": 0,
+        "committed_at": query.committed_at,
+        "created_at": query.created_at,
+    }
+
+
+def query_details(
+    query: QueryInfo, groups: Sequence[GroupInfo], lately: Activity, lately_seconds: float
+) -> dict[str, Any]:
+    """All there is to say about a query."""
+    return {
+        **query_listing(query, groups),
+        "description": query.description,
+        "fence": query.fence,
+        "lease_until": lately.lease_until if query.is_running else None,
+        "history_seconds": lately.history_seconds,
+        "open_windows": lately.open_windows if lately.has_result else None,
+        "watermark": lately.watermark,
+        "live_view": _view("penstock_live", query.name) if lately.has_result else None,
+        "history_view": _view("penstock_history", query.name) if lately.has_result else None,
+        "lately": {
+            "seconds": lately_seconds,
+            **{name: getattr(lately, name) for name in ("cycles", "failed", "events_in", "windows", "late", "dead")},
+        },
+        "groups": [dataclasses.asdict(group) for group in groups],
+    }
+
+
+def _view(schema: str, query: str) -> str:
+    """A view as it is written in SQL."""
+    from psycopg import sql
+
+    plain = query.isidentifier() and query.isascii() and query == query.lower()
+    return f"{schema}.{query if plain else sql.Identifier(query).as_string()}"
+
+
+def cycle(cycle: Cycle) -> dict[str, Any]:
+    """A cycle of a query."""
+    return {**dataclasses.asdict(cycle), "state": cycle.state, "seconds": cycle.seconds}
