@@ -9,9 +9,6 @@ SEED ?=
 MINUTES ?= 3
 HOURS ?= 1
 
-# Its tests all have one name, and of those pytest-xdist would run one.
-ONE_NAME := tests/server/test_openapi.py
-
 VENV := .venv
 BIN := $(VENV)/bin
 # Twice quiet: errors only, no warnings about the indexes that pip is set up with.
@@ -28,7 +25,7 @@ CODE := $(wildcard src tests benchmarks chaos examples scripts)
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-chaos chaos soak check audit format types bench coverage docs lock dist clean distclean $(CHECKS)
+.PHONY: help venv demo test test-fast test-long chaos soak check audit format types bench coverage docs lock dist clean distclean $(CHECKS)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,11 +38,13 @@ demo: $(RUN) ## Start everything, with simulated traffic, in a browser (ARGS="lo
 
 test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
 	@$(BIN)/python scripts/install_chromium.py
-	@$(BIN)/pytest -m "not chaos" --numprocesses $(WORKERS) --dist loadfile --ignore $(ONE_NAME) $(ARGS)
-	@$(if $(ARGS),,$(BIN)/pytest -m "not chaos" $(ONE_NAME))
+	@$(BIN)/pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
-test-chaos: $(DEV) ## Run the long tests: drivers killed thirty times, clusters, restored backups
-	@$(BIN)/pytest -m chaos $(ARGS)
+test-fast: $(DEV) ## Run the tests that need neither a JVM nor a browser, in under two minutes
+	@$(BIN)/pytest -m "not long and not slow and not spark and not browser" --numprocesses $(WORKERS) $(ARGS)
+
+test-long: $(DEV) ## Run the tests that take minutes: drivers killed thirty times, clusters, restored backups
+	@$(BIN)/pytest -m long $(ARGS)
 
 chaos: $(DEV) ## Run the whole system under faults (SEED=7 MINUTES=3, ARGS=--cluster)
 	@$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES) $(ARGS)

@@ -12,6 +12,7 @@ _WHAT = {
     "drain": "the engine: how fast a queue is drained into windows, beside plain Spark",
     "windows": "the engine beside PyFlink, Pathway, Bytewax, Redis and DuckDB: the same windows into PostgreSQL",
     "ingest": "the server: events over HTTP into the log, by batch size, and what that costs",
+    "http_client": "the client: CPU time of a push over HTTP, beside httpx and aiohttp; not part of all",
     "console": "the console: what five open browsers cost ingestion",
     "e2e": "everything: HTTP in, Spark, live rows out, at a rate that is held",
     "gate": "the gates: drained in how much more than the least time, how exactly, how fast when no limit binds",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Penstock
-from penstock.sinks import Alerts, Backoff, Console, File, Rules, Sinks, Webhook
+from penstock.sinks import Alerts, Backoff, Console, File, RuleStore, Sinks, Webhook
 from penstock.sinks.http.signature import verify
 from penstock.stream.rules import above, rule
 
@@ -86,7 +86,7 @@ async def main() -> None:
             await q.queue(name).create()
         await q.queue(RESULTS).push([{"key": each["key"], "data": each} for each in pushed])
         hot = rule("example-hot", on=RESULTS, value="avg", when=above(80, clear=70), alerts=ALERTS)
-        await Rules(sinks.log).save(hot)
+        await RuleStore(sinks.log).save(hot)
         with tempfile.TemporaryDirectory() as directory:
             output = Path(directory, "output.jsonl")
             webhook = Webhook(url, secret=SECRET, allow=["127.0.0.1"], backoff=Backoff(first=0.1, longest=1))
@@ -98,7 +98,7 @@ async def main() -> None:
         for alert in alerts:
             print(f"ALERT {alert['state']}: {alert['message']}")
         tried = sinks.counters[RESULTS, "partner"]
-        await Rules(sinks.log).delete(hot.name)
+        await RuleStore(sinks.log).delete(hot.name)
         for name in (RESULTS, ALERTS):
             await q.queue(name).delete()
     server.close()

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 from penstock.server.app import ENDPOINTS
-from penstock.server.http.openapi import rendered
+from penstock.server.routing.openapi import render_document
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "reference" / "openapi.json"
 
 
 def main() -> int:
-    text = rendered(ENDPOINTS)
+    text = render_document(ENDPOINTS)
     if "--check" not in sys.argv[1:]:
         DOCUMENT.write_bytes(text)
         return 0

@@ -1,9 +1,9 @@
-"""Fixtures that every test may use: real servers, and a fresh database for each test.
+"""Fixtures for all tests: PostgreSQL servers and a fresh database for each test.
 
 ``database_url``        a database with Penstock's schema, on PostgreSQL 18
-``empty_database_url``  a database without it
-``..._any``             the same, and the test runs on each server that this machine has
-``data_dir``            a directory for an embedded PostgreSQL of the test's own
+``empty_database_url``  a database without the schema
+``..._any``             the same, on each PostgreSQL version that this machine has
+``data_dir``            a directory for an embedded PostgreSQL
 """
 
 from __future__ import annotations
@@ -16,32 +16,38 @@ from pathlib import Path
 
 import pytest
 
-# So that a total that is wrong is shown beside the right one. Here, because other tests use it too.
+# Shows both sides of a failed comparison in this helper, which several test packages use.
 pytest.register_assert_rewrite("tests.engine.crash.orders")
 
 from tests import servers  # noqa: E402
 from tests.servers import Server  # noqa: E402
 
-# A JVM of a test lives for seconds: half of its processor time would go into code that is soon thrown away.
+# The JVM of a test lives for seconds. The optimizing compiler would take half of its processor time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 ROOT = pytest.StashKey[Path]()
 
 
 def reachable_directory() -> Path:
-    """Make a directory with a short path, for sockets, that the account which runs PostgreSQL can enter."""
-    # In memory where there is room: a server's files come and go with every test.
+    """Create a directory with a short path, for sockets, that the account of PostgreSQL can enter."""
+    # In memory if there is room, because tests write many files.
     memory = Path("/dev/shm")  # noqa: S108
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 4 * 1024**3
-    path = Path(tempfile.mkdtemp(prefix="penstock-", dir=memory if roomy else None))
+    has_room = memory.is_dir() and shutil.disk_usage(memory).free > 4 * 1024**3
+    path = Path(tempfile.mkdtemp(prefix="penstock-", dir=memory if has_room else None))
     path.chmod(0o711)
     return path
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A worker of pytest-xdist is told by its controller, so that all share the servers.
-    told = getattr(config, "workerinput", {}).get("penstock_root")
-    config.stash[ROOT] = Path(told) if told else reachable_directory()
+    # A worker of pytest-xdist gets the directory from its controller, so that all workers share the servers.
+    shared = getattr(config, "workerinput", {}).get("penstock_root")
+    config.stash[ROOT] = Path(shared) if shared else reachable_directory()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker in {"spark", "browser"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(marker)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,7 +1,7 @@
-"""The PostgreSQL servers that tests run on, and databases on them that last for one test.
+"""The PostgreSQL servers of a test run, with a fresh database for each test.
 
-Every test process of a run shares the same servers: the embedded server already knows how to be shared. Tests
-connect as a plain role that owns its database and nothing else, as Penstock must be content with.
+All test processes of a run share the servers. Tests connect as a role that owns its database and nothing else, because
+Penstock must not need more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.db.embedded.server import EmbeddedPostgres
 ROLE = "app"
 TEMPLATE = "penstock_template"
 
-# No test that uses these servers kills them, so nothing has to be on disk.
+# No test kills these servers, so their data need not be on disk.
 _FAST = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -39,18 +39,18 @@ _FAST = {
 
 @cache
 def available() -> dict[str, Path]:
-    """Return label -> bin directory: our PostgreSQL 18, and 15 to 17 where Debian's packages are installed.
+    """Return label -> bin directory: the bundled PostgreSQL 18, and 15 to 17 if Debian's packages are installed.
 
-    PENSTOCK_TEST_POSTGRES_BINDIRS names more of them, separated as in PATH.
+    PENSTOCK_TEST_POSTGRES_BINDIRS adds more, separated as in PATH.
     """
-    named = os.environ.get("PENSTOCK_TEST_POSTGRES_BINDIRS", "").split(os.pathsep)
-    places = [Path(place) for place in named if place]
-    places += [place for major in (15, 16, 17) if (place := Path(f"/usr/lib/postgresql/{major}/bin")).is_dir()]
-    found = {"pg18": embedded.bundled_bin_dir()}
-    for place in places:
-        said = subprocess.check_output([str(place / "postgres"), "--version"], text=True)
-        found.setdefault(f"pg{re.findall('[0-9]+', said)[0]}", place)
-    return found
+    configured = os.environ.get("PENSTOCK_TEST_POSTGRES_BINDIRS", "").split(os.pathsep)
+    directories = [Path(directory) for directory in configured if directory]
+    directories += [path for major in (15, 16, 17) if (path := Path(f"/usr/lib/postgresql/{major}/bin")).is_dir()]
+    servers = {"pg18": embedded.bundled_bin_dir()}
+    for directory in directories:
+        version = subprocess.check_output([str(directory / "postgres"), "--version"], text=True)
+        servers.setdefault(f"pg{re.findall('[0-9]+', version)[0]}", directory)
+    return servers
 
 
 class Server:
@@ -61,7 +61,7 @@ class Server:
         self.postgres = postgres
 
     def url(self, database: str, role: str = ROLE) -> str:
-        """The URI of a database; the role ``penstock`` is the superuser."""
+        """Return the URI of a database. The role ``penstock`` is the superuser."""
         host = conninfo_to_dict(self.postgres.url)["host"]
         return f"postgresql://{role}@/{database}?host={quote(str(host), safe='')}&port={embedded.PORT}"
 
@@ -70,7 +70,7 @@ class Server:
 
     @contextmanager
     def fresh_database(self, template: str) -> Iterator[str]:
-        """Make a database, give its URI and drop it again, whoever is still connected."""
+        """Create a database, yield its URI and drop it, even if clients are connected."""
         name = f"test_{uuid.uuid4().hex[:12]}"
         with self.superuser() as connection:
             connection.execute(_statement("CREATE DATABASE {} TEMPLATE {} OWNER {}", name, template, ROLE))
@@ -86,7 +86,7 @@ class Server:
                 return
             if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [ROLE]).fetchall():
                 connection.execute(_statement("CREATE ROLE {} LOGIN", ROLE))
-            # Under its name only when it is whole.
+            # Renamed when it is complete.
             connection.execute(_statement("DROP DATABASE IF EXISTS {}", f"{TEMPLATE}_unfinished"))
             connection.execute(_statement("CREATE DATABASE {} OWNER {}", f"{TEMPLATE}_unfinished", ROLE))
             with psycopg.connect(self.url(f"{TEMPLATE}_unfinished"), autocommit=True) as inside:
@@ -96,7 +96,7 @@ class Server:
 
 @contextmanager
 def running(label: str, root: Path) -> Iterator[Server]:
-    """Use the server ``label`` of this test run, whose files are in ``root``."""
+    """Use the server ``label`` of the test run with files in ``root``."""
     with EmbeddedPostgres(root / label, bin_dir=available()[label], options=_FAST) as postgres:
         server = Server(label, postgres)
         with (root / f"{label}.lock").open("w") as lock:
@@ -106,7 +106,7 @@ def running(label: str, root: Path) -> Iterator[Server]:
 
 
 def stop_all(root: Path) -> None:
-    """Stop what test processes that died left running."""
+    """Stop the servers that killed test processes left running."""
     for label, bin_dir in available().items():
         if embedded.status(root / label, bin_dir=bin_dir).pid is not None:
             EmbeddedPostgres(root / label, bin_dir=bin_dir).stop()

@@ -23,7 +23,8 @@ from benchmarks.nexmark.generator import Made, generate
 from penstock import Penstock, Stream
 from penstock.core.settings import Settings
 from penstock.log.event import Event
-from penstock.stream.sql.statements import Application, read_application
+from penstock.stream.statements.application import Application
+from penstock.stream.statements.parser import parse_application
 
 QUICK, FULL = 10_000, 500_000
 _BATCH = 5_000
@@ -47,7 +48,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 async def _measure(options: argparse.Namespace) -> dict[str, Any]:
     count = options.events or (QUICK if options.quick else FULL)
     events = list(generate(count, seed=options.seed))
-    application = read_application(Stream, (Path(__file__).parent / "queries.sql").read_text(), "queries.sql")
+    application = parse_application(Stream, (Path(__file__).parent / "queries.sql").read_text(), "queries.sql")
     work = (
         f"{count:,} persons, auctions and bids in three queues; each query is drained over them, alone, and its rows "
         "are held against DuckDB's answer to the same question."

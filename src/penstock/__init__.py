@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.client._sync import SyncPenstock
     from penstock.client.buffer import Buffer, Receipt
-    from penstock.client.consumer import Consumed
+    from penstock.client.consumer import ConsumeResult
     from penstock.client.dead_letters import DeadLetterHandle
     from penstock.client.penstock import Penstock
     from penstock.client.queue import QueueHandle
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     )
     from penstock.engine.query import Query
     from penstock.engine.stream import Stream
-    from penstock.log.dead_letters import DeadLetter, Redrive
+    from penstock.log.dead_letters.models import DeadLetter, Redrive
     from penstock.log.event import Event
-    from penstock.log.groups import GroupLane
-    from penstock.log.log import GroupInfo, QueueInfo
+    from penstock.log.groups import PartitionPosition
     from penstock.log.queue import Queue
+    from penstock.log.queue_info import GroupInfo, QueueInfo
     from penstock.log.read.ack import AckResult
-    from penstock.log.storage.depth import GroupLag, QueueSize
-    from penstock.log.storage.segments import Upkeep
+    from penstock.log.storage.queue_stats import GroupLag, QueueSize
     from penstock.log.transaction import TransactionResult
+    from penstock.log.upkeep import Upkeep
     from penstock.log.write.result import Pushed, PushResult
     from penstock.stream import aggregates as agg
     from penstock.stream.context import Context
@@ -70,20 +70,20 @@ _HOMES = {
     "BufferFull": "penstock.core.errors",
     "ConfigurationError": "penstock.core.errors",
     "Conflict": "penstock.core.errors",
-    "Consumed": "penstock.client.consumer",
+    "ConsumeResult": "penstock.client.consumer",
     "Context": "penstock.stream.context",
     "CorruptChunk": "penstock.core.errors",
     "DatabaseError": "penstock.core.errors",
     "DatabaseUnavailable": "penstock.core.errors",
     "DatabaseVersionError": "penstock.core.errors",
-    "DeadLetter": "penstock.log.dead_letters",
+    "DeadLetter": "penstock.log.dead_letters.models",
     "DeadLetterHandle": "penstock.client.dead_letters",
     "Event": "penstock.log.event",
     "EventShed": "penstock.core.errors",
     "GroupBusy": "penstock.core.errors",
-    "GroupInfo": "penstock.log.log",
-    "GroupLag": "penstock.log.storage.depth",
-    "GroupLane": "penstock.log.groups",
+    "GroupInfo": "penstock.log.queue_info",
+    "GroupLag": "penstock.log.storage.queue_stats",
+    "PartitionPosition": "penstock.log.groups",
     "IdempotencyConflict": "penstock.core.errors",
     "InvalidEvent": "penstock.core.errors",
     "InvalidName": "penstock.core.errors",
@@ -102,11 +102,11 @@ _HOMES = {
     "Queue": "penstock.log.queue",
     "QueueFull": "penstock.core.errors",
     "QueueHandle": "penstock.client.queue",
-    "QueueInfo": "penstock.log.log",
-    "QueueSize": "penstock.log.storage.depth",
+    "QueueInfo": "penstock.log.queue_info",
+    "QueueSize": "penstock.log.storage.queue_stats",
     "RateLimited": "penstock.core.errors",
     "Receipt": "penstock.client.buffer",
-    "Redrive": "penstock.log.dead_letters",
+    "Redrive": "penstock.log.dead_letters.models",
     "SchemaError": "penstock.core.errors",
     "ServerError": "penstock.core.errors",
     "ServerUnavailable": "penstock.core.errors",
@@ -119,7 +119,7 @@ _HOMES = {
     "Transaction": "penstock.client.transaction",
     "TransactionRefused": "penstock.core.errors",
     "TransactionResult": "penstock.log.transaction",
-    "Upkeep": "penstock.log.storage.segments",
+    "Upkeep": "penstock.log.upkeep",
     "concurrency_gate": "penstock.stream.gates",
     "sliding_window_gate": "penstock.stream.gates",
     "token_bucket_gate": "penstock.stream.gates",
@@ -132,7 +132,7 @@ __all__ = [
     "BufferFull",
     "ConfigurationError",
     "Conflict",
-    "Consumed",
+    "ConsumeResult",
     "Context",
     "CorruptChunk",
     "DatabaseError",
@@ -145,7 +145,6 @@ __all__ = [
     "GroupBusy",
     "GroupInfo",
     "GroupLag",
-    "GroupLane",
     "IdempotencyConflict",
     "InvalidEvent",
     "InvalidName",
@@ -153,6 +152,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidSql",
     "NotFound",
+    "PartitionPosition",
     "Penstock",
     "PenstockError",
     "PushFailed",

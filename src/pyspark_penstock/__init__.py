@@ -1,4 +1,4 @@
-"""How Spark finds ``format("penstock")`` by itself: it looks for packages that are called ``pyspark_`` something."""
+"""Registers ``format("penstock")``: Spark finds data sources in packages whose names start with ``pyspark_``."""
 
 from penstock.connector.format import PenstockFormat as DefaultSource
 

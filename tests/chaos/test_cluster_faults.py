@@ -34,7 +34,7 @@ def system(tmp_path: Path) -> Iterator[System]:
     made.remove()
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_faults_hit_workers_and_masters_that_came_later(system: System, tmp_path: Path) -> None:
     faults, (app, said) = Faults(system), (tmp_path / "app.py", tmp_path / "said")

@@ -115,7 +115,7 @@ def _arguments(process: psutil.Process) -> list[str]:
         return []
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_ended_while_it_starts_takes_everything_with_it(
@@ -138,7 +138,7 @@ def test_a_demo_that_is_ended_while_it_starts_takes_everything_with_it(
         assert list(data_dir.iterdir()) == []
 
 
-@pytest.mark.parametrize("how", [pytest.param("a process fails", marks=pytest.mark.chaos), "it is in a hurry"])
+@pytest.mark.parametrize("how", [pytest.param("a process fails", marks=pytest.mark.long), "it is in a hurry"])
 async def test_a_demo_that_does_not_come_to_its_end_leaves_a_database_that_is_named_as_it_was(
     database_url: str, tmp_path: Path, how: str
 ) -> None:
@@ -164,7 +164,7 @@ async def _has(url: str, queue: str) -> bool:
     return bool(ask(url, "SELECT count(*) FROM penstock.queues WHERE name = %s", queue))
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_everything_runs_on_a_database_that_is_named_and_leaves_it_as_it_was(
     temporary: CommandLine, database_url: str

@@ -22,7 +22,7 @@ def examples() -> Iterator[Any]:
     for path in EXAMPLES:
         marks = [pytest.mark.slow, pytest.mark.timeout(400)] if path.stem in ON_SPARK else []
         if path.stem in ("sensors", "rate_limiter_quickstart"):
-            marks.append(pytest.mark.chaos)  # by the clock, and nothing that the others do not show
+            marks.append(pytest.mark.long)  # by the clock, and nothing that the others do not show
         yield pytest.param(path, marks=marks, id=path.stem)
 
 

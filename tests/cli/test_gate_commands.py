@@ -5,13 +5,13 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests import gated
+from tests import gate_rows
 from tests.cli.command_line import CommandLine
 
 
 @pytest.fixture
 def gates(cli: CommandLine) -> CommandLine:
-    gated.store(str(cli.database_url))
+    gate_rows.insert_gated_query(str(cli.database_url))
     return cli
 
 
@@ -27,27 +27,27 @@ def test_gates_are_listed_those_that_hold_something_back_first(gates: CommandLin
     assert (waiting["denied_since"] is None, other["denied_since"] is None) == (False, True)
     head, first, _ = gates.ok("gate", "list").splitlines()
     assert head.split()[:3] == ["query", "key", "gate"]
-    assert first.split()[:2] == [gated.QUERY, "tenant-7"]
+    assert first.split()[:2] == [gate_rows.QUERY, "tenant-7"]
 
 
 def test_limits_of_a_key_are_set_paused_held_and_cleared(gates: CommandLine) -> None:
     def now() -> tuple[float, float, bool, bool]:
-        (gate,) = gates.json("gate", "show", gated.QUERY, "tenant-7")
+        (gate,) = gates.json("gate", "show", gate_rows.QUERY, "tenant-7")
         return gate["rate"], gate["limit"], gate["paused"], gate["hold_until"] is not None
 
-    gates.ok("gate", "set", gated.QUERY, "tenant-7", "--rate", "250", "--capacity", "500")
+    gates.ok("gate", "set", gate_rows.QUERY, "tenant-7", "--rate", "250", "--capacity", "500")
     assert now() == (250, 500, False, False)
-    gates.ok("gate", "pause", gated.QUERY)
-    gates.ok("gate", "hold", gated.QUERY, "tenant-7", "--seconds", "30")
+    gates.ok("gate", "pause", gate_rows.QUERY)
+    gates.ok("gate", "hold", gate_rows.QUERY, "tenant-7", "--seconds", "30")
     assert now() == (250, 500, True, True)
-    gates.ok("gate", "resume", gated.QUERY, "tenant-7")
+    gates.ok("gate", "resume", gate_rows.QUERY, "tenant-7")
     assert now() == (250, 500, False, False), "what is said of a key counts before what is said of all"
-    gates.ok("gate", "set", gated.QUERY, "tenant-7", "--clear")
+    gates.ok("gate", "set", gate_rows.QUERY, "tenant-7", "--clear")
     assert now() == (0.001, 200, True, False)
 
 
 def test_what_was_refilled_before_a_change_was_refilled_at_the_old_rate(gates: CommandLine) -> None:
-    gates.ok("gate", "set", gated.QUERY, "tenant-7", "--rate", "250")
+    gates.ok("gate", "set", gate_rows.QUERY, "tenant-7", "--rate", "250")
     with psycopg.connect(str(gates.database_url)) as conn:
         row = conn.execute("SELECT level FROM penstock.gate_states WHERE partition_id = 7").fetchone()
     assert row is not None
@@ -56,23 +56,23 @@ def test_what_was_refilled_before_a_change_was_refilled_at_the_old_rate(gates: C
 
 def test_resuming_ends_a_hold_and_takes_nothing_from_a_bucket_that_was_only_paused(gates: CommandLine) -> None:
     def tokens() -> float:
-        (gate,) = gates.json("gate", "show", gated.QUERY, "tenant-1")
+        (gate,) = gates.json("gate", "show", gate_rows.QUERY, "tenant-1")
         found: float = gate["tokens"]
         return found
 
-    gates.ok("gate", "pause", gated.QUERY, "tenant-1")
-    gates.ok("gate", "resume", gated.QUERY, "tenant-1")
+    gates.ok("gate", "pause", gate_rows.QUERY, "tenant-1")
+    gates.ok("gate", "resume", gate_rows.QUERY, "tenant-1")
     assert tokens() >= 190
-    gates.ok("gate", "hold", gated.QUERY, "tenant-1", "--seconds", "3600")
-    gates.ok("gate", "resume", gated.QUERY, "tenant-1")
+    gates.ok("gate", "hold", gate_rows.QUERY, "tenant-1", "--seconds", "3600")
+    gates.ok("gate", "resume", gate_rows.QUERY, "tenant-1")
     assert tokens() < 1
 
 
 def test_what_cannot_be_is_refused(gates: CommandLine) -> None:
-    assert gates.refused("gate", "set", gated.QUERY, "tenant-7", "--window", "5")[0] == 2
-    assert gates.refused("gate", "set", gated.QUERY, "tenant-7")[0] == 2
+    assert gates.refused("gate", "set", gate_rows.QUERY, "tenant-7", "--window", "5")[0] == 2
+    assert gates.refused("gate", "set", gate_rows.QUERY, "tenant-7")[0] == 2
     assert gates.refused("gate", "pause", "nobody")[0] == 3
-    assert gates.refused("gate", "show", gated.QUERY, "tenant-8")[0] == 3
+    assert gates.refused("gate", "show", gate_rows.QUERY, "tenant-8")[0] == 3
 
 
 def test_views_for_those_who_come_from_elsewhere_are_made_once(gates: CommandLine) -> None:

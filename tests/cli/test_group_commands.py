@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock.log.log import Log
-from penstock.log.read.lease import PopRequest
+from penstock.log.read.pop_request import PopRequest
 from tests.cli.command_line import Arrange, CommandLine
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.server.auth.key_format import parse_key
 from tests.cli.command_line import CommandLine
-from tests.server.keys import no_audit
+from tests.server.keys import audit_rejecting_writes
 
 
 def test_a_key_is_shown_once_and_stored_as_a_hash(cli: CommandLine) -> None:
@@ -25,7 +25,7 @@ def test_a_key_is_shown_once_and_stored_as_a_hash(cli: CommandLine) -> None:
 
 
 def test_a_key_is_shown_although_it_cannot_be_written_down(cli: CommandLine) -> None:
-    with no_audit(cli.database_url or ""):
+    with audit_rejecting_writes(cli.database_url or ""):
         made = cli("key", "create", "shop", "--role", "read", "--json")
     assert made.exit_code == 0, made.output
     assert "audit log" in made.stderr
@@ -52,8 +52,8 @@ def test_a_key_is_rotated_and_revoked(cli: CommandLine) -> None:
         (["create", "a", "--role", "read", "--expires", "soon"], 2, "is not a span of time"),
         (["create", " a", "--role", "read"], 2, "must be printable"),
         (["create", "a", "--role", "read", "--queue", ""], 2, "must not be empty"),
-        (["revoke", "nobody", "--yes"], 3, "there is no key 'nobody'"),
-        (["rotate", "nobody"], 3, "there is no key 'nobody'"),
+        (["revoke", "nobody", "--yes"], 3, "there is no active key 'nobody'"),
+        (["rotate", "nobody"], 3, "there is no active key 'nobody'"),
     ],
 )
 def test_what_cannot_be_right_is_refused(cli: CommandLine, arguments: list[str], code: int, said: str) -> None:

@@ -13,12 +13,12 @@ import zstandard
 
 from penstock import SyncPenstock
 from tests.cli.command_line import CommandLine
-from tests.client.serving import served
+from tests.client.server_thread import serve_in_thread
 
 
 @pytest.fixture
 def server(database_url: str) -> Iterator[str]:
-    with served(database_url) as url:
+    with serve_in_thread(database_url) as url:
         yield url
 
 

@@ -31,7 +31,7 @@ def test_a_java_without_an_archive_of_its_own_is_named(monkeypatch: pytest.Monke
     assert "comes without an archive of its own classes" in result.stderr
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_spark_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}

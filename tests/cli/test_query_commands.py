@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.engine.compile.aggregate_columns import Kept, ResultColumn
+from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
 from penstock.log.log import Log
@@ -26,9 +26,11 @@ def a_query_has_run(cli: CommandLine, arrange: Arrange) -> None:
         registry = Registry(log)
         query = await registry.register("orders_5s", STEPS, "abc", sink="totals", history_seconds=3600)
         queue = await log.catalog.refresh("orders")
-        await log.group_book.subscribe(queue, "orders_5s", "beginning", query_id="orders_5s")
-        column = ResultColumn("count", "bigint", (Kept("a0", "bigint", NO_SPARK, "{s} + {p}"),), "{a0}")
-        await registry.make_tables(ResultTables(query.id, "orders_5s", [column]))
+        await log.consumer_groups.subscribe(queue, "orders_5s", "beginning", query_id="orders_5s")
+        column = ResultColumn(
+            "count", "bigint", (StateColumn("a0", "bigint", NO_SPARK, "{state} + {partial}"),), "{a0}"
+        )
+        await registry.create_tables(ResultTables(query.id, "orders_5s", [column]))
 
     arrange(register)
     with psycopg.connect(str(cli.database_url)) as conn:

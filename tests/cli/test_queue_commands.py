@@ -72,7 +72,7 @@ def test_a_queue_that_is_there_can_be_good_enough(cli: CommandLine) -> None:
         (["--lease-seconds", "soon"], "--lease-seconds"),
         (["--retention-seconds", "soon"], "--retention-seconds"),
         (["--by", "magic"], "--by"),
-        (["--by", "key", "--partitions", "3"], "leave partitions out"),
+        (["--by", "key", "--partitions", "3"], "omit partitions"),
         (["--partitions", "0"], "partitions must be 1 to"),
     ],
 )
@@ -133,7 +133,7 @@ def test_very_many_lanes_come_with_advice(cli: CommandLine, arrange: Arrange) ->
     cli.ok("queue", "create", "orders")
 
     async def warn(log: Log) -> None:
-        async with log._database.connection() as conn:
+        async with log.database.connection() as conn:
             await conn.execute("UPDATE penstock.queues SET lanes_warned_at = now()")
 
     arrange(warn)

@@ -77,7 +77,7 @@ small = _orders.filter("amount <= 10").to("small")
         (["--conf", "spark.executor.memory"], "write --conf name=value"),
         (["--py-files", "nowhere.zip"], "--py-files 'nowhere.zip' is no file"),
         (["--from", "yesterday"], "is not a time"),
-        (["--metrics-port", "0", "--metrics-host", "nowhere.invalid"], "is no address to listen on"),
+        (["--metrics-port", "0", "--metrics-host", "nowhere.invalid"], "cannot listen on host"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(app: Path, options: list[str], said: str) -> None:

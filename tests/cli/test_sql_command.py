@@ -48,8 +48,8 @@ def test_a_file_that_is_not_there_or_has_no_query_is_refused(file: Path) -> None
 @pytest.mark.parametrize(
     ("sink", "reason"),
     [
-        ("TO 'kafka:orders'", "names no sink: give console, file:PATH"),
-        ("TO 'file:x' WITH (evry = 5)", "'evry' is no option of a sink; there are batch,"),
+        ("TO 'kafka:orders'", "is not a sink: give console, file:PATH"),
+        ("TO 'file:x' WITH (evry = 5)", "'evry' is not an option of a sink; the options are batch,"),
         ("TO 'file:x' WITH (every = 'often')", "every must be 0 to 86400 seconds"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_sink_that_is_none_is_refused_before_anything_runs(file: Path, sink: s
 def test_a_master_that_is_none_is_refused_in_one_line(file: Path, database_url: str) -> None:
     file.write_text("CREATE QUEUE o (a int);\nINSERT INTO x SELECT a FROM o;\n")
     _, line = CommandLine(database_url).refused("sql", str(file), "--available-now", "--master", "spark:/there:7077")
-    assert "error: master 'spark:/there:7077' is no place for Spark to run: name a cluster, spark://host:7077" in line
+    assert "error: master 'spark:/there:7077' is not a Spark master: use spark://host:7077" in line
 
 
 @pytest.mark.slow

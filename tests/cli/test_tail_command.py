@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock.log.log import Batch, Log
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
 from tests.cli.command_line import Arrange, CommandLine
 
 WAIT = 30.0

@@ -1,4 +1,4 @@
-"""Waiting for what a test is about, and not for time to pass."""
+"""Waits for conditions, and creates and reads numbered events."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 
 from penstock import Event
 
-#: Long enough for a busy machine, short enough to see that something hangs.
-PATIENCE = 20.0
+#: Long enough for a busy machine.
+TIMEOUT_SECONDS = 20.0
 
 
 async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110 - most conditions are in the database
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not await condition():  # noqa: ASYNC110 - the conditions are in the database
             await asyncio.sleep(0.005)
 
 
-def soon(condition: Callable[[], object]) -> None:
-    """The same for threads."""
-    deadline = time.monotonic() + PATIENCE
+def eventually_sync(condition: Callable[[], object]) -> None:
+    """Wait for a condition in a test without an event loop."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
+        assert time.monotonic() < deadline, "the condition did not become true"
         threading.Event().wait(0.005)
 
 
-def seqs(events: Iterable[Event]) -> list[Any]:
+def sequence_numbers(events: Iterable[Event]) -> list[Any]:
     return [event.data["seq"] for event in events]
 
 
-def numbered(count: int, start: int = 0) -> list[dict[str, Any]]:
+def numbered_events(count: int, start: int = 0) -> list[dict[str, Any]]:
     return [{"data": {"seq": seq}} for seq in range(start, start + count)]

@@ -1,4 +1,4 @@
-"""A client on a fresh database for each test: on the database itself and, where ``q`` is used, through a server too."""
+"""A client on a fresh database for each test. Tests with ``q`` run against the database and through a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Penstock, SyncPenstock
 from penstock.core.clock import Clock
-from tests.client.serving import served
+from tests.client.server_thread import serve_in_thread
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["database", "http"])
 def url(request: pytest.FixtureRequest, database_url: str, clock: Clock) -> Iterator[str]:
-    """Where the queues are: the database, or a server in front of it."""
+    """The url of the database, or of a server in front of it."""
     if request.param == "database":
         yield database_url
     else:
-        with served(database_url, clock) as url:
+        with serve_in_thread(database_url, clock) as url:
             yield url
 
 

@@ -1,4 +1,4 @@
-"""What is between a client and a server, and misbehaves when it is told to."""
+"""A proxy between a client and a server that loses or replaces responses."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
-#: The server gets the request and does what it says, and its answer is lost.
-LOSE = b""
+#: The server executes the request, and its response is lost.
+LOSE_RESPONSE = b""
 
 
-def answer(status: str, headers: str = "", body: str = "") -> bytes:
-    """An answer that the server never hears of."""
+def response(status: str, headers: str = "", body: str = "") -> bytes:
+    """Return a response that the proxy sends instead of the server."""
     return f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
 
 
 class Proxy:
-    """Passes requests on, one connection each, but for those whose fate was decided before."""
+    """Forwards requests, one per connection, except those with a planned response."""
 
     def __init__(self, target: str) -> None:
         parts = urlsplit(target)
         self._host, self._port = parts.hostname or "", parts.port or 0
         self.url = ""
-        #: What becomes of the next requests: LOSE, or what they are answered.
+        #: What happens to the next requests: LOSE_RESPONSE, or the response to send.
         self.plan: deque[bytes] = deque()
-        #: What came in, whole.
+        #: All requests.
         self.requests: list[bytes] = []
         self.lost = asyncio.Event()
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
-            await self._pass_on(reader, writer)
+            await self._forward(reader, writer)
         writer.close()
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await _read_message(reader)
         self.requests.append(request)
-        fate = self.plan.popleft() if self.plan else None
-        if fate:
-            writer.write(fate)
+        planned = self.plan.popleft() if self.plan else None
+        if planned:
+            writer.write(planned)
             await writer.drain()
             return
-        there, back = await asyncio.open_connection(self._host, self._port)
+        server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
         try:
-            back.write(request)
-            reply = asyncio.create_task(_read_message(there))
-            gone = asyncio.create_task(reader.read())
-            await asyncio.wait({reply, gone}, return_when=asyncio.FIRST_COMPLETED)
-            gone.cancel()
-            if reply.done() and fate is None:
+            server_writer.write(request)
+            reply = asyncio.create_task(_read_message(server_reader))
+            disconnected = asyncio.create_task(reader.read())
+            await asyncio.wait({reply, disconnected}, return_when=asyncio.FIRST_COMPLETED)
+            disconnected.cancel()
+            if reply.done() and planned is None:
                 writer.write(reply.result())
                 await writer.drain()
             reply.cancel()
         finally:
-            back.close()
-            if fate is not None:
+            server_writer.close()
+            if planned is not None:
                 self.lost.set()
 
 
@@ -70,8 +70,8 @@ async def _read_message(reader: asyncio.StreamReader) -> bytes:
 
 
 @asynccontextmanager
-async def between(target: str) -> AsyncIterator[Proxy]:
-    """A proxy in front of a server."""
+async def run_proxy(target: str) -> AsyncIterator[Proxy]:
+    """Run a proxy in front of a server."""
     proxy = Proxy(target)
     server = await asyncio.start_server(proxy.handle, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()

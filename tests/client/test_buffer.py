@@ -15,7 +15,7 @@ from penstock import (
     SyncPenstock,
 )
 from penstock.client.queue import QueueHandle
-from tests.client.conditions import PATIENCE, eventually, seqs
+from tests.client.conditions import TIMEOUT_SECONDS, eventually, sequence_numbers
 
 
 @pytest.fixture
@@ -24,18 +24,18 @@ async def clicks(q: Penstock) -> QueueHandle:
     return q.queue("clicks")
 
 
-async def test_single_events_are_pushed_together_and_in_order(clicks: QueueHandle) -> None:
+async def test_single_events_are_pushed_in_batches_in_order(clicks: QueueHandle) -> None:
     async with clicks.buffered(max_events=50) as buffer:
         receipts = [await buffer.push({"data": {"seq": n}, "key": "ada"}) for n in range(200)]
         placed = [(await receipt.result()).offset for receipt in receipts]
 
     assert placed == list(range(200))
     events = await clicks.partition("ada").batch(1000).pop()
-    assert seqs(events) == list(range(200))
+    assert sequence_numbers(events) == list(range(200))
     assert len({event.appended_at for event in events}) <= 4
 
 
-async def test_what_lingers_is_pushed_before_long(clicks: QueueHandle) -> None:
+async def test_events_are_pushed_after_the_linger_time(clicks: QueueHandle) -> None:
     async with clicks.buffered(linger_millis=1) as buffer:
         receipt = await buffer.push({"data": {"seq": 1}})
 
@@ -43,25 +43,25 @@ async def test_what_lingers_is_pushed_before_long(clicks: QueueHandle) -> None:
             return receipt.done
 
         await eventually(stored)
-        assert seqs(await clicks.pop()) == [1]
+        assert sequence_numbers(await clicks.pop()) == [1]
 
 
-async def test_flush_waits_until_everything_is_stored(clicks: QueueHandle) -> None:
+async def test_flush_waits_until_all_events_are_stored(clicks: QueueHandle) -> None:
     async with clicks.buffered(linger_millis=60_000) as buffer:
         for n in range(30):
             await buffer.push(
                 {"data": {"seq": n}, "id": f"i{n}", "headers": {"h": "v"}, "time": "2026-01-31T12:00:00Z"}
             )
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await buffer.flush()
 
         assert buffer.waiting == 0
         events = await clicks.batch(100).pop()
-        assert seqs(events) == list(range(30))
+        assert sequence_numbers(events) == list(range(30))
         assert (events[3].id, events[3].headers, events[3].time.year) == ("i3", {"h": "v"}, 2026)
 
 
-async def test_keys_come_from_the_handle_where_an_event_has_none(clicks: QueueHandle) -> None:
+async def test_events_without_a_key_get_the_key_of_the_handle(clicks: QueueHandle) -> None:
     async with clicks.key("ada").buffered() as buffer:
         await buffer.push({"data": 1})
         await buffer.push({"data": 2, "key": "bob"})
@@ -82,14 +82,14 @@ async def test_keys_come_from_the_handle_where_an_event_has_none(clicks: QueueHa
     ],
 )
 @pytest.mark.parametrize("url", ["database"], indirect=True)
-async def test_what_is_wrong_with_an_event_is_said_at_once(clicks: QueueHandle, event: object, field: str) -> None:
+async def test_push_raises_for_an_invalid_event(clicks: QueueHandle, event: object, field: str) -> None:
     async with clicks.buffered() as buffer:
         with pytest.raises(InvalidEvent) as refusal:
-            await buffer.push(event)  # type: ignore[arg-type]  # what the test is about
+            await buffer.push(event)  # type: ignore[arg-type]  # the error under test
     assert refusal.value.field == field
 
 
-async def test_an_event_that_is_refused_costs_its_neighbours_nothing(clicks: QueueHandle) -> None:
+async def test_a_refused_event_does_not_affect_the_others(clicks: QueueHandle) -> None:
     async with clicks.buffered(linger_millis=60_000) as buffer:
         receipts = [await buffer.push({"data": {"seq": n, "text": "x" * (200 if n == 1 else 1)}}) for n in range(3)]
         with pytest.raises(PushFailed) as failed:
@@ -99,10 +99,10 @@ async def test_an_event_that_is_refused_costs_its_neighbours_nothing(clicks: Que
             await receipts[1].result()
         assert (await receipts[2].result()).offset == 1
 
-    assert seqs(await clicks.batch(10).pop()) == [0, 2]
+    assert sequence_numbers(await clicks.batch(10).pop()) == [0, 2]
 
 
-async def test_what_nobody_asked_about_is_raised_at_the_end(q: Penstock) -> None:
+async def test_close_raises_failures_of_receipts_that_were_not_awaited(q: Penstock) -> None:
     buffer = q.queue("nowhere").buffered()
     first = await buffer.push({"data": 1})
     with pytest.raises(NotFound):
@@ -117,7 +117,7 @@ async def test_what_nobody_asked_about_is_raised_at_the_end(q: Penstock) -> None
         await buffer.push({"data": 3})
 
 
-async def test_what_a_full_queue_sheds_is_no_failure_and_is_said_to_who_asks(q: Penstock) -> None:
+async def test_a_shed_event_is_reported_only_by_its_receipt(q: Penstock) -> None:
     queue = q.queue("shedding").config(max_depth_events=10, overflow="shed")
     await queue.create()
     await queue.pop()
@@ -130,7 +130,7 @@ async def test_what_a_full_queue_sheds_is_no_failure_and_is_said_to_who_asks(q: 
     assert shed.value.queue == "shedding"
 
 
-async def test_a_full_buffer_makes_producers_wait_or_says_so(clicks: QueueHandle) -> None:
+async def test_a_full_buffer_waits_or_raises(clicks: QueueHandle) -> None:
     async with clicks.buffered(linger_millis=60_000, max_waiting=2, max_events=10, when_full="raise") as buffer:
         await buffer.push({"data": 1})
         await buffer.push({"data": 2})
@@ -145,7 +145,7 @@ async def test_a_full_buffer_makes_producers_wait_or_says_so(clicks: QueueHandle
     assert (await clicks.describe()).size.events == 23
 
 
-async def test_closing_the_client_stores_what_is_in_its_buffers(url: str) -> None:
+async def test_closing_the_client_flushes_its_buffers(url: str) -> None:
     async with Penstock(url) as q:
         await q.queue("clicks").create()
         buffer = q.queue("clicks").buffered(linger_millis=60_000)
@@ -153,10 +153,10 @@ async def test_closing_the_client_stores_what_is_in_its_buffers(url: str) -> Non
     assert receipt.done
 
     async with Penstock(url) as q:
-        assert seqs(await q.queue("clicks").pop()) == [7]
+        assert sequence_numbers(await q.queue("clicks").pop()) == [7]
 
 
-def test_it_works_without_awaiting(sync_q: SyncPenstock) -> None:
+def test_synchronous_buffer(sync_q: SyncPenstock) -> None:
     sync_q.queue("clicks").create()
 
     with sync_q.queue("clicks").buffered() as buffer:
@@ -166,7 +166,7 @@ def test_it_works_without_awaiting(sync_q: SyncPenstock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("options", "message"),
     [
         ({"max_events": 0}, "max_events"),
         ({"linger_millis": -1}, "linger_millis"),
@@ -175,6 +175,6 @@ def test_it_works_without_awaiting(sync_q: SyncPenstock) -> None:
         ({"when_full": "drop"}, "when_full"),
     ],
 )
-def test_a_buffer_that_cannot_be_is_refused(wrong: dict[str, int], says: str) -> None:
-    with pytest.raises(InvalidRequest, match=says):
-        Penstock("postgresql://localhost/none").queue("clicks").buffered(**wrong)  # type: ignore[arg-type]  # so it is
+def test_invalid_buffer_options_are_refused(options: dict[str, int], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        Penstock("postgresql://localhost/none").queue("clicks").buffered(**options)  # type: ignore[arg-type]  # the error under test

@@ -1,4 +1,4 @@
-"""The words that users of the rate limiter's quick start know, as they stand there."""
+"""The calls of the rate limiter's quick start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from penstock import Penstock
 
 
-async def test_the_quick_start_pushes_a_burst_and_gets_it_back_in_order(database_url: str) -> None:
+async def test_quickstart_pushes_a_burst_and_pops_it_in_order(database_url: str) -> None:
     async with Penstock(url=database_url) as q:
         await q.queue("rl.requests").config(lease_time=2, retry_limit=1000).create()
 
@@ -27,13 +27,13 @@ async def test_the_quick_start_pushes_a_burst_and_gets_it_back_in_order(database
         assert arrivals == list(range(30))
 
 
-async def test_options_may_come_as_a_mapping_in_camel_case(q: Penstock) -> None:
+async def test_options_in_camel_case(q: Penstock) -> None:
     queue = await q.queue("rl.requests").config({"leaseTime": 2, "retryLimit": 1000}).create()
 
     assert (queue.lease_seconds, queue.retry_limit) == (2, 1000)
 
 
-async def test_keywords_and_mappings_add_up_and_the_last_word_counts(q: Penstock) -> None:
+async def test_later_options_win(q: Penstock) -> None:
     handle = q.queue("jobs").config({"leaseTime": 2, "retryLimit": 7}, retry_limit=8).config(lease_seconds=9)
 
     queue = await handle.create()
@@ -41,7 +41,7 @@ async def test_keywords_and_mappings_add_up_and_the_last_word_counts(q: Penstock
     assert (queue.lease_seconds, queue.retry_limit) == (9, 8)
 
 
-async def test_creating_again_changes_only_the_options_that_are_named(q: Penstock) -> None:
+async def test_creating_again_changes_only_given_options(q: Penstock) -> None:
     await q.queue("jobs").config(lease_time=2, retry_limit=7).create()
 
     queue = await q.queue("jobs").config(lease_time=3).create()
@@ -49,7 +49,7 @@ async def test_creating_again_changes_only_the_options_that_are_named(q: Penstoc
     assert (queue.lease_seconds, queue.retry_limit) == (3, 7)
 
 
-async def test_an_event_reads_as_a_mapping(q: Penstock) -> None:
+async def test_an_event_is_a_mapping(q: Penstock) -> None:
     await q.queue("jobs").create()
     await q.queue("jobs").push({"data": {"seq": 1}, "id": "a", "headers": {"trace": "t"}})
 
@@ -58,15 +58,15 @@ async def test_an_event_reads_as_a_mapping(q: Penstock) -> None:
     assert event["data"] == {"seq": 1}
     assert event["transactionId"] == event["id"] == "a"
     assert event.get("headers") == {"trace": "t"}
-    assert event.get("nothing", "of the kind") == "of the kind"
+    assert event.get("missing", "default") == "default"
 
 
-async def test_ack_of_nothing_does_nothing(q: Penstock) -> None:
+async def test_ack_of_no_events(q: Penstock) -> None:
     assert await q.ack([]) == []
     assert await q.ack(None, True, {"group": "g"}) == []
 
 
-async def test_without_a_url_a_postgresql_is_started(data_dir: Path) -> None:
+async def test_without_a_url_postgresql_is_started(data_dir: Path) -> None:
     async with Penstock(data_dir=data_dir) as q:
         await q.queue("jobs").create()
         await q.queue("jobs").push({"data": "kept"})

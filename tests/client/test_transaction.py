@@ -5,17 +5,17 @@ from psycopg import AsyncConnection
 
 from penstock import InvalidRequest, Penstock, TransactionRefused
 from penstock.core.clock import Clock
-from tests.client.conditions import numbered, seqs
+from tests.client.conditions import numbered_events, sequence_numbers
 
 
 @pytest.fixture(autouse=True)
 async def queues(q: Penstock) -> None:
     for name in ("orders", "shipments", "audit"):
         await q.queue(name).create()
-    await q.queue("orders").push(numbered(3))
+    await q.queue("orders").push(numbered_events(3))
 
 
-async def test_a_chain_acks_and_pushes_in_one_go(q: Penstock) -> None:
+async def test_a_chain_acks_and_pushes_together(q: Penstock) -> None:
     events = await q.queue("orders").batch(3).pop()
 
     result = await (
@@ -23,7 +23,7 @@ async def test_a_chain_acks_and_pushes_in_one_go(q: Penstock) -> None:
         .ack(events)
         .queue("shipments")
         .partition("berlin")
-        .push(numbered(2))
+        .push(numbered_events(2))
         .queue("audit")
         .push_ndjson(b'"one"\n"two"')
         .commit()
@@ -32,7 +32,7 @@ async def test_a_chain_acks_and_pushes_in_one_go(q: Penstock) -> None:
     assert result.acked == 3
     assert [(push.accepted, push[0].partition) for push in result.pushes] == [(2, "berlin"), (2, "Default")]
     assert await q.queue("orders").lag() == 0
-    assert seqs(await q.queue("shipments").batch(9).pop()) == [0, 1]
+    assert sequence_numbers(await q.queue("shipments").batch(9).pop()) == [0, 1]
 
 
 async def test_a_block_commits_at_its_end(q: Penstock) -> None:
@@ -43,16 +43,16 @@ async def test_a_block_commits_at_its_end(q: Penstock) -> None:
 
     assert tx.result is not None
     assert tx.result.acked == 3
-    assert seqs(await q.queue("shipments").pop()) == [7]
+    assert sequence_numbers(await q.queue("shipments").pop()) == [7]
 
 
-async def test_a_block_that_is_left_by_an_exception_does_nothing(q: Penstock) -> None:
+async def test_a_block_that_raises_does_nothing(q: Penstock) -> None:
     tx = q.transaction()
     tx.ack(await q.queue("orders").batch(3).pop())
 
     async def failing() -> None:
         async with tx:
-            tx.queue("shipments").push(numbered(1))
+            tx.queue("shipments").push(numbered_events(1))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -67,7 +67,7 @@ async def test_a_lost_lease_refuses_the_whole_transaction(q: Penstock, clock: Cl
     clock.advance(11)
 
     with pytest.raises(TransactionRefused):
-        await q.transaction().ack(events).queue("shipments").push(numbered(1)).commit()
+        await q.transaction().ack(events).queue("shipments").push(numbered_events(1)).commit()
 
     assert await q.queue("shipments").pop() == []
     assert await q.queue("orders").lag() == 3
@@ -83,7 +83,7 @@ async def test_a_transaction_can_fail_an_event_with_its_error(q: Penstock) -> No
 
 
 async def test_a_transaction_is_committed_once(q: Penstock) -> None:
-    tx = q.transaction().queue("shipments").push(numbered(1))
+    tx = q.transaction().queue("shipments").push(numbered_events(1))
     await tx.commit()
 
     with pytest.raises(InvalidRequest, match="begin another"):
@@ -92,11 +92,11 @@ async def test_a_transaction_is_committed_once(q: Penstock) -> None:
         tx.queue("shipments")
 
 
-async def test_an_empty_transaction_is_fine(q: Penstock) -> None:
+async def test_an_empty_transaction(q: Penstock) -> None:
     assert (await q.transaction().ack([]).commit()).acked == 0
 
 
-async def test_an_exception_that_is_given_as_the_error_keeps_its_traceback(q: Penstock) -> None:
+async def test_an_exception_as_error_keeps_its_traceback(q: Penstock) -> None:
     (event,) = await q.queue("orders").pop()
     try:
         raise ValueError("not today")
@@ -110,7 +110,7 @@ async def test_an_exception_that_is_given_as_the_error_keeps_its_traceback(q: Pe
 
 
 @pytest.mark.parametrize("url", ["database"], indirect=True)
-async def test_it_can_be_part_of_a_transaction_of_the_users_own(q: Penstock, database_url: str) -> None:
+async def test_a_transaction_joins_a_user_transaction(q: Penstock, database_url: str) -> None:
     events = await q.queue("orders").batch(3).pop()
     async with await AsyncConnection.connect(database_url) as conn:
         await conn.execute("CREATE TABLE invoices (number integer)")
@@ -122,5 +122,5 @@ async def test_it_can_be_part_of_a_transaction_of_the_users_own(q: Penstock, dat
         assert tx.result.acked == 3
         assert await q.queue("shipments").pop() == []
 
-    assert seqs(await q.queue("shipments").pop()) == [7]
+    assert sequence_numbers(await q.queue("shipments").pop()) == [7]
     assert await q.queue("orders").lag() == 0

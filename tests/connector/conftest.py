@@ -1,4 +1,4 @@
-"""Databases, queues and Spark for the tests of the connector. Spark is the one that the engine's tests use."""
+"""Databases, queues and Spark for the tests of the connector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.engine.spark.session import spark_session
-from tests.connector.direct import Direct
+from tests.connector.direct_source import DirectSource
 from tests.engine.pipelines import Bench
 from tests.engine.pipelines import bench as benches
 
@@ -32,13 +32,13 @@ def bench(database_url: str) -> Iterator[Bench]:
 
 @pytest.fixture
 def url_file(database_url: str, tmp_path: Path) -> str:
-    """The file that holds the connection string, as a secret that is mounted would."""
+    """A file with the connection string, as a mounted secret."""
     file = tmp_path / "database-url"
     file.write_text(database_url + "\n")
     return str(file)
 
 
 @pytest.fixture
-def direct(url_file: str) -> Iterator[Direct]:
-    with closing(Direct(url_file)) as made:
+def direct(url_file: str) -> Iterator[DirectSource]:
+    with closing(DirectSource(url_file)) as made:
         yield made

@@ -12,11 +12,11 @@ from penstock.core.errors import NotFound
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
 from penstock.log.log import Log
-from tests.connector.direct import Direct, arrow, schema_of
+from tests.connector.direct_source import DirectSource, arrow, schema_of
 from tests.corpus.hostile import NAMES
+from tests.cycle_driver import COLUMNS
 from tests.engine.pipelines import Bench
 from tests.log.logs import opened
-from tests.server.observe.cycles import COLUMNS
 
 PRINTABLE = [name for name in NAMES if name.isprintable()]
 SHORT = [name for name in PRINTABLE if len(name.encode()) <= 60]
@@ -24,7 +24,7 @@ VALUES = schema_of("key", "value")
 ROW = "INSERT INTO penstock.state_{id} VALUES (%s, now(), now(), 1, 2, 3, now())"
 
 
-def test_queues_groups_keys_and_writers_of_any_name_are_read_and_written(bench: Bench, direct: Direct) -> None:
+def test_hostile_names_of_queues_groups_keys_and_writers(bench: Bench, direct: DirectSource) -> None:
     for name in PRINTABLE:
         bench.queue(name)
         for _ in range(2):
@@ -39,7 +39,7 @@ def test_queues_groups_keys_and_writers_of_any_name_are_read_and_written(bench: 
         assert bench.ask(asked, name) == name
 
 
-async def test_a_result_of_any_name_with_a_key_of_any_name_is_read(direct: Direct, database_url: str) -> None:
+async def test_hostile_names_of_queries_and_keys(direct: DirectSource, database_url: str) -> None:
     async with opened(database_url) as log:
         for name in SHORT:
             query = await make(log, name)
@@ -56,5 +56,5 @@ async def test_a_result_of_any_name_with_a_key_of_any_name_is_read(direct: Direc
 
 async def make(log: Log, name: str) -> int:
     query = await Registry(log).register(name, ["from: x"], "abc", sink=None, history_seconds=60)
-    await Registry(log).make_tables(ResultTables(query.id, name, COLUMNS, key_name=name))
+    await Registry(log).create_tables(ResultTables(query.id, name, COLUMNS, key_name=name))
     return query.id

@@ -1,11 +1,17 @@
-"""Every option that is wrong is refused by its name, with a word about what would be right."""
+"""Options of ``format("penstock")``: errors name the option."""
 
 from __future__ import annotations
 
 import pytest
 
 from penstock.connector.database import Conninfo, find_database
-from penstock.connector.options import EVENT_COLUMNS, OPTIONS, read_options, table_options, write_options
+from penstock.connector.options import (
+    EVENT_COLUMNS,
+    OPTIONS,
+    parse_read_options,
+    parse_result_options,
+    parse_write_options,
+)
 from penstock.core.errors import ConfigurationError, InvalidOption
 from tests.docs.pages import ROOT, table_of
 
@@ -14,24 +20,24 @@ READ = [
     ({"queue": ""}, "queue", "is missing"),
     ({"queue": "a\nb"}, "queue", "printable"),
     ({"columns": "key,vlaue"}, "columns", "names 'vlaue', .*did you mean 'value'"),
-    ({"fields": "n bigin"}, "fields", "'bigin' is no type for 'n'; did you mean 'bigint'"),
+    ({"fields": "n bigin"}, "fields", "'bigin' is no type; did you mean 'bigint'"),
     ({"fields": "n"}, "fields", "the type of 'n' is missing"),
     ({"fields": "n bigint,"}, "fields", "a field is missing at its end"),
     ({"fields": "n bigint m string"}, "fields", "'m' is not expected"),
-    ({"fields": "a array<bigint"}, "fields", "a < is not closed"),
-    ({"fields": "a struct<b:int,c:strng>"}, "fields", "'strng' is no type for 'c'; did you mean 'string'"),
-    ({"fields": "a decimal(x)"}, "fields", "'x' is no number of digits"),
+    ({"fields": "a array<bigint"}, "fields", "a type or a > is missing at its end"),
+    ({"fields": "a struct<b:int,c:strng>"}, "fields", "'strng' is no type; did you mean 'string'"),
+    ({"fields": "a decimal(x)"}, "fields", "'X' is no number of digits"),
     ({"fields": "5.5 int"}, "fields", "'5.5' is no name of a field"),
     ({"mode": "faifast"}, "mode", "permissive, dropMalformed or failFast, .*did you mean 'failfast'"),
     ({"startingOffsets": "first"}, "startingOffsets", "is 'earliest', 'latest' or JSON"),
     ({"startingOffsets": '{"a": 1}'}, "startingOffsets", "JSON with offsets"),
-    ({"startingOffsets": '{"1": -3}'}, "startingOffsets", "-2 for its first"),
-    ({"startingTimestamp": "yesterday"}, "startingTimestamp", "is a time with its zone"),
-    ({"startingTimestamp": "2026-01-31T12:00:00"}, "startingTimestamp", "with its zone"),
+    ({"startingOffsets": '{"1": -3}'}, "startingOffsets", "-2 for the first offset"),
+    ({"startingTimestamp": "yesterday"}, "startingTimestamp", "is a time with a time zone"),
+    ({"startingTimestamp": "2026-01-31T12:00:00"}, "startingTimestamp", "with a time zone"),
     ({"startingTimestamp": "2026-01-31T12:00:00Z", "startingOffsets": "latest"}, "startingTimestamp", "one of the two"),
     ({"failOnDataLoss": "yes"}, "failOnDataLoss", "is true or false"),
-    ({"minPartitions": "0"}, "minPartitions", "whole number from 1"),
-    ({"minPartitions": "many"}, "minPartitions", "whole number from 1"),
+    ({"minPartitions": "0"}, "minPartitions", "whole number of at least 1"),
+    ({"minPartitions": "many"}, "minPartitions", "whole number of at least 1"),
     ({"queu": "a"}, "queu", "did you mean 'queue'"),
     ({"subscribe": "a"}, "subscribe", "here it is 'queue'"),
     ({"zzz": "a"}, "zzz", "there are columns, "),
@@ -46,7 +52,7 @@ BATCH = [
     ({"group": "g"}, "group", "is not one of read:"),
 ]
 STREAM = [
-    ({"maxRecordsPerTrigger": "0"}, "maxRecordsPerTrigger", "whole number from 1"),
+    ({"maxRecordsPerTrigger": "0"}, "maxRecordsPerTrigger", "whole number of at least 1"),
     ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger", "here it is 'maxRecordsPerTrigger'"),
     ({"group": " g"}, "group", "without spaces at its ends"),
     ({"endingOffsets": "latest"}, "endingOffsets", "is not one of readStream"),
@@ -57,10 +63,10 @@ STREAM = [
     ("given", "option", "hint", "streaming"),
     [(*case, False) for case in READ + BATCH] + [(*case, True) for case in READ[1:21] + STREAM],
 )
-def test_reading(given: dict[str, str], option: str, hint: str, streaming: bool) -> None:
+def test_invalid_read_options_are_refused(given: dict[str, str], option: str, hint: str, streaming: bool) -> None:
     options = {"queue": "orders", **given} if given else {}
     with pytest.raises(InvalidOption, match=f"option '{option}' .*{hint}") as refused:
-        read_options(options, streaming=streaming)
+        parse_read_options(options, streaming=streaming)
     assert refused.value.option == option
     assert "hidden" not in str(refused.value)
 
@@ -71,7 +77,7 @@ def test_reading(given: dict[str, str], option: str, hint: str, streaming: bool)
         ({"queue": " "}, "queue", "is missing", False),
         ({"txnAppId": "a"}, "txnVersion", "is missing: .* both", False),
         ({"txnVersion": "1"}, "txnAppId", "is missing: .* both", False),
-        ({"txnAppId": "a", "txnVersion": "-1"}, "txnVersion", "whole number from 0", False),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "txnVersion", "whole number of at least 0", False),
         ({"txnAppId": "a", "txnVersion": "1"}, "txnVersion", "is not one of writeStream", True),
         ({"txnAppId": ""}, "txnAppId", "must not be empty", True),
         ({"fullQueueTimeoutSeconds": "-1"}, "fullQueueTimeoutSeconds", "seconds from 0", True),
@@ -79,9 +85,9 @@ def test_reading(given: dict[str, str], option: str, hint: str, streaming: bool)
         ({"topic": "a"}, "topic", "here it is 'queue'", True),
     ],
 )
-def test_writing(given: dict[str, str], option: str, hint: str, streaming: bool) -> None:
+def test_invalid_write_options_are_refused(given: dict[str, str], option: str, hint: str, streaming: bool) -> None:
     with pytest.raises(InvalidOption, match=f"option '{option}' .*{hint}"):
-        write_options({"queue": "orders", **given}, streaming=streaming)
+        parse_write_options({"queue": "orders", **given}, streaming=streaming)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +98,9 @@ def test_writing(given: dict[str, str], option: str, hint: str, streaming: bool)
         ({"query": "q", "columns": "key"}, "columns", "is not one of read"),
     ],
 )
-def test_results(given: dict[str, str], option: str, hint: str) -> None:
+def test_invalid_result_options_are_refused(given: dict[str, str], option: str, hint: str) -> None:
     with pytest.raises(InvalidOption, match=f"option '{option}' .*{hint}"):
-        table_options(given)
+        parse_result_options(given)
 
 
 @pytest.mark.parametrize(
@@ -105,16 +111,16 @@ def test_results(given: dict[str, str], option: str, hint: str) -> None:
         "a struct<b:int,c:array<struct<d decimal>>>, m map<string,array<int>>",
     ],
 )
-def test_fields_that_spark_reads_are_taken_as_they_are(fields: str) -> None:
-    assert read_options({"queue": "orders", "fields": fields}, streaming=True).fields == fields
+def test_valid_fields_are_passed_unchanged(fields: str) -> None:
+    assert parse_read_options({"queue": "orders", "fields": fields}, streaming=True).fields == fields
 
 
-def test_options_that_spark_adds_are_not_ours_to_refuse() -> None:
-    written = write_options({"QUEUE": "orders", "checkpointLocation": "/c", "queryName": "q"}, streaming=True)
+def test_options_of_spark_are_accepted() -> None:
+    written = parse_write_options({"QUEUE": "orders", "checkpointLocation": "/c", "queryName": "q"}, streaming=True)
     assert written.queue == "orders"
 
 
-def test_the_database_is_named_by_a_variable_or_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_database_is_named_by_a_variable_or_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     for name in ("PENSTOCK_DATABASE_URL", "DATABASE_URL", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigurationError, match="set PENSTOCK_DATABASE_URL where Spark's driver runs"):
@@ -135,7 +141,7 @@ def test_the_database_is_named_by_a_variable_or_a_file(monkeypatch: pytest.Monke
     assert "hidden" not in f"{found} {found!r} {[found]} {Conninfo('hidden')}"
 
 
-def test_every_option_and_every_column_is_in_the_reference() -> None:
+def test_reference_page_lists_all_options_and_columns() -> None:
     page = ROOT / "docs" / "reference" / "connector.md"
     assert set(table_of(page, "option")) == set(OPTIONS)
     assert {name: cells[0] for name, cells in table_of(page, "column").items()} == EVENT_COLUMNS

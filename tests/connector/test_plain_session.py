@@ -1,4 +1,4 @@
-"""The session of a Spark user, in a process of its own: nothing of Penstock has a hand in how it is made."""
+"""A Spark session that Penstock does not configure, in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.connector.jobs import TOUR_OF_FRAMES, environment, program
-from tests.connector.test_jobs import java
-from tests.connector.test_ranges import fill
+from tests.connector.read.test_batch import fill
+from tests.connector.spark_jobs import TOUR_OF_FRAMES, environment, program
+from tests.connector.test_spark_jobs import java
 from tests.engine.pipelines import Bench
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_plain_session_reads_filters_and_writes(bench: Bench, tmp_path: Path) -> None:
+def test_plain_spark_session_reads_filters_and_writes(bench: Bench, tmp_path: Path) -> None:
     for queue in ("orders", "copies"):
         bench.queue(queue)
     fill(bench, 1000)

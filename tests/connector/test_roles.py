@@ -16,10 +16,10 @@ from penstock import SyncPenstock
 from penstock.core.errors import PenstockError
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
-from tests.connector.direct import Direct, arrow, schema_of
+from tests.connector.direct_source import DirectSource, arrow, schema_of
+from tests.cycle_driver import COLUMNS
+from tests.database_roles import RoleUrls, create_roles
 from tests.log.logs import opened
-from tests.roles import Guarded, guarded
-from tests.server.observe.cycles import COLUMNS
 from tests.servers import Server
 
 VALUES = schema_of("key", "value")
@@ -27,20 +27,20 @@ GRANTS = "GRANT USAGE ON SCHEMA penstock TO {role}; GRANT SELECT ON ALL TABLES I
 
 
 @pytest.fixture(scope="module")
-def database(pg18: Server) -> Iterator[Guarded]:
-    with guarded(pg18) as found:
+def database(pg18: Server) -> Iterator[RoleUrls]:
+    with create_roles(pg18) as found:
         yield found
 
 
 @pytest.fixture
-def as_role(tmp_path: Path) -> Iterator[Callable[[str], Direct]]:
+def as_role(tmp_path: Path) -> Iterator[Callable[[str], DirectSource]]:
     """The format, connected as some role."""
     with ExitStack() as stack:
 
-        def connected(url: str) -> Direct:
+        def connected(url: str) -> DirectSource:
             file = tmp_path / f"url-{len(list(tmp_path.iterdir()))}"
             file.write_text(url)
-            return stack.enter_context(closing(Direct(str(file))))
+            return stack.enter_context(closing(DirectSource(str(file))))
 
         yield connected
 
@@ -48,10 +48,10 @@ def as_role(tmp_path: Path) -> Iterator[Callable[[str], Direct]]:
 async def make_result(url: str) -> None:
     async with opened(url) as log:
         query = await Registry(log).register("totals", ["from: jobs"], "abc", sink=None, history_seconds=60)
-        await Registry(log).make_tables(ResultTables(query.id, "totals", COLUMNS))
+        await Registry(log).create_tables(ResultTables(query.id, "totals", COLUMNS))
 
 
-def test_the_server_s_role_reads_writes_and_follows(database: Guarded, as_role: Callable[[str], Direct]) -> None:
+def test_server_role_reads_writes_and_follows(database: RoleUrls, as_role: Callable[[str], DirectSource]) -> None:
     direct = as_role(database.server)
     with SyncPenstock(database.server) as producer:
         producer.queue("jobs").create("hash", 2)
@@ -74,8 +74,8 @@ def test_the_server_s_role_reads_writes_and_follows(database: Guarded, as_role: 
     assert list(reader.read(None)) == []  # type: ignore[arg-type]  # the whole result is one task
 
 
-def test_a_role_that_may_only_select_reads_and_follows_without_a_group(
-    database: Guarded, as_role: Callable[[str], Direct], pg18: Server
+def test_read_only_role_reads_and_follows_without_a_group(
+    database: RoleUrls, as_role: Callable[[str], DirectSource], pg18: Server
 ) -> None:
     with SyncPenstock(database.server) as producer:
         producer.queue("looked-at").create("hash", 1)

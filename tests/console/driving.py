@@ -9,10 +9,11 @@ from typing import Any
 
 from penstock.core import json
 from penstock.db.statements import Statements
-from penstock.engine.compile.aggregate_columns import Kept, ResultColumn
+from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
-from penstock.log.log import Batch, Log
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
 from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe, fingerprint
 
@@ -23,8 +24,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: What a window of every query here holds: how many events, and their total.
 COLUMNS = (
-    ResultColumn("events", "bigint", (Kept("a0", "bigint", None, "{s} + {p}"),), "{a0}"),  # type: ignore[arg-type]
-    ResultColumn("total", "numeric", (Kept("a1", "numeric", None, "{s} + {p}"),), "trim_scale({a1})"),  # type: ignore[arg-type]
+    ResultColumn("events", "bigint", (StateColumn("a0", "bigint", None, "{state} + {partial}"),), "{a0}"),  # type: ignore[arg-type]
+    ResultColumn("total", "numeric", (StateColumn("a1", "numeric", None, "{state} + {partial}"),), "trim_scale({a1})"),  # type: ignore[arg-type]
 )
 
 
@@ -46,15 +47,15 @@ class Driven:
         registry = Registry(log)
         lines = describe(stream)
         query = await registry.register(name, lines, fingerprint(lines), sink=stream.sink, history_seconds=86_400)
-        fence = await registry.take(name, "tests", _LEASE.total_seconds(), query.at)
+        fence = await registry.acquire_lease(name, "tests", _LEASE.total_seconds(), query.at)
         assert fence is not None
         groups = []
         for source in stream.sources:
-            group = await log.group_book.subscribe(await log.catalog.refresh(source), name, query_id=name)
+            group = await log.consumer_groups.subscribe(await log.catalog.refresh(source), name, query_id=name)
             groups.append((source, group.id))
         tables = ResultTables(query.id, name, COLUMNS)
         if stream.windows:
-            await registry.make_tables(tables)
+            await registry.create_tables(tables)
         return cls(log, name, query.id, fence, groups, stream.sink, tables)
 
     async def cycle(
@@ -71,7 +72,7 @@ class Driven:
         lanes = [
             (group_id, lane.partition_id, lane.next_offset, lane.end_offset)
             for queue, group_id in self.groups
-            for lane in await self.log.group_lanes(queue, self.name)
+            for lane in await self.log.group_positions(queue, self.name)
             if lane.end_offset > lane.next_offset
         ]
         cycle, begun = await self._begin(sum(stop - start for *_, start, stop in lanes)), datetime.now(UTC)
@@ -79,7 +80,7 @@ class Driven:
             now = datetime.now(UTC)
             columns: list[Any] = [list(column) for column in zip(*lanes, strict=True)] or [[], [], [], []]
             moves = dict(zip(("groups", "partitions", "starts", "stops"), columns, strict=True))
-            await conn.execute(_commit["move"], {**moves, "now": now})
+            await conn.execute(_commit["advance_positions"], {**moves, "now": now})
             closed = await self._merge(conn, found, window, closes, now)
             finished = {
                 "query": self.id,
@@ -107,7 +108,7 @@ class Driven:
 
     async def stop(self) -> None:
         """Drive it no longer."""
-        await Registry(self.log).release(self.id, self.fence)
+        await Registry(self.log).release_lease(self.id, self.fence)
 
     async def _begin(self, planned: int) -> int:
         params = {"query": self.id, "fence": self.fence, "lease": _LEASE}
@@ -128,23 +129,23 @@ class Driven:
         if not found and closes is None:
             return 0
         start, end = (int((each - _EPOCH).total_seconds() * 1_000_000) for each in window)
-        await conn.execute(self.tables.statement("stage"))
-        async with conn.cursor().copy(self.tables.statement("copy")) as copy:
+        await conn.execute(self.tables.statement("create_staging_table"))
+        async with conn.cursor().copy(self.tables.statement("copy_partials")) as copy:
             for key, (events, total) in found.items():
                 await copy.write(f'"{key}",{start},{end},false,0,{events},{total}\n')
         ends = [] if closes is None else [closes]
         bounds = {
             "partitions": [0] * len(ends),
-            "bounds": [int((each - _EPOCH).total_seconds() * 1_000_000) for each in ends],
-            "closed": ends,
+            "ends": [int((each - _EPOCH).total_seconds() * 1_000_000) for each in ends],
+            "end_times": ends,
             "latest": closes or _EPOCH,
             "now": now,
             "late": False,
         }
-        await conn.execute(self.tables.statement("keep_open"), bounds)
+        await conn.execute(self.tables.statement("merge_open"), bounds)
         if closes is None:
             return 0
-        rows = await (await conn.execute(self.tables.statement("close", corrects=False), bounds)).fetchall()
+        rows = await (await conn.execute(self.tables.statement("close_windows", corrects=False), bounds)).fetchall()
         if rows and self.sink is not None:
             await self.log.push(
                 [Batch(self.sink, [{"key": key, "data": json.decode(line)} for key, _, line, _ in rows])]

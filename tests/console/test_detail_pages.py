@@ -13,15 +13,16 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from penstock.db.readonly_login import reader_statements
-from penstock.engine.gates.admin import GateBook, GateInfo
+from penstock.db.readonly_login import render_reader_role
+from penstock.engine.gates.admin import GateAdmin, GateInfo
 from penstock.log.event import Event
-from penstock.log.log import Batch, Log
-from penstock.log.read.lease import PopRequest
-from penstock.server.auth.api_keys import Keys
-from penstock.server.http.endpoint import Role
+from penstock.log.log import Log
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.write.batch import Batch
+from penstock.server.auth.api_keys import ApiKeyStore
+from penstock.server.auth.identity import Role
 from penstock.sinks import Sinks, Webhook
-from tests import gated
+from tests import gate_rows
 from tests.console.browsing import DESKTOP, VARIANTS, Variant, check_accessible, check_everywhere, check_fits, open_page
 from tests.console.conftest import arrange
 from tests.console.running import Running, console_on
@@ -36,8 +37,8 @@ def console(pg18: Server) -> Iterator[Running]:
     with pg18.fresh_database(TEMPLATE) as url:
         name = str(conninfo_to_dict(url)["dbname"])
         with pg18.superuser(name) as conn:
-            conn.execute(reader_statements(owner=ROLE, database=name, reader=_READER).encode())
-        gated.store(url)
+            conn.execute(render_reader_role(owner=ROLE, database=name, reader=_READER).encode())
+        gate_rows.insert_gated_query(url)
         with console_on(url, environ={"PENSTOCK_READER_URL": make_conninfo(url, user=_READER)}) as running:
             yield running
     with pg18.superuser() as conn:
@@ -281,7 +282,7 @@ def test_all_of_a_kind_are_sent_back_or_thrown_away(page: Page, console: Running
 
 def _gate(console: Running, key: str) -> GateInfo:
     async def look(log: Log) -> GateInfo:
-        (found,) = await GateBook(log.database).list(gated.QUERY, key)
+        (found,) = await GateAdmin(log.database).list(gate_rows.QUERY, key)
         return found
 
     return arrange(console.database_url, look)
@@ -362,7 +363,7 @@ def _keys(console: Running) -> tuple[str, str]:
     """The keys of two who may read: one everything, the other some queues that are not there."""
 
     async def make(log: Log) -> tuple[str, str]:
-        keys = Keys(log.database)
+        keys = ApiKeyStore(log.database)
         _, everything = await keys.create("all", [Role.READ])
         _, something = await keys.create("some", [Role.READ], ["another.*"])
         return str(everything), str(something)
@@ -384,7 +385,7 @@ def test_a_reader_may_look_and_not_press(browser: Browser, console: Running, que
             expect(page.get_by_role("button", name="Push a test event")).to_be_disabled()
             page.goto(f"/queues?queue={queue}&tab=options&option=retry_limit")
             expect(page.get_by_role("button", name="Change it")).to_be_disabled()
-            page.goto(f"/gates?query={gated.QUERY}&key=tenant-1")
+            page.goto(f"/gates?query={gate_rows.QUERY}&key=tenant-1")
             expect(page.get_by_role("button", name="Change the limit")).to_be_disabled()
             # This one was told of no login for SQL.
             page.goto("/sql")
@@ -398,7 +399,7 @@ def test_a_reader_may_look_and_not_press(browser: Browser, console: Running, que
             expect(page.get_by_role("link", name="SQL")).to_have_count(0)
             page.goto(f"/dead-letters?id={id}")
             expect(page.get_by_role("heading", name="There is no such dead letter")).to_be_visible()
-            for path in ("/sql", "/gates", f"/gates?query={gated.QUERY}&key=tenant-1"):
+            for path in ("/sql", "/gates", f"/gates?query={gate_rows.QUERY}&key=tenant-1"):
                 page.goto(path)
                 expect(page.get_by_role("heading", name="Not for your key")).to_be_visible()
 
@@ -410,7 +411,7 @@ def test_every_page_is_accessible_and_fits_everywhere(
     (id,) = _bury(console, queue, ["KeyError: 'total'"])
     paths = [f"/queues?queue={queue}&tab=events", f"/dead-letters?id={id}", "/sql"]
     if variant in (DESKTOP, VARIANTS[-1]):
-        paths += ["/queues", "/dead-letters", f"/gates?query={gated.QUERY}&key=tenant-7"]
+        paths += ["/queues", "/dead-letters", f"/gates?query={gate_rows.QUERY}&key=tenant-7"]
     if variant is DESKTOP:
         paths += [
             f"/queues?queue={queue}{more}"
@@ -437,7 +438,7 @@ def test_every_dialog_is_accessible_and_fits(browser: Browser, console: Running,
             (f"/queues?queue={queue}", "Push a test event"),
             (f"/queues?queue={queue}&group=billing", "Move the group"),
             (options, "Change it"),
-            (f"/gates?query={gated.QUERY}&key=tenant-1", "Pause"),
+            (f"/gates?query={gate_rows.QUERY}&key=tenant-1", "Pause"),
         ):
             page.goto(path)
             if path == options:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from penstock.console.data.open_windows import Asked, columns_of, read_board, windowed_queries
-from penstock.server.live.results import Results
+from penstock.server.live.query_results import QueryResultReader
 from penstock.stream.definition import Definition
 from tests.corpus.hostile import NAMES
+from tests.cycle_driver import CycleDriver
 from tests.log.logs import opened
-from tests.server.observe.cycles import Driver
 
 SHORT = [name for name in NAMES if name.isprintable() and len(name.encode()) <= 60]
 
@@ -16,7 +16,7 @@ async def test_queries_of_any_name_with_columns_of_any_are_shown(database_url: s
     counted = Definition.from_("orders").window_tumbling(seconds=60).aggregate({"count": "count(*)", "total": "sum(x)"})
     async with opened(database_url) as log:
         for name in SHORT:
-            driver = await Driver.start(log, name, stream=counted.select(dict.fromkeys(SHORT, "count")))
+            driver = await CycleDriver.start(log, name, stream=counted.select(dict.fromkeys(SHORT, "count")))
             await driver.cycle([(name, 0, 2, 5)], upto=10)
             await driver.close()
         queries = await windowed_queries(log.database)
@@ -27,6 +27,8 @@ async def test_queries_of_any_name_with_columns_of_any_are_shown(database_url: s
             for every in (True, False):
                 asked = Asked(query, columns, query.name, True, query.name[:2], 0, 10, every)
                 assert [row[0] for row in (await read_board(log.database, asked)).rows] == [query.name]
-            moment = await Results(log.database, query.id, query.name).read(None, [], snapshot=True, keys=None)
+            moment = await QueryResultReader(log.database, query.id, query.name).read(
+                None, [], snapshot=True, keys=None
+            )
             assert moment.snapshot is not None
             assert [key for key, _ in moment.snapshot.rows] == [query.name]

@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from penstock import Stream, agg
-from penstock.log.log import Batch, Log
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
 from tests.console.browsing import check_everywhere
 from tests.console.conftest import arrange
 from tests.console.driving import Driven

@@ -10,7 +10,8 @@ from playwright.sync_api import Page, expect
 
 from penstock import Stream, agg
 from penstock.engine.registry import Registry
-from penstock.log.log import Batch, Log
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
 from tests.console.browsing import check_everywhere
 from tests.console.conftest import arrange
 from tests.console.driving import Driven

@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from penstock import Stream, agg
 from penstock.log.log import Log
-from penstock.server.auth.api_keys import Keys
-from penstock.server.auth.audit import Audit
-from penstock.server.http.endpoint import Role
+from penstock.server.auth.api_keys import ApiKeyStore
+from penstock.server.auth.audit import AuditLog
+from penstock.server.auth.identity import Role
 from tests.console.browsing import check_accessible, open_page
 from tests.console.conftest import arrange
 from tests.console.driving import Driven
@@ -24,7 +24,7 @@ def key_of(database_url: str, name: str, *roles: Role) -> tuple[str, str]:
     """Make a key; returns its id and its text."""
 
     async def make(log: Log) -> tuple[str, str]:
-        key, text = await Keys(log.database).create(name, roles)
+        key, text = await ApiKeyStore(log.database).create(name, roles)
         return key.id, str(text)
 
     return arrange(database_url, make)
@@ -93,7 +93,7 @@ def test_what_an_administrator_does_is_written_down(visitor: Page, guarded: Runn
     visitor.get_by_role("button", name="Pause").click()
     expect(visitor.get_by_role("button", name="Resume")).to_be_visible()
     expect(visitor.get_by_text("finishes its cycle and pauses")).to_be_visible()
-    (line,) = arrange(guarded.database_url, lambda log: Audit(log.database).read(10, who=key_id))
+    (line,) = arrange(guarded.database_url, lambda log: AuditLog(log.database).read(10, who=key_id))
     assert (line.action, line.subject) == ("POST /v1/queries/{query}/pause", "sales")
     visitor.get_by_role("button", name="Resume").click()
     expect(visitor.get_by_role("button", name="Pause")).to_be_visible()
@@ -116,7 +116,7 @@ def test_a_key_that_is_revoked_takes_its_open_pages_with_it(visitor: Page, guard
     visitor.goto("/")
     sign_in(visitor, key)
     expect(visitor.get_by_role("heading", level=1)).to_have_text("Overview")
-    arrange(guarded.database_url, lambda log: Keys(log.database).revoke(key_id))
+    arrange(guarded.database_url, lambda log: ApiKeyStore(log.database).revoke(key_id))
     expect(visitor).to_have_title("Sign in · Penstock", timeout=30_000)
 
 
@@ -124,7 +124,7 @@ def test_wrong_keys_are_refused_and_a_key_that_may_not_read_too(guarded: Running
     _, producer = key_of(guarded.database_url, "producer", Role.PRODUCE)
     for key, status, said in (
         ("hello", 401, "they begin with penstock_"),
-        ("penstock_abcdefghjkmn_wrong", 401, "wrong, revoked or over"),
+        ("penstock_abcdefghjkmn_wrong", 401, "wrong, revoked or expired"),
         (producer, 403, "may not read"),
         ("penstock_\x00_ü", 401, "no API key"),
     ):

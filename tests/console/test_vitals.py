@@ -11,8 +11,9 @@ from penstock import Stream, agg
 from penstock.console.data.vitals import Vitals, point
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.log.log import Batch, Log
-from penstock.server.metrics.database import Standing
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
+from penstock.server.metrics.database import DatabaseMetrics
 from tests.console.driving import Driven
 
 
@@ -40,7 +41,7 @@ async def test_before_the_first_look_the_ledgers_of_queries_tell(log: Log) -> No
     query = await driven(log)
     await cycle(log, query, 50)
     await cycle(log, query, 25)
-    vitals = Vitals(log.database, Standing(log.database, 0.0))
+    vitals = Vitals(log.database, DatabaseMetrics(log.database, 0.0))
     await vitals.look()
     # In steps of five seconds, which the two cycles may lie on both sides of.
     assert sum(each.read * 5 for each in vitals.past) == 75
@@ -50,7 +51,7 @@ async def test_before_the_first_look_the_ledgers_of_queries_tell(log: Log) -> No
 async def test_rates_are_of_what_was_pushed_from_outside_and_what_groups_have_read(log: Log) -> None:
     query = await driven(log)
     await cycle(log, query, 10)
-    vitals = Vitals(log.database, Standing(log.database, 0.0))
+    vitals = Vitals(log.database, DatabaseMetrics(log.database, 0.0))
     before = (await vitals.look())[-1]
     await cycle(log, query, 40)
     await log.push(

@@ -1,4 +1,4 @@
-"""Data directories for an embedded PostgreSQL, and processes that use one."""
+"""Data directories of an embedded PostgreSQL, and processes that use it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from penstock.db.embedded.server import EmbeddedPostgres
 from tests.conftest import reachable_directory
-from tests.db.embedded_server import User
+from tests.db.embedded.server_process import User
 
 
 @pytest.fixture(scope="session")
-def made_before() -> Iterator[Path]:
-    """A data directory whose server was started and stopped once: to be copied, which is faster."""
+def used_home() -> Iterator[Path]:
+    """A data directory whose server was started and stopped once. Copying it is faster than initdb."""
     path = reachable_directory()
     EmbeddedPostgres(path).start()
     EmbeddedPostgres(path).stop()
@@ -26,15 +26,15 @@ def made_before() -> Iterator[Path]:
 
 @pytest.fixture
 def empty_home(data_dir: Path) -> Iterator[Path]:
-    """An empty data directory; a server that it gets is stopped in the end."""
+    """An empty data directory. Its server is stopped at the end."""
     yield data_dir
     EmbeddedPostgres(data_dir).stop()
 
 
 @pytest.fixture
-def home(empty_home: Path, made_before: Path) -> Path:
+def home(empty_home: Path, used_home: Path) -> Path:
     """A data directory that was used before."""
-    subprocess.run(["cp", "-a", f"{made_before}/.", empty_home], check=True)
+    subprocess.run(["cp", "-a", f"{used_home}/.", empty_home], check=True)
     return empty_home
 
 

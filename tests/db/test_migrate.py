@@ -47,9 +47,9 @@ async def applied(conn: AsyncConnection[TupleRow]) -> list[tuple[int, str]]:
     return [(version, name) for version, name in await cursor.fetchall()]
 
 
-def psql(url: str, script: str, *, stops: bool, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a script as a database administrator would, by default going on after an error."""
-    options = ["-X", "-q", "-o", "/dev/null", *(["-v", "ON_ERROR_STOP=1"] if stops else [])]
+def psql(url: str, script: str, *, stop_on_error: bool, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as a database administrator would. By default psql goes on after an error."""
+    options = ["-X", "-q", "-o", "/dev/null", *(["-v", "ON_ERROR_STOP=1"] if stop_on_error else [])]
     command = [str(embedded.bundled_bin_dir() / "psql"), *options, "-d", url]
     env = {**os.environ, **environment}
     return subprocess.run(command, input=script, check=False, capture_output=True, encoding="utf-8", env=env)
@@ -74,7 +74,7 @@ class TestUpgrade:
             await migrate.verify(conn, directory=steps)
             assert await migrate.upgrade(conn, directory=steps) == []
 
-    async def test_one_by_one_gives_the_same_as_all_at_once(
+    async def test_single_steps_give_the_same_schema_as_one_upgrade(
         self, empty_database_url: str, pg18: Server, steps: Path
     ) -> None:
         async with await connect(empty_database_url) as conn:
@@ -86,9 +86,7 @@ class TestUpgrade:
                 await migrate.upgrade(conn, directory=steps)
             assert snapshot(empty_database_url) == snapshot(other_url)
 
-    async def test_a_connection_that_does_not_autocommit_serves_as_well(
-        self, empty_database_url: str, steps: Path
-    ) -> None:
+    async def test_a_connection_without_autocommit_works(self, empty_database_url: str, steps: Path) -> None:
         async with await AsyncConnection.connect(empty_database_url) as conn:
             await migrate.upgrade(conn, directory=steps)
             await conn.rollback()
@@ -102,12 +100,12 @@ class TestUpgrade:
                 return await migrate.upgrade(conn, directory=steps)
 
         done = await asyncio.gather(*(upgrade() for _ in range(12)))
-        assert sorted(migration.version for each in done for migration in each) == [1, 2, 3]
+        assert sorted(migration.version for applied_here in done for migration in applied_here) == [1, 2, 3]
 
-    async def test_many_at_once_are_safe_whatever_the_roles_isolation_level_and_limits(
+    async def test_concurrent_upgrades_override_the_isolation_level_and_timeouts_of_the_role(
         self, empty_database_url: str, steps: Path
     ) -> None:
-        # Long enough for every statement that waits for nothing, on any machine; the wait for the lock is longer.
+        # Long enough for every statement that does not wait. The wait for the lock is longer.
         limit_seconds = 3
 
         async def upgrade() -> list[migrate.Migration]:
@@ -118,26 +116,29 @@ class TestUpgrade:
             ) as conn:
                 return await migrate.upgrade(conn, directory=steps)
 
-        async with await connect(empty_database_url) as holder, holder.transaction():
-            await holder.execute("SELECT pg_advisory_xact_lock(%s)", [migrate.ADVISORY_LOCK])
+        async with await connect(empty_database_url) as holder:
+            # Not in a transaction, which would see one snapshot of pg_stat_activity.
+            await holder.execute("SELECT pg_advisory_lock(%s)", [migrate.ADVISORY_LOCK])
             tasks = [asyncio.create_task(upgrade()) for _ in range(4)]
-            waiting = "SELECT count(*) = 4 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            while await (await holder.execute(waiting)).fetchone() != (True,):
+            # Until all of them have waited for longer than the timeout of the role.
+            waiting = """
+                SELECT count(*) = 4 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                WHERE l.locktype = 'advisory' AND NOT l.granted
+                  AND clock_timestamp() - a.query_start > make_interval(secs => %s)
+            """
+            while await (await holder.execute(waiting, [limit_seconds + 0.1])).fetchone() != (True,):
                 assert not any(task.done() for task in tasks), await asyncio.gather(*tasks)
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(limit_seconds + 0.1)
         done = await asyncio.gather(*tasks)
-        assert sorted(migration.version for each in done for migration in each) == [1, 2, 3]
+        assert sorted(migration.version for applied_here in done for migration in applied_here) == [1, 2, 3]
 
-    async def test_one_that_others_stand_in_the_way_of_crosswise_is_tried_again(
-        self, pg18: Server, steps: Path
-    ) -> None:
+    async def test_a_migration_that_deadlocks_with_other_clients_is_retried(self, pg18: Server, steps: Path) -> None:
         locks = "LOCK TABLE penstock.a; SELECT pg_advisory_xact_lock(77); LOCK TABLE penstock.b"
         (steps / "0003_third.sql").write_text(locks)
 
         waiting = "SELECT count(*) > 0 FROM pg_locks WHERE pid = %s AND locktype = %s AND NOT granted"
 
-        async def waits(conn: AsyncConnection[TupleRow], kind: str) -> None:
+        async def wait_for_lock(conn: AsyncConnection[TupleRow], kind: str) -> None:
             while await (await holder.execute(waiting, [conn.info.backend_pid, kind])).fetchone() != (True,):
                 assert not upgrading.done(), await upgrading
                 await asyncio.sleep(0.01)
@@ -152,11 +153,11 @@ class TestUpgrade:
                 await migrate.upgrade(conn, target=2, directory=steps)
                 await holder.execute("SELECT pg_advisory_lock(77)")
                 upgrading = asyncio.create_task(migrate.upgrade(conn, directory=steps))
-                await waits(conn, "advisory")
+                await wait_for_lock(conn, "advisory")
                 async with other.transaction():
                     await other.execute("LOCK TABLE penstock.b")
                     locking = asyncio.create_task(other.execute("LOCK TABLE penstock.a"))
-                    await waits(other, "relation")
+                    await wait_for_lock(other, "relation")
                     await holder.execute("SELECT pg_advisory_unlock(77)")
                     await locking
                 assert [migration.version for migration in await upgrading] == [3]
@@ -191,12 +192,14 @@ asyncio.run(main())
             assert await applied(conn) == [(1, "first"), (2, "second")]
             assert await (await conn.execute("SELECT to_regclass('penstock.c')")).fetchone() == (None,)
 
-    async def test_there_is_no_version_beyond_the_last(self, empty_database_url: str, steps: Path) -> None:
+    async def test_a_target_beyond_the_last_version_is_refused(self, empty_database_url: str, steps: Path) -> None:
         async with await connect(empty_database_url) as conn:
-            with pytest.raises(InvalidOption, match="no schema version 4: this package knows 0 to 3"):
+            with pytest.raises(
+                InvalidOption, match=r"no schema version 4: this package knows 0 \(no schema\) and 1 to 3"
+            ):
                 await migrate.upgrade(conn, target=4, directory=steps)
 
-    async def test_an_existing_schema_of_the_role_is_enough(
+    async def test_a_role_that_owns_the_schema_can_upgrade(
         self, empty_database_url: str, pg18: Server, steps: Path
     ) -> None:
         with psycopg.connect(empty_database_url, autocommit=True) as owner:
@@ -209,7 +212,7 @@ asyncio.run(main())
                 superuser.execute(f"CREATE SCHEMA penstock AUTHORIZATION {ROLE}".encode())
                 assert len(await migrate.upgrade(conn, directory=steps)) == 3
 
-    async def test_an_up_to_date_database_needs_no_right_to_create(self, database_url: str, pg18: Server) -> None:
+    async def test_an_up_to_date_database_needs_no_create_privilege(self, database_url: str, pg18: Server) -> None:
         async with await connect(database_url) as conn:
             with pg18.superuser(conn.info.dbname) as superuser:
                 superuser.execute("ALTER SCHEMA penstock OWNER TO penstock")
@@ -218,51 +221,51 @@ asyncio.run(main())
 
 
 class TestSession:
-    """A connection of the pool is set up for our everyday statements, and has to do for the others too."""
+    """Connections of the pool have planner settings for lookups by key, which must not affect migrations."""
 
-    async def test_a_migration_runs_with_the_planner_that_the_server_is_set_up_with(
+    async def test_a_migration_runs_with_the_planner_settings_of_the_server(
         self, empty_database_url_any: str, steps: Path
     ) -> None:
         changed = (
             "SELECT name, setting FROM pg_settings"
             " WHERE source = 'session' AND category LIKE 'Query Tuning%' ORDER BY name"
         )
-        (steps / "0003_third.sql").write_text(f"CREATE TABLE penstock.seen AS {changed};\n")
+        (steps / "0003_third.sql").write_text(f"CREATE TABLE penstock.settings_seen AS {changed};\n")
         pool = await open_pool(Settings(database_url=empty_database_url_any))
         async with pool, pool.connection() as conn:
             before = await (await conn.execute(changed.encode())).fetchall()
             assert ("enable_seqscan", "off") in before
             await migrate.upgrade(conn, directory=steps)
-            seen = await (await conn.execute("SELECT name, setting FROM penstock.seen")).fetchall()
-            usual = await AsyncConnection.connect(empty_database_url_any)
-            async with usual:
+            seen = await (await conn.execute("SELECT name, setting FROM penstock.settings_seen")).fetchall()
+            plain = await AsyncConnection.connect(empty_database_url_any)
+            async with plain:
                 for name, setting in seen:
-                    assert await (await usual.execute("SELECT current_setting(%s)", [name])).fetchone() == (setting,)
+                    assert await (await plain.execute("SELECT current_setting(%s)", [name])).fetchone() == (setting,)
             assert {name for name, _ in seen} == {name for name, _ in before}
             assert await (await conn.execute(changed.encode())).fetchall() == before
 
-    async def test_status_and_verify_work_on_it(self, empty_database_url_any: str) -> None:
+    async def test_status_and_verify_work_on_a_pool_connection(self, empty_database_url_any: str) -> None:
         pool = await open_pool(Settings(database_url=empty_database_url_any))
         async with pool, pool.connection() as conn:
             assert (await migrate.status(conn)).current == 0
-            done = await migrate.upgrade(conn)
+            newest = (await migrate.upgrade(conn))[-1].version
             await migrate.verify(conn)
-            assert await migrate.status(conn) == migrate.MigrationStatus(len(done), len(done), ())
+            assert await migrate.status(conn) == migrate.MigrationStatus(newest, newest, ())
 
 
 class TestVerify:
-    async def test_a_missing_schema(self, empty_database_url: str, steps: Path) -> None:
+    async def test_a_missing_schema_is_refused(self, empty_database_url: str, steps: Path) -> None:
         async with await connect(empty_database_url) as conn:
             with pytest.raises(SchemaError, match="no Penstock schema yet: run `penstock db upgrade`"):
                 await migrate.verify(conn, directory=steps)
 
-    async def test_an_older_schema(self, empty_database_url: str, steps: Path) -> None:
+    async def test_an_older_schema_is_refused(self, empty_database_url: str, steps: Path) -> None:
         async with await connect(empty_database_url) as conn:
             await migrate.upgrade(conn, target=2, directory=steps)
             with pytest.raises(SchemaError, match="schema 2 and this package needs 3: run `penstock db upgrade`"):
                 await migrate.verify(conn, directory=steps)
 
-    async def test_a_schema_newer_than_the_package(self, empty_database_url: str, steps: Path) -> None:
+    async def test_a_newer_schema_is_refused(self, empty_database_url: str, steps: Path) -> None:
         async with await connect(empty_database_url) as conn:
             await migrate.upgrade(conn, directory=steps)
             (steps / "0003_third.sql").unlink()
@@ -272,19 +275,19 @@ class TestVerify:
             with pytest.raises(SchemaError, match=newer):
                 await migrate.upgrade(conn, directory=steps)
 
-    async def test_a_migration_that_was_changed_after_it_was_applied(
+    async def test_a_migration_changed_after_it_was_applied_is_refused(
         self, empty_database_url: str, steps: Path
     ) -> None:
         async with await connect(empty_database_url) as conn:
             await migrate.upgrade(conn, target=2, directory=steps)
             (steps / "0002_second.sql").write_text("SELECT 1;\n")
-            changed = "0002_second of this package is not what made this database"
+            changed = "0002_second of this package did not create this database: it was applied as"
             with pytest.raises(SchemaError, match=changed):
                 await migrate.verify(conn, directory=steps)
             with pytest.raises(SchemaError, match=changed):
                 await migrate.upgrade(conn, directory=steps)
 
-    async def test_a_migration_that_was_left_out(self, empty_database_url: str, steps: Path) -> None:
+    async def test_a_gap_in_the_history_is_refused(self, empty_database_url: str, steps: Path) -> None:
         async with await connect(empty_database_url) as conn:
             await migrate.upgrade(conn, directory=steps)
             await conn.execute("DELETE FROM penstock.migrations WHERE version = 2")
@@ -294,7 +297,7 @@ class TestVerify:
 
 class TestFiles:
     @pytest.mark.parametrize("name", ["0005_gap.sql", "4_short.sql", "0004-dash.sql", "0003_twice.sql"])
-    def test_a_file_out_of_turn_is_refused(self, steps: Path, name: str) -> None:
+    def test_a_file_with_a_wrong_number_is_refused(self, steps: Path, name: str) -> None:
         (steps / name).write_text("SELECT 1;")
         with pytest.raises(SchemaError, match="is not the next migration"):
             migrate.load_migrations(steps)
@@ -307,7 +310,7 @@ class TestFiles:
 
 
 class TestScript:
-    async def test_it_gives_the_same_schema_and_records_as_an_upgrade(
+    async def test_the_script_creates_the_same_schema_and_records_as_an_upgrade(
         self, empty_database_url_any: str, server: Server, steps: Path
     ) -> None:
         async with await connect(empty_database_url_any) as conn:
@@ -318,7 +321,7 @@ class TestScript:
                 await migrate.upgrade(conn, directory=steps)
             assert snapshot(empty_database_url_any) == snapshot(other_url)
 
-    async def test_it_starts_from_any_version(self, empty_database_url: str, steps: Path) -> None:
+    async def test_the_script_can_start_from_any_version(self, empty_database_url: str, steps: Path) -> None:
         async with await connect(empty_database_url) as conn:
             await migrate.upgrade(conn, target=2, directory=steps)
             script = migrate.render_sql(2, directory=steps)
@@ -327,47 +330,38 @@ class TestScript:
             with pytest.raises(psycopg.errors.RaiseException, match="0003_third does not come next"):
                 await conn.execute(script.encode())
 
-    @pytest.mark.parametrize("stops", [True, False])
-    def test_psql_runs_it_and_running_it_twice_changes_nothing(
-        self, empty_database_url_any: str, database_url_any: str, stops: bool
+    @pytest.mark.parametrize("stop_on_error", [True, False])
+    def test_running_the_script_twice_with_psql_changes_nothing(
+        self, empty_database_url_any: str, database_url_any: str, stop_on_error: bool
     ) -> None:
-        first = psql(empty_database_url_any, migrate.render_sql(), stops=stops)
+        first = psql(empty_database_url_any, migrate.render_sql(), stop_on_error=stop_on_error)
         assert (first.returncode, first.stderr) == (0, "")
         assert snapshot(empty_database_url_any) == snapshot(database_url_any)
-        second = psql(empty_database_url_any, migrate.render_sql(), stops=stops)
-        assert second.returncode == (3 if stops else 0)
+        second = psql(empty_database_url_any, migrate.render_sql(), stop_on_error=stop_on_error)
+        assert second.returncode == (3 if stop_on_error else 0)
         assert "does not come next: the schema is at version" in second.stderr
         assert snapshot(empty_database_url_any) == snapshot(database_url_any)
 
-    async def test_what_psql_made_is_what_the_package_works_with(self, empty_database_url_any: str) -> None:
-        psql(empty_database_url_any, migrate.render_sql(), stops=True)
+    async def test_a_schema_created_with_psql_is_accepted(self, empty_database_url_any: str) -> None:
+        psql(empty_database_url_any, migrate.render_sql(), stop_on_error=True)
         async with await connect(empty_database_url_any) as conn:
             await migrate.verify(conn)
             assert await migrate.upgrade(conn) == []
 
-    def test_it_does_not_depend_on_the_encoding_of_the_terminal(self, empty_database_url: str, steps: Path) -> None:
+    def test_the_script_does_not_depend_on_the_client_encoding(self, empty_database_url: str, steps: Path) -> None:
         (steps / "0002_second.sql").write_text("COMMENT ON TABLE penstock.a IS 'größer × 2';\n", encoding="utf-8")
-        psql(empty_database_url, migrate.render_sql(directory=steps), stops=True, PGCLIENTENCODING="LATIN1")
+        psql(empty_database_url, migrate.render_sql(directory=steps), stop_on_error=True, PGCLIENTENCODING="LATIN1")
         with psycopg.connect(empty_database_url) as conn:
             comment = conn.execute("SELECT obj_description('penstock.a'::regclass)").fetchone()
         assert comment == ("größer × 2",)
 
-    def test_there_is_no_script_from_a_version_that_is_not_known(self, steps: Path) -> None:
+    def test_a_script_from_an_unknown_version_is_refused(self, steps: Path) -> None:
         with pytest.raises(InvalidOption, match="no schema version 9"):
             migrate.render_sql(9, directory=steps)
 
 
 class TestThisPackage:
-    async def test_its_migrations_give_what_schema_sql_says(
-        self, empty_database_url_any: str, database_url_any: str
-    ) -> None:
-        whole = Path(migrate.__file__).with_name("schema.sql").read_text(encoding="utf-8")
-        async with await connect(empty_database_url_any) as conn:
-            await conn.execute(migrate.BOOKKEEPING)
-            await conn.execute(whole.encode())
-        assert snapshot(empty_database_url_any) == snapshot(database_url_any)
-
-    async def test_the_template_of_the_tests_is_what_an_upgrade_makes(
+    async def test_an_upgrade_creates_the_schema_of_the_test_template(
         self, empty_database_url_any: str, database_url_any: str
     ) -> None:
         async with await connect(empty_database_url_any) as conn:

@@ -1,47 +1,45 @@
-"""Processes of Penstock's need no more rights than `penstock db roles` gives them, and have no more."""
+"""The roles of `penstock db roles` have the rights that Penstock's processes need, and no more."""
 
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import httpx
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import InsufficientPrivilege
 
 from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseError, InvalidName
 from penstock.core.settings import Settings
-from penstock.db import migrate
 from penstock.db.pool import Database
 from penstock.db.roles import Roles
-from penstock.engine.compile.aggregate_columns import Kept, ResultColumn
-from penstock.engine.joins.state import WaitingTable
+from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
+from penstock.engine.joins.state import JoinState
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
-from penstock.log.dead_letters import Filter
-from penstock.log.log import Batch, Log
-from penstock.server.http.endpoint import Role
+from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
+from penstock.server.auth.identity import Role
+from tests.database_roles import RoleUrls, apply_roles, create_roles
 from tests.log.logs import QUEUE, data, drain, letters, opened, pop, push
-from tests.roles import Guarded, apply, guarded
-from tests.server.keys import make_key
-from tests.server.serving import serving
+from tests.server.keys import create_key
+from tests.server.server_process import run_server
 from tests.servers import Server
 
 
 @pytest.fixture(scope="module")
-def database(pg18: Server) -> Iterator[Guarded]:
-    with guarded(pg18) as found:
-        yield found
+def database(pg18: Server) -> Iterator[RoleUrls]:
+    with create_roles(pg18) as urls:
+        yield urls
 
 
-def refused(url: str, *statements: str) -> None:
+def assert_refused(url: str, *statements: str) -> None:
     for statement in statements:
         with psycopg.connect(url, autocommit=True) as conn, pytest.raises(InsufficientPrivilege):
             conn.execute(statement.encode())
@@ -52,7 +50,7 @@ def rows(url: str, statement: str) -> list[Any]:
         return conn.execute(statement.encode()).fetchall()
 
 
-async def test_the_server_s_role_can_live_the_whole_life_of_a_queue(database: Guarded) -> None:
+async def test_the_server_role_can_do_all_operations_of_a_queue(database: RoleUrls) -> None:
     clock = Clock()
     async with opened(database.server, clock=clock) as log:
         queue = await log.configure(QUEUE, {"retry_limit": 0, "retention_seconds": 3600, "dedup_window_seconds": 60})
@@ -60,20 +58,20 @@ async def test_the_server_s_role_can_live_the_whole_life_of_a_queue(database: Gu
         events = await pop(log, batch=1)
         assert all(await log.ack(events, "dead_letter", error="on purpose"))
         assert data(await drain(log)) == [2, 3]
-        assert (await log.redrive(Filter(queue=QUEUE))).replayed == 1
+        assert (await log.redrive(DeadLetterFilter(queue=QUEUE))).replayed == 1
         assert data(await drain(log)) == [1]
-        # Segments are rolled and dropped, by whoever comes first.
+        # Any process may roll and drop segments.
         await log.segments.roll(await log.catalog.refresh(QUEUE))
         await push(log, [4], key="ada")
         clock.skew = timedelta(days=2)
-        assert (await log.segments.upkeep()).dropped == 1
+        assert (await log.upkeep()).dropped == 1
         tables = f"SELECT count(*) FROM pg_tables WHERE tablename = 'chunks_{queue.id}_1'"  # noqa: S608 - a number
         assert rows(database.owner, tables) == [(0,)]
         await log.segments.repartition(await log.catalog.refresh(QUEUE), "hash", 2)
         await push(log, [5], key="ada")
         assert data(await drain(log)) == [4, 5]
         assert not await letters(log)
-        # Who makes them may not matter: they are the owner's.
+        # All tables belong to the owner, whatever role created them.
         owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'penstock'"
         assert rows(database.owner, owners) == [("app",)]
         assert await log.delete_queue(QUEUE)
@@ -81,9 +79,9 @@ async def test_the_server_s_role_can_live_the_whole_life_of_a_queue(database: Gu
         assert rows(database.owner, left) == [(0,)]
 
 
-async def test_a_server_process_does_its_work_and_refuses_what_its_role_may_not(database: Guarded) -> None:
-    key = await asyncio.to_thread(make_key, database.server, Role.ADMIN)
-    with serving(database.server, ["--require-access"]) as running:
+async def test_a_server_process_works_with_its_role_and_reports_missing_rights(database: RoleUrls) -> None:
+    key = await asyncio.to_thread(create_key, database.server, Role.ADMIN)
+    with run_server(database.server, ["--require-access"]) as running:
         async with httpx.AsyncClient(base_url=running.url, headers={"authorization": f"Bearer {key}"}) as http:
             assert (await http.put("/v1/queues/web", json={})).status_code in (200, 201)
             pushed = await http.post("/v1/queues/web/events", json=[{"data": 1, "key": "ada"}])
@@ -96,13 +94,13 @@ async def test_a_server_process_does_its_work_and_refuses_what_its_role_may_not(
             assert (await http.post("/v1/dead-letters/redrive", json={"queue": "web"})).status_code == 200
             for path in ("/v1/queues", "/v1/queues/web", "/v1/queries", "/v1/gates", "/metrics", "/health"):
                 assert (await http.get(path)).status_code == 200, path
-            # A query's results are the engine's, so they are not the server's to drop.
+            # The engine owns the results of a query, so the server cannot drop them.
             log = await Log(Database(Settings(database_url=database.engine))).open()
             try:
                 none: Any = None
-                count = ResultColumn("n", "bigint", (Kept("a0", "bigint", none, "{s} + {p}"),), "{a0}")
+                count = ResultColumn("n", "bigint", (StateColumn("a0", "bigint", none, "{state} + {partial}"),), "{a0}")
                 query = await Registry(log).register("totals", ["from: web"], "abc", sink=None, history_seconds=60)
-                await Registry(log).make_tables(ResultTables(query.id, "totals", [count]))
+                await Registry(log).create_tables(ResultTables(query.id, "totals", [count]))
                 deleted = await http.delete("/v1/queries/totals")
                 assert (deleted.status_code, deleted.json()["type"].rpartition("/")[2]) == (403, "forbidden")
                 assert "role" in deleted.json()["detail"]
@@ -114,7 +112,7 @@ async def test_a_server_process_does_its_work_and_refuses_what_its_role_may_not(
                 await log.close()
 
 
-def test_the_server_s_role_can_change_limits_pause_queries_and_keep_the_plane_s_books(database: Guarded) -> None:
+def test_the_server_role_can_change_limits_pause_queries_and_write_traces(database: RoleUrls) -> None:
     with psycopg.connect(database.server, autocommit=True) as conn:
         for statement in (
             "UPDATE penstock.gate_lanes SET wakes_at = NULL WHERE false",
@@ -130,44 +128,8 @@ def test_the_server_s_role_can_change_limits_pause_queries_and_keep_the_plane_s_
             conn.execute(statement.encode())
 
 
-#: What `penstock db roles` gave the server's role of the tables of gates, up to version 16 of the schema.
-GIVEN_BEFORE = """
-GRANT USAGE ON SCHEMA penstock TO {role};
-GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA penstock TO {role};
-REVOKE INSERT, DELETE ON penstock.gate_lanes, penstock.gate_states FROM {role}
-"""
-LANE = """
-INSERT INTO penstock.queries (name, description, fingerprint, history_seconds) VALUES ('q', '{}', '', 0);
-INSERT INTO penstock.gate_lanes (query_id, partition_id, key, wants, decided_at)
-SELECT id, 1, 'ada', 10, now() FROM penstock.queries;
-INSERT INTO penstock.gate_rules (query_id, gate, kind, amount, rate, shared)
-SELECT id, 1, 'token_bucket', 10, 1, false FROM penstock.queries
-"""
-
-
-async def test_who_could_change_limits_before_an_upgrade_can_after_it(pg18: Server) -> None:
-    role = f"server_{uuid.uuid4().hex[:8]}"
-    with pg18.superuser() as superuser, pg18.fresh_database("template0") as url:
-        superuser.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
-        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
-            await migrate.upgrade(conn, target=16)
-            await conn.execute(sql.SQL(GIVEN_BEFORE).format(role=sql.Identifier(role)))
-            await conn.execute(LANE.encode())
-            await migrate.upgrade(conn)
-        server = pg18.url(str(conninfo_to_dict(url)["dbname"]), role)
-        with psycopg.connect(server, autocommit=True) as conn:
-            conn.execute(
-                "INSERT INTO penstock.gate_limits (query, key, gate, hold_until) "
-                "VALUES ('q', 'ada', 0, now() + interval '1 hour')"
-            )
-            assert conn.execute("SELECT level FROM penstock.gate_states").fetchall() == [(0,)]
-        refused(server, "DELETE FROM penstock.gate_states", "INSERT INTO penstock.gate_lanes DEFAULT VALUES")
-    with pg18.superuser() as superuser:
-        superuser.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
-
-
-def test_the_server_s_role_can_do_no_more(database: Guarded) -> None:
-    refused(
+def test_the_server_role_cannot_change_the_schema_or_the_ledger(database: RoleUrls) -> None:
+    assert_refused(
         database.server,
         "CREATE TABLE penstock.mine (a int)",
         "CREATE SCHEMA mine",
@@ -182,8 +144,8 @@ def test_the_server_s_role_can_do_no_more(database: Guarded) -> None:
     )
 
 
-def test_the_engine_s_role_reads_no_keys_and_owns_its_results_alone(database: Guarded) -> None:
-    refused(
+def test_the_engine_role_reads_no_keys_and_owns_only_its_results(database: RoleUrls) -> None:
+    assert_refused(
         database.engine,
         "SELECT * FROM penstock.api_keys",
         "SELECT * FROM penstock.audit",
@@ -195,39 +157,37 @@ def test_the_engine_s_role_reads_no_keys_and_owns_its_results_alone(database: Gu
     )
 
 
-def test_what_the_owner_ran_before_there_were_roles_is_the_engine_s_to_go_on_with(pg18: Server) -> None:
+def test_the_engine_role_continues_queries_that_the_owner_started(pg18: Server) -> None:
     none: Any = None
-    count = ResultColumn("n", "bigint", (Kept("a0", "bigint", none, "{s} + {p}"),), "{a0}")
+    count = ResultColumn("n", "bigint", (StateColumn("a0", "bigint", none, "{state} + {partial}"),), "{a0}")
 
     async def start(url: str) -> None:
         async with opened(url) as log:
             registry = Registry(log)
             windows = await registry.register("windows", ["from: web"], "abc", sink=None, history_seconds=60)
-            # Of sessions, a start makes an index that a version before did not.
-            await registry.make_tables(ResultTables(windows.id, "windows", [count], by_key=True))
+            await registry.create_tables(ResultTables(windows.id, "windows", [count]))
             pairs = await registry.register("pairs", ["from: web"], "abc", sink=None, history_seconds=60)
-            await registry.make_waiting(WaitingTable(pairs.id, 0, 0, sends_alone=True))
+            await registry.create_join_table(JoinState(pairs.id, 0, 0, is_outer=True))
 
     async def delete(url: str) -> None:
         async with opened(url) as log:
             assert [await Registry(log).delete(name) for name in ("windows", "pairs")] == [True, True]
 
-    with guarded(pg18, before=start) as database:
-        # As a version before left it.
+    with create_roles(pg18, before=start) as database:
+        # A start creates missing indexes, which takes the rights of the owner of the table.
         with psycopg.connect(database.superuser) as conn:
             conn.execute("DROP INDEX penstock.waiting_2_rest")
-            conn.execute("DROP INDEX penstock.history_1_key")
         asyncio.run(start(database.engine))
-        made = "SELECT count(*) FROM pg_indexes WHERE indexname IN ('waiting_2_rest', 'history_1_key')"
-        assert rows(database.server, made) == [(2,)]
+        created = "SELECT count(*) FROM pg_indexes WHERE indexname = 'waiting_2_rest'"
+        assert rows(database.server, created) == [(1,)]
         assert rows(database.server, "SELECT * FROM penstock.waiting_2") == []
         asyncio.run(delete(database.engine))
         left = "SELECT tablename FROM pg_tables WHERE tablename ~ '^(state|history|waiting)_[0-9]'"
         assert rows(database.server, left) == []
 
 
-def test_the_reader_s_role_can_look_at_results_alone(database: Guarded) -> None:
-    refused(
+def test_the_reader_role_can_only_read_results(database: RoleUrls) -> None:
+    assert_refused(
         database.reader,
         "SELECT * FROM penstock.api_keys",
         "SELECT data FROM penstock.dead_letters",
@@ -242,7 +202,7 @@ def test_the_reader_s_role_can_look_at_results_alone(database: Guarded) -> None:
                 conn.execute(statement.encode())
 
 
-def test_segments_are_made_for_queues_that_are_there_alone(database: Guarded) -> None:
+def test_segments_are_created_only_for_existing_queues(database: RoleUrls) -> None:
     with (
         psycopg.connect(database.server, autocommit=True) as conn,
         pytest.raises(psycopg.errors.RaiseException, match="queue 999 has no segment 1"),
@@ -250,26 +210,26 @@ def test_segments_are_made_for_queues_that_are_there_alone(database: Guarded) ->
         conn.execute("SELECT penstock.make_segment(999, 1)")
 
 
-async def test_the_grants_can_be_given_again_but_not_by_the_owner(database: Guarded) -> None:
-    await apply(database.superuser, database.roles)
-    with pytest.raises(DatabaseError, match="let a superuser run"):
-        await apply(database.owner, Roles(f"x{database.roles.server}", database.roles.engine, database.roles.reader))
+async def test_grants_can_be_repeated_but_not_by_the_owner(database: RoleUrls) -> None:
+    await apply_roles(database.superuser, database.roles)
+    with pytest.raises(DatabaseError, match="connect as a superuser"):
+        await apply_roles(database.owner, replace(database.roles, server=f"x{database.roles.server}"))
 
 
 @pytest.mark.parametrize(
     "name", ['a"; DROP TABLE x; --', "$$;", "Robert'); --", "", "a" * 64, "pg_monitor", "1st", "a b", "a\0b", "ümlaut"]
 )
-def test_what_is_no_plain_name_is_no_role(name: str) -> None:
-    with pytest.raises(InvalidName, match="cannot be called"):
+def test_names_that_need_quoting_are_refused(name: str) -> None:
+    with pytest.raises(InvalidName, match="cannot be named"):
         Roles(server=name)
 
 
 def test_roles_have_different_names() -> None:
-    with pytest.raises(InvalidName, match="three roles"):
+    with pytest.raises(InvalidName, match="three different roles"):
         Roles(server="x", engine="x")
 
 
-async def test_pushing_with_the_client_takes_the_server_s_role(database: Guarded) -> None:
+async def test_the_server_role_can_push_batches(database: RoleUrls) -> None:
     async with opened(database.server) as log:
         await log.configure("uploads")
         (result,) = await log.push([Batch("uploads", [{"data": i} for i in range(100)])])

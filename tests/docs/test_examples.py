@@ -36,7 +36,7 @@ import psycopg
 import pytest
 
 from penstock import Penstock, Query, SyncPenstock
-from tests.client.serving import served
+from tests.client.server_thread import serve_in_thread
 from tests.docs.console import Command, commands_in
 from tests.docs.pages import PAGES, Block, blocks_of, name_of
 
@@ -90,7 +90,7 @@ def test_the_examples_of_a_page_run(
 def serving(page: Path, database_url: str) -> Iterator[str]:
     """A server, if the page is about one."""
     if _SERVER in page.read_text():
-        with served(database_url) as url:
+        with serve_in_thread(database_url) as url:
             yield url
     else:
         yield _SERVER

@@ -16,14 +16,14 @@ from penstock.core.settings import LIBPQ_VARIABLES, Settings
 from penstock.engine.options import RunOptions
 from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS, check_options
 from penstock.server.app import ENDPOINTS
-from penstock.server.http.endpoint import Role
-from penstock.server.http.openapi import document
+from penstock.server.auth.identity import Role
+from penstock.server.routing.openapi import build_document
 from penstock.server.settings import ServerSettings
 from penstock.sinks import Sink
-from penstock.sources import Feed, Source
+from penstock.sources import Source, SourceRunner
 from penstock.stream.aggregates import KINDS
-from penstock.stream.definition import TimeRules
 from penstock.stream.steps import Retries
+from penstock.stream.time_rules import TimeRules
 from tests.docs.pages import ROOT, rows_of, table_of
 
 _OPTIONS = table_of(ROOT / "docs/reference/queue-options.md", "option")
@@ -173,7 +173,7 @@ def test_every_route_is_listed_with_who_may_call_it() -> None:
 
     routes = {
         f"{method.upper()} {path}": set(roles) if (roles := operation.get("x-roles")) else None
-        for path, operations in document(ENDPOINTS)["paths"].items()
+        for path, operations in build_document(ENDPOINTS)["paths"].items()
         for method, operation in operations.items()
         if not path.startswith(("/api/", "/streams/"))
     }
@@ -186,7 +186,7 @@ def test_every_option_of_sinks_and_sources_is_listed_with_its_default(what: str,
     begins = rows.index([what, "option", "default", ""]) + 2
     table = itertools.takewhile(lambda row: len(row) == 4, rows[begins:])
     listed = {(name, option): default for name, option, default, _ in table}
-    takers = [name for name in module.__all__ if issubclass(_class(module, name), Sink | Source | Feed)]
+    takers = [name for name in module.__all__ if issubclass(_class(module, name), Sink | Source | SourceRunner)]
     options = {
         (name, option.name): option.default
         for name in takers

@@ -12,7 +12,8 @@ import pytest
 from penstock import Penstock, Stream
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.engine.compile.aggregate_columns import Kept, ResultColumn, shape_of
+from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
+from penstock.engine.compile.windows.window_output import window_output
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
 from penstock.log.log import Log
@@ -72,21 +73,24 @@ async def test_operations_can_read_tables_that_are_made_later(database: str, pg1
 async def test_dashboards_can_read_results_of_queries_that_come_later_and_nothing_else(
     database: str, pg18: Server
 ) -> None:
-    count = ResultColumn("count", "bigint", (Kept("a0", "bigint", _NO_SPARK, "{s} + {p}"),), "{a0}")
+    count = ResultColumn("count", "bigint", (StateColumn("a0", "bigint", _NO_SPARK, "{state} + {partial}"),), "{a0}")
     mean = ResultColumn(
-        "mean", "numeric", (Kept("a1", "numeric", _NO_SPARK, "{s} + {p}"),), "penstock.mean({a1}, {a0})"
+        "mean",
+        "numeric",
+        (StateColumn("a1", "numeric", _NO_SPARK, "{state} + {partial}"),),
+        "penstock.mean({a1}, {a0})",
     )
     median = "penstock.bucket_percentile({a2}, 0.5)"
-    middle = ResultColumn("median", "double precision", (Kept("a2", "jsonb", _NO_SPARK, "{p}"),), median)
+    middle = ResultColumn("median", "double precision", (StateColumn("a2", "jsonb", _NO_SPARK, "{p}"),), median)
     stream = Stream.from_("orders").window_tumbling(seconds=5).aggregate({"count": "count(*)"})
     casts = {f"as_{place}": f"CAST(count AS {kind})" for place, kind in enumerate(_TYPES)}
-    shape = shape_of(stream.select(casts), [count])
+    shape = window_output(stream.select(casts), [count])
     computed = [ResultColumn(name, "jsonb", (), final) for name, final in shape.fields]
     log = await Log(Database(Settings(database_url=pg18.url(database, _APP)))).open()
     try:
         registry = Registry(log)
         query = await registry.register("orders_5s", ["from: orders"], "abc", sink=None, history_seconds=60)
-        await registry.make_tables(ResultTables(query.id, "orders_5s", [count, mean, middle, *computed]))
+        await registry.create_tables(ResultTables(query.id, "orders_5s", [count, mean, middle, *computed]))
         async with log.database.connection() as conn:
             await conn.execute(
                 "INSERT INTO penstock.state_1 (key, window_start, window_end, partition_id, a0, a1, a2, updated_at) "

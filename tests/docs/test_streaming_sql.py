@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.stream.definition import Definition
-from penstock.stream.sql.statements import read_application
+from penstock.stream.statements.parser import parse_application
 from tests.docs.pages import PAGES, ROOT, Block, blocks_of
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page, "sql") if block.not_run == "streaming SQL"]
@@ -16,9 +16,9 @@ FILES = sorted([*ROOT.glob("examples/*.sql"), *ROOT.glob("benchmarks/**/queries.
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_statements_in_the_documentation_compile(block: Block) -> None:
-    assert read_application(Definition, block.text, str(block)).queries
+    assert parse_application(Definition, block.text, str(block)).queries
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_files_of_statements_compile(file: Path) -> None:
-    assert len(read_application(Definition, file.read_text(), file.name).queries) > 1
+    assert len(parse_application(Definition, file.read_text(), file.name).queries) > 1

@@ -16,12 +16,12 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from penstock import SyncPenstock
-from penstock.core.errors import Refused
+from penstock.core.errors import LeaseLost
 from penstock.core.settings import Settings
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.query import Query
 from penstock.engine.stream import Stream
-from penstock.log.dead_letters import DeadLetter
+from penstock.log.dead_letters.models import DeadLetter
 from penstock.log.event import Event
 from tests.engine import oracle
 from tests.engine.oracle import Place, Seen
@@ -171,11 +171,11 @@ def drivers_lost(chance: random.Random, often: float) -> Iterator[list[str]]:
         moment = chance.random()
         if moment < often / 2:
             lost.append("before")
-            raise Refused("lost before the commit")
+            raise LeaseLost("lost before the commit")
         outcome = await real(self, work)
         if moment < often:
             lost.append("after")
-            raise Refused("lost after the commit")
+            raise LeaseLost("lost after the commit")
         return outcome
 
     with mock.patch.object(Committer, "commit", commit):

@@ -14,7 +14,7 @@ import pytest
 from pyspark import TaskContext
 
 from penstock import Context, agg
-from penstock.core.errors import HopelessQuery
+from penstock.core.errors import RepeatedFailure
 from penstock.engine.planning import poison_search
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
 
@@ -34,7 +34,7 @@ def test_what_does_not_fit_its_type_is_a_dead_letter_and_its_neighbours_count(be
         "text (hello)": "hello",
         "a number (5)": 5,
         "null": None,
-        "larger than": {"ts": T0, "amount": Decimal("1e30")},
+        "does not fit a decimal": {"ts": T0, "amount": Decimal("1e30")},
         "more than 18 digits": {"ts": T0, "amount": Decimal("0.1234567890123456789")},
         "has no time": {"amount": 1},
         "field 'ts'": {"ts": {"when": "now"}, "amount": 1},
@@ -130,7 +130,7 @@ def test_a_function_that_raises_for_some_events_costs_those_alone(bench: Bench) 
     assert "amount" in letters["misfit"].error
 
 
-@pytest.mark.chaos  # one that exits is shown below, and how hanging becomes that in test_callables.py
+@pytest.mark.long  # one that exits is shown below, and how hanging becomes that in test_callables.py
 def test_a_function_that_ends_or_hangs_its_worker_costs_one_event(bench: Bench) -> None:
     def fatal(event: dict[str, Any]) -> Any:
         fate = event.get("fate")
@@ -158,7 +158,7 @@ def test_a_function_that_ends_or_hangs_its_worker_costs_one_event(bench: Bench) 
     assert [letter.data["fate"] for letter in letters] == fates
     for letter in letters:
         assert letter.attempts >= 3
-        assert "no cycle survives it" in letter.error
+        assert "every cycle with this event fails" in letter.error
 
 
 def test_an_event_that_reduce_fails_for_leaves_nothing_in_the_value(bench: Bench) -> None:
@@ -186,7 +186,7 @@ def test_an_event_that_reduce_fails_for_leaves_nothing_in_the_value(bench: Bench
     assert "folding.py" not in letter.traceback
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.parametrize("again", [False, True])
 def test_a_function_that_exits_while_types_are_inferred_does_not_take_the_driver_along(
     bench: Bench, again: bool
@@ -208,7 +208,7 @@ def test_a_function_that_exits_while_types_are_inferred_does_not_take_the_driver
     assert [letter.data["fate"] for letter in bench.letters()] == ["exit"]
 
 
-@pytest.mark.parametrize("again", [pytest.param(False, marks=pytest.mark.chaos), True])
+@pytest.mark.parametrize("again", [pytest.param(False, marks=pytest.mark.long), True])
 def test_types_are_inferred_from_events_that_functions_survive(bench: Bench, again: bool) -> None:
     def fatal(event: dict[str, Any]) -> Any:
         if event.get("fate"):
@@ -319,24 +319,24 @@ def test_when_every_event_seems_to_be_at_fault_the_query_stops(bench: Bench, mon
             os._exit(3)
         return event
 
-    monkeypatch.setattr(poison_search, "MOST_VERDICTS", 1)
+    monkeypatch.setattr(poison_search, "MAX_GIVEN_UP", 1)
     monkeypatch.setattr(poison_search, "TRIES", 1)
     bench.queue(partitions=1)
     bench.push(good(3))
     made = stream(schema={"amount": "bigint"}).map(broken, returns={"amount": "bigint"}).to("copies")
-    with pytest.raises(HopelessQuery, match="1 events in a row were given up"):
+    with pytest.raises(RepeatedFailure, match="1 events in a row failed with the same error"):
         bench.run(made, max_events_per_cycle=1)
 
     (letter,) = bench.letters()
     assert letter.offset == 0
-    assert letter.error.startswith("no cycle survives it: Python worker exited unexpectedly")
+    assert letter.error.startswith("every cycle with this event fails: Python worker exited unexpectedly")
     assert bench.ask("SELECT sum(lag) FROM penstock.lag WHERE group_name = 'q'") == 2
 
 
 def test_events_that_are_given_up_for_different_reasons_or_not_in_a_row_are_their_own_fault() -> None:
     one, other = RuntimeError("Task 1 in stage 7.0 failed 4 times: killed"), RuntimeError("out of memory")
-    verdicts = poison_search.Verdicts()
-    for _ in range(poison_search.MOST_VERDICTS):
+    verdicts = poison_search.GivenUpEvents()
+    for _ in range(poison_search.MAX_GIVEN_UP):
         assert not verdicts.is_hopeless(one)
         verdicts.note(one)
     assert verdicts.is_hopeless(RuntimeError("Task 3 in stage 9.0 failed 4 times: killed"))

@@ -1,4 +1,4 @@
-"""Looking at a stream without running it: nothing is changed, and what is wrong is told in our words."""
+"""Preview and explain change nothing, and report mistakes as errors of ours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def orders(bench: Bench) -> Bench:
     return bench
 
 
-def test_a_mistake_is_told_in_a_sentence(orders: Bench) -> None:
+def test_an_unknown_column_is_an_invalid_request(orders: Bench) -> None:
     mistaken = stream().filter("amuont > 1").to("out")
     with pytest.raises(InvalidRequest, match="amuont"):
         mistaken.preview(settings=orders.settings)
@@ -28,25 +28,25 @@ def test_a_mistake_is_told_in_a_sentence(orders: Bench) -> None:
         mistaken.explain(settings=orders.settings)
 
 
-def test_events_that_fail_are_left_out_with_a_warning(orders: Bench) -> None:
-    def shaky(event: dict[str, Any]) -> Any:
+def test_failing_events_are_left_out_with_a_warning(orders: Bench) -> None:
+    def divide(event: dict[str, Any]) -> Any:
         return {"inverse": 6 // event["amount"]}
 
-    made = stream().map(shaky, name="shaky", retry_limit=0).to("out")
+    made = stream().map(divide, name="shaky", retry_limit=0).to("out")
     with pytest.warns(UserWarning, match=r"1 of the newest events .*'shaky': ZeroDivisionError") as warned:
         rows = made.preview(settings=orders.settings)
     assert sorted(row["inverse"] for row in rows) == [3, 6]
     assert warned[0].filename == __file__
 
 
-def test_events_that_fail_after_something_that_spark_does_are_told_of_too(orders: Bench) -> None:
-    def shaky(event: dict[str, Any]) -> Any:
+def test_failures_after_a_spark_step_are_reported_too(orders: Bench) -> None:
+    def divide(event: dict[str, Any]) -> Any:
         return {"inverse": 6 // event["amount"]}
 
     def fold(value: int, event: dict[str, Any]) -> Any:
         return value + 6 // event["amount"]
 
-    late = stream().filter("amount >= 0").map(shaky, name="shaky", retry_limit=0).to("out")
+    late = stream().filter("amount >= 0").map(divide, name="shaky", retry_limit=0).to("out")
     with pytest.warns(UserWarning, match=r"1 of the newest events .*'shaky': ZeroDivisionError") as warned:
         rows = late.preview(settings=orders.settings)
     assert sorted(row["inverse"] for row in rows) == [3, 6]
@@ -56,13 +56,13 @@ def test_events_that_fail_after_something_that_spark_does_are_told_of_too(orders
         assert [row["value"] for row in folded.preview(settings=orders.settings)] == [9]
     orders.queue("refunds", partitions=1)
     orders.push([("k", {"ts": T0, "amount": 0}), ("k", {"ts": T0, "amount": 1})], "refunds")
-    refunds = stream("refunds").map(lambda event: {**event, **shaky(event)}, name="shaky", retry_limit=0)
+    refunds = stream("refunds").map(lambda event: {**event, **divide(event)}, name="shaky", retry_limit=0)
     joined = stream().join(refunds, on="ts", within="1 minute", event_time="ts").to("out")
     with pytest.warns(UserWarning, match=r"1 of the newest events .*'shaky': ZeroDivisionError"):
         assert [row["right"]["inverse"] for row in joined.preview(settings=orders.settings)] == [6]
 
 
-def test_a_function_that_ends_its_process_does_not_end_ours(orders: Bench) -> None:
+def test_a_function_that_exits_does_not_end_this_process(orders: Bench) -> None:
     def fatal(event: dict[str, Any]) -> Any:
         os._exit(3)
 
@@ -70,7 +70,7 @@ def test_a_function_that_ends_its_process_does_not_end_ours(orders: Bench) -> No
         stream().map(fatal).to("out").preview(settings=orders.settings)
 
 
-def test_what_has_effects_is_not_called(orders: Bench, tmp_path: Path) -> None:
+def test_functions_with_side_effects_are_not_called(orders: Bench, tmp_path: Path) -> None:
     called = tmp_path / "called"
 
     def note(event: dict[str, Any]) -> None:
@@ -87,13 +87,13 @@ def test_what_has_effects_is_not_called(orders: Bench, tmp_path: Path) -> None:
     assert not called.exists()
 
 
-def test_a_function_is_told_where_an_event_comes_from(orders: Bench) -> None:
-    def told(event: dict[str, Any], ctx: Context) -> Any:
+def test_a_function_gets_the_metadata_of_an_event(orders: Bench) -> None:
+    def with_queue(event: dict[str, Any], ctx: Context) -> Any:
         return {"queue": ctx.metadata["queue"], "amount": event["amount"]}
 
     orders.queue("refunds", partitions=1)
     orders.push([("k", {"ts": T0, "amount": -1})], "refunds")
-    rows = stream("orders", "refunds").map(told).to("out").preview(settings=orders.settings)
+    rows = stream("orders", "refunds").map(with_queue).to("out").preview(settings=orders.settings)
     assert {row["amount"]: row["queue"] for row in rows} == {0: "orders", 1: "orders", 2: "orders", -1: "refunds"}
     (row,) = counted(stream("orders", "refunds")).preview(settings=orders.settings)
     assert (row["n"], row["total"]) == (4, 2)

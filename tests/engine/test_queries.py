@@ -164,7 +164,7 @@ def test_mistakes_are_told_in_a_sentence(bench: Bench) -> None:
     bench.push([at(1)])
     with pytest.raises(NotFound, match="nowhere"):
         bench.run(counted(stream("nowhere")))
-    with pytest.raises(InvalidOption, match="no option of a query"):
+    with pytest.raises(InvalidOption, match="not an option of a query"):
         bench.run(counted(stream()), speed=3)
     with pytest.raises(PenstockError, match="needs numbers"):
         bench.run(counted(stream(schema={"amount": "string"})), "text")

@@ -1,4 +1,4 @@
-"""Tables beside a stream: fresh when it matters, with types of their own; and streams that are only looked at."""
+"""Reference tables that streams are joined with: refreshed in time, with the types of the table."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 from penstock import Stream
 from penstock.core.errors import InvalidRequest
 from penstock.engine.driver.loop import SMALL_EVENTS
-from penstock.engine.reference_tables import ReferenceTables
-from penstock.engine.worker.read_config import Reading
-from penstock.stream.steps import Table
+from penstock.engine.reference_tables import ReferenceTables, fetch_table
+from penstock.engine.worker.read_config import ReadConfig
+from penstock.stream.steps import ReferenceTable
 from tests.engine.pipelines import Bench, eventually
 
 
-def test_an_inner_join_with_an_empty_table_leaves_events_out_and_blames_none(bench: Bench) -> None:
+def test_an_inner_join_with_an_empty_table_emits_nothing(bench: Bench) -> None:
     bench.queue()
     with psycopg.connect(bench.url, autocommit=True) as connection:
         connection.execute("CREATE TABLE rates (currency text, rate numeric)")
@@ -34,7 +34,7 @@ def test_an_inner_join_with_an_empty_table_leaves_events_out_and_blames_none(ben
     assert bench.letters() == []
 
 
-def test_reduce_goes_on_from_events_in_time_to_late_ones(bench: Bench) -> None:
+def test_reduce_adds_late_events_to_the_window(bench: Bench) -> None:
     bench.queue(partitions=1)
     t0 = 1_700_000_000_000
     bench.push([("k", {"ts": t0 + s * 1000, "n": n}) for n, s in enumerate((1, 12, 2))])
@@ -45,7 +45,7 @@ def test_reduce_goes_on_from_events_in_time_to_late_ones(bench: Bench) -> None:
     assert [0, 2] in values
 
 
-def test_reduce_sees_what_an_event_has_become_in_order_and_whole_numbers_as_such(bench: Bench) -> None:
+def test_reduce_gets_exploded_events_in_order_with_integers(bench: Bench) -> None:
     bench.queue(partitions=1)
     bench.push([("k", {"ts": 1_700_000_000 + n, "items": [10 * n + 9, 10 * n + 1]}) for n in range(3)])
     exploded = Stream.from_("orders").map("ts, items").flat_map("transform(items, x -> struct(x * 2 AS twice))")
@@ -55,8 +55,8 @@ def test_reduce_sees_what_an_event_has_become_in_order_and_whole_numbers_as_such
     assert json.dumps(bench.emitted("out")[0]["value"]) == "[18, 2, 38, 22, 58, 42]"
 
 
-def test_tables_are_read_again_when_they_are_said_to_have_changed(bench: Bench) -> None:
-    """All that listen to one channel, DataFrames too, and however many events are read in a cycle."""
+def test_a_notification_refreshes_all_tables_of_its_channel(bench: Bench) -> None:
+    """DataFrames included, in small and in large cycles."""
     bench.queue(partitions=1)
     asked = itertools.count()
     rarely: dict[str, Any] = {"on": "currency", "refresh_seconds": 86_400, "notify": "changed"}
@@ -95,20 +95,18 @@ def test_tables_are_read_again_when_they_are_said_to_have_changed(bench: Bench) 
     assert first < seen[2][2] < seen[3][2] <= seen[4][2]
 
 
-def test_tables_that_two_steps_call_the_same_are_two_and_what_was_missed_is_read_again(
-    bench: Bench, spark: SparkSession
-) -> None:
-    tables = ReferenceTables(bench.url, Reading(bench.url, 0, "q", pa.schema([]), {}, None, 0, (), False))
-    one, other = (Table(query=f"SELECT {n} AS n, now() AS at", notify="changed") for n in (1, 2))
+def test_tables_with_one_name_are_distinct_and_a_lost_listener_refreshes_all(bench: Bench, spark: SparkSession) -> None:
+    tables = ReferenceTables(ReadConfig(bench.url, 0, "q", pa.schema([]), {}, None, 0, (), False))
+    one, other = (ReferenceTable(query=f"SELECT {n} AS n, now() AS at", notify="changed") for n in (1, 2))
 
-    def rows(table: Table) -> Any:
+    def rows(table: ReferenceTable) -> Any:
         return tables.frame(spark, "fx", table).toArrow().to_pylist()[0]
 
     first = rows(one)
     assert (first["n"], rows(other)["n"]) == (1, 2)
     assert rows(one) == first
     assert not tables.forget_stale()
-    # Nobody knows what was said while nobody listened.
+    # Notifications may have been missed while the connection was lost.
     bench.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'penstock listener'")
     eventually(tables.forget_stale, "the end of the connection")
     assert rows(one)["at"] > first["at"]
@@ -118,29 +116,27 @@ def test_tables_that_two_steps_call_the_same_are_two_and_what_was_missed_is_read
     tables.close()
 
 
-def test_columns_have_the_types_of_the_table_whatever_they_hold(bench: Bench) -> None:
+def test_columns_have_the_types_of_the_table_for_any_values(bench: Bench) -> None:
     with psycopg.connect(bench.url, autocommit=True) as conn:
         conn.execute("CREATE TABLE t (k text, n numeric, i int, f float8, b boolean, at timestamptz, d date)")
         conn.execute("INSERT INTO t (k) VALUES ('empty')")
-        reading = Reading(bench.url, 0, "q", pa.schema([]), {}, None, 0, (), False)
-        tables = ReferenceTables(bench.url, reading)
-        empty = tables._fetch("SELECT * FROM t")
+        empty = fetch_table(conn, "SELECT * FROM t")
         conn.execute("INSERT INTO t VALUES ('full', 1 / 3.0, 1, 0.5, true, now(), now())")
-        full = tables._fetch("SELECT * FROM t")
+        full = fetch_table(conn, "SELECT * FROM t")
         assert full.schema == empty.schema
         assert full.column("n").to_pylist() == [None, Decimal("0.333333333333333333")]
-        with pytest.raises(InvalidRequest, match="column 'n' of a reference table holds what is no number"):
-            tables._fetch("SELECT 'NaN'::numeric AS n")
+        with pytest.raises(InvalidRequest, match="column 'n' of a reference table holds a value that is not a number"):
+            fetch_table(conn, "SELECT 'NaN'::numeric AS n")
 
 
-def test_a_table_that_cannot_be_read_is_told_in_a_sentence(bench: Bench) -> None:
+def test_a_table_that_cannot_be_read_is_an_invalid_request(bench: Bench) -> None:
     bench.queue(partitions=1)
     bench.push([("k", {"currency": "EUR"})])
     with pytest.raises(InvalidRequest, match=r"(?s)'prices' cannot be read: relation \"no_such\" does not exist"):
         bench.run(Stream.from_("orders").enrich("no_such", on="currency", name="prices").to("out"))
 
 
-def test_a_stream_can_be_looked_at_without_committing_anything(bench: Bench) -> None:
+def test_preview_and_explain_commit_nothing(bench: Bench) -> None:
     bench.queue(partitions=1)
     bench.push([("k", {"ts": 1_700_000_000 + n, "amount": n}) for n in range(5)])
     made = Stream.from_("orders").filter("amount > 1").window_tumbling(seconds=3600, event_time="ts")
@@ -148,8 +144,8 @@ def test_a_stream_can_be_looked_at_without_committing_anything(bench: Bench) -> 
 
     assert [(row["key"], row["total"], row["n"]) for row in totals.preview(settings=bench.settings)] == [("k", 9, 3)]
     assert [row["n"] for row in totals.preview(2, settings=bench.settings)] == [2]
-    told = totals.explain(settings=bench.settings)
-    assert "filter" in told
-    assert "HashAggregate" in told.partition("Spark's plan:")[2]
+    plan = totals.explain(settings=bench.settings)
+    assert "filter" in plan
+    assert "HashAggregate" in plan.partition("Spark's plan:")[2]
     assert bench.ask("SELECT count(*) FROM penstock.queries") == 0
     assert bench.ask("SELECT count(*) FROM penstock.groups") == 0

@@ -1,4 +1,4 @@
-"""A query needs no more rights than the engine's role has, from its first cycle to its end."""
+"""The engine's database role has all privileges that a query needs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import psycopg
 import pytest
 
 from penstock import SyncPenstock
+from tests.database_roles import RoleUrls, create_roles
 from tests.engine.pipelines import T0, Bench, counted, stream
-from tests.roles import Guarded, guarded
 from tests.servers import Server
 
 
 @pytest.fixture
-def roles(pg18: Server) -> Iterator[Guarded]:
-    with guarded(pg18) as found:
+def roles(pg18: Server) -> Iterator[RoleUrls]:
+    with create_roles(pg18) as found:
         yield found
 
 
-def test_the_engine_s_role_runs_a_query_and_others_see_its_results(roles: Guarded, spark: object) -> None:
+def test_the_engine_role_runs_a_query_and_others_see_its_results(roles: RoleUrls, spark: object) -> None:
     with SyncPenstock(roles.server) as producer:
         producer.queue("orders").create("hash", 2)
         producer.queue("totals").create()
@@ -38,5 +38,5 @@ def test_the_engine_s_role_runs_a_query_and_others_see_its_results(roles: Guarde
             windows = consumer.queue("totals").group("mail").batch(100).partitions(10).pop()
             assert sum(event.data["n"] for event in windows) == 29
             consumer.ack(windows)
-        # Begun anew, it makes its tables anew.
+        # A reset creates the tables again.
         assert bench.run(counted(stream()).to("totals"), reset=True).status.events_in == 30

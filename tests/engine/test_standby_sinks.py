@@ -15,7 +15,7 @@ def numbers(path: Path) -> list[int]:
     return sorted(json.loads(line)["i"] for line in path.read_text().splitlines()) if path.exists() else []
 
 
-@pytest.mark.parametrize("machines", [pytest.param(1, marks=pytest.mark.chaos), 2])
+@pytest.mark.parametrize("machines", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_standbys_sinks_write_nothing_until_it_drives(bench: Bench, tmp_path: Path, machines: int) -> None:
     bench.queue(partitions=4)
     paths = [tmp_path / f"machine-{i % machines}" / "out.jsonl" for i in range(2)]

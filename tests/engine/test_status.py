@@ -1,4 +1,4 @@
-"""What a query says of itself while it runs and when it has ended."""
+"""The status of a query while it runs and after it has ended."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 
 from penstock.db.pool import Database
 from penstock.engine import commands
-from penstock.engine.status import Meter, Status
+from penstock.engine.status import Status, StatusReporter
 from tests.engine.pipelines import T0, Bench, counted, eventually, stream
 
 
-def test_lag_and_open_windows_are_told(bench: Bench) -> None:
+def test_the_status_has_lag_and_open_windows(bench: Bench) -> None:
     bench.queue()
     with bench.running(counted(stream()).to("totals")) as query:
         bench.push([(key, {"ts": T0, "amount": 1}) for key in "abc"])
@@ -29,9 +29,9 @@ def test_lag_and_open_windows_are_told(bench: Bench) -> None:
         eventually(lambda: query.status.summary == "paused", "the pause")
         bench.push([("a", {"ts": T0, "amount": 1})])
         eventually(lambda: query.status.lag == 1, "one event behind")
-        said = Meter(query.status).line()
-        assert said.startswith("paused, 3 events (")
-        assert "1 behind, 3 windows open and 0 closed, 0 late, 0 dead letters" in said
+        line = StatusReporter(query.status).format_line()
+        assert line.startswith("paused, 3 events (")
+        assert "1 behind, 3 windows open and 0 closed, 0 late, 0 dead letters" in line
         query.stop(flush=True)
     assert (query.status.lag, query.status.open_windows, query.status.windows) == (1, 0, 3)
 
@@ -44,40 +44,40 @@ def pause(bench: Bench) -> None:
     asyncio.run(ask())
 
 
-def test_the_rate_of_a_query_that_has_ended_is_that_of_all_its_time() -> None:
+def test_the_rate_of_an_ended_query_is_its_mean_rate() -> None:
     status = Status(events_in=500, started_at=10.0, stopped_at=20.0)
-    assert Meter(status).per_second == 50
+    assert StatusReporter(status).events_per_second == 50
 
 
 class Terminal:
-    """Standard error as a terminal, and what was written there."""
+    """A terminal as standard error, which records the output."""
 
     def __init__(self) -> None:
         self._ours, theirs = pty.openpty()
         self.file = os.fdopen(theirs, "w")
         self.text = ""
-        self._listener = threading.Thread(target=self._listen)
-        self._listener.start()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
 
-    def _listen(self) -> None:
+    def _read(self) -> None:
         try:
-            while some := os.read(self._ours, 4096):
-                self.text += some.decode()
+            while data := os.read(self._ours, 4096):
+                self.text += data.decode()
         except OSError:
             pass  # the other end is closed
 
     def close(self) -> None:
         self.file.close()
-        self._listener.join()
+        self._reader.join()
         os.close(self._ours)
 
 
 @contextmanager
 def sigterm_when(condition: Callable[[], object]) -> Iterator[None]:
-    """Signal this process as soon as something is so, while it runs a query in the foreground."""
+    """Send SIGTERM to this process once a condition holds, while it runs a query in the foreground."""
 
     def wait() -> None:
-        eventually(condition, "what the signal waits for")
+        eventually(condition, "the condition for the signal")
         os.kill(os.getpid(), signal.SIGTERM)
 
     waiter = threading.Thread(target=wait)
@@ -89,7 +89,7 @@ def sigterm_when(condition: Callable[[], object]) -> Iterator[None]:
 LINE = r"q: running, 1 events \(\d+/s\), 0 behind, 1 windows open and 0 closed, 0 late, 0 dead letters"
 
 
-def test_in_the_foreground_there_is_a_status_line_and_a_report_until_a_signal(
+def test_a_query_in_the_foreground_prints_a_status_line_and_reports_until_a_signal(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.queue()
@@ -97,17 +97,17 @@ def test_in_the_foreground_there_is_a_status_line_and_a_report_until_a_signal(
     with closing(Terminal()) as terminal:
         monkeypatch.setattr(sys, "stderr", terminal.file)
 
-        def has_said_both() -> bool:
+        def has_printed_both() -> bool:
             line, report = (re.search(before + LINE, terminal.text) for before in (r"\r\x1b\[2K", r"\d\d:\d\d:\d\d "))
             return bool(line and report)
 
-        with sigterm_when(has_said_both):
+        with sigterm_when(has_printed_both):
             query = counted(stream()).run("q", settings=bench.settings, report_seconds=0.5)
     assert (query.status.state, query.status.events_in) == ("stopped", 1)
     assert "q: stopped, 1 events" in terminal.text
 
 
-def test_a_signal_while_a_query_starts_ends_it_cleanly(bench: Bench) -> None:
+def test_a_signal_during_the_start_ends_the_query_cleanly(bench: Bench) -> None:
     bench.queue()
     with sigterm_when(lambda: bench.ask("SELECT count(*) FROM penstock.queries")):
         query = counted(stream()).run("q", settings=bench.settings)

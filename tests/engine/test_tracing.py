@@ -1,4 +1,4 @@
-"""Cycles as spans, sent to a collector on this machine."""
+"""Traces of cycles, sent to a local collector."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any
 
 import pytest
 
-from penstock.core.tracing import span_provider
+from penstock.core.tracing import get_tracer_provider
 from penstock.engine.planning import poison_search
-from tests.collector import Collector, collecting
 from tests.engine.pipelines import T0, Bench, counted, stream
+from tests.span_collector import SpanCollector, run_collector
 
 TRACE, PUSH = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
 @pytest.fixture
 def traced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Somebody who takes spans, and a bench whose queries send them."""
-    with collecting() as (collector, endpoint):
+    """A collector of spans, and a bench whose queries send them."""
+    with run_collector() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
-        span_provider.cache_clear()
+        get_tracer_provider.cache_clear()
         bench.settings = replace(bench.settings, tracing=True)
         yield collector
-        span_provider().shutdown()
-        span_provider.cache_clear()
+        get_tracer_provider().shutdown()
+        get_tracer_provider.cache_clear()
 
 
-def facts(span: Any) -> dict[str, Any]:
+def attributes(span: Any) -> dict[str, Any]:
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes}
 
 
@@ -36,7 +36,7 @@ def order(customer: str, amount: float, **more: Any) -> dict[str, Any]:
     return {"key": customer, "data": {"ts": T0, "amount": amount, "note": "secret"}, **more}
 
 
-def test_a_cycle_is_a_trace_of_its_parts_linked_to_the_pushes_that_it_read(bench: Bench, traced: Collector) -> None:
+def test_the_trace_of_a_cycle_has_its_parts_and_links_to_the_pushes(bench: Bench, traced: SpanCollector) -> None:
     bench.queue()
     header = {"traceparent": f"00-{TRACE}-{PUSH}-01"}
     bench.push(
@@ -44,7 +44,7 @@ def test_a_cycle_is_a_trace_of_its_parts_linked_to_the_pushes_that_it_read(bench
     )
     bench.run(counted(stream()))
     cycles = [span for span in traced.spans if span.name == "cycle q"]
-    (cycle,) = (span for span in cycles if facts(span)["penstock.planned"] == 3)
+    (cycle,) = (span for span in cycles if attributes(span)["penstock.planned"] == 3)
     parts = {span.name: span for span in traced.spans if span.parent_span_id == cycle.span_id}
     assert parts.keys() == {"plan", "compute", "commit"}
     assert {part.trace_id for part in parts.values()} == {cycle.trace_id}
@@ -53,16 +53,16 @@ def test_a_cycle_is_a_trace_of_its_parts_linked_to_the_pushes_that_it_read(bench
     assert parts["plan"].end_time_unix_nano <= parts["compute"].start_time_unix_nano
     assert parts["compute"].end_time_unix_nano <= parts["commit"].start_time_unix_nano
     assert parts["commit"].end_time_unix_nano <= cycle.end_time_unix_nano
-    said = facts(cycle)
-    assert (said["penstock.query"], said["penstock.events_in"]) == ("q", 3)
-    assert said["penstock.ms.spark"] > 0
-    assert sum(facts(span)["penstock.windows"] for span in cycles) == 3
+    cycle_attributes = attributes(cycle)
+    assert (cycle_attributes["penstock.query"], cycle_attributes["penstock.events_in"]) == ("q", 3)
+    assert cycle_attributes["penstock.ms.spark"] > 0
+    assert sum(attributes(span)["penstock.windows"] for span in cycles) == 3
     assert traced.services == {"shop"}
     assert not any(word in str(traced.spans) for word in ("secret", "ada", "bob"))
 
 
-def test_a_cycle_that_fails_is_a_trace_that_failed(
-    bench: Bench, traced: Collector, monkeypatch: pytest.MonkeyPatch
+def test_the_trace_of_a_failed_cycle_has_an_error_status(
+    bench: Bench, traced: SpanCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.queue()
     bench.push([order("ada", 1)])
@@ -70,6 +70,6 @@ def test_a_cycle_that_fails_is_a_trace_that_failed(
     bench.run(stream().filter("assert_true(amount > 1) IS NULL").to("fine"))
     failed = [span for span in traced.spans if span.status.code == span.status.STATUS_CODE_ERROR]
     assert {span.name for span in failed} == {"cycle q", "compute"}
-    assert all("error.type" in facts(span) for span in failed)
+    assert all("error.type" in attributes(span) for span in failed)
     assert len(bench.letters()) == 1
     assert "secret" not in str(traced.spans)

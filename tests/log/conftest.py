@@ -1,6 +1,6 @@
-"""A log on a fresh database for each test, with a clock that the test moves.
+"""Logs on a fresh database for each test, with a clock that the test advances.
 
-Where tests are many and leave nothing behind, ``clean_log`` shares one database among those of a module.
+The tests of a module can share one database with ``clean_log``.
 """
 
 from __future__ import annotations
@@ -23,25 +23,22 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def log(database_url: str, clock: Clock) -> AsyncIterator[Log]:
-    async with opened(database_url, clock=clock) as log:
+def cache_seconds() -> float:
+    """How long the logs cache queues and groups. Tests parametrize it to run without a cache as well."""
+    return 1.0
+
+
+@pytest.fixture
+async def log(database_url: str, clock: Clock, cache_seconds: float) -> AsyncIterator[Log]:
+    async with opened(database_url, clock=clock, cache_seconds=cache_seconds) as log:
         yield log
 
 
 @pytest.fixture
-async def other_log(database_url: str, clock: Clock) -> AsyncIterator[Log]:
-    """Another log on the same database, as another process has it, with the same clock."""
-    async with opened(database_url, clock=clock) as log:
+async def other_log(database_url: str, clock: Clock, cache_seconds: float) -> AsyncIterator[Log]:
+    """A second log on the same database, like that of another process, with the same clock."""
+    async with opened(database_url, clock=clock, cache_seconds=cache_seconds) as log:
         yield log
-
-
-@pytest.fixture(params=["knowing", "forgetful"])
-def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whether what is known of queues and groups lasts a while, or is looked up in each call, as after a pause."""
-    if request.param == "forgetful":
-        for module in ("catalog", "groups"):
-            monkeypatch.setattr(f"penstock.log.{module}.FRESH_SECONDS", 0)
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Logs to test with, and the few sentences that most tests are made of."""
+"""Opens logs for tests, with the operations that most tests use."""
 
 from __future__ import annotations
 
@@ -9,31 +9,48 @@ from dataclasses import replace
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import AsyncConnection
 
 from penstock.core.clock import Clock
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.log.dead_letters import DeadLetter, Filter
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
 from penstock.log.event import Event
-from penstock.log.log import Batch, Log
-from penstock.log.read.lease import PopRequest
+from penstock.log.log import Log
+from penstock.log.read.pop import MIN_POP_BYTES
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
 
 QUEUE = "orders"
 GROUP = "workers"
 
-#: Long enough for a busy machine, short enough to see that something hangs.
+#: The longest time that a test waits, in seconds.
 PATIENCE = 20.0
+
+#: Runs a test with a cache of queues and groups, and without.
+CACHED_AND_UNCACHED = pytest.mark.parametrize("cache_seconds", [1.0, 0.0], ids=["cached", "uncached"])
 
 
 @asynccontextmanager
 async def opened(
-    url: str, *, clock: Clock | None = None, pool_size: int = 8, retry_seconds: float = 30.0, **settings: Any
+    url: str,
+    *,
+    clock: Clock | None = None,
+    pool_size: int = 8,
+    retry_seconds: float = 30.0,
+    cache_seconds: float = 1.0,
+    min_pop_bytes: int = MIN_POP_BYTES,
+    **settings: Any,
 ) -> AsyncIterator[Log]:
-    """A log of its own, as another process would have."""
+    """Open a log, like another process."""
     log = Log(
-        Database(Settings(database_url=url, pool_size=pool_size, **settings)), clock=clock, retry_seconds=retry_seconds
+        Database(Settings(database_url=url, pool_size=pool_size, **settings)),
+        clock=clock,
+        retry_seconds=retry_seconds,
+        cache_seconds=cache_seconds,
+        min_pop_bytes=min_pop_bytes,
     )
     await log.open()
     try:
@@ -51,7 +68,7 @@ async def push(
     ids: Sequence[str | None] | None = None,
     idempotency_key: str | None = None,
 ) -> PushResult:
-    """Push one request with these data, all under one key."""
+    """Push events with these data, all with one key."""
     events: list[dict[str, Any]] = [{"data": data} for data in datas]
     for event, event_id in zip(events, ids or [], strict=ids is not None):
         if event_id is not None:
@@ -61,13 +78,13 @@ async def push(
 
 
 async def pop(log: Log, queue: str = QUEUE, **asked: Any) -> list[Event]:
-    """Pop as much as there is, unless told less."""
+    """Pop all events, or fewer with other parameters."""
     request = PopRequest(queue, GROUP, batch=1000, partitions=1000)
     return await log.pop(replace(request, **asked))
 
 
 async def drain(log: Log, queue: str = QUEUE, **asked: Any) -> list[Event]:
-    """Pop and complete until nothing is left."""
+    """Pop and complete all events."""
     drained: list[Event] = []
     while events := await pop(log, queue, **asked):
         assert all(await log.ack(events))
@@ -76,14 +93,14 @@ async def drain(log: Log, queue: str = QUEUE, **asked: Any) -> list[Event]:
 
 
 async def lag(log: Log, queue: str = QUEUE, group: str = GROUP) -> int:
-    """How far the group is behind."""
+    """Return the lag of a group."""
     (mine,) = [info.lag for info in await log.groups(queue) if info.group == group]
     return mine
 
 
 async def letters(log: Log, queue: str = QUEUE, **which: Any) -> list[DeadLetter]:
-    """The queue's dead letters, the oldest failure first."""
-    return (await log.dead_letters(Filter(queue=queue, **which), limit=10_000))[::-1]
+    """Return the dead letters of a queue, the oldest failure first."""
+    return (await log.dead_letters(DeadLetterFilter(queue=queue, **which), limit=10_000))[::-1]
 
 
 async def roll(log: Log, queue: str = QUEUE) -> None:
@@ -92,12 +109,12 @@ async def roll(log: Log, queue: str = QUEUE) -> None:
 
 
 def data(events: Iterable[Event]) -> list[Any]:
-    """What the events hold."""
+    """Return the data of the events."""
     return [event.data for event in events]
 
 
 def by_key(events: Iterable[Event]) -> dict[str | None, list[Any]]:
-    """What the events of each key hold, in the order they came in."""
+    """Return the data of the events of each key, in order."""
     found: dict[str | None, list[Any]] = {}
     for event in events:
         found.setdefault(event.key, []).append(event.data)
@@ -105,7 +122,7 @@ def by_key(events: Iterable[Event]) -> dict[str | None, list[Any]]:
 
 
 async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition is true."""
     async with asyncio.timeout(PATIENCE):
         while not await condition():  # noqa: ASYNC110 - what is waited for may be in the database
             await asyncio.sleep(0.005)
@@ -113,7 +130,7 @@ async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
 
 @asynccontextmanager
 async def held(url: str, statement: str, *params: Any) -> AsyncIterator[AsyncConnection[Any]]:
-    """A transaction of somebody else that holds what the statement locks, until the block ends."""
+    """Run a statement in another transaction, and keep its locks until the block ends."""
     async with await AsyncConnection.connect(url) as conn:
         await conn.execute(statement, params or None)
         yield conn
@@ -121,14 +138,14 @@ async def held(url: str, statement: str, *params: Any) -> AsyncIterator[AsyncCon
 
 
 def ask(url: str, question: str, *params: Any) -> Any:
-    """What the database itself answers: one value."""
+    """Return the single value of a query."""
     with psycopg.connect(url, autocommit=True) as conn:
         row = conn.execute(question, params or None).fetchone()
     return None if row is None else row[0]
 
 
 async def waiting(url: str, most: int = 1) -> None:
-    """Wait until that many connections to the database wait for a lock."""
+    """Wait until so many connections to the database wait for a lock."""
     question = (
         "SELECT count(*) >= %s FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )

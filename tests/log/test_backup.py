@@ -1,7 +1,7 @@
-"""A backup taken while producers and a pipeline are at work, and restored elsewhere: it goes on exactly where it was.
+"""Backups taken while producers and a pipeline run, and restored elsewhere.
 
-The pipeline pops events and, in one transaction, acknowledges them and pushes what it makes of them. So in any backup
-each event is either waiting or has its result, never both and never neither.
+The pipeline pops events, and acks them and pushes their results in one transaction. So in any backup each event is
+either waiting or has its result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 from penstock import NotFound, Penstock
 from penstock.db.embedded.server import EmbeddedPostgres
-from tests.backups import base_backup, program
+from tests.backups import run_program, take_base_backup
 from tests.conftest import reachable_directory
 from tests.servers import Server
 
@@ -26,7 +26,7 @@ KEYS = ("ada", "bob", "cyd")
 
 
 class Load:
-    """Producers, a pipeline from ``in`` to ``out``, and what the producers were told is stored."""
+    """Producers, a pipeline from ``in`` to ``out``, and the acknowledged pushes."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -35,7 +35,7 @@ class Load:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with Penstock(self._url) as q:
-            # Leases of those who are gone end by themselves, soon.
+            # Leases of consumers that are gone expire soon.
             await q.queue("in").config(lease_time=2).create()
             await q.queue("out").create()
             stopping = asyncio.Event()
@@ -55,14 +55,14 @@ class Load:
             self.journal[key] = n + 1
 
     async def reaches(self, least: int) -> None:
-        """Wait until every producer was told of so many events."""
+        """Wait until every producer has pushed so many events."""
         async with asyncio.timeout(60):
             while min(self.journal[key] for key in KEYS) < least:  # noqa: ASYNC110 - it is counted in this loop
                 await asyncio.sleep(0.005)
 
 
 async def pipe(q: Penstock, is_done: Callable[[], bool]) -> None:
-    """Move events from one queue to the other, each once."""
+    """Move events from one queue to the other, exactly once."""
     group = q.queue("in").group("pipe").batch(7)
     while not is_done():
         events = await group.pop()
@@ -79,23 +79,23 @@ async def contents(q: Penstock, queue: str) -> dict[str, list[Any]]:
     for key in KEYS:
         try:
             found[key] = [event.data for event in await q.queue(queue).fetch(key, 0, 100_000)]
-        except NotFound:  # nothing has come so far yet
+        except NotFound:  # nothing has arrived yet
             found[key] = []
     return found
 
 
-async def check_restored(url: str, told: Counter[str]) -> None:
-    """What was stored before the backup is there, and going on makes one result of each event, in order."""
+async def check_restored(url: str, results: Counter[str]) -> None:
+    """Check that the events before the backup are stored, and that each gets one result, in order."""
     async with Penstock(url) as q:
         stored = await contents(q, "in")
         before = await contents(q, "out")
         for key in KEYS:
             assert stored[key] == list(range(len(stored[key])))
-            assert len(stored[key]) >= told[key], "an event was lost that was stored before the backup began"
+            assert len(stored[key]) >= results[key], "an event from before the backup is lost"
             assert before[key] == stored[key][: len(before[key])]
         lag = await q.queue("in").group("pipe").lag()
         assert lag == sum(len(stored[key]) - len(before[key]) for key in KEYS)
-        # An id that was pushed after the backup is a new one here.
+        # An id that was pushed after the backup is new here.
         more = [{"data": len(stored[key]), "key": key, "id": f"{key}-{len(stored[key])}"} for key in KEYS]
         assert not any(pushed.duplicate for pushed in await q.queue("in").push(more))
         done = asyncio.Event()
@@ -113,69 +113,69 @@ async def check_restored(url: str, told: Counter[str]) -> None:
         assert after == {key: list(range(len(stored[key]) + 1)) for key in KEYS}
 
 
-async def test_a_dump_taken_under_load_goes_on_elsewhere_exactly_where_it_was(
+async def test_a_dump_taken_under_load_continues_exactly_after_a_restore(
     pg18: Server, database_url: str, empty_database_url: str, tmp_path: Path
 ) -> None:
     load = Load(database_url)
     async with load.running():
         await load.reaches(20)
-        told = load.journal.copy()
+        results = load.journal.copy()
         file = str(tmp_path / "backup")
-        await asyncio.to_thread(program, "pg_dump", "--format=custom", f"--file={file}", database_url)
-        # What comes after it is not in it.
+        await asyncio.to_thread(run_program, "pg_dump", "--format=custom", f"--file={file}", database_url)
+        # Later pushes are not in the backup.
         await load.reaches(max(load.journal.values()) + 5)
     await asyncio.to_thread(
-        program, "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={empty_database_url}", file
+        run_program, "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={empty_database_url}", file
     )
-    await check_restored(empty_database_url, told)
+    await check_restored(empty_database_url, results)
 
 
-async def test_who_popped_after_the_backup_is_refused_by_what_was_restored(
+async def test_acks_of_leases_after_the_backup_are_refused_after_a_restore(
     database_url: str, empty_database_url: str, tmp_path: Path
 ) -> None:
-    """Its lease is not known there: the event comes again, to whoever asks."""
+    """The restored database does not know the lease, and delivers the event again."""
     file = str(tmp_path / "backup")
     async with Penstock(database_url) as q:
         await q.queue("in").create()
         await q.queue("in").push([{"data": n, "key": "ada"} for n in range(2)])
         (held,) = await q.queue("in").group("pipe").batch(1).pop()
-        await asyncio.to_thread(program, "pg_dump", "--format=custom", f"--file={file}", database_url)
+        await asyncio.to_thread(run_program, "pg_dump", "--format=custom", f"--file={file}", database_url)
         assert await q.ack([held])
         (later,) = await q.queue("in").group("pipe").batch(1).pop()
     await asyncio.to_thread(
-        program, "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={empty_database_url}", file
+        run_program, "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={empty_database_url}", file
     )
     async with Penstock(empty_database_url) as q:
         (refused,) = await q.ack([later])
         assert not refused.success
-        # A lease that was there at the time still holds, and so does its ack: the event is the same.
+        # A lease from before the backup is valid, and so is its ack.
         assert (await q.ack([held]))[0].success
         (again,) = await q.queue("in").group("pipe").batch(1).pop()
         assert again.data == later.data
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", ["base backup", "copy of a stopped one"])
-async def test_a_physical_backup_taken_under_load_goes_on_elsewhere(how: str) -> None:
+async def test_a_physical_backup_taken_under_load_continues_after_a_restore(how: str) -> None:
     root = reachable_directory()
     try:
         with EmbeddedPostgres(root / "here") as here:
             load = Load(here.url)
             async with load.running():
                 await load.reaches(200)
-                told = load.journal.copy()
+                results = load.journal.copy()
                 if how == "base backup":
-                    await asyncio.to_thread(base_backup, here.url, root)
+                    await asyncio.to_thread(take_base_backup, here.url, root)
                     await load.reaches(max(load.journal.values()) + 100)
         if how != "base backup":
-            told = load.journal.copy()
+            results = load.journal.copy()
             shutil.copytree(root / "here", root / "there", ignore=shutil.ignore_patterns("run", "*.lock"))
             for path in (root / "here").rglob("*"):
                 copy = root / "there" / path.relative_to(root / "here")
                 if copy.exists():
                     shutil.chown(copy, path.stat().st_uid, path.stat().st_gid)
         with EmbeddedPostgres(root / "there") as there:
-            await check_restored(there.url, told)
+            await check_restored(there.url, results)
     finally:
         shutil.rmtree(root)

@@ -1,4 +1,4 @@
-"""Groups: each has a place of its own, and goes where it is put."""
+"""Consumer groups: independent positions, subscriptions and seeks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from penstock.core.clock import Clock
 from penstock.core.errors import GroupBusy, NotFound
 from penstock.log.log import Log
-from penstock.log.read.ack_by_id import SaidById
 from tests.log.logs import (
     GROUP,
     QUEUE,
@@ -25,7 +24,7 @@ from tests.log.logs import (
 )
 
 
-async def test_groups_do_not_disturb_each_other(log: Log) -> None:
+async def test_groups_are_independent(log: Log) -> None:
     await log.configure(QUEUE, {"retry_delay_ms": 0})
     await push(log, range(10))
     names = [f"group {i}" for i in range(20)]
@@ -37,7 +36,7 @@ async def test_groups_do_not_disturb_each_other(log: Log) -> None:
     assert lags == dict.fromkeys(names, 0) | {"the slow one": 6, "the failing one": 10}
 
 
-async def test_a_group_from_now_gets_new_lanes_from_their_beginning(log: Log, other_log: Log) -> None:
+async def test_a_group_from_now_reads_new_partitions_from_their_start(log: Log, other_log: Log) -> None:
     await log.configure(QUEUE)
     await push(log, ["old"], key="ada")
     await log.subscribe(QUEUE, GROUP, "now")
@@ -46,7 +45,7 @@ async def test_a_group_from_now_gets_new_lanes_from_their_beginning(log: Log, ot
     assert by_key(await drain(log)) == {"ada": ["new"], "bob": ["first", "second"]}
 
 
-async def test_lanes_made_while_groups_subscribe_are_lost_to_none(log: Log, other_log: Log) -> None:
+async def test_partitions_created_during_a_subscription_are_read(log: Log, other_log: Log) -> None:
     await log.configure(QUEUE)
     names = [f"group {i}" for i in range(10)]
 
@@ -63,15 +62,15 @@ async def test_lanes_made_while_groups_subscribe_are_lost_to_none(log: Log, othe
         assert sorted(data(await drain(log, group=name))) == list(range(50))
 
 
-async def test_a_group_can_be_looked_at_before_it_has_popped(log: Log, other_log: Log) -> None:
+async def test_a_new_group_is_listed_before_its_first_pop(log: Log, other_log: Log) -> None:
     await log.configure(QUEUE)
     await log.subscribe(QUEUE, GROUP)
     await push(log, range(3), key="ada")
-    (lane,) = await log.group_lanes(QUEUE, GROUP)
+    (lane,) = await log.group_positions(QUEUE, GROUP)
     assert (lane.partition, lane.next_offset, lane.end_offset, lane.lag, lane.leased) == ("ada", 0, 3, 3, False)
 
 
-async def test_an_ack_after_a_seek_is_late_and_no_more(log: Log) -> None:
+async def test_an_ack_after_a_seek_is_late(log: Log) -> None:
     await log.configure(QUEUE)
     await push(log, range(3))
     events = await pop(log)
@@ -82,7 +81,7 @@ async def test_an_ack_after_a_seek_is_late_and_no_more(log: Log) -> None:
     assert data(await drain(log)) == [0, 1, 2]
 
 
-async def test_the_key_of_an_event_is_the_one_it_was_pushed_with(log: Log) -> None:
+async def test_events_keep_their_keys(log: Log) -> None:
     await log.configure("by key")
     await log.configure("by hash", partitioning="hash", partitions=2)
     for queue in ("by key", "by hash"):
@@ -92,7 +91,7 @@ async def test_the_key_of_an_event_is_the_one_it_was_pushed_with(log: Log) -> No
 
 
 @pytest.mark.parametrize("partitioning", [("key", None), ("hash", 2)])
-async def test_a_group_goes_where_it_is_put(
+async def test_seek_moves_a_group(
     log: Log, clock: Clock, database_url: str, partitioning: tuple[str, int | None]
 ) -> None:
     await log.configure(QUEUE, partitioning=partitioning[0], partitions=partitioning[1])
@@ -122,9 +121,9 @@ async def test_a_group_goes_where_it_is_put(
         await log.seek(QUEUE, "nobody", "end")
 
 
-async def test_the_group_of_a_query_is_for_nobody_else(log: Log) -> None:
+async def test_the_group_of_a_query_is_reserved(log: Log) -> None:
     queue = await log.configure(QUEUE)
-    group = await log.group_book.subscribe(queue, "sums", query_id="sums")
+    group = await log.consumer_groups.subscribe(queue, "sums", query_id="sums")
     await push(log, [1, 2], key="ada", ids=["one", "two"])
     with pytest.raises(GroupBusy, match=r"belongs to the query 'sums'.*use another"):
         await pop(log, group="sums")
@@ -132,10 +131,7 @@ async def test_the_group_of_a_query_is_for_nobody_else(log: Log) -> None:
         await log.seek(QUEUE, "sums", "end")
     with pytest.raises(GroupBusy, match="delete the query instead"):
         await log.delete_group(QUEUE, "sums")
-    (event, _) = await pop(log, group="others")
-    (answer,) = await log.by_id.ack([SaidById("sums", event.partition_id, "one")])
-    assert "belongs to the query" in answer.problem
-    assert [lane.next_offset for lane in await log.group_lanes(QUEUE, group.name)] == [0]
+    assert [partition.next_offset for partition in await log.group_positions(QUEUE, group.name)] == [0]
 
 
 async def test_a_deleted_group_starts_over(log: Log) -> None:
@@ -146,3 +142,16 @@ async def test_a_deleted_group_starts_over(log: Log) -> None:
     assert not await log.delete_group(QUEUE, GROUP)
     assert await log.groups(QUEUE) == []
     assert data(await drain(log)) == [0, 1, 2]
+
+
+async def test_positions_behind_are_ordered_by_lag(log: Log) -> None:
+    await log.configure(QUEUE)
+    await log.subscribe(QUEUE, GROUP)
+    await push(log, [1], key="ada")
+    await push(log, [1, 2, 3], key="bob")
+
+    assert [(lane.partition, lane.lag) for lane in await log.positions_behind(QUEUE, GROUP)] == [("bob", 3), ("ada", 1)]
+    await drain(log)
+    assert await log.positions_behind(QUEUE, GROUP) == []
+    with pytest.raises(NotFound):
+        await log.positions_behind(QUEUE, "nobody")

@@ -1,4 +1,4 @@
-"""Names, keys, ids and texts of every kind are data: none of them is ever taken for SQL, a path or a format."""
+"""Hostile names, keys, ids and texts are data, and never SQL, a path or a format."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import pytest
 from psycopg import sql
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.engine.compile.aggregate_columns import Kept, ResultColumn
+from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
-from penstock.log.dead_letters import Filter
-from penstock.log.log import Batch, Log
+from penstock.log.dead_letters.models import DeadLetterFilter
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
 from tests.corpus.hostile import NAMES, UNSTORABLE
 from tests.log.logs import data, drain, letters, pop, push
 
-#: Names must be printable; the others are for keys and ids.
+#: Names must be printable. The other texts are for keys and ids.
 PRINTABLE = [name for name in NAMES if name.isprintable()]
 
 
@@ -27,7 +28,7 @@ def tables(url: str) -> set[str]:
         return {name for (name,) in found}
 
 
-async def test_any_name_is_a_name_and_nothing_else(log: Log, database_url: str) -> None:
+async def test_hostile_names_are_only_names(log: Log, database_url: str) -> None:
     before = tables(database_url)
     for name in PRINTABLE:
         await log.configure(name, {"retry_limit": 0, "key_field": name})
@@ -47,7 +48,7 @@ async def test_any_name_is_a_name_and_nothing_else(log: Log, database_url: str) 
     assert tables(database_url) == before
 
 
-async def test_any_error_and_any_filter_is_a_text_and_nothing_else(log: Log) -> None:
+async def test_hostile_errors_and_filters_are_only_texts(log: Log) -> None:
     await log.configure("jobs", {"retry_limit": 0})
     for text in NAMES:
         await push(log, [text], queue="jobs", key=text)
@@ -56,8 +57,8 @@ async def test_any_error_and_any_filter_is_a_text_and_nothing_else(log: Log) -> 
         some = await letters(log, "jobs", error=text, key=text)
         assert [letter.data for letter in some] == [text]
         if text in PRINTABLE:
-            assert not await log.dead_letters(Filter(queue="jobs", group=text), limit=10)
-    assert await log.purge(Filter(queue="jobs")) == len(NAMES)
+            assert not await log.dead_letters(DeadLetterFilter(queue="jobs", group=text), limit=10)
+    assert await log.purge(DeadLetterFilter(queue="jobs")) == len(NAMES)
 
 
 async def drain_dead(log: Log, text: str) -> list[Any]:
@@ -67,7 +68,7 @@ async def drain_dead(log: Log, text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("text", UNSTORABLE, ids=lambda text: repr(text[:10]))
-async def test_what_cannot_be_stored_is_refused_wherever_it_stands(log: Log, text: str) -> None:
+async def test_text_that_cannot_be_stored_is_refused_everywhere(log: Log, text: str) -> None:
     await log.configure("jobs")
     asked: list[Any] = [
         lambda: log.configure(text),
@@ -85,16 +86,16 @@ async def test_what_cannot_be_stored_is_refused_wherever_it_stands(log: Log, tex
             await ask()
 
 
-async def test_a_query_of_any_name_has_its_views_and_takes_nothing_else_away(log: Log, database_url: str) -> None:
+async def test_a_query_with_a_hostile_name_drops_only_its_own_views(log: Log, database_url: str) -> None:
     await log.configure("jobs")
     before = tables(database_url)
     none: Any = None
-    count = ResultColumn("n", "bigint", (Kept("a0", "bigint", none, "{s} + {p}"),), "{a0}")
-    # A name of PostgreSQL's has 63 bytes at the most.
+    count = ResultColumn("n", "bigint", (StateColumn("a0", "bigint", none, "{state} + {partial}"),), "{a0}")
+    # An identifier of PostgreSQL has at most 63 bytes.
     for name in [name for name in PRINTABLE if len(name.encode()) <= 60]:
         registry = Registry(log)
         query = await registry.register(name, ["from: jobs"], "abc", sink=None, history_seconds=60)
-        await registry.make_tables(ResultTables(query.id, name, [count], key_name=name))
+        await registry.create_tables(ResultTables(query.id, name, [count], key_name=name))
         with psycopg.connect(database_url, autocommit=True) as conn:
             view = sql.SQL("SELECT {}, n FROM {}").format(sql.Identifier(name), sql.Identifier("penstock_live", name))
             assert conn.execute(view).fetchall() == []

@@ -1,9 +1,8 @@
-"""The log does what its rules say, whatever is done to it in whatever order.
+"""Model-based test of the log.
 
-A machine pushes, pops, acknowledges, seeks, rolls, redrives and repartitions at random, through two logs on one
-database (and looks through a third), and compares what it is told with a model of the rules.
-PENSTOCK_TEST_MODEL_EXAMPLES asks for more examples than the few of a usual run; PENSTOCK_TEST_MODEL_SHRINK=1 takes the
-minutes to make a failing one small.
+A state machine pushes, pops, acks, seeks, rolls, redrives and repartitions at random, through two logs on one database
+(a third one only reads), and compares the results with a model. PENSTOCK_TEST_MODEL_EXAMPLES sets the number of
+examples. PENSTOCK_TEST_MODEL_SHRINK=1 minimizes a failing example, which takes minutes.
 """
 
 from __future__ import annotations
@@ -34,12 +33,14 @@ from hypothesis.stateful import (
 
 from penstock.core.clock import Clock
 from penstock.core.errors import TransactionRefused
-from penstock.log.dead_letters import Filter
+from penstock.log.dead_letters.models import DeadLetterFilter
 from penstock.log.event import Event
-from penstock.log.log import Batch, Log
-from penstock.log.read.lease import PopRequest
+from penstock.log.log import Log
+from penstock.log.read.ack import EventStatus
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.write.batch import Batch
 from tests.log.logs import ask, opened, roll
-from tests.log.model import LEASE, RETRY_DELAY, Lane, Model, Status, Verdict
+from tests.log.model import LEASE, RETRY_DELAY, Model, Outcome, PartitionModel, Status
 
 EXAMPLES = int(os.environ.get("PENSTOCK_TEST_MODEL_EXAMPLES", "30"))
 SHRINK = os.environ.get("PENSTOCK_TEST_MODEL_SHRINK") == "1"
@@ -60,11 +61,11 @@ ids = st.one_of(st.none(), st.sampled_from(["a", "b", "c"]))
 statuses: st.SearchStrategy[Status] = st.sampled_from(["completed", "completed", "failed", "retry", "dead_letter"])
 partitionings = st.one_of(st.none(), st.sampled_from(HASHED))
 
-ERRORS: dict[Verdict, str] = {"committed": "committed", "late": "late", "held back": "held back"}
+ERRORS: dict[Outcome, str] = {"committed": "committed", "late": "late", "held back": "held back"}
 
 
 class World:
-    """Two logs on one database and one to look, with a clock and an event loop, for all examples of a test."""
+    """Two logs on one database and one that only reads, with a clock and an event loop, for all examples."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -89,7 +90,7 @@ class World:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Everything that can be done to a queue."""
+    """The operations on a queue."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -122,15 +123,15 @@ class LogMachine(RuleBasedStateMachine):
                 self.name, options, partitioning="key" if partitions is None else "hash", partitions=partitions
             )
         )
-        self.model = Model(queue.place, retry_limit, delay, window, max_redrives)
-        self._make_lanes(partitions)
+        self.model = Model(queue.partition_for_key, retry_limit, delay, window, max_redrives)
+        self._create_partitions(partitions)
         self.began = self.world.now()
 
-    def _make_lanes(self, partitions: int | None) -> None:
+    def _create_partitions(self, partitions: int | None) -> None:
         for i in range(partitions or 0):
-            self.model.lane(str(i))
+            self.model.partition(str(i))
 
-    # What producers do
+    # Producers
 
     @rule(log=logs, asked=st.lists(st.tuples(keys, ids), min_size=1, max_size=5), as_text=st.booleans())
     def push(self, log: int, asked: list[tuple[str, str | None]], as_text: bool) -> None:
@@ -151,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         ]
         return Batch(self.name, rows), events
 
-    # What consumers do
+    # Consumers
 
     @rule(
         log=logs,
@@ -191,29 +192,29 @@ class LogMachine(RuleBasedStateMachine):
         model = self.model
         due = {
             where: model.deliverable(group, lane)
-            for where, lane in model.lanes.items()
+            for where, lane in model.partitions.items()
             if partition in (None, lane.name)
         }
         if not events:
-            assert not any(due.values()), "something was due and nothing came"
+            assert not any(due.values()), "events were due, but none were delivered"
         for _, run in groupby(events, key=lambda event: event.partition_id):
             some = list(run)
-            lane = self._lane(some[0])
+            lane = self._partition(some[0])
             offsets = due.pop((lane.epoch, lane.name))[: len(some)]
             assert [event.offset for event in some] == offsets
             for event in some:
                 stored = lane.events[event.offset]
                 assert (event.data["n"], event.key) == (stored.data, stored.key)
                 assert stored.letter is not None or event.given_id == stored.id
-                assert event.attempts == model.standing(group, lane).failures
+                assert event.attempts == model.position(group, lane).failures
             model.delivered(group, lane, offsets, some[0].lease_id)
 
-    def _lane(self, event: Event) -> Lane:
-        # A partition's name may come back in a later epoch: its number tells which it is.
+    def _partition(self, event: Event) -> PartitionModel:
+        # A later epoch may reuse the name of a partition, but not its id.
         if event.partition_id not in self.places:
-            standings = self.run(self.world.observer.group_lanes(self.name, event.group or ""))
-            self.places |= {lane.partition_id: (lane.epoch, lane.partition) for lane in standings}
-        return self.model.lanes[self.places[event.partition_id]]
+            positions = self.run(self.world.observer.group_positions(self.name, event.group or ""))
+            self.places |= {lane.partition_id: (lane.epoch, lane.partition) for lane in positions}
+        return self.model.partitions[self.places[event.partition_id]]
 
     @precondition(lambda self: self.deliveries)
     @rule(log=logs, data=st.data(), status=statuses)
@@ -221,7 +222,7 @@ class LogMachine(RuleBasedStateMachine):
         events = self._choose(data)
         expected = self._ack_model(self.model, [(event, status) for event in events])
         results = self.run(self.world.logs[log].ack(events, status, error="no"))
-        self._check_verdicts(results, expected, all_alike=True)
+        self._check_outcomes(results, expected, all_alike=True)
 
     @precondition(lambda self: self.deliveries)
     @rule(log=logs, data=st.data())
@@ -229,18 +230,18 @@ class LogMachine(RuleBasedStateMachine):
         events = self._choose(data)
         said = [(event, data.draw(statuses)) for event in events]
         expected = self._ack_model(self.model, said)
-        results = self.run(self.world.logs[log].ack_each([(event, status, "no") for event, status in said]))
-        self._check_verdicts(results, expected)
+        results = self.run(self.world.logs[log].ack_each([EventStatus(event, status, "no") for event, status in said]))
+        self._check_outcomes(results, expected)
 
     @precondition(lambda self: self.deliveries)
     @rule(log=logs, data=st.data(), asked=st.lists(st.tuples(keys, ids), max_size=3))
     def transact(self, log: int, data: st.DataObject, asked: list[tuple[str, str | None]]) -> None:
         said = [(event, data.draw(statuses)) for event in self._choose(data)]
         attempt = deepcopy(self.model)
-        verdicts = self._ack_model(attempt, said)
+        outcomes = self._ack_model(attempt, said)
         batch, events = self._batch(asked)
-        acks = [(event, status, "no") for event, status in said]
-        if set(verdicts) <= {"taken", "dead"}:
+        acks = [EventStatus(event, status, "no") for event, status in said]
+        if set(outcomes) <= {"taken", "dead"}:
             done = self.run(self.world.logs[log].transact(acks, [batch]))
             attempt.push(events, [(pushed.partition, pushed.offset, pushed.duplicate) for pushed in done.pushes[0]])
             self.model = attempt
@@ -249,43 +250,43 @@ class LogMachine(RuleBasedStateMachine):
                 self.run(self.world.logs[log].transact(acks, [batch]))
 
     def _choose(self, data: st.DataObject) -> list[Event]:
-        """Some events of one delivery, mostly a late one, in any order."""
+        """Return some events of one delivery, mostly a late one, in any order."""
         events = data.draw(st.sampled_from(self.deliveries[-3:]))
         return data.draw(st.permutations(data.draw(st.lists(st.sampled_from(events), min_size=1, unique_by=id))))
 
-    def _ack_model(self, model: Model, said: list[tuple[Event, Status]]) -> list[Verdict]:
+    def _ack_model(self, model: Model, said: list[tuple[Event, Status]]) -> list[Outcome]:
         lanes: dict[int, list[tuple[Event, Status]]] = {}
         for event, status in said:
             lanes.setdefault(event.partition_id, []).append((event, status))
-        verdicts: dict[tuple[int, int], Verdict] = {}
+        outcomes: dict[tuple[int, int], Outcome] = {}
         for partition_id, some in lanes.items():
             event = some[0][0]
-            lane, group = self._lane(event), event.group
+            lane, group = self._partition(event), event.group
             assert group is not None
-            lane = model.lanes[lane.epoch, lane.name]
-            of_lane = model.ack(group, lane, event.lease_id, [(e.offset, status) for e, status in some])
-            verdicts.update({(partition_id, offset): verdict for offset, verdict in of_lane.items()})
-        return [verdicts[event.partition_id, event.offset] for event, _ in said]
+            lane = model.partitions[lane.epoch, lane.name]
+            of_partition = model.ack(group, lane, event.lease_id, [(e.offset, status) for e, status in some])
+            outcomes.update({(partition_id, offset): outcome for offset, outcome in of_partition.items()})
+        return [outcomes[event.partition_id, event.offset] for event, _ in said]
 
-    def _check_verdicts(self, results: Any, expected: list[Verdict], *, all_alike: bool = False) -> None:
-        for result, verdict in zip(results, expected, strict=True):
-            assert result.success == (verdict in ("taken", "dead", "noop")), verdict
-            assert result.dead_letter == (verdict == "dead")
-            # Of events that are all completed together nobody asks which had been completed before.
-            assert all_alike or result.noop == (verdict == "noop")
-            assert ERRORS.get(verdict, "") in (result.error or "")
+    def _check_outcomes(self, results: Any, expected: list[Outcome], *, all_alike: bool = False) -> None:
+        for result, outcome in zip(results, expected, strict=True):
+            assert result.success == (outcome in ("taken", "dead", "noop")), outcome
+            assert result.dead_letter == (outcome == "dead")
+            # An ack that completes several events does not report which were completed before.
+            assert all_alike or result.noop == (outcome == "noop")
+            assert ERRORS.get(outcome, "") in (result.error or "")
 
     @precondition(lambda self: self.deliveries)
     @rule(log=logs, data=st.data(), seconds=st.sampled_from([50, 450]))
     def extend(self, log: int, data: st.DataObject, seconds: int) -> None:
         events = data.draw(st.sampled_from(self.deliveries[-3:]))
         still = [
-            self.model.extend(event.group or "", self._lane(event), event.lease_id, seconds)
+            self.model.extend(event.group or "", self._partition(event), event.lease_id, seconds)
             for event in {event.partition_id: event for event in events}.values()
         ]
         assert (self.run(self.world.logs[log].extend(events, seconds)) is not None) == any(still)
 
-    # What operators do
+    # Operators
 
     @rule(
         log=logs,
@@ -298,7 +299,7 @@ class LogMachine(RuleBasedStateMachine):
         partition = None if only is None else self.model.place(only)
         if place == "offset" and partition is None:
             partition = self.model.place(KEYS[0])
-        if group not in self.model.groups or not any(lane.name == partition for lane in self.model.lanes.values()):
+        if group not in self.model.groups or not any(lane.name == partition for lane in self.model.partitions.values()):
             return
         moment = at * 100 - 50
         to = {
@@ -309,13 +310,13 @@ class LogMachine(RuleBasedStateMachine):
         }[place]
         moved = self.model.seek(group, to, partition)
         where: Any = {"time": self.began + timedelta(seconds=moment), "offset": at}.get(place, place)
-        # There may be more, and empty: of pushes that were refused, or went elsewhere.
+        # Refused pushes may have created further, empty partitions.
         assert self.run(self.world.logs[log].seek(self.name, group, where, partition=partition)) >= moved
 
     @rule(log=logs, group=st.one_of(st.none(), groups), limit=st.integers(1, 3))
     def redrive(self, log: int, group: str | None, limit: int) -> None:
         expected = self.model.redrive(group, limit)
-        done = self.run(self.world.logs[log].redrive(Filter(queue=self.name, group=group), limit=limit))
+        done = self.run(self.world.logs[log].redrive(DeadLetterFilter(queue=self.name, group=group), limit=limit))
         assert (done.replayed, done.failed) == expected
 
     @rule(log=logs)
@@ -333,15 +334,15 @@ class LogMachine(RuleBasedStateMachine):
         queue = self.run(self.world.logs[log].repartition(self.name, kind, partitions))
         if before.partition_count != partitions:
             self.model.epoch += 1
-            self.model.place = queue.place
-            self._make_lanes(partitions)
+            self.model.place = queue.partition_for_key
+            self._create_partitions(partitions)
 
     @rule(seconds=st.sampled_from([100, 200, 300, 500]))
     def pass_time(self, seconds: int) -> None:
         self.world.clock.advance(seconds)
         self.model.now += seconds
 
-    # What is always true
+    # Invariants
 
     @invariant()
     def nothing_is_lost_or_made_up(self) -> None:
@@ -354,7 +355,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def dead_letters_are_those_of_the_model(self) -> None:
-        letters = self.run(self.world.observer.dead_letters(Filter(queue=self.name), limit=1000))
+        letters = self.run(self.world.observer.dead_letters(DeadLetterFilter(queue=self.name), limit=1000))
         found = Counter((x.group, x.data["n"], x.key or "", x.redrives, len(x.history) + 1) for x in letters)
         assert found == self.model.waiting_letters()
 
@@ -364,12 +365,12 @@ class LogMachine(RuleBasedStateMachine):
             self.run(self.world.logs[0].delete_queue(self.name))
 
     def _drain(self) -> None:
-        """When every lease, retry and delay has ended, all that is unread comes, and then nothing more."""
+        """Check that all unread events are delivered once every lease, retry and delay has ended."""
         self.pass_time(2000)
         for group in self.model.groups:
-            while any(self.model.unread(group, lane) for lane in self.model.lanes.values()):
+            while any(self.model.unread(group, lane) for lane in self.model.partitions.values()):
                 events = self.run(self.world.logs[0].pop(PopRequest(self.name, group, batch=100, partitions=100)))
-                assert events, "something is left that never comes"
+                assert events, "events are left that are never delivered"
                 self._check_delivery(group, events, None)
                 expected = self._ack_model(self.model, [(event, "completed") for event in events])
                 assert set(expected) == {"taken"}
@@ -381,7 +382,7 @@ class LogMachine(RuleBasedStateMachine):
 
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 10 * EXAMPLES + 600 * SHRINK)
-def test_the_log_follows_its_rules(database_url_any: str) -> None:
+def test_the_log_agrees_with_the_model(database_url_any: str) -> None:
     world = World(database_url_any)
     try:
         run_state_machine_as_test(

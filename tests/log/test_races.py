@@ -1,4 +1,4 @@
-"""What happens when two things happen at once: each is stopped where it hurts most, by a lock that the test holds."""
+"""Races: each operation is stopped at its critical point by a lock that the test holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from penstock.core.clock import Clock
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters import Filter
+from penstock.log.dead_letters.models import DeadLetterFilter
 from penstock.log.log import Log
 from tests.log.logs import (
     GROUP,
@@ -37,17 +37,17 @@ LOCK_LANES = "SELECT FROM penstock.partitions FOR NO KEY UPDATE"
 
 
 @pytest.mark.parametrize("status", ["dead_letter", "failed"])
-async def test_an_ack_is_not_lost_behind_two_that_overtake_it(
+async def test_an_ack_is_not_lost_when_two_others_overtake_it(
     log: Log, other_log: Log, database_url: str, status: str
 ) -> None:
     await log.configure(QUEUE, {"retry_limit": 0})
     await push(log, range(6))
     events = await pop(log)
     async with held(database_url, LOCK_QUEUE):
-        # A dead letter refers to its queue, so this one waits in the middle of its transaction.
+        # A dead letter references its queue, so this ack waits in the middle of its transaction.
         slow = asyncio.create_task(log.ack(events[4:5], status))
         await waiting(database_url)
-        # These do not.
+        # These acks do not wait.
         assert all(await other_log.ack(events[0:1]))
         assert all(await other_log.ack(events[1:2]))
     (result,) = await slow
@@ -69,13 +69,13 @@ async def test_a_failure_is_not_lost_among_acks_of_the_same_lease(log: Log, othe
                 for event in events
             )
         )
-        # Each is either a dead letter, or was completed by an ack that came after it: never both, never neither.
+        # Each event is either a dead letter or completed by a later ack.
         dead = {event.data for event, (result,) in zip(events, results, strict=True) if result.dead_letter}
         left = await drain(log)
         found = [letter.data for letter in await letters(log)]
         assert sorted(found) == sorted(dead), f"round {round_}"
         assert not dead & set(data(left))
-        await log.purge(Filter(queue=QUEUE))
+        await log.purge(DeadLetterFilter(queue=QUEUE))
         assert await lag(log) == 0
 
 
@@ -92,9 +92,7 @@ SELECT {group}, partition_id, 0, 0, 0, 'epoch' FROM pointed
 """
 
 
-async def test_a_pop_that_walks_many_lanes_delivers_nothing_that_was_done_meanwhile(
-    log: Log, other_log: Log, database_url: str
-) -> None:
+async def test_a_slow_pop_delivers_nothing_completed_meanwhile(log: Log, other_log: Log, database_url: str) -> None:
     queue = await log.configure(QUEUE)
     await log.subscribe(QUEUE, GROUP)
     group = ask(database_url, "SELECT id FROM penstock.groups")
@@ -109,28 +107,26 @@ async def test_a_pop_that_walks_many_lanes_delivers_nothing_that_was_done_meanwh
         return slow.done() or await asyncio.to_thread(ask, database_url, running)
 
     for i in range(3):
-        # The lane with the event comes last, after all the idle ones.
+        # The partition with the event comes after all the idle ones.
         await push(log, [i], key="zoe")
         slow = asyncio.create_task(pop(log, batch=10))
         await eventually(walks)
         quick = await pop(other_log, partition="zoe")
         if quick:
             assert all(await other_log.ack(quick))
-            assert data(await slow) == [], "delivered after somebody else had completed it"
+            assert data(await slow) == [], "delivered after another consumer had completed it"
         else:
             assert all(await log.ack(await slow))
     assert await lag(log) == 0
 
 
-async def test_a_group_that_is_moved_while_its_lanes_are_parked_reads_on(
-    log: Log, other_log: Log, database_url: str, clock: Clock
-) -> None:
+async def test_a_seek_during_parking_is_not_lost(log: Log, other_log: Log, database_url: str, clock: Clock) -> None:
     await log.configure(QUEUE)
     await push(log, range(3), key="ada")
     await drain(log)
     clock.advance(60)
     version = "SELECT group_id, partition_id, max(version) + 1, 0, 0, 'epoch' FROM penstock.positions GROUP BY 1, 2"
-    # The seek holds the cursors and waits for this; the parking waits for the cursors.
+    # The seek holds the cursors and waits for this lock. Parking waits for the cursors.
     statement = (
         "INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at) "
         + version
@@ -144,9 +140,7 @@ async def test_a_group_that_is_moved_while_its_lanes_are_parked_reads_on(
     assert data(await drain(log)) == [0, 1, 2]
 
 
-async def test_a_lane_made_while_a_group_goes_to_the_next_epoch_is_read(
-    log: Log, other_log: Log, database_url: str
-) -> None:
+async def test_a_partition_created_during_an_epoch_change_is_read(log: Log, other_log: Log, database_url: str) -> None:
     await log.configure(QUEUE, partitioning="hash", partitions=2)
     await push(log, ["old"], key="ada")
     await drain(log)
@@ -154,7 +148,7 @@ async def test_a_lane_made_while_a_group_goes_to_the_next_epoch_is_read(
     await push(log, ["new"], key="ada")
     held_back = "SELECT FROM penstock.cursors WHERE state = 2 FOR NO KEY UPDATE"
     async with held(database_url, held_back):
-        # Going over to the next epoch waits for the cursors; the new lane for the group.
+        # The epoch change waits for the cursors, and the new partition waits for the group.
         going = asyncio.create_task(drain(log))
         await waiting(database_url)
         pushed = asyncio.create_task(push(other_log, ["newer"], key="bob"))
@@ -163,9 +157,7 @@ async def test_a_lane_made_while_a_group_goes_to_the_next_epoch_is_read(
     assert sorted(data(await going + await drain(log))) == ["new", "newer"]
 
 
-async def test_deleting_a_queue_and_pushing_to_it_do_not_wait_for_each_other_for_ever(
-    log: Log, other_log: Log, database_url: str
-) -> None:
+async def test_deleting_a_queue_and_pushing_to_it_do_not_deadlock(log: Log, other_log: Log, database_url: str) -> None:
     await log.configure(QUEUE)
     await push(log, [1], key="ada")
     async with held(database_url, LOCK_LANES):
@@ -174,16 +166,14 @@ async def test_deleting_a_queue_and_pushing_to_it_do_not_wait_for_each_other_for
         deleted = asyncio.create_task(other_log.delete_queue(QUEUE))
         await waiting(database_url, 2)
     assert await patiently(deleted) is True
-    # It was first in line, so it may have been stored before all was deleted.
+    # It was first, so it may have been stored before the queue was deleted.
     with suppress(NotFound):
         await patiently(pushed)
     with pytest.raises(NotFound):
         await push(log, [3], key="ada")
 
 
-async def test_moving_a_group_and_dead_lettering_do_not_wait_for_each_other_for_ever(
-    log: Log, other_log: Log, database_url: str
-) -> None:
+async def test_a_seek_and_a_dead_letter_do_not_deadlock(log: Log, other_log: Log, database_url: str) -> None:
     await log.configure(QUEUE)
     await push(log, range(3))
     events = await pop(log)
@@ -197,9 +187,7 @@ async def test_moving_a_group_and_dead_lettering_do_not_wait_for_each_other_for_
     assert data(await drain(log))[-2:] == [1, 2]
 
 
-async def test_pushes_to_the_same_lanes_in_any_order_never_deadlock(
-    log: Log, other_log: Log, database_url: str
-) -> None:
+async def test_pushes_to_the_same_partitions_never_deadlock(log: Log, other_log: Log, database_url: str) -> None:
     await log.configure(QUEUE)
     await log.configure("second", partitioning="hash", partitions=4)
     keys = [f"key {i}" for i in range(6)]
@@ -221,7 +209,7 @@ async def test_pushes_to_the_same_lanes_in_any_order_never_deadlock(
     assert ask(database_url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == before
 
 
-async def test_upkeep_waits_for_nobody_who_reads(log: Log, database_url: str, clock: Clock) -> None:
+async def test_upkeep_does_not_wait_for_readers(log: Log, database_url: str, clock: Clock) -> None:
     queue = await log.configure(QUEUE, {"retention_seconds": 60, "dedup_window_seconds": 0})
     await push(log, range(3))
     await drain(log)
@@ -234,7 +222,7 @@ async def test_upkeep_waits_for_nobody_who_reads(log: Log, database_url: str, cl
     assert (await log.upkeep()).dropped == 1
 
 
-async def test_a_held_transaction_stops_nothing(log: Log, database_url: str) -> None:
+async def test_a_long_transaction_blocks_nothing(log: Log, database_url: str) -> None:
     queue = await log.configure(QUEUE)
     await push(log, [0])
     snapshot = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM penstock.positions"

@@ -1,6 +1,6 @@
-"""Everything at once, for a while: in the end every event is completed or a dead letter, in each group, once.
+"""Soak test: after all operations at once, every event is completed once or a dead letter, in each group.
 
-PENSTOCK_TEST_SOAK_SECONDS makes it longer than the few seconds of a usual run.
+PENSTOCK_TEST_SOAK_SECONDS sets the duration.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.log.dead_letters import HEADER, Filter
+from penstock.log.dead_letters.models import DEAD_LETTER_HEADER, DeadLetterFilter
 from penstock.log.event import Event
 from penstock.log.log import Log
+from penstock.log.read.ack import EventStatus
 from tests.log.logs import QUEUE, drain, lag, letters, pop, push, roll
 
 SECONDS = float(os.environ.get("PENSTOCK_TEST_SOAK_SECONDS", "4"))
@@ -26,7 +27,7 @@ KEYS = [f"key {i}" for i in range(5)]
 
 
 class Soak:
-    """Producers, consumers and operators on two logs, and what they were told."""
+    """Producers, consumers and operators on two logs, and their results."""
 
     def __init__(self, logs: list[Log], clock: Clock, seed: int) -> None:
         self.logs = logs
@@ -59,16 +60,16 @@ class Soak:
                 await self._ack(group, some)
 
     async def _ack(self, group: str, events: list[Event]) -> None:
-        """Complete some, then perhaps say something else of the next; what is not spoken of waits for its lease."""
+        """Complete some events, and perhaps ack the next with another status. The others get no ack."""
         done = self.chance.randint(0, len(events))
-        said: list[tuple[Event, object, str]] = [(event, "completed", "") for event in events[:done]]
+        said = [EventStatus(event, "completed") for event in events[:done]]
         status = self.chance.choice(["completed", "failed", "retry", "dead_letter", None])
         if done < len(events) and status is not None:
-            said.append((events[done], status, "why"))
+            said.append(EventStatus(events[done], status, "why"))
         results = await self.log().ack_each(said)
-        for (event, what, _), result in zip(said, results, strict=True):
-            if what == "completed" and result and not result.noop:
-                self.completed[group].append(event)
+        for acked, result in zip(said, results, strict=True):
+            if acked.status == "completed" and result and not result.noop:
+                self.completed[group].append(acked.event)
 
     async def now_and_then(self, act: Callable[[], Awaitable[object]], seconds: float) -> None:
         while not self.is_over:
@@ -88,7 +89,7 @@ class Soak:
             *(self.consume(group) for group in GROUPS for _ in range(3)),
             self.now_and_then(lambda: roll(self.log()), 0.2),
             self.now_and_then(lambda: self.log().upkeep(), 0.1),
-            self.now_and_then(lambda: self.log().redrive(Filter(queue=QUEUE), limit=5), 0.2),
+            self.now_and_then(lambda: self.log().redrive(DeadLetterFilter(queue=QUEUE), limit=5), 0.2),
             self.now_and_then(self.repartition, 0.3),
             self.now_and_then(self.pass_time, 0.3),
         ]
@@ -108,7 +109,7 @@ class Soak:
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 5 * SECONDS)
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_every_event_ends_in_one_place(log: Log, other_log: Log, clock: Clock, seed: int) -> None:
+async def test_every_event_is_completed_or_a_dead_letter(log: Log, other_log: Log, clock: Clock, seed: int) -> None:
     options = {"retry_limit": 2, "retry_delay_ms": 20, "lease_seconds": LEASE}
     await log.configure(QUEUE, options)
     for group in GROUPS:
@@ -119,13 +120,13 @@ async def test_every_event_ends_in_one_place(log: Log, other_log: Log, clock: Cl
     everything = sorted(number for numbers in soak.pushed.values() for number in numbers)
     assert len(everything) > 100
     for group in GROUPS:
-        # A redriven event is completed in place of the one that died.
+        # A redriven event is completed instead of its dead letter.
         completed = Counter(event.data for event in soak.completed[group])
         dead = Counter(letter.data for letter in await letters(log, group=group))
-        assert not completed - Counter(everything), "something was completed twice"
-        assert not Counter(everything) - completed - dead, "something is lost"
+        assert not completed - Counter(everything), "an event was completed twice"
+        assert not Counter(everything) - completed - dead, "an event is lost"
         assert sorted((completed + dead).elements()) == everything
         for key in KEYS:
-            mine = [e.data for e in soak.completed[group] if e.key == key and HEADER not in e.headers]
-            assert mine == sorted(mine), f"{group}: the order of {key} is not kept"
+            mine = [e.data for e in soak.completed[group] if e.key == key and DEAD_LETTER_HEADER not in e.headers]
+            assert mine == sorted(mine), f"{group}: the events of {key} are out of order"
         assert await lag(log, group=group) == 0

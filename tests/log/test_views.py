@@ -1,4 +1,4 @@
-"""Lag and depth as plain SELECTs."""
+"""The views of lag and depth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def lags(url: str) -> dict[tuple[str, str], tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("partitions", [None, 3])
-async def test_they_say_what_the_log_says(log: Log, database_url: str, clock: Clock, partitions: int | None) -> None:
+async def test_the_views_agree_with_the_log(log: Log, database_url: str, clock: Clock, partitions: int | None) -> None:
     await log.configure(QUEUE, partitioning="key" if partitions is None else "hash", partitions=partitions)
     await log.configure("other")
     await log.subscribe("other", "idle")
@@ -46,14 +46,14 @@ async def test_they_say_what_the_log_says(log: Log, database_url: str, clock: Cl
         assert await asyncio.to_thread(select, database_url, "SELECT * FROM penstock.depth WHERE queue = 'orders'") == [
             (QUEUE, info.size.partitions, info.size.events, info.size.appended, info.queue.max_depth_events, 0)
         ]
-        lanes = await log.group_lanes(QUEUE, GROUP)
+        lanes = await log.group_positions(QUEUE, GROUP)
         question = "SELECT partition, next_offset, end_offset, lag FROM penstock.partition_lag ORDER BY partition_id"
         assert await asyncio.to_thread(select, database_url, question) == [
             (lane.partition, lane.next_offset, lane.end_offset, lane.lag) for lane in lanes
         ]
 
 
-async def test_lanes_that_are_parked_are_behind_in_nothing(log: Log, database_url: str, clock: Clock) -> None:
+async def test_parked_partitions_have_no_lag(log: Log, database_url: str, clock: Clock) -> None:
     await log.configure(QUEUE)
     for key in ("ada", "bob"):
         await push(log, [1], key=key)
@@ -66,7 +66,7 @@ async def test_lanes_that_are_parked_are_behind_in_nothing(log: Log, database_ur
     assert await asyncio.to_thread(select, database_url, question) == [(2, 1, 1)]
 
 
-async def test_who_may_read_them_needs_no_right_to_read_events(log: Log, database_url: str, pg18: Server) -> None:
+async def test_the_views_need_no_right_to_read_events(log: Log, database_url: str, pg18: Server) -> None:
     await log.configure(QUEUE)
     await push(log, [1, 2])
     await pop(log)

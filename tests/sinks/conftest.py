@@ -1,4 +1,4 @@
-"""One database for all tests of sinks and sources; each test has queues of its own."""
+"""One database for all tests of sinks and sources, and a new queue for each test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def log(sinks_url: str) -> AsyncIterator[Log]:
 
 @pytest.fixture
 async def queue(log: Log) -> str:
-    """A new queue by key."""
+    """A new queue, partitioned by key."""
     name = f"results-{uuid.uuid4().hex[:12]}"
     await log.configure(name)
     return name

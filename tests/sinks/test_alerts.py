@@ -11,10 +11,10 @@ import pytest
 from penstock.core import json
 from penstock.core.clock import Clock
 from penstock.core.errors import QueueFull
-from penstock.engine.alerts.evaluate import ring
+from penstock.engine.alerts.evaluate import evaluate_rules
 from penstock.log.log import Log
-from penstock.log.write.ndjson import Lines
-from penstock.sinks import Alerts, Rules, Sinks
+from penstock.log.write.json_events import JsonEvents
+from penstock.sinks import Alerts, RuleStore, Sinks
 from penstock.stream.rules import Rule, above, absent, rule
 from tests.cli.command_line import CommandLine
 from tests.log.logs import drain, eventually, opened, push
@@ -35,7 +35,7 @@ def results(key: str, values: list[float], first: int = 0) -> list[dict[str, Any
 
 
 async def saved(log: Log, made: Rule) -> Rule:
-    await Rules(log).save(made)
+    await RuleStore(log).save(made)
     return made
 
 
@@ -43,7 +43,7 @@ async def alerts(log: Log, queue: str) -> list[tuple[str, str]]:
     return [(event.data["key"], event.data["state"]) for event in await drain(log, queue)]
 
 
-async def test_alerts_go_into_their_queue_and_what_fires_is_known(log: Log, queue: str) -> None:
+async def test_alerts_are_pushed_and_firing_keys_are_listed(log: Log, queue: str) -> None:
     hot = await saved(log, rule(queue, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
     await push(log, results("boiler", [70, 85, 90, 60, 99]), queue=queue, key="boiler")
     await push(log, results("pump", [70, 75]), queue=queue, key="pump")
@@ -57,13 +57,11 @@ async def test_alerts_go_into_their_queue_and_what_fires_is_known(log: Log, queu
         ("boiler", "firing", 99),
     ]
     assert found[0].data["message"] == "boiler: avg is 85, above 80"
-    assert [(name, key) for name, key, _ in await Rules(log).firing() if name == queue] == [(queue, "boiler")]
-    assert await Rules(log).delete(queue)
+    assert [(name, key) for name, key, _ in await RuleStore(log).firing() if name == queue] == [(queue, "boiler")]
+    assert await RuleStore(log).delete(queue)
 
 
-async def test_results_without_windows_are_all_looked_at_and_each_alert_has_an_id_of_its_own(
-    log: Log, queue: str
-) -> None:
+async def test_events_without_windows_are_evaluated_and_alert_ids_are_unique(log: Log, queue: str) -> None:
     name, key = "r" * 200, "k" * 1000
     hot = await saved(log, rule(name, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
     await push(log, [{"avg": each} for each in (20, 95, 99, 10, 81)], queue=queue, key=key)
@@ -73,19 +71,19 @@ async def test_results_without_windows_are_all_looked_at_and_each_alert_has_an_i
     found = await drain(log, hot.alerts)
     assert [(e.data["state"], e.data["value"]) for e in found] == [("firing", 95), ("cleared", 10), ("firing", 81)]
     assert len({e.id for e in found}) == 3
-    assert await Rules(log).delete(name)
+    assert await RuleStore(log).delete(name)
 
 
-async def test_each_alert_is_pushed_once_although_the_watcher_is_cut_off(log: Log, queue: str) -> None:
+async def test_alerts_are_pushed_once_if_the_sink_is_cancelled(log: Log, queue: str) -> None:
     hot = await saved(log, rule(queue, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
     values = [90.0 if n % 3 == 0 else 10.0 for n in range(200)]
     await push(log, results("boiler", values), queue=queue, key="boiler")
     for _ in range(5):
         sinks = Sinks(log=log).add(queue, Alerts(hot), batch=5, lease_seconds=0.3)
-        task = asyncio.create_task(sinks.outlets[0].run(idle_seconds=0.2))
+        task = asyncio.create_task(sinks.workers[0].run(idle_seconds=0.2))
 
         async def some(sinks: Sinks = sinks, task: Any = task) -> object:
-            return sinks.outlets[0].counters.batches >= 2 or task.done()
+            return sinks.workers[0].counters.batches >= 2 or task.done()
 
         await eventually(some)
         task.cancel()
@@ -96,19 +94,19 @@ async def test_each_alert_is_pushed_once_although_the_watcher_is_cut_off(log: Lo
     assert found == ["firing", "cleared"] * 67
 
 
-async def test_a_rule_that_is_changed_begins_anew_and_one_that_is_not_does_not(log: Log, queue: str) -> None:
+async def test_saving_a_changed_rule_resets_its_state(log: Log, queue: str) -> None:
     first = rule(queue, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts")
     for limit, firing in ((80, 1), (80, 1), (85, 0)):
         made = await saved(log, rule(queue, on=queue, value="avg", when=above(limit), alerts=f"{queue}-alerts"))
-        if made == first and not [each for each in await Rules(log).firing() if each[0] == queue]:
+        if made == first and not [each for each in await RuleStore(log).firing() if each[0] == queue]:
             await push(log, results("boiler", [90]), queue=queue, key="boiler")
             await Sinks(log=log).add(queue, Alerts(made)).run(idle_seconds=0.2)
-        (info,) = [each for each in await Rules(log).all() if each.rule.name == queue]
+        (info,) = [each for each in await RuleStore(log).all() if each.rule.name == queue]
         assert info.firing == firing
 
 
 @pytest.mark.parametrize("end", ["changed", "deleted"])
-async def test_what_fires_is_cleared_when_its_rule_is_changed_or_deleted(log: Log, queue: str, end: str) -> None:
+async def test_firing_keys_are_cleared_when_the_rule_is_changed_or_deleted(log: Log, queue: str, end: str) -> None:
     hot = await saved(log, rule(queue, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
     for key, value in (("boiler", 90), ("pump", 10)):
         await push(log, results(key, [value]), queue=queue, key=key)
@@ -117,7 +115,7 @@ async def test_what_fires_is_cleared_when_its_rule_is_changed_or_deleted(log: Lo
     if end == "changed":
         await saved(log, rule(queue, on=queue, value="avg", when=above(85), alerts="elsewhere"))
     else:
-        assert await Rules(log).delete(queue)
+        assert await RuleStore(log).delete(queue)
 
     fired, cleared = await drain(log, hot.alerts)
     assert (fired.data["key"], fired.data["state"]) == ("boiler", "firing")
@@ -130,7 +128,7 @@ async def test_what_fires_is_cleared_when_its_rule_is_changed_or_deleted(log: Lo
 
 
 @pytest.mark.parametrize("state", ["full", "gone"])
-async def test_a_rule_can_be_deleted_although_its_queue_is_full_or_gone(log: Log, queue: str, state: str) -> None:
+async def test_a_rule_with_a_full_or_deleted_alert_queue_can_be_deleted(log: Log, queue: str, state: str) -> None:
     hot = await saved(log, rule(queue, on=queue, value="avg", when=above(80), alerts=f"{queue}-alerts"))
     await push(log, results("boiler", [90]), queue=queue, key="boiler")
     await Sinks(log=log).add(queue, Alerts(hot)).run(idle_seconds=0.2)
@@ -149,8 +147,8 @@ async def test_a_rule_can_be_deleted_although_its_queue_is_full_or_gone(log: Log
     else:
         assert await log.delete_queue(hot.alerts)
 
-    assert await Rules(log).delete(queue)
-    assert await Rules(log).find(queue) is None
+    assert await RuleStore(log).delete(queue)
+    assert await RuleStore(log).find(queue) is None
     if state == "full":
         assert ("boiler", "cleared") not in await alerts(log, hot.alerts)
 
@@ -159,11 +157,11 @@ async def ticked(log: Log, made: Rule, watcher: Alerts | None = None) -> list[tu
     """What time alone brings about."""
     async with log.database.connection() as conn, conn.transaction():
         found = await (watcher or Alerts(made)).write_in(conn, [])
-    told = [json.decode(line) for batch in found for line in cast("Lines", batch.events).data]
+    told = [json.decode(line) for batch in found for line in cast("JsonEvents", batch.events).data]
     return [(alert["key"], alert["state"]) for alert in told]
 
 
-async def test_keys_that_are_expected_are_missed_from_when_the_rule_was_changed(log: Log, queue: str) -> None:
+async def test_expected_keys_are_missing_only_after_the_rule_was_changed(log: Log, queue: str) -> None:
     await saved(log, rule(queue, on=queue, when=absent(60), alerts=f"{queue}-alerts", expect=["boiler"]))
     async with log.database.connection() as conn:
         ages = "UPDATE penstock.rules SET created_at = now() - interval '1 day', updated_at = now() - interval '1 day'"
@@ -173,7 +171,7 @@ async def test_keys_that_are_expected_are_missed_from_when_the_rule_was_changed(
     assert await ticked(log, changed) == []
 
 
-async def test_keys_whose_results_wait_to_be_looked_at_are_not_missed(log: Log, queue: str, sinks_url: str) -> None:
+async def test_keys_with_unread_events_are_not_missing(log: Log, queue: str, sinks_url: str) -> None:
     silent = await saved(log, rule(queue, on=queue, when=absent(60), alerts=f"{queue}-alerts"))
 
     async def watch() -> None:
@@ -188,7 +186,7 @@ async def test_keys_whose_results_wait_to_be_looked_at_are_not_missed(log: Log, 
     assert await ticked(log, silent) == [("boiler", "firing")]
 
 
-async def test_a_key_that_falls_silent_or_never_comes_is_missed_and_comes_back(log: Log, queue: str) -> None:
+async def test_missing_keys_fire_and_clear_when_they_return(log: Log, queue: str) -> None:
     made = rule(queue, on=queue, when=absent(0.4), alerts=f"{queue}-alerts", expect=["never"])
     silent = await saved(log, made)
     await push(log, results("boiler", [1]), queue=queue, key="boiler")
@@ -231,19 +229,17 @@ async def open_windows(log: Log, queue: str, values: dict[str, float]) -> None:
         )
 
 
-async def test_all_open_windows_are_looked_at_though_one_cycle_changed_more_than_a_page(
-    log: Log, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("penstock.sinks.alerts._PAGE", 2)
+async def test_open_windows_of_several_pages_are_evaluated(log: Log, queue: str) -> None:
     await open_windows(log, queue, {f"k{n}": 96 + n for n in range(1, 8)})
     made = rule(queue, on=queue, value="avg", when=above(100), live=queue, alerts=f"{queue}-alerts")
     surge = await saved(log, made)
 
-    assert await ticked(log, surge) == [("k5", "firing"), ("k6", "firing"), ("k7", "firing")]
-    assert await ticked(log, surge) == []
+    firing = await ticked(log, surge, Alerts(surge, page_size=2))
+    assert firing == [("k5", "firing"), ("k6", "firing"), ("k7", "firing")]
+    assert await ticked(log, surge, Alerts(surge, page_size=2)) == []
 
 
-async def test_open_windows_are_looked_at_again_by_a_rule_that_was_changed(log: Log, queue: str) -> None:
+async def test_a_changed_rule_evaluates_open_windows_again(log: Log, queue: str) -> None:
     await open_windows(log, queue, {"site 1": 90, "site 2": 90})
     high, low = (
         rule(queue, on=queue, value="avg", when=above(limit), live=queue, alerts=f"{queue}-alerts")
@@ -255,7 +251,7 @@ async def test_open_windows_are_looked_at_again_by_a_rule_that_was_changed(log: 
     assert await ticked(log, low, watcher) == [("site 1", "firing"), ("site 2", "firing")]
 
 
-async def test_a_rule_is_not_held_while_open_windows_are_looked_through(log: Log, queue: str) -> None:
+async def test_the_scan_of_open_windows_does_not_lock_the_rule(log: Log, queue: str) -> None:
     await open_windows(log, queue, {"site": 101})
     made = rule(queue, on=queue, value="avg", when=above(100), live=queue, alerts=f"{queue}-alerts")
     surge = await saved(log, made)
@@ -273,7 +269,7 @@ async def test_a_rule_is_not_held_while_open_windows_are_looked_through(log: Log
     assert await looking == [("site", "firing")]
 
 
-async def test_a_window_that_does_not_say_when_it_ended_is_looked_at_by_its_cycle_alone(log: Log, queue: str) -> None:
+async def test_closed_windows_without_an_end_are_evaluated_only_by_the_cycle(log: Log, queue: str) -> None:
     hot = await saved(log, rule(queue, on=queue, value="mean", when=above(80), fire_after=2, alerts=f"{queue}-alerts"))
     closed, end = [("boiler", b'{"mean": 90}')], BEGIN + timedelta(seconds=5)
     async with log.database.connection() as conn, conn.transaction():
@@ -282,7 +278,7 @@ async def test_a_window_that_does_not_say_when_it_ended_is_looked_at_by_its_cycl
             " VALUES (%s, ARRAY['from: readings', 'window: tumbling', 'field mean: avg'], '', %s, 0)",
             [queue, queue],
         )
-        rung = [await ring(conn, log.catalog, queue, closed, [each], BEGIN) for each in (end, end)]
+        rung = [await evaluate_rules(conn, log.catalog, queue, closed, [each], BEGIN) for each in (end, end)]
     assert rung == [[], []], "the second corrects the first"
     await push(log, [{"mean": 90}, {"mean": 91, "window_end": end.isoformat()}], queue=queue, key="boiler")
 
@@ -290,11 +286,11 @@ async def test_a_window_that_does_not_say_when_it_ended_is_looked_at_by_its_cycl
 
     assert await alerts(log, hot.alerts) == []
     async with log.database.connection() as conn, conn.transaction():
-        ((_, (alert,)),) = await ring(conn, log.catalog, queue, closed, [end + timedelta(seconds=5)], BEGIN)
+        ((_, (alert,)),) = await evaluate_rules(conn, log.catalog, queue, closed, [end + timedelta(seconds=5)], BEGIN)
     assert json.decode(alert.line)["window_end"] == "2026-01-31T12:00:10+00:00"
 
 
-async def test_an_open_window_that_is_above_already_rings_before_it_closes(log: Log, queue: str) -> None:
+async def test_an_open_window_above_the_limit_fires_before_it_closes(log: Log, queue: str) -> None:
     await push(log, results("site", [1], first=-1), queue=queue, key="site")
     await open_windows(log, queue, {"site": 101})
     made = rule(queue, on=queue, value="avg", when=above(100), live=queue, alerts=f"{queue}-alerts")
@@ -319,7 +315,7 @@ async def test_an_open_window_that_is_above_already_rings_before_it_closes(log: 
     await running
 
 
-def test_rules_on_the_command_line(sinks_url: str) -> None:
+def test_rule_commands(sinks_url: str) -> None:
     cli = CommandLine(sinks_url)
     cli.ok("queue", "create", "cli-results")
     cli.ok("queue", "push", "cli-results", '{"avg": 90}', "--key", "boiler")

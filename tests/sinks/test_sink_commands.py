@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command_line import CommandLine
+from tests.client.conditions import eventually_sync
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_events_go_to_the_screen_and_to_a_file(cli: CommandLine, tmp_path: Path)
     assert path.read_text() == '{"n":1}\n{"n":2}\n'
 
 
-def test_the_counters_are_told_as_json(cli: CommandLine, tmp_path: Path) -> None:
+def test_counters_are_printed_as_json(cli: CommandLine, tmp_path: Path) -> None:
     queue = some(cli, "cli-file")
     told = cli.json(
         "sink", "file", queue, str(tmp_path / "x.jsonl"), "--group", "archive", "--envelope", "--idle-seconds", "0.2"
@@ -70,19 +70,19 @@ def test_events_go_into_a_table(cli: CommandLine, sinks_url: str) -> None:
     ("arguments", "says"),
     [
         (["run", "cli-no", "--to", "console"], "there is no queue"),
-        (["run", "cli-wrong", "--to", "paper:a4"], "names no sink"),
+        (["run", "cli-wrong", "--to", "paper:a4"], "is not a sink"),
         (["webhook", "cli-wrong", "http://127.0.0.1:9/x", "--idle-seconds", "0"], "not a public address"),
         (["webhook", "cli-wrong", "https://example.com", "--header", "nonsense"], "has no colon"),
         (["run", "cli-wrong", "--to", "console", "--from", "now"], "beginning or at the end"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(cli: CommandLine, arguments: list[str], says: str) -> None:
+def test_errors_are_printed_in_one_line(cli: CommandLine, arguments: list[str], says: str) -> None:
     if arguments[1] == "cli-wrong":
         cli("queue", "create", "cli-wrong")
     assert says in cli.refused("-q", "sink", *arguments)[1].replace("\n", " ")
 
 
-def test_a_reader_who_has_seen_enough_ends_it_and_loses_nothing(cli: CommandLine, sinks_url: str) -> None:
+def test_a_closed_pipe_ends_the_command_without_losing_events(cli: CommandLine, sinks_url: str) -> None:
     queue = some(cli, "cli-pipe")
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock", "sink", "run", queue, "--to", "console", "-q"],
@@ -104,9 +104,8 @@ def test_it_ends_cleanly_on_a_signal(cli: CommandLine, sinks_url: str, tmp_path:
         stdout=subprocess.PIPE,
         text=True,
     )
-    while not path.exists() or path.stat().st_size == 0:
-        assert process.poll() is None
-        time.sleep(0.01)
+    eventually_sync(lambda: process.poll() is not None or (path.exists() and path.stat().st_size))
+    assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=20)
     assert json.loads(said)["written"] == 2

@@ -1,4 +1,4 @@
-"""The sources' tests have what the sinks' have: one database for a module, and queues of their own."""
+"""The fixtures of the tests of sinks."""
 
 from tests.sinks.conftest import log as log
 from tests.sinks.conftest import queue as queue

@@ -1,4 +1,4 @@
-"""Objects of the classes that Spark would give, without Spark."""
+"""Objects whose classes look like Spark's, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates, as functions and as text."""
+"""Aggregates as functions and as text."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from penstock.stream.aggregates import KINDS, Aggregate, check_aggregate
         *((f"{kind}(x)", Aggregate(kind, "x")) for kind in KINDS if kind not in ("percentile", "top_k")),
     ],
 )
-def test_text_stands_for_an_aggregate(text: str, meant: Aggregate) -> None:
+def test_text_is_parsed_as_aggregate(text: str, meant: Aggregate) -> None:
     assert check_aggregate("a", text) == meant
 
 
 @given(st.sampled_from([kind for kind in KINDS if kind != "count"]), st.sampled_from(["a", "f(a, b)", "'x, y' || b"]))
-def test_a_description_reads_back_as_the_aggregate(kind: str, expression: str) -> None:
+def test_description_parses_back_to_the_aggregate(kind: str, expression: str) -> None:
     number = {"percentile": 0.25, "top_k": 7.0}.get(kind)
     made = Aggregate(kind, expression, number)
     assert check_aggregate("a", made.describe()) == made
@@ -67,7 +67,7 @@ def test_a_description_reads_back_as_the_aggregate(kind: str, expression: str) -
     ],
     ids=str,
 )
-def test_what_is_no_aggregate_is_refused_with_its_name(value: Any) -> None:
+def test_error_for_invalid_aggregate_contains_its_name(value: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"aggregate 'revenue'"):
         check_aggregate("revenue", value)
 
@@ -76,8 +76,8 @@ def test_what_is_no_aggregate_is_refused_with_its_name(value: Any) -> None:
     ("text", "advice"),
     [
         ("median(a)", r"There are approx_distinct, avg, count,.*percentile, top_k"),
-        ("sum", r"sum of what\? Write 'sum\(amount\)'"),
-        ("sum()", r"sum of what"),
+        ("sum", r"sum takes an argument: write 'sum\(amount\)'"),
+        ("sum()", r"sum takes an argument"),
         ("top_k", r"'top_k\(page, 10\)'"),
         ("sum(a, b)", r"takes one expression"),
         ("sum(DISTINCT a)", r"takes one expression"),
@@ -91,21 +91,21 @@ def test_what_is_no_aggregate_is_refused_with_its_name(value: Any) -> None:
         ("sum('a)", r"quote"),
     ],
 )
-def test_a_wrong_text_is_told_how_to_be_right(text: str, advice: str) -> None:
+def test_error_for_invalid_text_contains_an_example(text: str, advice: str) -> None:
     with pytest.raises(InvalidRequest, match=advice) as caught:
         check_aggregate("revenue", text)
     assert "aggregate 'revenue'" in str(caught.value)
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, 95, float("nan"), True, "0.5", None])
-def test_a_fraction_is_from_0_to_1(fraction: Any) -> None:
+def test_percentile_fraction_is_between_0_and_1(fraction: Any) -> None:
     with pytest.raises(InvalidOption) as caught:
         agg.percentile("a", fraction)
     assert caught.value.option == "fraction"
 
 
 @pytest.mark.parametrize("k", [0, -1, 1001, 2.0, True, "3", None])
-def test_k_is_a_whole_number_from_1_to_1000(k: Any) -> None:
+def test_top_k_number_is_between_1_and_1000(k: Any) -> None:
     with pytest.raises(InvalidOption) as caught:
         agg.top_k("a", k)
     assert caught.value.option == "k"
@@ -122,11 +122,11 @@ def test_k_is_a_whole_number_from_1_to_1000(k: Any) -> None:
         (agg.percentile("a", 0.99999999), "percentile(a, 0.99999999)"),
     ],
 )
-def test_an_aggregate_describes_itself_to_the_last_digit(aggregate: Aggregate, words: str) -> None:
+def test_description_contains_all_digits(aggregate: Aggregate, words: str) -> None:
     assert aggregate.describe() == words
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("count", "percentile")])
-def test_an_expression_is_checked(kind: str) -> None:
+def test_empty_expression_is_refused(kind: str) -> None:
     with pytest.raises(InvalidRequest, match=kind):
         getattr(agg, kind)("")

@@ -1,10 +1,9 @@
-"""The builder: what each method adds, and what is refused at the line that says it."""
+"""The builder of streams: what each method adds, and which arguments it refuses."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +11,21 @@ import pytest
 
 from penstock.core.errors import InvalidName, InvalidOption, InvalidRequest
 from penstock.stream import aggregates as agg
-from penstock.stream.definition import Definition, TimeRules, table
-from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Lookup, Map, Retries, Sql, Table, runs_in_python
-from penstock.stream.windows import Calendar, Session, Sliding, Tumbling
+from penstock.stream.definition import Definition
+from penstock.stream.steps import (
+    EnrichCall,
+    Filter,
+    FlatMap,
+    Foreach,
+    Lookup,
+    Map,
+    ReferenceTable,
+    Retries,
+    Sql,
+    runs_in_python,
+)
+from penstock.stream.time_rules import TimeRules
+from penstock.stream.windows import CalendarWindow, SessionWindow, SlidingWindow, TumblingWindow
 from tests.stream.spark_doubles import COLUMN, FRAME
 
 ORDERS = Definition.from_("orders")
@@ -39,10 +50,7 @@ def refused(define: Callable[[], Any], sentence: str) -> None:
         define()
 
 
-# What each method adds
-
-
-def test_each_method_returns_a_new_stream_and_leaves_the_old_one_as_it_was() -> None:
+def test_methods_return_a_new_stream_and_do_not_change_the_old_one() -> None:
     before = copy.copy(ORDERS)
     ORDERS.filter("a > 1").key_by("b").window_tumbling(seconds=1).aggregate({"n": "count"}).to("results")
     assert before == ORDERS
@@ -50,14 +58,14 @@ def test_each_method_returns_a_new_stream_and_leaves_the_old_one_as_it_was() -> 
         ORDERS.sink = "elsewhere"  # type: ignore[misc] # that it is refused is the point
 
 
-def test_what_was_given_can_change_later_without_changing_the_stream() -> None:
+def test_stream_copies_its_schema() -> None:
     schema = {"amount": "double"}
     stream = Definition.from_("orders", schema=schema)
     schema["amount"] = "string"
     assert stream.schema == {"amount": "double"}
 
 
-def test_a_stream_reads_one_queue_or_several() -> None:
+def test_stream_reads_several_queues() -> None:
     assert Definition.from_("orders", "refunds").sources == ("orders", "refunds")
 
 
@@ -76,30 +84,30 @@ def test_a_stream_reads_one_queue_or_several() -> None:
         ),
         (ORDERS.flat_map("items"), FlatMap("flat_map-1", "items")),
         (ORDERS.foreach(print), Foreach("foreach-1", print)),
-        (ORDERS.enrich(waits, concurrency=3), Call("enrich-1", waits, 3)),
-        (ORDERS.enrich("crm.customers", on="id"), Lookup("enrich-1", Table("TABLE crm.customers"), ("id",))),
+        (ORDERS.enrich(waits, concurrency=3), EnrichCall("enrich-1", waits, 3)),
+        (ORDERS.enrich("crm.customers", on="id"), Lookup("enrich-1", ReferenceTable("TABLE crm.customers"), ("id",))),
         (
             ORDERS.enrich("SELECT 1 AS id;", on=["id", "x"], how="inner", refresh_seconds=5, notify="crm"),
-            Lookup("enrich-1", Table("SELECT 1 AS id", None, 5, "crm"), ("id", "x"), "inner"),
+            Lookup("enrich-1", ReferenceTable("SELECT 1 AS id", None, 5, "crm"), ("id", "x"), "inner"),
         ),
-        (ORDERS.enrich(FRAME, on="id"), Lookup("enrich-1", Table(frame=FRAME), ("id",))),
+        (ORDERS.enrich(FRAME, on="id"), Lookup("enrich-1", ReferenceTable(frame=FRAME), ("id",))),
         (
             ORDERS.sql("SELECT a FROM stream JOIN fx USING (b);", fx="app.fx"),
-            Sql("sql-1", "SELECT a FROM stream JOIN fx USING (b)", {"fx": Table("TABLE app.fx")}),
+            Sql("sql-1", "SELECT a FROM stream JOIN fx USING (b)", {"fx": ReferenceTable("TABLE app.fx")}),
         ),
     ],
     ids=lambda value: "",
 )
-def test_a_step_is_added(stream: Definition, step: Any) -> None:
+def test_methods_add_steps(stream: Definition, step: Any) -> None:
     assert stream.steps == (step,)
 
 
-def test_steps_are_named_by_their_kind_and_number_unless_they_are_named() -> None:
+def test_default_step_names_are_kind_and_number() -> None:
     stream = ORDERS.filter("a").filter("b", name="mine").filter("c").map("d").filter("e", name="filter-4").filter("f")
     assert [step.name for step in stream.steps] == ["filter-1", "mine", "filter-2", "map-1", "filter-4", "filter-3"]
 
 
-def test_a_step_knows_whether_it_runs_in_python() -> None:
+def test_runs_in_python_is_true_for_functions_only() -> None:
     stream = (
         ORDERS.map(identity).map("a").filter(identity).filter("a").flat_map(identity).flat_map("a")
         .foreach(identity).enrich(identity).enrich("t", on="a").sql("SELECT * FROM stream")
@@ -110,19 +118,19 @@ def test_a_step_knows_whether_it_runs_in_python() -> None:
 @pytest.mark.parametrize(
     ("stream", "window"),
     [
-        (ORDERS.window_tumbling(seconds=5), Tumbling(5_000_000)),
-        (ORDERS.window_sliding(size=60, slide=0.5), Sliding(60_000_000, 500_000)),
-        (ORDERS.window_session(gap=30), Session(30_000_000)),
-        (ORDERS.window_calendar(every="day", timezone="Europe/Rome"), Calendar("day", "Europe/Rome")),
-        (ORDERS.window_calendar(every="hour"), Calendar("hour", "UTC")),
+        (ORDERS.window_tumbling(seconds=5), TumblingWindow(5_000_000)),
+        (ORDERS.window_sliding(size=60, slide=0.5), SlidingWindow(60_000_000, 500_000)),
+        (ORDERS.window_session(gap=30), SessionWindow(30_000_000)),
+        (ORDERS.window_calendar(every="day", timezone="Europe/Rome"), CalendarWindow("day", "Europe/Rome")),
+        (ORDERS.window_calendar(every="hour"), CalendarWindow("hour", "UTC")),
     ],
 )
-def test_a_window_is_added(stream: Definition, window: Any) -> None:
+def test_methods_add_windows(stream: Definition, window: Any) -> None:
     assert stream.windows == (window,)
     assert stream.time == TimeRules()
 
 
-def test_several_windows_share_the_rules_of_the_first() -> None:
+def test_windows_share_the_time_rules_of_the_first() -> None:
     stream = ORDERS.window_tumbling(
         seconds=5, event_time="at", grace_seconds=1, allowed_lateness_seconds=2, idle_flush_seconds=3, late="drop"
     ).window_tumbling(seconds=60)
@@ -131,11 +139,11 @@ def test_several_windows_share_the_rules_of_the_first() -> None:
 
 
 @pytest.mark.parametrize("event_time", [None, True, "at", "order.at", identity])
-def test_windows_go_by_a_field_a_function_or_the_producer_s_time(event_time: Any) -> None:
+def test_event_time_is_a_field_a_function_or_a_flag(event_time: Any) -> None:
     assert ORDERS.window_tumbling(seconds=5, event_time=event_time).time.event_time == event_time
 
 
-def test_aggregates_and_sink_are_added() -> None:
+def test_aggregate_and_to_add_aggregates_and_sink() -> None:
     stream = ORDERS.key_by("customer").window_tumbling(seconds=5).aggregate({"n": agg.count(), "total": "sum(amount)"})
     stream = stream.to("totals", partition="customer")
     stream.check()
@@ -143,48 +151,11 @@ def test_aggregates_and_sink_are_added() -> None:
     assert (stream.key, stream.sink, stream.sink_key) == ("customer", "totals", "customer")
 
 
-def test_a_fold_is_added() -> None:
+def test_reduce_adds_a_fold() -> None:
     stream = WINDOWED.reduce(lambda value, event: value + event["n"], {"sum": 0})
     stream.check()
     assert stream.fold is not None
     assert stream.fold.initial == {"sum": 0}
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["customers", "crm.customers", 'db.crm."Odd name"', " crm.customers ; "],
-)
-def test_a_table_is_named(source: str) -> None:
-    assert table(source).query == f"TABLE {source.strip().removesuffix(';').strip()}"
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "SELECT 1",
-        "\nwith a as (select 1) table a",
-        "(select 1) union (select 2)",
-        "-- why\nVALUES (1)",
-        "/* x */ TABLE a",
-    ],
-)
-def test_a_table_is_a_query(source: str) -> None:
-    assert table(source).query == source.strip()
-
-
-@pytest.mark.parametrize(
-    "source", [FRAME, lambda spark: FRAME, functools.partial(lambda spark: FRAME)], ids=["frame", "f", "partial"]
-)
-def test_a_table_is_a_frame_or_a_function_that_returns_one(source: Any) -> None:
-    assert table(source) == Table(frame=source)
-
-
-def test_a_table_stays_itself() -> None:
-    made = Table("TABLE a", refresh_seconds=1)
-    assert table(made) is made
-
-
-# What is refused
 
 
 @pytest.mark.parametrize(
@@ -195,12 +166,12 @@ def test_a_table_stays_itself() -> None:
         (("orders", "refunds", "orders"), "'orders' is named twice"),
     ],
 )
-def test_the_queues_to_read_are_names(queues: Any, sentence: str) -> None:
+def test_invalid_sources_are_refused(queues: Any, sentence: str) -> None:
     refused(lambda: Definition.from_(*queues), sentence)
 
 
 @pytest.mark.parametrize("name", ["", " a", "a\n", 7, None, b"a", {}])
-def test_a_queue_or_stage_with_a_bad_name_is_refused(name: Any) -> None:
+def test_invalid_queue_and_step_names_are_refused(name: Any) -> None:
     with pytest.raises(InvalidName):
         Definition.from_(name)
     with pytest.raises(InvalidName):
@@ -211,7 +182,7 @@ def test_a_queue_or_stage_with_a_bad_name_is_refused(name: Any) -> None:
 
 
 @pytest.mark.parametrize("types", [[], "a int", {"a": 1}, {1: "int"}, {"": "int"}, {"a": " "}])
-def test_types_are_text_by_field(types: Any) -> None:
+def test_types_that_are_no_mapping_of_text_are_refused(types: Any) -> None:
     for define in (
         lambda: Definition.from_("orders", schema=types),
         lambda: ORDERS.map(identity, returns=types),
@@ -235,7 +206,7 @@ def test_types_are_text_by_field(types: Any) -> None:
         ({1: "c"}, "cannot name a field"),
     ],
 )
-def test_a_mapping_of_fields_takes_one_sql_expression_each(fields: Any, sentence: str) -> None:
+def test_map_refuses_fields_without_one_sql_expression(fields: Any, sentence: str) -> None:
     refused(lambda: ORDERS.map(fields), sentence)
 
 
@@ -250,14 +221,14 @@ def test_a_mapping_of_fields_takes_one_sql_expression_each(fields: Any, sentence
         ({"retry_pause_seconds": "1"}, "retry_pause_seconds", "from 0 to 86400"),
     ],
 )
-def test_an_option_of_a_step_is_checked(options: Any, option: str, sentence: str) -> None:
+def test_invalid_step_options_are_refused(options: Any, option: str, sentence: str) -> None:
     for define in (ORDERS.map, ORDERS.filter, ORDERS.flat_map, ORDERS.foreach, ORDERS.enrich):
         with pytest.raises(InvalidOption, match=sentence) as caught:
             define(identity, **options)
         assert caught.value.option == option
 
 
-def test_options_of_functions_are_refused_where_they_would_do_nothing() -> None:
+def test_function_options_are_refused_for_sql() -> None:
     for define in (
         lambda: ORDERS.map("a", returns={"a": "int"}),
         lambda: ORDERS.filter("a", retry_limit=1),
@@ -291,7 +262,7 @@ def test_options_of_functions_are_refused_where_they_would_do_nothing() -> None:
         ({"source": lambda: None, "on": "a"}, r"def rates\(spark\)"),
     ],
 )
-def test_enrich_says_what_it_needs(arguments: Any, sentence: str) -> None:
+def test_enrich_refuses_invalid_arguments(arguments: Any, sentence: str) -> None:
     refused(lambda: ORDERS.enrich(**arguments), sentence)
 
 
@@ -316,7 +287,7 @@ def test_enrich_says_what_it_needs(arguments: Any, sentence: str) -> None:
         ("SELECT n FROM (SELECT count(*) AS n FROM (SELECT * FROM stream) s) t", r"count\(...\)"),
     ],
 )
-def test_sql_is_a_select_that_works_event_by_event(query: Any, sentence: str) -> None:
+def test_sql_refuses_queries_over_several_events(query: Any, sentence: str) -> None:
     refused(lambda: ORDERS.sql(query), sentence)
 
 
@@ -332,16 +303,16 @@ def test_sql_is_a_select_that_works_event_by_event(query: Any, sentence: str) ->
         "SELECT a FROM fx, stream",
     ],
 )
-def test_sql_may_gather_what_is_not_the_stream(query: str) -> None:
+def test_sql_accepts_aggregates_over_reference_tables(query: str) -> None:
     assert ORDERS.sql(query, fx="app.fx").steps
 
 
-def test_a_reference_table_is_not_called_stream() -> None:
+def test_reference_table_named_stream_is_refused() -> None:
     refused(lambda: ORDERS.sql("SELECT 1 FROM stream", stream="t"), "another name")
 
 
 @pytest.mark.parametrize("value", [None, "a > 1", 7, COLUMN], ids=str)
-def test_foreach_takes_a_function(value: Any) -> None:
+def test_foreach_refuses_values_that_are_no_function(value: Any) -> None:
     refused(lambda: ORDERS.foreach(value), "foreach takes a function of an event")
 
 
@@ -357,8 +328,8 @@ def test_foreach_takes_a_function(value: Any) -> None:
         lambda: ORDERS.to("results", partition=waits),
     ],
 )
-def test_only_enrich_takes_an_async_function(define: Callable[[], Any]) -> None:
-    refused(define, r"only \.enrich\(f\) waits")
+def test_async_functions_are_refused_outside_enrich(define: Callable[[], Any]) -> None:
+    refused(define, r"only \.enrich\(f\) awaits")
 
 
 @pytest.mark.parametrize(
@@ -377,20 +348,20 @@ def test_only_enrich_takes_an_async_function(define: Callable[[], Any]) -> None:
         (lambda: ORDERS.to("x").window_tumbling(seconds=9), "a window comes before"),
         (lambda: WINDOWED.window_tumbling(seconds=5.0), r"tumbling 5 s\) is there twice"),
         (lambda: WINDOWED.window_session(gap=5), "use two streams"),
-        (lambda: WINDOWED.window_tumbling(seconds=9, late="drop"), "say late at the first window only"),
+        (lambda: WINDOWED.window_tumbling(seconds=9, late="drop"), "give late at the first window only"),
         (lambda: ORDERS.aggregate({"n": "count"}), r"needs a window before it, such as \.window_tumbling"),
         (lambda: ORDERS.reduce(max, 0), "needs a window before it"),
         (lambda: COUNTED.aggregate({"m": "count"}), r"into one \.aggregate"),
         (lambda: COUNTED.reduce(max, 0), "aggregates already"),
-        (lambda: ORDERS.to("x").to("y"), "goes to 'x' already"),
+        (lambda: ORDERS.to("x").to("y"), "writes to 'x' already"),
         (lambda: ORDERS.to("orders"), "would never end"),
     ],
 )
-def test_what_is_in_the_wrong_place_is_told_where_it_belongs(define: Callable[[], Any], sentence: str) -> None:
+def test_methods_in_the_wrong_order_are_refused(define: Callable[[], Any], sentence: str) -> None:
     refused(define, sentence)
 
 
-def test_a_filter_may_come_after_key_by() -> None:
+def test_filter_is_allowed_after_key_by() -> None:
     assert ORDERS.key_by("a").filter("b > 1").window_tumbling(seconds=5).key == "a"
 
 
@@ -410,25 +381,25 @@ def test_a_filter_may_come_after_key_by() -> None:
         ({"late": ["drop"]}, "late"),
     ],
 )
-def test_an_option_of_a_window_is_checked(rules: Any, option: str) -> None:
+def test_invalid_window_options_are_refused(rules: Any, option: str) -> None:
     with pytest.raises(InvalidOption, match=option) as caught:
         ORDERS.window_tumbling(seconds=5, **rules)
     assert caught.value.option == option
 
 
 @pytest.mark.parametrize("aggregates", [None, {}, [], "count", agg.count()])
-def test_aggregate_takes_a_mapping(aggregates: Any) -> None:
+def test_aggregate_refuses_values_that_are_no_mapping(aggregates: Any) -> None:
     refused(lambda: WINDOWED.aggregate(aggregates), "aggregate takes a mapping such as")
 
 
 @pytest.mark.parametrize(
     "name", ["", "1a", "a-b", "a b", "ü", "n\n", "x" * 61, 7, None, "Key", "window_end", "is_open"]
 )
-def test_an_aggregate_s_name_becomes_a_column(name: Any) -> None:
+def test_invalid_aggregate_names_are_refused(name: Any) -> None:
     refused(lambda: WINDOWED.aggregate({name: "count"}), "it becomes a column|a column of every result")
 
 
-def test_names_that_differ_in_case_only_are_refused() -> None:
+def test_aggregate_names_that_differ_in_case_only_are_refused() -> None:
     refused(lambda: WINDOWED.aggregate({"Total": "count", "total": "count"}), "'Total' and 'total' differ in case only")
 
 
@@ -442,7 +413,7 @@ def test_names_that_differ_in_case_only_are_refused() -> None:
         (lambda value, event: value, float("nan"), "must be JSON"),
     ],
 )
-def test_a_fold_takes_a_value_and_an_event_and_begins_with_json(function: Any, initial: Any, sentence: str) -> None:
+def test_invalid_folds_are_refused(function: Any, initial: Any, sentence: str) -> None:
     refused(lambda: WINDOWED.reduce(function, initial), sentence)
 
 
@@ -456,10 +427,10 @@ def test_a_fold_takes_a_value_and_an_event_and_begins_with_json(function: Any, i
         (ORDERS.key_by("a").to("x"), r"add a window, or use \.to\(queue, partition=...\)"),
     ],
 )
-def test_a_stream_that_is_not_whole_is_refused(stream: Definition, sentence: str) -> None:
+def test_incomplete_streams_are_refused(stream: Definition, sentence: str) -> None:
     refused(stream.check, sentence)
 
 
 @pytest.mark.parametrize("stream", [COUNTED, ORDERS.to("x"), ORDERS.foreach(print), WINDOWED.reduce(max, 0)])
-def test_a_stream_that_is_whole_passes(stream: Definition) -> None:
+def test_complete_streams_pass_the_check(stream: Definition) -> None:
     stream.check()

@@ -1,4 +1,4 @@
-"""What can be an expression, and what a callable is called with."""
+"""Expressions, and the arguments that functions take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import pytest
 
 from penstock.core.errors import InvalidRequest
 from penstock.stream.context import Context
-from penstock.stream.expression import check_expression, is_column, is_frame, is_python, takes_context
+from penstock.stream.expression import (
+    check_expression,
+    column_text,
+    is_column,
+    is_frame,
+    is_python,
+    takes_context,
+)
 from tests.stream.spark_doubles import COLUMN, FRAME
 
 
@@ -58,7 +65,7 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         len,
     ],
 )
-def test_a_function_of_an_event_gets_no_context(function: Callable[..., Any]) -> None:
+def test_function_of_one_argument_takes_no_context(function: Callable[..., Any]) -> None:
     assert takes_context(function) is False
 
 
@@ -74,12 +81,12 @@ def test_a_function_of_an_event_gets_no_context(function: Callable[..., Any]) ->
         wrapped(lambda event, ctx: (event, ctx)),
     ],
 )
-def test_a_function_of_an_event_and_something_gets_the_context(function: Callable[..., Any]) -> None:
+def test_function_of_two_arguments_takes_a_context(function: Callable[..., Any]) -> None:
     assert takes_context(function) is True
 
 
 @pytest.mark.parametrize("function", [lambda: 1, lambda **fields: fields, three, keyword])
-def test_a_function_that_cannot_be_called_so_is_refused_with_what_to_write(function: Callable[..., Any]) -> None:
+def test_function_with_other_parameters_is_refused(function: Callable[..., Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"filter: \w+ must take an event.*def f\(event, ctx\)"):
         check_expression(function, "filter")
 
@@ -94,26 +101,32 @@ class Waits:
 
 
 @pytest.mark.parametrize("function", [waits, functools.partial(waits), Waits(), Waits().__call__])
-def test_an_async_function_is_sent_to_enrich(function: Callable[..., Any]) -> None:
-    with pytest.raises(InvalidRequest, match=r"map takes a plain function.*\.enrich\(f\)"):
+def test_async_function_is_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"map takes a plain function.*only \.enrich\(f\) awaits"):
         check_expression(function, "map")
 
 
 @pytest.mark.parametrize("value", [None, 7, True, b"a > 1", ["a"], {"a": "b"}, object(), FRAME])
-def test_what_is_neither_sql_nor_column_nor_function_is_refused(value: object) -> None:
+def test_values_that_are_no_expression_are_refused(value: object) -> None:
     with pytest.raises(InvalidRequest, match="filter must be SQL text, a Spark Column or a function"):
         check_expression(value, "filter")
 
 
 @pytest.mark.parametrize("text", ["", " \n", "a > (1", "a = 'x", "a; b"])
-def test_text_that_is_no_sql_is_refused_with_an_example(text: str) -> None:
+def test_invalid_sql_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InvalidRequest, match="amount > 10"):
         check_expression(text, "filter")
 
 
-def test_a_column_is_known_without_spark() -> None:
+def test_columns_and_frames_are_recognized_without_spark() -> None:
     assert is_column(COLUMN)
     assert not is_python(COLUMN)
     assert check_expression(COLUMN, "filter") is COLUMN
     assert is_frame(FRAME)
     assert not is_column("a")
+
+
+def test_column_text_does_not_depend_on_the_numbers_of_lambda_variables() -> None:
+    text = "Column<'aggregate(xs, 0, (x_{}, y_{}) -> +(x_{}, y_{}))'>"
+    assert column_text(text.format(1, 2, 1, 2)) == column_text(text.format(17, 18, 17, 18))
+    assert column_text("Column<'+(x_7, 1)'>") == "+(x_7, 1)"

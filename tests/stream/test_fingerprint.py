@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from penstock.stream import aggregates as agg
 from penstock.stream.code_hash import code_hash
 from penstock.stream.definition import Definition
-from penstock.stream.fingerprint import changes, describe, fingerprint, in_order_of
+from penstock.stream.fingerprint import changes, describe, fingerprint, with_stored_order
 from tests.stream.spark_doubles import COLUMN, FRAME
 
 ORDERS = Definition.from_("orders")
@@ -54,7 +54,7 @@ def same(a: str, b: str) -> bool:
         ("LIMIT = 1\nf = lambda e: e > LIMIT", "LIMIT = object()\nf = lambda e: e > LIMIT"),
     ],
 )
-def test_the_same_code_elsewhere_is_the_same(a: str, b: str) -> None:
+def test_equal_code_has_equal_hashes(a: str, b: str) -> None:
     assert same(a, b)
 
 
@@ -79,7 +79,7 @@ def test_the_same_code_elsewhere_is_the_same(a: str, b: str) -> None:
         ),
     ],
 )
-def test_other_code_is_another(a: str, b: str) -> None:
+def test_different_code_has_different_hashes(a: str, b: str) -> None:
     assert not same(a, b)
 
 
@@ -107,18 +107,18 @@ plain = st.recursive(
 
 
 @given(plain, plain)
-def test_a_plain_value_that_is_closed_over_counts(a: Any, b: Any) -> None:
+def test_hash_includes_closed_over_values(a: Any, b: Any) -> None:
     assert code_hash(over(a)) == code_hash(over(a))
     if repr(a) != repr(b) and a != b:
         assert code_hash(over(a)) != code_hash(over(b))
 
 
-def test_the_order_of_a_mapping_or_a_set_does_not_count() -> None:
+def test_hash_ignores_the_order_of_mappings_and_sets() -> None:
     assert code_hash(over({"a": 1, "b": 2})) == code_hash(over({"b": 2, "a": 1}))
     assert code_hash(over({1, 2**61, "x"})) == code_hash(over({"x", 2**61, 1}))
 
 
-def test_an_object_that_is_no_plain_value_counts_by_its_type_alone() -> None:
+def test_hash_of_other_objects_is_by_type() -> None:
     assert code_hash(over(object())) == code_hash(over(object()))
     assert code_hash(over(Path("/a"))) != code_hash(over(Path("/b")))
 
@@ -147,12 +147,12 @@ class Kind(Enum):
     [(Kind.SALE, Kind.REFUND), (re.compile("a"), re.compile("a", re.I)), (json, re), (Over(1), Over(2))],
     ids=["enum", "pattern", "module", "dataclass"],
 )
-def test_other_values_with_a_meaning_of_their_own_count(a: Any, b: Any) -> None:
+def test_hash_includes_enums_patterns_modules_and_dataclasses(a: Any, b: Any) -> None:
     assert code_hash(over(a)) == code_hash(over(a))
     assert code_hash(over(a)) != code_hash(over(b))
 
 
-def test_a_function_that_is_closed_over_counts() -> None:
+def test_hash_includes_closed_over_functions() -> None:
     assert code_hash(over(lambda: 1)) != code_hash(over(lambda: 2))
 
 
@@ -160,7 +160,7 @@ def multiply(factor: float, event: Any, plus: int = 0) -> Any:
     return event * factor + plus
 
 
-def test_a_partial_counts_with_what_it_binds() -> None:
+def test_hash_of_a_partial_includes_its_arguments() -> None:
     hashes = [
         code_hash(functools.partial(multiply, 2)),
         code_hash(functools.partial(multiply, 3)),
@@ -182,12 +182,12 @@ class Slotted:
 
 
 @pytest.mark.parametrize("kind", [Over, Slotted])
-def test_a_callable_object_counts_with_its_fields(kind: Any) -> None:
+def test_hash_of_a_callable_object_includes_its_fields(kind: Any) -> None:
     assert code_hash(kind(1)) == code_hash(kind(1))
     assert code_hash(kind(1)) != code_hash(kind(2))
 
 
-def test_a_method_counts_with_its_object() -> None:
+def test_hash_of_a_method_includes_its_object() -> None:
     assert code_hash(Over(1).under) == code_hash(Over(1).under)
     assert code_hash(Over(1).under) != code_hash(Over(2).under)
     assert code_hash(Over(1).under) != code_hash(Over(1))
@@ -202,12 +202,12 @@ f = F()
 """
 
 
-def test_a_method_that_a_callable_object_calls_counts() -> None:
+def test_hash_of_a_callable_object_includes_its_methods() -> None:
     assert same(CLASS.format(1), "\n\n" + CLASS.format(1))
     assert not same(CLASS.format(1), CLASS.format(2))
 
 
-def test_a_decorator_counts_as_well_as_what_it_wraps() -> None:
+def test_hash_includes_decorator_and_wrapped_function() -> None:
     def twice(function: Any) -> Any:
         return functools.wraps(function)(lambda event: function(function(event)))
 
@@ -219,11 +219,11 @@ def test_a_decorator_counts_as_well_as_what_it_wraps() -> None:
     assert code_hash(functools.cache(over(1))) != code_hash(functools.cache(over(2)))
 
 
-def test_builtins_and_classes_count_by_name() -> None:
+def test_hash_of_builtins_and_classes_is_by_name() -> None:
     assert len({code_hash(function) for function in (len, abs, print, dict, int, str.upper, "a".join, "b".join)}) == 8
 
 
-def test_code_that_refers_to_itself_has_a_hash() -> None:
+def test_recursive_code_has_a_hash() -> None:
     def endless(event: Any) -> Any:
         return endless(event)
 
@@ -233,7 +233,7 @@ def test_code_that_refers_to_itself_has_a_hash() -> None:
     assert code_hash(over(items))
 
 
-def test_helpers_that_share_helpers_are_read_once() -> None:
+def test_shared_helpers_are_hashed_once() -> None:
     source = "def f0(e): return e\n" + "".join(f"def f{i}(e): return f{i - 1}(f{i - 1}(e))\n" for i in range(1, 60))
     source += "def g(e): return " + "+".join(f"f{i}(e)" for i in range(60)) + "\nf = g"
     assert len(code_hash(function_in(source))) == 12
@@ -260,7 +260,7 @@ print(fingerprint(describe(stream)))
 """
 
 
-def test_a_fingerprint_is_the_same_in_another_process_and_file(tmp_path: Path) -> None:
+def test_fingerprint_is_equal_in_another_process_and_file(tmp_path: Path) -> None:
     found = set()
     for seed, name, before in (("1", "app.py", ""), ("2", "other.py", "# moved\n\n")):
         (tmp_path / name).write_text(before + SCRIPT)
@@ -277,7 +277,7 @@ def test_a_fingerprint_is_the_same_in_another_process_and_file(tmp_path: Path) -
 # Streams
 
 
-def test_a_stream_is_described_line_by_line() -> None:
+def test_description_has_a_line_for_each_part() -> None:
     stream = (
         Definition.from_("orders", "refunds", schema={"amount": "double"})
         .filter("amount >\n  0", name="paid")
@@ -310,7 +310,7 @@ def test_a_stream_is_described_line_by_line() -> None:
     ]
 
 
-def test_functions_are_described_by_name_and_code() -> None:
+def test_description_of_functions_has_name_and_code_hash() -> None:
     stream = ORDERS.map(lambda e: e, returns={"b": "int", "a": "date"}).foreach(Over(1)).enrich(multiply)
     lines = describe(stream)[1:]
     assert lines[0] == f"map map-1: lambda, code {code_hash(lambda e: e)}, returns a date, b int"
@@ -382,25 +382,25 @@ def test_streams_with_different_results_have_different_fingerprints() -> None:
         (Definition.from_("a", "b"), Definition.from_("b", "a")),
     ],
 )
-def test_what_does_not_change_the_result_does_not_change_the_fingerprint(a: Definition, b: Definition) -> None:
+def test_streams_with_equal_results_have_equal_fingerprints(a: Definition, b: Definition) -> None:
     assert fingerprint(describe(a)) == fingerprint(describe(b))
 
 
-def test_aggregates_keep_the_order_that_the_tables_have() -> None:
+def test_aggregates_are_in_the_order_of_the_tables() -> None:
     made = WINDOWED.aggregate({"total": "sum(a)", "n": agg.count(), "c": "count_if(a > 1)"})
     moved = WINDOWED.aggregate({"c": "count_if(a > 1)", "n": agg.count(), "total": "sum(a)"})
-    assert list(in_order_of(moved, describe(made), []).aggregates) == ["total", "n", "c"]
+    assert list(with_stored_order(moved, describe(made), []).aggregates) == ["total", "n", "c"]
     # An earlier version has written them down by name, and made its tables in their order.
     by_name = sorted(describe(made))
     columns = ["key", "window_start", "window_end", "total", "n", "c", "updated_at"]
-    assert list(in_order_of(moved, by_name, columns).aggregates) == ["total", "n", "c"]
+    assert list(with_stored_order(moved, by_name, columns).aggregates) == ["total", "n", "c"]
     assert changes(describe(made), describe(moved)) == ""
 
 
 # What changed
 
 
-def test_a_changed_part_is_shown_as_it_was_and_as_it_is() -> None:
+def test_changes_show_old_and_new_lines_of_a_part() -> None:
     before = ORDERS.filter("amount > 10", name="big").window_tumbling(seconds=5).aggregate({"n": "count"})
     after = ORDERS.filter("amount > 20", name="big").window_tumbling(seconds=5, late="drop").aggregate({"n": "sum(a)"})
     assert changes(describe(before), describe(after)).splitlines() == [
@@ -413,7 +413,7 @@ def test_a_changed_part_is_shown_as_it_was_and_as_it_is() -> None:
     ]
 
 
-def test_added_and_removed_parts_are_shown_beside_changed_ones() -> None:
+def test_changes_show_added_and_removed_parts() -> None:
     before = ORDERS.filter("a", name="x").filter("b", name="y").to("out")
     after = ORDERS.map("c", name="z").filter("d", name="y").to("out")
     assert changes(describe(before), describe(after)).splitlines() == [
@@ -424,7 +424,7 @@ def test_added_and_removed_parts_are_shown_beside_changed_ones() -> None:
     ]
 
 
-def test_nothing_changed_reads_as_nothing() -> None:
+def test_changes_of_equal_descriptions_are_empty() -> None:
     assert changes(describe(ORDERS), describe(ORDERS)) == ""
 
 
@@ -434,7 +434,7 @@ lines = st.lists(
 
 
 @given(lines, lines)
-def test_changes_tell_every_line_that_came_or_went(before: list[str], after: list[str]) -> None:
+def test_changes_contain_every_added_and_removed_line(before: list[str], after: list[str]) -> None:
     told = changes(before, after).splitlines()
     kept = sorted(before)
     for line in told:

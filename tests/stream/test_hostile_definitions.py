@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import agg
-from penstock.connector.options import OPTIONS, read_options, table_options, write_options
+from penstock.connector.options import OPTIONS, parse_read_options, parse_result_options, parse_write_options
 from penstock.core.errors import PenstockError
 from penstock.engine.options import RunOptions
 from penstock.sinks import Console, File, Table, Webhook
@@ -48,10 +48,10 @@ def option(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return None
     if name in ("query", "rows"):
-        return table_options({"query": "q", name: value})
+        return parse_result_options({"query": "q", name: value})
     if name in ("keyColumn", "txnAppId", "txnVersion", "fullQueueTimeoutSeconds"):
-        return write_options({"queue": "a", "txnAppId": "a", "txnVersion": "1", name: value}, streaming=False)
-    return read_options({"queue": "a", name: value}, streaming=name in ("maxRecordsPerTrigger", "group"))
+        return parse_write_options({"queue": "a", "txnAppId": "a", "txnVersion": "1", name: value}, streaming=False)
+    return parse_read_options({"queue": "a", name: value}, streaming=name in ("maxRecordsPerTrigger", "group"))
 
 
 #: Each takes one value in one place, and is otherwise as it should be.
@@ -166,17 +166,17 @@ PLACES: dict[str, Callable[[Any], Any]] = {
         for name in OPTIONS
     },
     "option of any name": lambda v: (
-        read_options({"queue": "a", v: "b"}, streaming=True) if isinstance(v, str) else None
+        parse_read_options({"queue": "a", v: "b"}, streaming=True) if isinstance(v, str) else None
     ),
     **{
-        f"run {name}": lambda v, name=name: RunOptions.of({name: v})  # type: ignore[misc]  # its default is its value
+        f"run {name}": lambda v, name=name: RunOptions.from_mapping({name: v})  # type: ignore[misc]  # its default is its value
         for name in RunOptions.__slots__
     },
 }
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_hostile_value_is_taken_or_refused_in_our_words(place: str) -> None:
+def test_hostile_value_is_accepted_or_raises_a_penstock_error(place: str) -> None:
     for value in VALUES:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

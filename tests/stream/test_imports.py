@@ -9,7 +9,7 @@ import sys
 import penstock.stream
 
 
-def test_importing_every_module_of_the_builder_imports_neither_spark_nor_a_database_driver() -> None:
+def test_stream_modules_import_neither_spark_nor_a_database_driver() -> None:
     modules = [f"penstock.stream.{module.name}" for module in pkgutil.iter_modules(penstock.stream.__path__)]
     code = (
         f"import sys, importlib\nfor name in {modules!r}: importlib.import_module(name)\n"

@@ -73,9 +73,7 @@ def run(rule: Rule, values: Sequence[object]) -> list[tuple[int, str]]:
         (made(above(80)), [None, "hot", True, {}, float("nan"), 81], [(5, "firing")]),
     ],
 )
-def test_rules_fire_and_clear_where_they_should(
-    rule: Rule, values: list[object], alerts: list[tuple[int, str]]
-) -> None:
+def test_rules_fire_and_clear(rule: Rule, values: list[object], alerts: list[tuple[int, str]]) -> None:
     assert run(rule, values) == alerts
 
 
@@ -100,13 +98,13 @@ def test_hysteresis_agrees_with_a_plain_loop(
 
 
 @given(numbers, st.integers(-50, 50), st.integers(0, 30))
-def test_below_is_above_upside_down(values: list[int], limit: int, gap: int) -> None:
+def test_below_mirrors_above(values: list[int], limit: int, gap: int) -> None:
     upside_down = run(made(above(-limit, clear=-limit - gap)), [-value for value in values])
     assert run(made(below(limit, clear=limit + gap)), values) == upside_down
 
 
 @given(numbers, st.integers(2, 6))
-def test_a_zscore_is_what_statistics_says_it_is(values: list[int], over: int) -> None:
+def test_zscore_agrees_with_the_statistics_module(values: list[int], over: int) -> None:
     firing, expected = False, []
     for n in range(over, len(values)):
         before = values[n - over : n]
@@ -120,19 +118,19 @@ def test_a_zscore_is_what_statistics_says_it_is(values: list[int], over: int) ->
 
 
 @given(numbers)
-def test_alerts_take_turns(values: list[int]) -> None:
+def test_firing_and_cleared_alerts_alternate(values: list[int]) -> None:
     found = [state for _, state in run(made(above(0, clear=-20), fire_after=2), values)]
     assert found == ["firing", "cleared"] * (len(found) // 2) + ["firing"] * (len(found) % 2)
 
 
-def test_a_correction_of_an_older_window_changes_nothing() -> None:
+def test_correction_of_an_older_window_is_ignored() -> None:
     state, alert = look(made(above(80)), KeyState(), "k", window(5, 90), BEGIN)
     assert alert is not None
     assert look(made(above(80)), state, "k", window(5, 10), BEGIN) == (state, None)
     assert look(made(above(80)), state, "k", window(3, 10), BEGIN) == (state, None)
 
 
-def test_results_without_windows_all_count_though_they_came_at_one_moment() -> None:
+def test_results_without_windows_are_all_evaluated() -> None:
     hot, state, found = made(above(80)), KeyState(), []
     for value in (20, 95, 99, 10, 81):
         state, alert = look(hot, state, "k", {"value": value}, BEGIN)
@@ -140,7 +138,7 @@ def test_results_without_windows_all_count_though_they_came_at_one_moment() -> N
     assert found == [("firing", 95, 1), ("cleared", 10, 2), ("firing", 81, 3)]
 
 
-def test_absence_fires_once_and_clears_when_there_is_something() -> None:
+def test_absent_fires_once_and_clears_with_the_next_window() -> None:
     quiet = made(absent(30))
     state, alert = miss(quiet, KeyState(), "k", BEGIN)
     assert alert == Alert("r", "k", "firing", BEGIN, "k: nothing for 30 s", limit=30.0)
@@ -150,7 +148,7 @@ def test_absence_fires_once_and_clears_when_there_is_something() -> None:
     assert (alert.state, alert.message) == ("cleared", "k is back")
 
 
-def test_an_open_window_can_make_a_rule_fire_and_nothing_else() -> None:
+def test_open_window_can_only_fire_a_rule() -> None:
     surge = made(above(100), live="q")
     state, alert = peek(surge, KeyState(), "k", window(1, 101), BEGIN)
     assert alert is not None
@@ -178,6 +176,6 @@ def test_an_open_window_can_make_a_rule_fire_and_nothing_else() -> None:
         lambda: rule("r", on="results", when="hot"),  # type: ignore[arg-type]
     ],
 )
-def test_rules_that_cannot_be_meant_are_refused(wrong: Any) -> None:
+def test_invalid_rules_are_refused(wrong: Any) -> None:
     with pytest.raises((InvalidOption, InvalidRequest)):
         wrong()

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from penstock.cli.input_file import Source, open_source
-from penstock.cli.output import number
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, PenstockError, QueueFull
-from penstock.log.log import Batch
+from penstock.core.formatting import number
+from penstock.log.write.batch import Batch
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.output import Output, number
+from penstock.cli.output import Output
+from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.engine.query import Query
-    from penstock.engine.status import Meter
+    from penstock.engine.status import StatusReporter
 
 _LOOK_SECONDS = 0.25
 
@@ -87,9 +88,9 @@ class _Screen:
     """What a person sees meanwhile: a table, on a terminal, and every so often a line for each query that stays."""
 
     def __init__(self, queries: Sequence[Query], out: Output, report_seconds: float) -> None:
-        from penstock.engine.status import Meter
+        from penstock.engine.status import StatusReporter
 
-        self._meters = {query: Meter(query.status) for query in queries}
+        self._meters = {query: StatusReporter(query.status) for query in queries}
         self._out = out
         self._every = report_seconds
         self._reported = time.monotonic()
@@ -127,7 +128,7 @@ class _Screen:
             table.add_column(name, justify="right", no_wrap=True)
         for query, meter in self._meters.items():
             status = query.status
-            now = (status.events_in, round(meter.per_second), status.lag, status.open_windows)
+            now = (status.events_in, round(meter.events_per_second), status.lag, status.open_windows)
             ended = (status.windows, status.late, status.dead)
             table.add_row(query.name, status.summary, *map(number, (*now, *ended)))
         return table
@@ -152,9 +153,9 @@ def facts_of(query: Query) -> dict[str, Any]:
     return {"query": query.name, "state": status.summary, **facts, "error": status.error}
 
 
-def report(out: Output, query: Query, meter: Meter) -> None:
+def report(out: Output, query: Query, meter: StatusReporter) -> None:
     """Say what a query has done: a line for people, or one of JSON."""
     if out.json:
-        out.line({**facts_of(query), "per_second": round(meter.per_second, 1)})
+        out.line({**facts_of(query), "per_second": round(meter.events_per_second, 1)})
     else:
-        out.hint(f"{query.name}: {meter.line()}")
+        out.hint(f"{query.name}: {meter.format_line()}")

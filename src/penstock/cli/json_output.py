@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.log import options
-from penstock.log.catalog import many_lanes_advice
+from penstock.log.catalog import many_partitions_advice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.ledger import Activity, Cycle
+    from penstock.engine.client_queries import ClientQuery
+    from penstock.engine.ledger import Activity, CycleRecord
     from penstock.engine.registry import QueryInfo
-    from penstock.log.dead_letters import DeadLetter
+    from penstock.log.dead_letters.models import DeadLetter
     from penstock.log.event import Event
-    from penstock.log.groups import GroupLane
-    from penstock.log.log import GroupInfo, QueueInfo
+    from penstock.log.groups import PartitionPosition
     from penstock.log.queue import Queue
+    from penstock.log.queue_info import GroupInfo, QueueInfo
     from penstock.log.storage.partitions import Partition
-    from penstock.server.queen.client_queries import SharedQuery
 
 OPTIONS = (*options.DEFAULTS, "dedup_window_seconds")
 
@@ -75,7 +75,7 @@ def queue_details(info: QueueInfo, busiest: Sequence[Partition]) -> dict[str, An
         ],
         "groups": [dataclasses.asdict(group) for group in info.groups],
         "dead_letters": info.dead_letters,
-        "advice": many_lanes_advice(info.queue.name) if info.queue.lanes_warned_at else None,
+        "advice": many_partitions_advice(info.queue.name) if info.queue.lanes_warned_at else None,
     }
 
 
@@ -84,7 +84,7 @@ def group_listing(group: GroupInfo) -> dict[str, Any]:
     return dataclasses.asdict(group)
 
 
-def group_lane(lane: GroupLane) -> dict[str, Any]:
+def group_lane(lane: PartitionPosition) -> dict[str, Any]:
     """Where a group stands in one partition."""
     # A partition that was never held is free since ever, which JSON has no word for.
     free = lane.available_at if lane.attempts or lane.leased else None
@@ -129,7 +129,7 @@ def query_listing(query: QueryInfo, groups: Sequence[GroupInfo]) -> dict[str, An
     }
 
 
-def shared_listing(query: SharedQuery) -> dict[str, Any]:
+def shared_listing(query: ClientQuery) -> dict[str, Any]:
     """The same for one that clients of the message plane compute."""
     return {
         "name": query.name,
@@ -176,6 +176,6 @@ def _view(schema: str, query: str) -> str:
     return f"{schema}.{query if plain else sql.Identifier(query).as_string()}"
 
 
-def cycle(cycle: Cycle) -> dict[str, Any]:
+def cycle(cycle: CycleRecord) -> dict[str, Any]:
     """A cycle of a query."""
     return {**dataclasses.asdict(cycle), "state": cycle.state, "seconds": cycle.seconds}

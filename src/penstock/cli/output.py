@@ -180,18 +180,3 @@ class Output:
 def visible(text: str) -> str:
     """The text with everything escaped that could do something to a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def number(value: int | None) -> str:
-    """A number for people."""
-    return "–" if value is None else f"{value:,}"
-
-
-def size(count: int) -> str:
-    """A number of bytes for people."""
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

@@ -59,12 +59,13 @@ class Tail:
         """Events as they are appended, without end."""
         transport = self._transport
         while True:
-            seen = await transport.pushes_seen(self._name) if isinstance(transport, Log) else 0
+            queue_id = (await transport.catalog.get(self._name)).id if isinstance(transport, Log) else 0
+            seen = transport.notifier.count(queue_id) if isinstance(transport, Log) else 0
             async for events in self._appended():
                 yield events
             await asyncio.sleep(_SPACING)
             if isinstance(transport, Log):
-                await transport.wait_for_push(self._name, seen, _LOOK_AGAIN)
+                await transport.notifier.wait(queue_id, seen, _LOOK_AGAIN)
             else:
                 await asyncio.sleep(_ASK_AGAIN)
 
@@ -99,7 +100,9 @@ class Tail:
         return max(self._next.get(partition.id, 0), partition.first)
 
     def _may_hold(self, queue: Queue, partition: Partition) -> bool:
-        return self._key is None or partition.epoch != queue.epoch or queue.place(self._key) == partition.name
+        return (
+            self._key is None or partition.epoch != queue.epoch or queue.partition_for_key(self._key) == partition.name
+        )
 
 
 def print_events(out: Output, events: Sequence[Event]) -> None:

@@ -1,4 +1,4 @@
-"""Reading what callers pass, and saying what is wrong with it."""
+"""Validation of the arguments of the client."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, Literal
 from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.log.event import Event
 
-#: What can be pushed: one event, or several.
+#: One event to push, or several.
 EventsToPush = Mapping[str, Any] | Iterable[Mapping[str, Any]]
-#: What can be acknowledged: what a pop gave, or one of it.
+#: Events to acknowledge: those of a pop, or some of them.
 PoppedEvents = Event | Sequence[Event] | None
-#: What can be said of an event: True is ``completed``, False ``failed``; ``success`` and ``dlq`` are other words.
+#: The status of an ack: True is ``completed``, False is ``failed``; ``success`` and ``dlq`` are aliases.
 AckStatus = bool | Literal["completed", "failed", "retry", "dead_letter", "success", "dlq"]
 
 
 def read_events(given: object) -> Sequence[Mapping[str, Any]]:
-    """Events to push as a list; what each of them holds is for the log to check."""
+    """Return events to push as a list; the log checks the events themselves."""
     if isinstance(given, list):
         return given
     if isinstance(given, Mapping):
@@ -28,86 +28,85 @@ def read_events(given: object) -> Sequence[Mapping[str, Any]]:
     if isinstance(given, bytes | bytearray | memoryview):
         raise InvalidRequest("push takes events, not bytes; NDJSON goes to push_ndjson()")
     if isinstance(given, Event):
-        raise InvalidRequest("push takes events to store, not one that was popped; push {'data': event.data} for it")
+        raise InvalidRequest("push takes new events, not an event that was popped: push {'data': event.data}")
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidRequest(
-            f"push takes an event such as {{'data': ...}}, or a list of them, not {type(given).__name__}"
+            f"push takes an event such as {{'data': ...}}, or a list of events, not {type(given).__name__}"
         )
     return list(given)
 
 
 def read_ndjson(given: object) -> bytes:
-    """NDJSON as bytes."""
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(given)
     hint = "; encode the text first: text.encode()" if isinstance(given, str) else ""
-    raise InvalidRequest(f"push_ndjson takes bytes, a JSON value a line, not {type(given).__name__}{hint}")
+    raise InvalidRequest(f"push_ndjson takes bytes with one JSON value per line, not {type(given).__name__}{hint}")
 
 
 def read_popped(given: object, action: str) -> Sequence[Event]:
-    """Events that were popped, for what is to be done with them."""
+    """Return popped events as a sequence; ``action`` names the method in errors."""
     if given is None:
         return []
     if isinstance(given, Event):
         return [given]
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise InvalidRequest(f"{action} takes the events that pop() gave, not {type(given).__name__}")
+        raise InvalidRequest(f"{action} takes the events that pop() returned, not {type(given).__name__}")
     events = given if isinstance(given, Sequence) else list(given)
     for event in events:
         if not isinstance(event, Event):
             raise InvalidRequest(
-                f"{action} takes the events themselves as pop() gave them, not {type(event).__name__}: they carry the "
-                "lease that they were delivered under"
+                f"{action} takes the events that pop() returned, not {type(event).__name__}: an event carries the "
+                "lease that it was delivered under"
             )
     return events
 
 
 def read_error(given: object) -> tuple[str, str | None]:
-    """The text of an error and, of an exception, where it came from."""
+    """Return the text of an error, and the traceback of an exception."""
     if given is None:
         return "", None
     if isinstance(given, str):
         return given, None
     if isinstance(given, BaseException):
-        said = str(given)
-        text = f"{type(given).__name__}: {said}" if said else type(given).__name__
+        message = str(given)
+        text = f"{type(given).__name__}: {message}" if message else type(given).__name__
         return text, "".join(traceback.format_exception(given))
     raise InvalidRequest(f"error must be text or an exception, not {type(given).__name__}")
 
 
 def read_options(given: Mapping[str, object]) -> dict[str, object]:
-    """Options of a queue under the names that Python uses: leaseTime is lease_time."""
+    """Return queue options with names in snake case: leaseTime becomes lease_time."""
     options: dict[str, object] = {}
     for name, value in given.items():
         if not isinstance(name, str):
-            raise InvalidOption(f"the name of an option is text, not {name!r}", option=str(name))
+            raise InvalidOption(f"the name of an option must be text, not {name!r}", option=str(name))
         options[re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()] = value
     return options
 
 
 def check_whole(name: str, value: object, lowest: int, highest: int) -> int:
-    """Return a whole number if it is one, in its range."""
+    """Return the value if it is a whole number in the range, or raise InvalidOption."""
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
         raise InvalidOption(f"{name} must be a whole number from {lowest:,} to {highest:,}, not {value!r}", option=name)
     return value
 
 
 def check_number(name: str, value: object, lowest: float, highest: float) -> float:
-    """Return a number if it is one, in its range."""
+    """Return the value if it is a number in the range, or raise InvalidOption."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not lowest <= value <= highest:
         raise InvalidOption(f"{name} must be a number from {lowest:,g} to {highest:,g}, not {value!r}", option=name)
     return value
 
 
 def check_flag(name: str, value: object, hint: str = "") -> bool:
-    """Return True or False if it is either."""
+    """Return the value if it is True or False, or raise InvalidOption."""
     if not isinstance(value, bool):
         raise InvalidOption(f"{name} takes True or False, not {value!r}{hint}", option=name)
     return value
 
 
 def check_time(name: str, value: object) -> datetime | None:
-    """Return a time if it says which moment it means."""
+    """Return the value if it is None or a datetime with a time zone, or raise InvalidRequest."""
     if value is None:
         return None
     if not isinstance(value, datetime) or value.tzinfo is None:

@@ -1,4 +1,4 @@
-"""A producer of single events: they are gathered for a moment, and pushed together."""
+"""``QueueHandle.buffered``: a buffer that takes single events and pushes them in batches."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.core import json
+from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import (
     BufferFull,
     EventShed,
@@ -21,27 +22,27 @@ from penstock.core.errors import (
     PushFailed,
     QueueFull,
 )
-from penstock.core.names import key_problem
+from penstock.core.names import find_key_problem
 from penstock.core.timestamps import from_micros
 from penstock.log.write.batch import Batch
-from penstock.log.write.encode import check_headers, check_ids, check_shape, micros_of
-from penstock.log.write.ndjson import Lines
+from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.result import Pushed, PushResult
+from penstock.log.write.validation import check_headers, check_ids, check_shape, micros_of
 
 if TYPE_CHECKING:
-    from penstock.client.session import Session
+    from penstock.client.session import ClientSession
 
 _logger = logging.getLogger("penstock.client")
 
-#: What an event takes of the buffer beside its data.
-_EACH = 200
-#: Of events that could not be stored, so many are kept for who asks.
-_MOST_FAILURES = 1_000
+#: The estimated size of an event in the buffer, without its data.
+_EVENT_OVERHEAD_BYTES = 200
+#: The most failed events that a buffer keeps for ``flush`` and ``close`` to report.
+_MAX_FAILURES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class BufferSettings:
-    """How much is gathered, and for how long."""
+    """The limits of a buffer; ``QueueHandle.buffered`` describes them."""
 
     max_events: int = 1_000
     linger_millis: float = 20.0
@@ -52,48 +53,48 @@ class BufferSettings:
 
 
 class Receipt:
-    """What became of an event, once that is known."""
+    """The result of one event of a buffer, once it is known."""
 
-    __slots__ = ("_error", "_heeded", "_place", "_result", "_waiter", "event")
+    __slots__ = ("_error", "_index", "_is_awaited", "_result", "_waiter", "event")
 
     def __init__(self, event: Mapping[str, Any]) -> None:
         self.event = event
         self._result: PushResult | None = None
-        self._place = 0
+        self._index = 0
         self._error: Exception | None = None
-        self._heeded = False
+        self._is_awaited = False
         self._waiter: asyncio.Future[None] | None = None
 
     @property
     def done(self) -> bool:
-        """Whether it is known: the event is durable, or could not be stored."""
+        """Whether the result is known: the event is durable, or could not be stored."""
         return self._result is not None or self._error is not None
 
     async def result(self) -> Pushed:
-        """Where the event went; it is durable when this returns. Raises the error, if it could not be stored.
+        """Wait until the event is durable, and return where it is stored; raise the error if it could not be stored.
 
-        That is EventShed if its queue was full and sheds, which is no failure of the buffer.
+        The error is EventShed if the queue was full and sheds events. ``flush`` and ``close`` do not report that one.
         """
-        self._heeded = True
+        self._is_awaited = True
         if not self.done:
             if self._waiter is None:
                 self._waiter = asyncio.get_running_loop().create_future()
-            # One who stops to wait takes nothing from the others.
+            # A cancelled waiter must not cancel the future of the others.
             await asyncio.shield(self._waiter)
         if self._result is None:
-            assert self._error is not None  # noqa: S101 - it is one or the other
+            assert self._error is not None  # noqa: S101 - one of the two is set
             raise self._error
-        return self._result[self._place]
+        return self._result[self._index]
 
-    def _settle(self, result: PushResult | None, place: int, error: Exception | None) -> None:
-        self._result, self._place, self._error = result, place, error
+    def _settle(self, result: PushResult | None, index: int, error: Exception | None) -> None:
+        self._result, self._index, self._error = result, index, error
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """An event in the buffer, encoded."""
+class _BufferedEvent:
+    """An encoded event in the buffer."""
 
     receipt: Receipt
     data: bytes
@@ -104,30 +105,30 @@ class _Waiting:
 
     @property
     def size(self) -> int:
-        return len(self.data) + _EACH
+        return len(self.data) + _EVENT_OVERHEAD_BYTES
 
 
 class Buffer:
-    """Takes events one at a time and pushes them together, in the order in which they came.
+    """Takes single events and pushes them in batches, in order.
 
     ::
 
         async with q.queue("clicks").buffered() as clicks:
             await clicks.push({"data": {"page": "/"}, "key": "ada"})
 
-    What is wrong with an event itself is raised by :meth:`push`. Whether it could be stored is known later: from the
-    receipt that push gives, and of all whose receipts nobody asked from :meth:`flush` and :meth:`close`.
+    :meth:`push` raises if the event itself is invalid. Whether the event was stored is known later: its receipt tells,
+    and :meth:`flush` and :meth:`close` raise if events failed whose receipts were not awaited.
 
-    Events that are still in the buffer when the process dies are lost: ``await receipt.result()`` waits until one is
-    durable. Closing the client closes its buffers, and waits for what is in them.
+    Events in the buffer are lost if the process dies; ``await receipt.result()`` waits until an event is durable.
+    Closing the client closes its buffers and pushes their events.
     """
 
-    def __init__(self, session: Session, queue: str, key: str | None, settings: BufferSettings) -> None:
+    def __init__(self, session: ClientSession, queue: str, key: str | None, settings: BufferSettings) -> None:
         self._session = session
         self._queue = queue
         self._key = key
         self._settings = settings
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_BufferedEvent] = deque()
         self._bytes = 0
         self._in_flight = 0
         self._failures: list[tuple[Receipt, Exception]] = []
@@ -139,33 +140,33 @@ class Buffer:
 
     @property
     def waiting(self) -> int:
-        """How many events are not known to be stored yet."""
+        """How many events are in the buffer or in a push."""
         return len(self._waiting) + self._in_flight
 
     async def push(self, event: Mapping[str, Any]) -> Receipt:
-        """Take an event. Waits for room while the buffer is full, or raises BufferFull, if it was told to."""
+        """Add an event. If the buffer is full, wait for room, or raise BufferFull (``when_full="raise"``)."""
         receipt = Receipt(event)
-        waiting = self._read(event, receipt)
+        buffered = self._encode(event, receipt)
         async with self._changed:
-            self._begin()
+            self._start()
             if self._is_full() and self._settings.when_full == "raise":
                 raise BufferFull(
-                    f"the buffer of queue {self._queue!r} holds {self.waiting:,} events that are not stored yet, no "
-                    f"more than {self._settings.max_waiting:,}; push it again later, or let push() wait for room"
+                    f"the buffer of queue {self._queue!r} is full: {self.waiting:,} events are not stored yet, and the "
+                    f"limit is {self._settings.max_waiting:,}; push the event again later, or use when_full='wait'"
                 )
             while self._is_full():
                 await self._changed.wait()
             self._check_open()
-            self._waiting.append(waiting)
-            self._bytes += waiting.size
-            if len(self._waiting) == 1 or self._is_ripe():
+            self._waiting.append(buffered)
+            self._bytes += buffered.size
+            if len(self._waiting) == 1 or self._is_batch_ready():
                 self._changed.notify_all()
         return receipt
 
     async def flush(self) -> None:
-        """Push what is in the buffer now, and wait for it.
+        """Push the events in the buffer and wait until they are stored.
 
-        Raises PushFailed if events could not be stored, since the last time, and nobody has asked their receipts.
+        Raises PushFailed if events failed since the last call and their receipts were not awaited.
         """
         async with self._changed:
             self._flushing += 1
@@ -175,17 +176,17 @@ class Buffer:
                     await self._changed.wait()
             finally:
                 self._flushing -= 1
-        self._report()
+        self._raise_failures()
 
     async def close(self) -> None:
-        """Push what is in the buffer, wait for it, and take no more; raises what :meth:`flush` does."""
+        """Flush and close the buffer; raises the same errors as :meth:`flush`."""
         if self._closed:
             return
         self._closed = True
         try:
             await self.flush()
         finally:
-            self._session.forget_buffer(self)
+            self._session.remove_buffer(self)
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait([self._task])
@@ -198,26 +199,26 @@ class Buffer:
     ) -> None:
         await self.close()
 
-    def _read(self, event: object, receipt: Receipt) -> _Waiting:
-        """Check and encode an event, so that only what the log knows can be wrong with it later."""
+    def _encode(self, event: object, receipt: Receipt) -> _BufferedEvent:
+        """Check and encode an event, so that later only the limits of the queue can refuse it."""
         check_shape(event, 0)
-        assert isinstance(event, Mapping)  # noqa: S101 - check_shape has just said so
+        assert isinstance(event, Mapping)  # noqa: S101 - check_shape has checked it
         try:
             data = json.encode(event["data"])
         except json.JSONProblem as error:
             raise InvalidEvent(str(error), index=0, field="data") from None
         key = event.get("key")
-        problem = None if key is None else key_problem(key)
+        problem = None if key is None else find_key_problem(key)
         if problem is not None:
             raise InvalidEvent(problem, index=0, field="key")
         (event_id,) = check_ids([event.get("id")])
         micros = micros_of(event.get("time"), 0)
         time = None if micros is None else from_micros(micros)
         headers = check_headers(event.get("headers"), 0)
-        return _Waiting(receipt, data, None if key is None else str.__str__(key), event_id, time, headers)
+        return _BufferedEvent(receipt, data, None if key is None else str.__str__(key), event_id, time, headers)
 
-    def _begin(self) -> None:
-        """Start to push, with the first event: by then there is an event loop."""
+    def _start(self) -> None:
+        """Start the task that pushes, with the first event, because an event loop runs by then."""
         self._check_open()
         if self._task is None:
             self._session.add_buffer(self)
@@ -225,40 +226,40 @@ class Buffer:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidRequest(f"this buffer of queue {self._queue!r} is closed; make another with buffered()")
+            raise InvalidRequest(f"this buffer of queue {self._queue!r} is closed: create another with buffered()")
 
     def _is_full(self) -> bool:
         settings = self._settings
-        most = max(settings.max_bytes * settings.max_waiting // settings.max_events, settings.max_bytes)
-        return self.waiting >= settings.max_waiting or self._bytes > most
+        max_bytes = max(settings.max_bytes * settings.max_waiting // settings.max_events, settings.max_bytes)
+        return self.waiting >= settings.max_waiting or self._bytes > max_bytes
 
-    def _is_ripe(self) -> bool:
+    def _is_batch_ready(self) -> bool:
         return len(self._waiting) >= self._settings.max_events or self._bytes >= self._settings.max_bytes
 
     async def _run(self) -> None:
         while True:
-            batch = await self._gather()
+            batch = await self._take_batch()
             try:
                 await self._push(batch)
             finally:
                 async with self._changed:
                     self._in_flight = 0
-                    self._bytes -= sum(each.size for each in batch)
+                    self._bytes -= sum(buffered.size for buffered in batch)
                     self._changed.notify_all()
 
-    async def _gather(self) -> list[_Waiting]:
-        """Wait for events, then for more of them, and take what fits a push."""
+    async def _take_batch(self) -> list[_BufferedEvent]:
+        """Wait for the first event, linger for more, and take the events of one push."""
         settings = self._settings
         async with self._changed:
             while not self._waiting:
                 await self._changed.wait()
             try:
                 async with asyncio.timeout(settings.linger_millis / 1000):
-                    while not (self._is_ripe() or self._flushing or self._closed):
+                    while not (self._is_batch_ready() or self._flushing or self._closed):
                         await self._changed.wait()
             except TimeoutError:
                 pass
-            batch: list[_Waiting] = []
+            batch: list[_BufferedEvent] = []
             size = 0
             while self._waiting and len(batch) < settings.max_events and (not batch or size < settings.max_bytes):
                 batch.append(self._waiting.popleft())
@@ -266,71 +267,73 @@ class Buffer:
             self._in_flight = len(batch)
         return batch
 
-    async def _push(self, batch: Sequence[_Waiting]) -> None:
-        """Push a batch; one that is refused for one event's sake goes again without that one."""
-        left = list(batch)
-        deadline = asyncio.get_running_loop().time() + self._settings.give_up_seconds
-        while left:
+    async def _push(self, batch: Sequence[_BufferedEvent]) -> None:
+        """Push a batch; if the log refuses one event, push the others again without it."""
+        remaining = list(batch)
+        retries = RetryTimer(Backoff(), self._settings.give_up_seconds)
+        while remaining:
             try:
-                (result,) = await self._session.transport.push([_batch(self._queue, self._key, left)])
+                (result,) = await self._session.transport.push([_batch(self._queue, self._key, remaining)])
             except InvalidEvent as error:
-                if not 0 <= error.index < len(left):
-                    self._fail(left, error)
+                if not 0 <= error.index < len(remaining):
+                    self._fail(remaining, error)
                     return
-                self._fail([left.pop(error.index)], error)
+                self._fail([remaining.pop(error.index)], error)
             except QueueFull as full:
-                if asyncio.get_running_loop().time() + full.retry_after > deadline:
-                    self._fail(left, full)
+                pause = retries.next_pause(full.retry_after)
+                if pause is None:
+                    self._fail(remaining, full)
                     return
-                await asyncio.sleep(full.retry_after)
+                await asyncio.sleep(pause)
             except Exception as error:
-                self._fail(left, error)
+                self._fail(remaining, error)
                 return
             except asyncio.CancelledError:
-                self._fail(left, PenstockError("the client was closed before the event was known to be stored"))
+                self._fail(remaining, PenstockError("the client was closed before the result of the push was known"))
                 raise
             else:
-                shed = _shed(self._queue) if result.shed else None
-                for place, each in enumerate(left):
-                    each.receipt._settle(None if shed else result, place, shed)
+                shed = _shed_error(self._queue) if result.shed else None
+                for index, buffered in enumerate(remaining):
+                    buffered.receipt._settle(None if shed else result, index, shed)
                 return
 
-    def _fail(self, events: Sequence[_Waiting], error: Exception) -> None:
-        for each in events:
-            each.receipt._settle(None, 0, error)
+    def _fail(self, events: Sequence[_BufferedEvent], error: Exception) -> None:
+        for buffered in events:
+            buffered.receipt._settle(None, 0, error)
         self._failed += len(events)
-        self._failures += [(each.receipt, error) for each in events[: _MOST_FAILURES - len(self._failures)]]
+        kept = events[: _MAX_FAILURES - len(self._failures)]
+        self._failures += [(buffered.receipt, error) for buffered in kept]
         _logger.warning("queue %r: %d events of a buffer could not be stored: %s", self._queue, len(events), error)
 
-    def _report(self) -> None:
-        """Raise what could not be stored, if nobody has heard of it."""
+    def _raise_failures(self) -> None:
+        """Raise PushFailed for the failed events whose receipts were not awaited."""
         failures, failed = self._failures, self._failed
         self._failures, self._failed = [], 0
-        unheard = [(receipt.event, error) for receipt, error in failures if not receipt._heeded]
-        count = failed - (len(failures) - len(unheard))
-        if unheard:
+        unreported = [(receipt.event, error) for receipt, error in failures if not receipt._is_awaited]
+        count = failed - (len(failures) - len(unreported))
+        if unreported:
             raise PushFailed(
-                f"{count:,} events for queue {self._queue!r} could not be stored: {unheard[0][1]}",
+                f"{count:,} events for queue {self._queue!r} could not be stored: {unreported[0][1]}",
                 count=count,
-                failures=unheard,
-            ) from unheard[0][1]
+                failures=unreported,
+            ) from unreported[0][1]
 
 
-def _shed(queue: str) -> EventShed:
+def _shed_error(queue: str) -> EventShed:
     return EventShed(
-        f"queue {queue!r} was full and dropped the event, as its option overflow says; `penstock queue show` counts "
-        "them, and overflow='refuse' makes producers wait instead",
+        f"queue {queue!r} was full and dropped the event (overflow='shed'); `penstock queue show` counts dropped "
+        "events, and overflow='refuse' makes producers wait instead",
         queue=queue,
     )
 
 
-def _batch(queue: str, key: str | None, events: Sequence[_Waiting]) -> Batch:
-    lines = Lines(
-        [each.data for each in events],
-        _column([each.key for each in events]),
-        _column([each.id for each in events]),
-        _column([each.time for each in events]),
-        _column([each.headers for each in events]),
+def _batch(queue: str, key: str | None, events: Sequence[_BufferedEvent]) -> Batch:
+    lines = JsonEvents(
+        [event.data for event in events],
+        _column([event.key for event in events]),
+        _column([event.id for event in events]),
+        _column([event.time for event in events]),
+        _column([event.headers for event in events]),
     )
     return Batch(queue, lines, key)
 

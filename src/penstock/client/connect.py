@@ -1,4 +1,4 @@
-"""Which transport is meant: a database, or a server."""
+"""Chooses the transport of a client: PostgreSQL or an HTTP server."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def connect(
     tls_ca_file: str | os.PathLike[str] | None = None,
     clock: Clock | None = None,
 ) -> ClientTransport:
-    """A transport for what is meant, not opened yet; what is not said comes from the environment."""
+    """Return the transport for these arguments, not open yet; the environment fills in the arguments left out."""
     given: Overrides = {}
     if url is not None:
-        _name_one(given, url)
+        _set_url(given, url)
     if data_dir is not None:
         if url is not None:
             raise ConfigurationError(
-                "both a url and a data_dir were given: a url names a PostgreSQL or a server that runs already, a "
-                "data_dir is where a PostgreSQL is started; give one of the two"
+                "both a url and a data_dir were given: a url names a PostgreSQL or a server that is running, a "
+                "data_dir is where the client starts a PostgreSQL; give one of the two"
             )
-        # Who names a directory means the PostgreSQL in it, whatever the environment says.
+        # A data directory takes precedence over the environment.
         given["database_url"] = given["url"] = None
         given["data_dir"] = Path(data_dir).expanduser().absolute()
     if pool_size is not None:
@@ -54,8 +54,8 @@ def connect(
     settings = Settings.from_env(**given)
     if settings.url is None and api_key is not None:
         raise ConfigurationError(
-            "an api_key is for a server, and this client works on the database itself: give the url of a server, "
-            "such as https://host:6632, or leave the key out"
+            "an api_key is for a server, and this client connects to a database: give the url of a server, such as "
+            "https://host:6632, or leave the api_key out"
         )
     return transport_for(settings, clock=clock, connections=None if pool_size is None else settings.pool_size)
 
@@ -63,16 +63,16 @@ def connect(
 def transport_for(
     settings: Settings, *, clock: Clock | None = None, connections: int | None = None, wait_for_room: bool = True
 ) -> ClientTransport:
-    """The transport that the settings mean; ``wait_for_room`` is whether a push over HTTP waits for a full queue."""
+    """Return the transport for the settings; ``wait_for_room`` makes a push over HTTP wait while its queue is full."""
     if settings.url is None:
         from penstock.client.database import DatabaseTransport
 
         return DatabaseTransport(settings, clock)
-    from penstock.client.http.retrying_http import Exchange
+    from penstock.client.http.retrying_http import RetryingHttpClient
     from penstock.client.http.transport import HttpTransport
 
     return HttpTransport(
-        Exchange(
+        RetryingHttpClient(
             settings.url,
             api_key=settings.api_key,
             retry_seconds=settings.retry_seconds,
@@ -83,11 +83,11 @@ def transport_for(
     )
 
 
-def _name_one(given: Overrides, url: object) -> None:
-    """What a url names is meant, whatever the environment says."""
+def _set_url(given: Overrides, url: object) -> None:
+    # A url takes precedence over the environment.
     if not isinstance(url, str):
         raise ConfigurationError(
-            f"the url must be text such as postgresql://host/db or https://host:6632, not {type(url).__name__}"
+            f"the url must be a string such as postgresql://host/db or https://host:6632, not {type(url).__name__}"
         )
     if not url.strip():
         raise ConfigurationError(
@@ -104,7 +104,7 @@ def _name_one(given: Overrides, url: object) -> None:
 
 def _check_count(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigurationError(f"{name} must be a whole number from 1 on, not {value!r}")
+        raise ConfigurationError(f"{name} must be a whole number, 1 or more, not {value!r}")
     return value
 
 
@@ -115,7 +115,7 @@ def _check_seconds(value: object) -> float:
 
 
 def _check_key(value: object) -> str:
-    # What it is, is never said: it may be printed.
+    # The message does not quote the key, because messages are printed and logged.
     if not isinstance(value, str) or not value.strip() or not value.isascii() or not value.isprintable():
-        raise ConfigurationError("the api_key is not one: give it as text, as `penstock key create` printed it")
+        raise ConfigurationError("the api_key is not valid: give it as text, as `penstock key create` printed it")
     return value.strip()

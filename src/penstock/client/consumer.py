@@ -1,4 +1,4 @@
-"""A consumer that runs until it is told to stop: pops, hands over, acknowledges, keeps the leases."""
+"""``QueueHandle.consume``: workers that pop events, call a handler and acknowledge."""
 
 from __future__ import annotations
 
@@ -8,48 +8,47 @@ import inspect
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.delivery import InHand, put_back
+from penstock.client.delivery import BatchDelivery
 from penstock.core.errors import InvalidRequest
+from penstock.log.read.consume_loop import MAX_POP_WAIT_SECONDS, ConsumeLoop
 
 if TYPE_CHECKING:
-    from penstock.client.session import Session
+    from penstock.client.session import ClientSession
     from penstock.client.settings import HandleSettings
     from penstock.log.event import Event
+    from penstock.log.read.pop_request import PopRequest
 
-#: What consumes: takes a list of events or, after ``each()``, one event. A coroutine function or a plain one.
+#: Takes a list of events or, after ``each()``, one event. A plain function or a coroutine function.
 Handler = Callable[[Any], object]
-#: What tells a consumer to stop, from the same event loop or from another thread.
+#: Stops a consumer, from the same event loop or from another thread.
 StopEvent = asyncio.Event | threading.Event
 
-#: How long a pop waits before it is made anew; nobody notices.
-_WAIT_SECONDS = 30.0
-#: How often a threading.Event is looked at: it cannot be awaited.
-_LOOK_SECONDS = 0.05
+#: How often a threading.Event is checked; it cannot be awaited.
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed:
-    """What a consumer did: how many events it completed, and how often one failed."""
+class ConsumeResult:
+    """The result of a consumer: events that were completed, and handler failures."""
 
     completed: int = 0
     failed: int = 0
 
 
-class Consumer:
-    """Runs a handler on what a group has to read.
+class HandlerConsumer(ConsumeLoop):
+    """Runs a handler on the events of a group.
 
-    ``concurrency`` workers pop, handle and acknowledge, each on its own; a partition is with one of them at a time,
-    so order is kept. All of them end when one raises.
+    ``concurrency`` tasks run the consume loop. A partition is leased to one of them at a time, so its order is kept.
+    All of them end when one raises.
     """
 
     def __init__(
         self,
-        session: Session,
+        session: ClientSession,
         queue: str,
         settings: HandleSettings,
         handler: Handler,
@@ -63,141 +62,126 @@ class Consumer:
         if not callable(handler):
             raise InvalidRequest(f"consume takes a function that is called with events, not {type(handler).__name__}")
         if settings.auto_ack:
-            raise InvalidRequest("consume acknowledges what its handler has done: leave auto_ack() out")
+            raise InvalidRequest("consume acknowledges events after the handler returns: remove auto_ack()")
+        super().__init__(session.transport)
         self._session = session
-        self._queue = queue
         self._settings = settings
+        self._request = replace(settings.request(queue), wait_seconds=MAX_POP_WAIT_SECONDS)
         self._handler = handler
         self._concurrency = concurrency
-        self._left = limit
+        #: How many more events may be popped; None sets no limit.
+        self._remaining = limit
         self._idle_seconds = idle_seconds
         self._renew = renew
         self._stop = stop
         self._threads: ThreadPoolExecutor | None = None
         self._completed = 0
         self._failed = 0
+        #: An exception of the handler that ends the consumer, such as SystemExit. A task must not raise it, because
+        #: the event loop would end.
+        self._fatal: BaseException | None = None
 
-    async def run(self) -> Consumed:
-        """Consume until there is a reason to stop."""
-        self._stopping = asyncio.Event()
-        self._stopped = asyncio.create_task(self._stopping.wait())
-        watcher = asyncio.create_task(self._watch())
+    async def run(self) -> ConsumeResult:
+        """Consume until the limit, the idle time or a stop."""
+        watcher = asyncio.create_task(self._wait_for_stop())
         try:
-            with self._session.consuming(self._stopping):
+            with self._session.register_consumer(self.stopping):
                 await self._run_workers()
         finally:
-            self._stopped.cancel()
             watcher.cancel()
-            await asyncio.wait([self._stopped, watcher])
+            await asyncio.wait([watcher])
             if self._threads is not None:
                 self._threads.shutdown(wait=False)
-        return Consumed(self._completed, self._failed)
+        return ConsumeResult(self._completed, self._failed)
 
     async def _run_workers(self) -> None:
-        workers = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
-        waiting = set(workers)
-        interrupted = 0
-        while waiting:
+        workers = [asyncio.create_task(self.consume(self._idle_seconds)) for _ in range(self._concurrency)]
+        running = set(workers)
+        interrupts = 0
+        while running:
             try:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
-                # Once: what is in hand is finished. Twice: the handlers are interrupted too.
-                interrupted += 1
-                self._stopping.set()
-                if interrupted > 1:
-                    for worker in waiting:
+                # The first cancellation lets the handlers finish, the second one interrupts them.
+                interrupts += 1
+                self.stopping.set()
+                if interrupts > 1:
+                    for worker in running:
                         worker.cancel()
                 continue
             if any(worker.cancelled() or worker.exception() is not None for worker in done):
-                self._stopping.set()
-        if interrupted:
+                self.stopping.set()
+        if interrupts:
             raise asyncio.CancelledError
         for worker in workers:
-            fatal = worker.result()
-            if fatal is not None:
-                raise fatal
+            worker.result()
+        if self._fatal is not None:
+            raise self._fatal
 
-    async def _watch(self) -> None:
+    async def _wait_for_stop(self) -> None:
         if self._stop is None:
             return
         if isinstance(self._stop, asyncio.Event):
             await self._stop.wait()
         else:
-            while not self._stop.is_set():  # noqa: ASYNC110 - it is set by another thread
-                await asyncio.sleep(_LOOK_SECONDS)
-        self._stopping.set()
+            while not self._stop.is_set():  # noqa: ASYNC110 - another thread sets it
+                await asyncio.sleep(_POLL_SECONDS)
+        self.stopping.set()
 
-    def _is_stopping(self) -> bool:
-        # Asked as well as waited for: a handler that sets it and does not wait leaves the watcher no time.
-        return self._stopping.is_set() or (self._stop is not None and self._stop.is_set())
+    def is_stopping(self) -> bool:
+        """Return whether the consumer stops before the next event."""
+        # The stop event is read here too: the watcher gets no turn while a handler runs that does not await.
+        return self.stopping.is_set() or (self._stop is not None and self._stop.is_set())
 
-    async def _work(self) -> BaseException | None:
-        """One worker; answers what is to be raised but must not pass through an event loop (SystemExit)."""
-        clock = asyncio.get_running_loop().time
-        quiet_since = clock()
-        while not self._is_stopping():
-            room = self._settings.batch if self._left is None else min(self._settings.batch, self._left)
-            if room == 0:
-                break
-            quiet_for = clock() - quiet_since
-            wait = _WAIT_SECONDS if self._idle_seconds is None else max(self._idle_seconds - quiet_for, 0.0)
-            events = await self._pop(room, min(wait, _WAIT_SECONDS))
-            if events:
-                fatal = await self._handle(events)
-                if fatal is not None:
-                    self._stopping.set()
-                    return fatal
-                quiet_since = clock()
-            elif self._idle_seconds is not None and clock() - quiet_since >= self._idle_seconds:
-                break
-        return None
+    async def next_request(self) -> PopRequest | None:
+        """Return a pop within the limit, and reserve its events."""
+        if self._remaining is None:
+            return self._request
+        if self._remaining == 0:
+            return None
+        room = min(self._request.batch, self._remaining)
+        self._remaining -= room
+        return replace(self._request, batch=room)
 
-    async def _pop(self, room: int, wait: float) -> Sequence[Event]:
-        """Up to ``room`` events, taken off what is left of the limit; none if it is time to stop."""
-        if self._left is not None:
-            self._left -= room
-        request = replace(self._settings.request(self._queue), batch=room, wait_seconds=wait)
-        pop = asyncio.create_task(self._session.pop(request))
-        events: Sequence[Event] = []
+    async def pop(self, request: PopRequest) -> list[Event]:
+        """Pop events, and return the reservation of those that did not come."""
+        events: list[Event] = []
         try:
-            await asyncio.wait([pop, self._stopped], return_when=asyncio.FIRST_COMPLETED)
-            if not pop.done():
-                pop.cancel()
-                await asyncio.wait([pop])
-            if not pop.cancelled():
-                events = pop.result()
-        except asyncio.CancelledError:
-            if not pop.cancel() and not pop.cancelled() and pop.exception() is None:
-                await put_back(self._session.transport, pop.result())
-            raise
+            events = await self._session.pop(request)
         finally:
-            if self._left is not None:
-                self._left += room - len(events)
+            self._add_remaining(request.batch - len(events))
         return events
 
-    async def _handle(self, events: Sequence[Event]) -> BaseException | None:
-        hand = InHand(self._session.transport, events, self._is_stopping)
+    async def deliver(self, events: Sequence[Event]) -> None:
+        """Call the handler and acknowledge the events."""
+        lease_seconds = self._settings.lease_seconds
+        delivery = BatchDelivery(self.source, events, lease_seconds=lease_seconds, is_stopping=self.is_stopping)
         try:
-            async with hand.renewing(self._settings.lease_seconds) if self._renew else nullcontext():
+            async with delivery.keep_leases(enabled=self._renew):
                 if self._settings.each:
-                    await hand.one_by_one(self._call)
+                    await delivery.deliver_one_by_one(self._call_handler)
                 else:
-                    await hand.together(self._call)
+                    await delivery.deliver_list(self._call_handler)
         finally:
-            self._completed += hand.completed
-            self._failed += hand.failed
-            if self._left is not None:
-                self._left += len(events) - hand.completed - hand.failed
-        return hand.fatal
+            self._completed += delivery.completed
+            self._failed += delivery.failed
+            self._add_remaining(len(events) - delivery.completed - delivery.failed)
+        if delivery.fatal is not None:
+            self._fatal = delivery.fatal
+            self.stopping.set()
 
-    async def _call(self, argument: object) -> None:
+    def _add_remaining(self, events: int) -> None:
+        if self._remaining is not None:
+            self._remaining += events
+
+    async def _call_handler(self, argument: object) -> None:
         if _is_async(self._handler):
             result = self._handler(argument)
         else:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="penstock-consumer")
             context = contextvars.copy_context()
-            call = partial(context.run, _outcome, self._handler, argument)
+            call = partial(context.run, _call_and_catch, self._handler, argument)
             result, error = await asyncio.get_running_loop().run_in_executor(self._threads, call)
             if error is not None:
                 raise error
@@ -209,8 +193,8 @@ def _is_async(handler: Handler) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
-def _outcome(handler: Handler, argument: object) -> tuple[object, BaseException | None]:
-    # Not raised in the thread: a future cannot carry a StopIteration, and a SystemExit would end the event loop.
+def _call_and_catch(handler: Handler, argument: object) -> tuple[object, BaseException | None]:
+    # Raising in the thread does not work: a future cannot carry StopIteration, and SystemExit would end the event loop.
     try:
         return handler(argument), None
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""The dead letters of a queue: looking, sending back, throwing away."""
+"""The handle of a queue's dead letters: list, count, redrive and purge."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING
 
 from penstock.client.arguments import check_whole
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.dead_letters import REDRIVE_LIMIT, DeadLetter, Filter, Redrive
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
+from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 
 if TYPE_CHECKING:
-    from penstock.client.session import Session
+    from penstock.client.session import ClientSession
 
-# Here, because the class has a method ``list``, which hides the type from its own signatures.
+# Aliases, because the method ``list`` of the class hides the type in its signatures.
 DeadLetters = list[DeadLetter]
 DeadLetterIds = list[int]
 
-_MOST = 100_000
+_MAX_COUNT = 100_000
+_MAX_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterHandle:
-    """The dead letters of one queue, of all its groups or of one.
+    """The dead letters of a queue, of all its groups or of one.
 
     ::
 
@@ -32,15 +34,15 @@ class DeadLetterHandle:
             print(letter.id, letter.key, letter.error, letter.data)
         await dead.redrive(error="Timeout")
 
-    Filters add up: ``key`` is the event's key, ``error`` a part of the error's text, ``since`` and ``until`` bound
-    the time of the failure.
+    A dead letter must match all filters: ``key`` is the event's key, ``error`` a part of the error's text, ``since``
+    and ``until`` bound the time of the failure.
     """
 
-    _session: Session = field(repr=False)
+    _session: ClientSession = field(repr=False)
     queue: str
     """The queue's name."""
     group: str | None = None
-    """The group whose dead letters these are; None: of all groups."""
+    """The group whose dead letters these are; None for all groups."""
 
     async def list(
         self,
@@ -52,20 +54,20 @@ class DeadLetterHandle:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> DeadLetters:
-        """A page of dead letters, newest failure first."""
-        check_whole("limit", limit, 1, _MOST)
+        """Return a page of dead letters, newest failure first."""
+        check_whole("limit", limit, 1, _MAX_COUNT)
         check_whole("offset", offset, 0, 2**62)
-        which = self._filter(None, key, error, since, until)
-        return await self._session.transport.dead_letters(which, limit=limit, offset=offset)
+        selected = self._filter(None, key, error, since, until)
+        return await self._session.transport.dead_letters(selected, limit=limit, offset=offset)
 
     async def get(self, id: int) -> DeadLetter:
-        """One dead letter, with its traceback and what happened to it before."""
-        check_whole("id", id, 0, 2**63 - 1)
-        found = await self._session.transport.dead_letters(self._filter([id], None, None, None, None), limit=1)
-        if not found:
-            whose = f"queue {self.queue!r}" if self.group is None else f"group {self.group!r} of queue {self.queue!r}"
-            raise NotFound(f"{whose} has no dead letter {id}; it may have been redriven or purged")
-        return found[0]
+        """Return one dead letter, with its traceback and its history."""
+        check_whole("id", id, 0, _MAX_ID)
+        letters = await self._session.transport.dead_letters(self._filter([id], None, None, None, None), limit=1)
+        if not letters:
+            owner = f"queue {self.queue!r}" if self.group is None else f"group {self.group!r} of queue {self.queue!r}"
+            raise NotFound(f"{owner} has no dead letter {id}; it may have been redriven or purged")
+        return letters[0]
 
     async def count(
         self,
@@ -75,7 +77,7 @@ class DeadLetterHandle:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> int:
-        """How many there are."""
+        """Return how many dead letters match."""
         return await self._session.transport.count_dead_letters(self._filter(None, key, error, since, until))
 
     async def redrive(
@@ -91,12 +93,12 @@ class DeadLetterHandle:
     ) -> Redrive:
         """Send dead letters back to the group that failed on them, oldest first.
 
-        At most ``limit`` of them, unless ``all`` is said or they are named by ``ids``.
+        ``limit`` applies unless ``all`` is True or ``ids`` names the dead letters.
         """
-        check_whole("limit", limit, 1, _MOST)
-        named = _read_ids(ids)
-        which = self._filter(named, key, error, since, until)
-        return await self._session.transport.redrive(which, limit=None if all or named is not None else limit)
+        check_whole("limit", limit, 1, _MAX_COUNT)
+        checked_ids = _read_ids(ids)
+        selected = self._filter(checked_ids, key, error, since, until)
+        return await self._session.transport.redrive(selected, limit=None if all or checked_ids is not None else limit)
 
     async def purge(
         self,
@@ -108,11 +110,11 @@ class DeadLetterHandle:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> int:
-        """Delete dead letters for good: those named, those that match, or ``all``; answers how many."""
-        named = _read_ids(ids)
-        if named is None and not all and (key, error, since, until) == (None, None, None, None):
-            raise InvalidRequest("purge would delete every dead letter: name some, filter them, or say all=True")
-        return await self._session.transport.purge(self._filter(named, key, error, since, until))
+        """Delete dead letters permanently, by id, by filter, or ``all``; return how many."""
+        checked_ids = _read_ids(ids)
+        if checked_ids is None and not all and (key, error, since, until) == (None, None, None, None):
+            raise InvalidRequest("purge would delete every dead letter: give ids or a filter, or all=True")
+        return await self._session.transport.purge(self._filter(checked_ids, key, error, since, until))
 
     def _filter(
         self,
@@ -121,13 +123,13 @@ class DeadLetterHandle:
         error: str | None,
         since: datetime | None,
         until: datetime | None,
-    ) -> Filter:
-        return Filter(ids, self.queue, self.group, key, error, since, until)
+    ) -> DeadLetterFilter:
+        return DeadLetterFilter(ids, self.queue, self.group, key, error, since, until)
 
 
 def _read_ids(given: object) -> DeadLetterIds | None:
     if given is None:
         return None
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        return [check_whole("id", given, 0, 2**63 - 1)]
-    return [check_whole("id", id, 0, 2**63 - 1) for id in given]
+        return [check_whole("id", given, 0, _MAX_ID)]
+    return [check_whole("id", id, 0, _MAX_ID) for id in given]

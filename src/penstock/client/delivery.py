@@ -1,80 +1,94 @@
-"""The events that a consumer has in hand: what was done with them, and what the log is told."""
+"""Delivers the events of one pop to a handler and acknowledges them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from penstock.client.arguments import read_error
+from penstock.log.read.consume_loop import group_by_partition, release_events
+from penstock.log.read.lease_keeper import LeaseKeeper
 
 if TYPE_CHECKING:
-    from penstock.client.transport import Transport
     from penstock.log.event import Event
+    from penstock.log.read.consume_loop import EventSource
 
 _logger = logging.getLogger("penstock.client")
-
-#: What is done is reported at the latest after this many seconds, so that a crash repeats little of it.
-_REPORT_SECONDS = 1.0
 
 _Call = Callable[[object], Awaitable[None]]
 
 
-class InHand:
-    """The events of one pop, on their way through a handler.
+class BatchDelivery:
+    """The events of one pop on their way through a handler.
 
-    An event whose handler raised is failed. If its retries are used up it is a dead letter now, and those after it
-    go on. If not it comes again, and so do those after it in its partition, or order would be lost: they are put
-    back unhandled. Other partitions do not notice.
+    An event whose handler raises is failed. If its retries are used up, it becomes a dead letter and the delivery goes
+    on with the next event. Otherwise the event is delivered again later, and so are those after it in its partition,
+    to keep their order: they are released unhandled. Other partitions go on.
+
+    Completed events are acknowledged every ``report_seconds``, so that few are repeated after a crash.
     """
 
-    def __init__(self, transport: Transport, events: Sequence[Event], is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        source: EventSource,
+        events: Sequence[Event],
+        *,
+        lease_seconds: float | None,
+        is_stopping: Callable[[], bool],
+        report_seconds: float = 1.0,
+    ) -> None:
         self.completed = 0
         self.failed = 0
-        #: What the handler raised that is not an event's fault, such as SystemExit.
+        #: An exception of the handler that ends the consumer, such as SystemExit.
         self.fatal: BaseException | None = None
-        self._transport = transport
+        self._source = source
         self._events = events
+        self._lease = LeaseKeeper(source, events, lease_seconds)
         self._is_stopping = is_stopping
-        self._lost = False
+        self._report_seconds = report_seconds
 
-    async def together(self, call: _Call) -> None:
-        """Hand the events over as one list.
+    def keep_leases(self, *, enabled: bool) -> AbstractAsyncContextManager[object]:
+        """Extend the leases of the events while the block runs, if that is enabled."""
+        return self._lease if enabled else nullcontext()
 
-        If that fails nobody knows which of them is to blame: they are handed over again, one at a time, so that a
-        bad event does not use up the retries of the others.
+    async def deliver_list(self, call: _Call) -> None:
+        """Call the handler once with all events.
+
+        If that fails, call it again with a list of each event alone. So a bad event does not use up the retries of
+        the others.
         """
         events = self._events
         if self._is_over():
-            await put_back(self._transport, events)
+            await release_events(self._source, events)
             return
         try:
             error = await self._try(call, list(events))
         except asyncio.CancelledError:
-            await put_back(self._transport, events)
+            await release_events(self._source, events)
             raise
         if error is None:
             await self._complete(events)
         elif len(events) == 1 and self.fatal is None:
             await self._fail(events[0], error)
         else:
-            await self.one_by_one(lambda event: call([event]))
+            await self.deliver_one_by_one(lambda event: call([event]))
 
-    async def one_by_one(self, call: _Call) -> None:
-        """Hand over each event alone, in order, one partition after the other."""
-        waiting = list(_lanes(self._events).values())
+    async def deliver_one_by_one(self, call: _Call) -> None:
+        """Call the handler with each event, in order, one partition after the other."""
+        waiting = group_by_partition(self._events)
         try:
             while waiting:
-                await self._lane(waiting.pop(0), call)
+                await self._deliver_partition(waiting.pop(0), call)
         except asyncio.CancelledError:
-            await put_back(self._transport, [event for lane in waiting for event in lane])
+            await release_events(self._source, [event for partition in waiting for event in partition])
             raise
 
-    async def _lane(self, events: Sequence[Event], call: _Call) -> None:
+    async def _deliver_partition(self, events: Sequence[Event], call: _Call) -> None:
         clock = asyncio.get_running_loop().time
-        report_at = clock() + _REPORT_SECONDS
+        report_at = clock() + self._report_seconds
         done = reported = 0
         try:
             while done < len(events) and not self._is_over():
@@ -89,16 +103,16 @@ class InHand:
                 done += 1
                 if clock() >= report_at:
                     await self._complete(events[reported:done])
-                    reported, report_at = done, clock() + _REPORT_SECONDS
+                    reported, report_at = done, clock() + self._report_seconds
         except asyncio.CancelledError:
             await self._complete(events[reported:done])
-            await put_back(self._transport, events[done:])
+            await release_events(self._source, events[done:])
             raise
         await self._complete(events[reported:done])
-        await put_back(self._transport, events[done:])
+        await release_events(self._source, events[done:])
 
     async def _try(self, call: _Call, argument: object) -> BaseException | None:
-        """Call the handler and answer what it raised; raises only when this task is cancelled."""
+        """Call the handler and return its exception; raise only if this task is cancelled."""
         try:
             await call(argument)
         except asyncio.CancelledError as error:
@@ -114,83 +128,46 @@ class InHand:
         return None
 
     async def _complete(self, events: Sequence[Event]) -> None:
-        lanes = list(_lanes(events).values())
-        if not lanes:
+        partitions = group_by_partition(events)
+        if not partitions:
             return
-        # The last one of a partition speaks for those before it.
-        results = await self._transport.ack([lane[-1] for lane in lanes])
-        for lane, result in zip(lanes, results, strict=True):
+        # Completing the last event of a partition completes those before it.
+        results = await self._source.ack([partition[-1] for partition in partitions])
+        for partition, result in zip(partitions, results, strict=True):
             if result:
-                self.completed += len(lane)
+                self.completed += len(partition)
             else:
-                self._lost = True
+                self._lease.mark_lost()
                 _logger.warning(
                     "queue %r, partition %r: %d events were handled and could not be completed: %s",
-                    lane[0].queue,
-                    lane[0].partition,
-                    len(lane),
+                    partition[0].queue,
+                    partition[0].partition,
+                    len(partition),
                     result.error,
                 )
 
     async def _fail(self, event: Event, error: BaseException) -> bool:
-        """Report the failure; True if the event is a dead letter now, and those after it can go on."""
-        text, trace = read_error(_from_handler(error))
-        (result,) = await self._transport.ack([event], "failed", error=text, traceback=trace)
+        """Acknowledge a failure; return whether the event is a dead letter, so that the next event can follow."""
+        text, trace = read_error(_trim_traceback(error))
+        (result,) = await self._source.ack([event], "failed", error=text, traceback=trace)
         self.failed += 1
-        fate = result.error or ("it is a dead letter now" if result.dead_letter else "it will come again")
+        outcome = result.error or ("it is a dead letter now" if result.dead_letter else "it is delivered again later")
         _logger.warning(
             "queue %r, partition %r: the handler failed on event %s: %s (%s)",
             event.queue,
             event.partition,
             event.id,
             text,
-            fate,
+            outcome,
         )
         return result.dead_letter
 
     def _is_over(self) -> bool:
-        return self._is_stopping() or self._lost or self.fatal is not None
-
-    @asynccontextmanager
-    async def renewing(self, lease_seconds: float | None) -> AsyncIterator[None]:
-        """Keep the lease from ending, for as long as the handler takes."""
-        task = asyncio.create_task(self._renew(lease_seconds))
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-
-    async def _renew(self, lease_seconds: float | None) -> None:
-        queue = self._events[0].queue
-        while True:
-            try:
-                lease = lease_seconds or (await self._transport.queue(queue)).lease_seconds
-                await asyncio.sleep(lease / 3)
-                if await self._transport.extend(self._events, lease) is None:
-                    self._lost = True
-                    _logger.warning("queue %r: a lease has ended while its events were being handled", queue)
-                    return
-            except Exception as error:
-                _logger.warning("queue %r: a lease could not be renewed, which is tried again: %s", queue, error)
-                await asyncio.sleep(1.0)
+        return self._is_stopping() or self._lease.is_lost or self.fatal is not None
 
 
-async def put_back(transport: Transport, events: Sequence[Event]) -> None:
-    """Give up the leases of these events, and with them those of all after them in their partitions."""
-    if events:
-        await transport.ack([lane[0] for lane in _lanes(events).values()], "retry")
-
-
-def _lanes(events: Sequence[Event]) -> dict[int, list[Event]]:
-    lanes: dict[int, list[Event]] = {}
-    for event in events:
-        lanes.setdefault(event.partition_id, []).append(event)
-    return lanes
-
-
-def _from_handler(error: BaseException) -> BaseException:
-    """The error without the frames that led to the handler: the traceback begins in the user's own code."""
+def _trim_traceback(error: BaseException) -> BaseException:
+    """Remove the frames of the client, so that the traceback begins in the handler."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("penstock.client"):
         trace = trace.tb_next

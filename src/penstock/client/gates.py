@@ -1,4 +1,4 @@
-"""The gates of a query: what waits, and limits that change while it runs."""
+"""The handle of a query's gates: list them and change their limits while the query runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.client.arguments import check_number
 from penstock.engine.gates.admin import GateChange, GateInfo
 
 if TYPE_CHECKING:
-    from penstock.client.session import Session
+    from penstock.client.session import ClientSession
 
-_LONGEST = 366 * 86_400
+_MAX_HOLD_SECONDS = 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +23,17 @@ class GateHandle:
 
         gate = q.gate("ota-limiter")
         await gate.set("tenant-7", rate=250)
-        await gate.hold("tenant-7", seconds=30)  # the partner has answered 429 with Retry-After: 30
+        await gate.hold("tenant-7", seconds=30)  # the API responded 429 with Retry-After: 30
 
-    A key's own limits count before those that were set for all, which count before those of the stream.
+    The limits of a key take precedence over the limits set for all keys, and those over the limits of the stream.
     """
 
-    _session: Session = field(repr=False)
+    _session: ClientSession = field(repr=False)
     query: str
     """The query's id."""
 
     async def list(self, key: str | None = None) -> Sequence[GateInfo]:
-        """Its gates, lane by lane, those that hold something back first."""
+        """Return the gates of each key, those with waiting events first."""
         return await self._session.transport.gates(self.query, key)
 
     async def set(
@@ -48,7 +48,7 @@ class GateHandle:
         gate: int | None = None,
         clear: bool = False,
     ) -> None:
-        """Change limits for a key, or for all; ``clear`` forgets what was changed before."""
+        """Change the limits of a key, or of all keys; ``clear`` removes earlier changes."""
         await self._session.transport.change_gate(
             self.query,
             GateChange(
@@ -64,14 +64,14 @@ class GateHandle:
         )
 
     async def pause(self, key: str | None = None) -> None:
-        """Let nothing through until it is resumed."""
+        """Let no events pass until :meth:`resume`."""
         await self._session.transport.change_gate(self.query, GateChange(key=key, paused=True))
 
     async def resume(self, key: str | None = None) -> None:
-        """Let through again what the limits allow."""
+        """Let events pass again, within the limits."""
         await self._session.transport.change_gate(self.query, GateChange(key=key, paused=False, hold_seconds=0))
 
     async def hold(self, key: str | None = None, *, seconds: float) -> None:
-        """Let nothing through for so long, and begin with an empty bucket then, as a partner's Retry-After asks."""
-        check_number("seconds", seconds, 0, _LONGEST)
+        """Let no events pass for ``seconds``, then start with an empty bucket, as a Retry-After header asks."""
+        check_number("seconds", seconds, 0, _MAX_HOLD_SECONDS)
         await self._session.transport.hold_gate(self.query, key, seconds)

@@ -1,4 +1,4 @@
-"""The client."""
+"""``Penstock``, the asynchronous client."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from penstock.client.arguments import (
 from penstock.client.connect import connect
 from penstock.client.gates import GateHandle
 from penstock.client.queue import QueueHandle
-from penstock.client.session import Session
+from penstock.client.session import ClientSession
 from penstock.client.transaction import Transaction
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.core.names import check_name
 from penstock.db.user_connection import UserConnection
 from penstock.log.event import Event
-from penstock.log.log import Batch, GroupInfo
 from penstock.log.queue import Queue
+from penstock.log.queue_info import GroupInfo
 from penstock.log.read.ack import AckResult
-from penstock.log.storage.segments import Upkeep
+from penstock.log.upkeep import Upkeep
+from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
 
 _ACK_CONTEXT = {"group": "group", "consumer_group": "group", "consumerGroup": "group", "error": "error"}
 
 
 class Penstock:
-    """A client: everything begins here.
+    """The client of a Penstock server or of a PostgreSQL database.
 
     ::
 
@@ -47,22 +48,21 @@ class Penstock:
             events = await q.queue("orders").group("billing").batch(10).wait().pop()
             await q.ack(events)
 
-    It is opened once and shared by all tasks of one event loop: what they ask for at the same time goes to the
-    database together.
+    Open one client and share it between all tasks of the event loop: concurrent calls go to the database in one batch.
 
     Args:
-        url: A Penstock server (``https://host:6632``), or the PostgreSQL to use, as a libpq URL or ``key=value``
-            string. Without one, the environment names it (PENSTOCK_URL, PENSTOCK_DATABASE_URL, DATABASE_URL, PGHOST and
-            the like); if it does not, a PostgreSQL that comes with Penstock is started.
-        api_key: The key, or the bearer token, that the server wants.
-        data_dir: Where that PostgreSQL is to keep its data; who gives one means that PostgreSQL.
-        pool_size: The most connections that this client opens; over HTTP as many as it needs, unless told.
-        max_event_bytes: The largest event that is accepted, where the queue does not say.
-        auto_upgrade: Whether opening may bring the schema up to date.
-        retry_seconds: How long a server or a database that cannot be reached is looked for before a call fails; over
-            HTTP also how long a push waits for room in a queue that is full. 30 unless told.
-        tls_ca_file: The certificates to trust in place of the system's, in PEM format.
-        clock: Moves time, for tests.
+        url: A Penstock server (``https://host:6632``), or a PostgreSQL database as a libpq URL or ``key=value`` string.
+            Without it, the environment names one (PENSTOCK_URL, PENSTOCK_DATABASE_URL, DATABASE_URL, PGHOST, ...).
+            Without those, the client starts the PostgreSQL that is installed with Penstock.
+        api_key: The API key or bearer token for the server.
+        data_dir: The data directory of the PostgreSQL that the client starts. The environment is then ignored.
+        pool_size: The most connections that this client opens (default: 8 to a database, no limit over HTTP).
+        max_event_bytes: The largest event to accept, for queues without a limit of their own.
+        auto_upgrade: Whether opening may upgrade the database schema.
+        retry_seconds: How long a call retries while the server or the database cannot be reached, and how long a push
+            over HTTP waits for room in a full queue (default 30).
+        tls_ca_file: CA certificates to trust instead of the system's, in PEM format.
+        clock: A clock that tests can move.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Penstock:
         tls_ca_file: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._session = Session(
+        self._session = ClientSession(
             connect(
                 url,
                 api_key=api_key,
@@ -93,14 +93,14 @@ class Penstock:
         )
 
     async def open(self) -> Self:
-        """Connect; done by ``async with``."""
+        """Connect. ``async with`` calls this."""
         await self._session.open()
         return self
 
     async def close(self) -> None:
-        """Disconnect; done by ``async with``. May be called more than once.
+        """Disconnect. ``async with`` calls this. May be called more than once.
 
-        Consumers finish what they have in hand, which is waited for; pops that wait for events end with an error.
+        Consumers finish the events that they handle; pops that wait for events raise PenstockError.
         """
         await self._session.close()
 
@@ -113,41 +113,40 @@ class Penstock:
         await self.close()
 
     def queue(self, name: str) -> QueueHandle:
-        """A queue, to be created, pushed to or read from; it need not exist yet."""
+        """Return the handle of a queue, to create it, push to it or read from it. The queue need not exist."""
         return QueueHandle(self._session, check_name(name, "queue"))
 
     def gate(self, query: str) -> GateHandle:
-        """The gates of a query that runs: what waits at them, and their limits."""
+        """Return the handle of a query's gates, to list and change their limits."""
         return GateHandle(self._session, check_name(query, "query"))
 
     def transaction(self, connection: UserConnection | None = None) -> Transaction:
-        """Acks and pushes that are to happen together.
+        """Return a transaction of acks and pushes.
 
         Args:
-            connection: A psycopg connection to the same database, with a transaction in progress: what is gathered
-                becomes part of that when this transaction is committed, and happens when that one is. Without it, it
-                happens at once.
+            connection: A psycopg connection to the same database. The acks and pushes become part of its transaction
+                and take effect when you commit that. Without it, they take effect when this transaction is committed.
         """
         return Transaction(self._session, connection)
 
     async def queues(self) -> list[Queue]:
-        """All queues, by name."""
+        """Return all queues, ordered by name."""
         return await self._session.transport.queues()
 
     async def groups(self, queue: str | None = None) -> list[GroupInfo]:
-        """Every group, or every one of a queue, with how far it is behind."""
+        """Return all groups, or those of a queue, with their lag."""
         return await self._session.transport.groups(queue)
 
     async def push(
         self, events: Mapping[str, EventsToPush], idempotency_key: str | None = None
     ) -> dict[str, PushResult]:
-        """Store events in several queues, all or none: ``{"orders": [...], "audit": {...}}``."""
+        """Store events in several queues, all or none: ``push({"orders": [...], "audit": {...}})``."""
         if not isinstance(events, Mapping):
             raise InvalidRequest(
-                f"push of several queues takes a mapping of their names to events, not {type(events).__name__}; "
-                "for one queue it is q.queue(name).push(events)"
+                f"push takes a mapping of queue names to events, not {type(events).__name__}; for one queue call "
+                "q.queue(name).push(events)"
             )
-        batches = [Batch(check_name(name, "queue"), read_events(some)) for name, some in events.items()]
+        batches = [Batch(check_name(name, "queue"), read_events(given)) for name, given in events.items()]
         results = await self._session.transport.push(batches, idempotency_key=idempotency_key)
         return {batch.queue: result for batch, result in zip(batches, results, strict=True)}
 
@@ -160,40 +159,40 @@ class Penstock:
         group: str | None = None,
         error: str | BaseException | None = None,
     ) -> Sequence[AckResult]:
-        """Say what became of events that were popped; one result for each.
+        """Acknowledge popped events with one status; return one result for each.
 
         Args:
-            events: What a pop gave, or some of it. None and an empty list are fine: nothing happens.
-            status: ``completed`` (True), which completes all before it in its partition too; ``failed`` (False): it
-                comes again until its retries are used up, then it is a dead letter; ``retry``: it comes again and
-                that costs no retry; ``dead_letter``: it is one now.
-            context: ``group`` and ``error`` as a mapping, for those who are used to it.
-            group: The group that popped the events. They know it themselves; it is checked.
-            error: Why, as text or as the exception.
+            events: Events of a pop. None and an empty list do nothing.
+            status: ``completed`` (True) completes the event and all before it in its partition. ``failed`` (False)
+                delivers it again until its retries are used up, then it is a dead letter. ``retry`` delivers it again
+                without using up a retry. ``dead_letter`` makes it a dead letter now.
+            context: ``group`` and ``error`` as a mapping, an alternative to the arguments below.
+            group: The group that popped the events, to check it. The events carry it themselves.
+            error: The reason, as text or as an exception.
         """
-        given = {"group": group, "error": error, **_read_context(context)}
+        arguments = {"group": group, "error": error, **_read_context(context)}
         popped = read_popped(events, "ack")
-        text, trace = read_error(given["error"])
-        if given["group"] is not None:
-            _check_group(popped, given["group"])
+        text, trace = read_error(arguments["error"])
+        if arguments["group"] is not None:
+            _check_group(popped, arguments["group"])
         transport = self._session.transport
         return await transport.ack(popped, status, error=text, traceback=trace) if popped else []
 
     async def renew(self, events: PoppedEvents, seconds: float = 60.0) -> datetime | None:
-        """Make the leases of these events last so long from now; answers until when, or None if one has ended."""
+        """Extend the leases of these events to ``seconds`` from now; return their end, or None if a lease has ended."""
         check_number("seconds", seconds, 0.1, 7 * 86_400)
         leases: dict[str, list[Event]] = {}
         for event in read_popped(events, "renew"):
             if event.lease_id is None:
-                raise InvalidRequest(f"event {event.id} was read and not popped: it has no lease that could be renewed")
+                raise InvalidRequest(f"event {event.id} was read and not popped, so it has no lease to renew")
             leases.setdefault(event.lease_id, []).append(event)
         transport = self._session.transport
-        ends = [await transport.extend(some, seconds) for some in leases.values()]
-        known = [end for end in ends if end is not None]
-        return min(known, default=None) if len(known) == len(ends) else None
+        ends = [await transport.extend(leased, seconds) for leased in leases.values()]
+        extended = [end for end in ends if end is not None]
+        return min(extended, default=None) if len(extended) == len(ends) else None
 
     async def upkeep(self) -> Upkeep:
-        """Roll, drop and park what is due, now; an open client does so every few seconds by itself."""
+        """Run the maintenance of segments and partitions now. An open client runs it every few seconds."""
         return await self._session.transport.upkeep()
 
 
@@ -202,12 +201,12 @@ def _read_context(context: object) -> dict[str, Any]:
         return {}
     if not isinstance(context, Mapping):
         raise InvalidRequest(f"the context of an ack is a mapping such as {{'group': ...}}, not {context!r}")
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, value in context.items():
         if name not in _ACK_CONTEXT:
-            raise InvalidOption(f"there is no {name!r} in the context of an ack; it has group and error", option=name)
-        given[_ACK_CONTEXT[name]] = value
-    return given
+            raise InvalidOption(f"the context of an ack has group and error, not {name!r}", option=name)
+        arguments[_ACK_CONTEXT[name]] = value
+    return arguments
 
 
 def _check_group(events: Sequence[Event], group: object) -> None:
@@ -215,5 +214,5 @@ def _check_group(events: Sequence[Event], group: object) -> None:
         if event.group is not None and event.group != group:
             raise InvalidRequest(
                 f"event {event.id} was popped by group {event.group!r} and cannot be acknowledged for {group!r}; "
-                "leave the group out, the events know theirs"
+                "leave the group out, the events carry it"
             )

@@ -1,4 +1,4 @@
-"""A queue as a client sees it: a chain of choices, then something to do."""
+"""The handle of a queue: settings in a chain of calls, then an operation."""
 
 from __future__ import annotations
 
@@ -19,36 +19,38 @@ from penstock.client.arguments import (
     read_options,
 )
 from penstock.client.buffer import Buffer, BufferSettings
-from penstock.client.consumer import Consumed, Consumer, Handler, StopEvent
+from penstock.client.consumer import ConsumeResult, Handler, HandlerConsumer, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle
 from penstock.client.settings import HandleSettings
 from penstock.core.errors import InvalidOption, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.log.event import Event
-from penstock.log.groups import GroupLane, check_place
-from penstock.log.log import Batch, QueueInfo
+from penstock.log.groups import PartitionPosition
 from penstock.log.options import check_options
 from penstock.log.queue import Queue
+from penstock.log.queue_info import QueueInfo
+from penstock.log.start_position import parse_start_position
+from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
 
 if TYPE_CHECKING:
-    from penstock.client.session import Session
+    from penstock.client.session import ClientSession
 
 Partitioning = Literal["key", "hash"]
-#: Where a group is to stand: at an end of the log, or at a time (a datetime, or ISO 8601 text with a zone).
-WhereInTime = Literal["beginning", "now", "end"] | str | datetime
+#: A position of a group: an end of the log, or a time (a datetime, or ISO 8601 text with a time zone).
+SeekPosition = Literal["beginning", "now", "end"] | str | datetime
 
-_MOST = 100_000
+_MAX_EVENTS = 100_000
 _DAY_MILLIS = 86_400_000
 _WEEK_SECONDS = 7 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class QueueHandle:
-    """A queue and what is to be done with it.
+    """A queue, with settings for the operations on it.
 
-    Methods that choose something return a new handle and leave this one as it is, so a handle can be kept and
-    shared. Methods that are awaited do something. ::
+    Methods that set something return a new handle and do not change this one, so a handle can be shared.
+    Methods that are awaited call the database or the server. ::
 
         orders = q.queue("orders")
         await orders.config(lease_time=30, retry_limit=5).create()
@@ -56,16 +58,16 @@ class QueueHandle:
         events = await orders.group("billing").batch(100).wait().pop()
     """
 
-    _session: Session = field(repr=False)
+    _session: ClientSession = field(repr=False)
     name: str
     """The queue's name."""
     settings: HandleSettings = field(default_factory=HandleSettings)
-    """What was chosen so far."""
+    """The settings of this handle."""
 
-    # Choices
+    # Settings
 
     def config(self, options: Mapping[str, Any] | None = None, /, **more: Any) -> QueueHandle:
-        """Options for :meth:`create`, by keyword or in a mapping; later ones win.
+        """Set options for :meth:`create`, by keyword or in a mapping; later options win.
 
         ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``expiry_limit``,
         ``delay_seconds``, ``quiet_seconds``, ``retention_seconds``, ``retention_drops_unread``,
@@ -80,74 +82,76 @@ class QueueHandle:
     def partition(self, name: str) -> QueueHandle:
         """Push to, pop from or seek in one partition.
 
-        For a push it is the key of the events that bring none of their own: in a queue by ``key`` that is the lane,
-        in a queue by ``hash`` it picks the partition.
+        For a push, it is the key of events without a key of their own. In a queue by ``key`` the key is the partition,
+        in a queue by ``hash`` the key selects the partition.
         """
         return self._with(partition=check_key(name))
 
     def key(self, key: str) -> QueueHandle:
-        """The same as :meth:`partition`."""
+        """Alias of :meth:`partition`."""
         return self.partition(key)
 
     def group(self, name: str) -> QueueHandle:
-        """Read as this group; each group reads everything, at its own pace."""
+        """Read as this consumer group. Each group reads all events and has its own position."""
         return self._with(group=check_name(name, "group"))
 
     def batch(self, events: int) -> QueueHandle:
-        """Pop up to so many events at a time (1 unless told)."""
-        return self._with(batch=check_whole("batch", events, 1, _MOST))
+        """Pop up to this many events at a time (default 1)."""
+        return self._with(batch=check_whole("batch", events, 1, _MAX_EVENTS))
 
-    def partitions(self, most: int) -> QueueHandle:
-        """Pop from up to so many partitions at a time (1 unless told)."""
-        return self._with(partitions=check_whole("partitions", most, 1, _MOST))
+    def partitions(self, count: int) -> QueueHandle:
+        """Pop from up to this many partitions at a time (default 1)."""
+        return self._with(partitions=check_whole("partitions", count, 1, _MAX_EVENTS))
 
     def wait(self, on: bool = True) -> QueueHandle:
-        """Let a pop wait for events when there are none."""
-        return self._with(wait=check_flag("wait", on, "; for how long is said with timeout_millis()"))
+        """Let a pop wait for events if there are none."""
+        return self._with(wait=check_flag("wait", on, "; set the wait time with timeout_millis()"))
 
     def timeout_millis(self, millis: float) -> QueueHandle:
-        """How long a pop that waits does so (30,000 unless told)."""
+        """Set how long a pop with :meth:`wait` waits (default 30,000)."""
         return self._with(timeout_millis=check_number("timeout_millis", millis, 0, _DAY_MILLIS))
 
     def lease_seconds(self, seconds: float) -> QueueHandle:
-        """How long what is popped is ours, if it is not to be the queue's own lease time."""
+        """Set the lease time of popped events (default: the lease time of the queue)."""
         return self._with(lease_seconds=check_number("lease_seconds", seconds, 0.1, _WEEK_SECONDS))
 
     def auto_ack(self, on: bool = True) -> QueueHandle:
-        """Complete events as they are delivered: what the consumer then fails to do is lost."""
+        """Complete events when they are delivered. Events whose processing fails afterwards are lost."""
         return self._with(auto_ack=check_flag("auto_ack", on))
 
-    def subscription_from(self, place: WhereInTime) -> QueueHandle:
-        """Where a group that does not exist yet begins: ``beginning`` (unless told), ``now`` or a time."""
-        if not isinstance(place, str | datetime):
-            raise InvalidRequest(f"{place!r} is no place to begin: give 'beginning', 'now' or a time")
-        return self._with(subscribe_from=check_place(place))
+    def subscription_from(self, position: SeekPosition) -> QueueHandle:
+        """Set where a new group begins: ``beginning`` (the default), ``now`` or a time."""
+        if not isinstance(position, str | datetime):
+            raise InvalidRequest(f"{position!r} is not a start position: give 'beginning', 'now' or a time")
+        return self._with(subscribe_from=parse_start_position(position))
 
     def subscription_mode(self, mode: Literal["all", "new", "new-only"]) -> QueueHandle:
-        """Whether a group that does not exist yet gets all events or only new ones."""
+        """Set whether a new group gets all events (``all``) or only new ones (``new``)."""
         if mode not in ("all", "new", "new-only"):
             raise InvalidOption(f"subscription_mode is 'all' or 'new', not {mode!r}", option="subscription_mode")
-        return self._with(subscribe_from=check_place(mode))
+        return self._with(subscribe_from=parse_start_position(mode))
 
     def each(self, on: bool = True) -> QueueHandle:
-        """Let :meth:`consume` call its handler with one event at a time, not with a list."""
+        """Let :meth:`consume` call its handler with one event instead of a list."""
         return self._with(each=check_flag("each", on))
 
     def dlq(self, group: str | None = None) -> DeadLetterHandle:
-        """The dead letters of the queue: of the group that is named here or was before, else of all."""
-        which = self.settings.group if group is None else check_name(group, "group")
-        return DeadLetterHandle(self._session, self.name, which)
+        """Return the dead letters of a group of the queue, or of all groups if no group is set."""
+        dead_group = self.settings.group if group is None else check_name(group, "group")
+        return DeadLetterHandle(self._session, self.name, dead_group)
 
-    # The queue itself
+    # The queue
 
     async def create(
         self, partitioning: Partitioning | None = None, partitions: int | None = None, only_new: bool = False
     ) -> Queue:
-        """Make the queue, or change the options given to :meth:`config` if it is there already.
+        """Create the queue, or change the options given to :meth:`config` if it exists.
 
-        By ``key`` (unless told), every key has a lane of its own: for work that is done per tenant, in order. By
-        ``hash``, the queue has a fixed number of ``partitions`` (8 unless told) and keys share them: for millions of
-        keys.
+        Args:
+            partitioning: ``key`` (the default) gives every key a partition of its own, for ordered work per tenant.
+                ``hash`` spreads the keys over a fixed number of partitions, for millions of keys.
+            partitions: The number of partitions of a queue by ``hash`` (default 8); implies ``hash``.
+            only_new: Raise Conflict if the queue exists.
         """
         return await self._session.transport.configure(
             self.name,
@@ -158,30 +162,34 @@ class QueueHandle:
         )
 
     async def describe(self) -> QueueInfo:
-        """The queue with its size, its groups and its dead letters."""
+        """Return the queue with its size, its groups and the number of its dead letters."""
         return await self._session.transport.describe(self.name)
 
     async def repartition(self, partitioning: Partitioning, partitions: int | None = None) -> Queue:
-        """Partition the queue differently from now on; order per key and every group's place are kept."""
+        """Change the partitioning. The order per key and the positions of all groups stay."""
         return await self._session.transport.repartition(self.name, partitioning, partitions)
 
     async def delete(self) -> bool:
-        """Delete the queue with its events, groups and dead letters; False if there was none."""
+        """Delete the queue with its events, groups and dead letters; return False if it does not exist."""
         if self.settings.partition is not None:
             raise InvalidRequest(
-                f"delete would remove all of queue {self.name!r}, and partition {self.settings.partition!r} was "
-                f"chosen; a partition cannot be deleted: call delete() on queue({self.name!r}) if you mean the queue"
+                f"delete would remove all of queue {self.name!r}, but partition {self.settings.partition!r} is set and "
+                f"a partition cannot be deleted: call queue({self.name!r}).delete() to delete the queue"
             )
         return await self._session.transport.delete_queue(self.name)
 
     # Pushing
 
     async def push(self, events: EventsToPush, idempotency_key: str | None = None) -> PushResult:
-        """Store an event or a list of them, all or none; they are durable when this returns.
+        """Store an event or a list of events, all or none. They are durable when this returns.
 
-        An event is a mapping with ``data`` (any JSON value) and, if you like, ``key``, ``id`` (a repetition within
-        the queue's deduplication window is not stored again), ``time`` (when it happened) and ``headers``. A push
-        with an ``idempotency_key`` can be repeated: the second time it answers what it answered the first time.
+        An event is a mapping with ``data`` (any JSON value) and optionally ``key``, ``id`` (an event with the same id
+        within the queue's deduplication window is not stored again), ``time`` (when it happened) and ``headers``.
+
+        Args:
+            events: The event or events.
+            idempotency_key: Makes the push repeatable: a second push with the same key stores nothing and returns the
+                result of the first.
         """
         return await self._push(Batch(self.name, read_events(events), self.settings.partition), idempotency_key)
 
@@ -193,7 +201,7 @@ class QueueHandle:
         time_field: str | None = None,
         idempotency_key: str | None = None,
     ) -> PushResult:
-        """Store events that are encoded already, a JSON value a line; key, id and time are read from these fields."""
+        """Store encoded events, one JSON value per line. Key, id and time are read from the named fields."""
         batch = Batch(self.name, read_ndjson(data), self.settings.partition, key_field, id_field, time_field)
         return await self._push(batch, idempotency_key)
 
@@ -206,14 +214,15 @@ class QueueHandle:
         max_waiting: int = 10_000,
         when_full: Literal["wait", "raise"] = "wait",
     ) -> Buffer:
-        """A buffer that takes events one at a time and pushes them together.
+        """Return a buffer that takes single events and pushes them in batches.
 
         Args:
-            max_events: Push when there are so many.
-            linger_millis: Push when one has waited so long.
-            max_bytes: Push when they are so large together.
-            max_waiting: Hold no more events than this, those that are being pushed included.
-            when_full: What :meth:`Buffer.push` does then: wait for room, or raise BufferFull.
+            max_events: Push when the buffer has this many events.
+            linger_millis: Push when the oldest event has waited this long.
+            max_bytes: Push when the events have this size together.
+            max_waiting: The most events in the buffer, including those in a push.
+            when_full: Whether :meth:`Buffer.push` waits for room in a full buffer (``wait``) or raises BufferFull
+                (``raise``).
         """
         if when_full not in ("wait", "raise"):
             raise InvalidOption(f"when_full is 'wait' or 'raise', not {when_full!r}", option="when_full")
@@ -233,7 +242,7 @@ class QueueHandle:
     # Consuming
 
     async def pop(self) -> list[Event]:
-        """Lease events and deliver them; an empty list if there are none, or none came in time."""
+        """Lease events and return them; return an empty list if none are available in time."""
         return await self._session.pop(self.settings.request(self.name))
 
     async def consume(
@@ -245,33 +254,31 @@ class QueueHandle:
         idle_seconds: float | None = None,
         renew: bool = True,
         stop: StopEvent | None = None,
-    ) -> Consumed:
-        """Pop, call the handler and acknowledge, again and again.
+    ) -> ConsumeResult:
+        """Pop events, call the handler and acknowledge, in a loop.
 
-        The handler gets a list of events or, after :meth:`each`, one event. It may be a coroutine function, or a
-        plain one, which is called in a thread. When it returns the events are completed. When it raises:
+        The handler gets a list of events or, after :meth:`each`, one event. It is a coroutine function, or a plain
+        function, which runs in a thread. The events are completed when it returns. If it raises:
 
-        * one event was handed over: those before it are completed, it is failed with its error and traceback, and
-          it comes again, with those after it in its partition, until its retries are used up and it is a dead
-          letter;
-        * a list was: its events are handed over once more, each in a list of its own, to find the one to blame.
+        * With one event: the events before it are completed, and it is failed with the error and the traceback. It is
+          delivered again, with those after it in its partition, until its retries are used up. Then it is a dead
+          letter.
+        * With a list: the handler is called again with a list of each event alone, to find the bad one.
 
-        While the handler runs the lease is renewed, unless ``renew`` is False.
-
-        It ends after ``limit`` events (completed or failed), after ``idle_seconds`` without any, and when ``stop`` is
-        set (an asyncio.Event, or from another thread a threading.Event), the client is closed or the call is
-        cancelled, as Ctrl-C does: then the handlers that run are waited for, and what they have not begun is put
-        back. Cancelled twice, it does not wait.
+        The loop ends after ``limit`` events, after ``idle_seconds`` without events, when ``stop`` is set, when the
+        client is closed, and when the call is cancelled (Ctrl-C). It waits for the handlers that run, and releases the
+        events that they have not begun. A second cancellation interrupts the handlers.
 
         Args:
-            handler: What consumes.
-            concurrency: How many pops are handled at the same time; a partition is never handled twice at a time.
-            limit: End after so many events.
-            idle_seconds: End when there was nothing to do for so long; 0 ends when the queue is drained.
-            renew: Renew leases while the handler runs.
-            stop: End when this is set.
+            handler: The function to call.
+            concurrency: How many batches are handled at the same time. Batches of one partition are handled one after
+                the other.
+            limit: End after this many events, completed or failed.
+            idle_seconds: End after this time without events; 0 ends when the queue is empty.
+            renew: Extend the leases of the events while the handler runs.
+            stop: End when this event is set: an asyncio.Event, or a threading.Event from another thread.
         """
-        consumer = Consumer(
+        consumer = HandlerConsumer(
             self._session,
             self.name,
             self.settings,
@@ -286,39 +293,40 @@ class QueueHandle:
 
     # The group
 
-    async def seek(self, place: WhereInTime | int, partition: str | None = None) -> int:
-        """Move the group, in all partitions or in one; an offset needs a partition. Answers in how many."""
-        where = self.settings.partition if partition is None else partition
-        group = self.settings.group_name
-        return await self._session.transport.seek(self.name, group, check_place(place), partition=where)
+    async def seek(self, position: SeekPosition | int, partition: str | None = None) -> int:
+        """Move the group in all partitions or in one; return in how many. An offset needs a partition."""
+        return await self._session.transport.seek(
+            self.name,
+            self.settings.group_name,
+            parse_start_position(position),
+            partition=self.settings.partition if partition is None else partition,
+        )
 
     async def delete_group(self) -> bool:
-        """Forget the group and where it stands; False if there was none."""
+        """Delete the group and its positions; return False if it does not exist."""
         return await self._session.transport.delete_group(self.name, self.settings.group_name)
 
     async def lag(self) -> int:
-        """How many events the group has yet to complete."""
+        """Return how many events the group has not completed."""
         for group in await self._session.transport.groups(self.name):
             if group.group == self.settings.group_name:
                 return group.lag
-        raise NotFound(
-            f"queue {self.name!r} has no group {self.settings.group_name!r}; a group is made by its first pop"
-        )
+        raise NotFound(f"queue {self.name!r} has no group {self.settings.group_name!r}; its first pop creates it")
 
-    async def lanes(self) -> list[GroupLane]:
-        """Where the group stands in each partition."""
-        return await self._session.transport.group_lanes(self.name, self.settings.group_name)
+    async def positions(self) -> list[PartitionPosition]:
+        """Return the position of the group in each partition."""
+        return await self._session.transport.group_positions(self.name, self.settings.group_name)
 
-    # Looking without consuming
+    # Reading without consuming
 
     async def fetch(self, partition: str | None = None, offset: int = 0, limit: int = 100) -> list[Event]:
-        """Events of a partition from an offset on; a negative offset counts from the end."""
-        where = self.settings.partition if partition is None else partition
-        if where is None:
+        """Return events of a partition from an offset on; a negative offset counts from the end."""
+        name = self.settings.partition if partition is None else partition
+        if name is None:
             raise InvalidRequest("fetch reads one partition: name it, as in fetch('tenant-A', 0)")
         check_whole("offset", offset, -(2**62), 2**62)
-        check_whole("limit", limit, 1, _MOST)
-        return await self._session.transport.fetch(self.name, where, offset, limit)
+        check_whole("limit", limit, 1, _MAX_EVENTS)
+        return await self._session.transport.fetch(self.name, name, offset, limit)
 
     async def browse(
         self,
@@ -330,7 +338,7 @@ class QueueHandle:
         matching: Callable[[Event], bool] | None = None,
         limit: int = 100,
     ) -> list[Event]:
-        """The newest events that match all that is given, newest first."""
+        """Return the newest events that match all filters, newest first."""
         return await self._session.transport.browse(
             self.name,
             partition=self.settings.partition if partition is None and key is None else partition,
@@ -338,11 +346,11 @@ class QueueHandle:
             since=check_time("since", since),
             until=check_time("until", until),
             matching=matching,
-            limit=check_whole("limit", limit, 1, _MOST),
+            limit=check_whole("limit", limit, 1, _MAX_EVENTS),
         )
 
     async def find(self, id: str, since: datetime | None = None, until: datetime | None = None) -> Event | None:
-        """The newest event with that id, appended between these times; None if there is none."""
+        """Return the newest event with this id, appended between ``since`` and ``until``; None if there is none."""
         since, until = check_time("since", since), check_time("until", until)
         return await self._session.transport.find(self.name, id, since=since, until=until)
 

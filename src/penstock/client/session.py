@@ -1,4 +1,4 @@
-"""Whether a client is open, and on which event loop."""
+"""The open transport of a client, bound to one event loop."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from penstock.client.delivery import put_back
 from penstock.core.errors import PenstockError
+from penstock.log.read.consume_loop import release_events
 
 if TYPE_CHECKING:
     from penstock.client.buffer import Buffer
     from penstock.client.transport import ClientTransport
     from penstock.log.event import Event
-    from penstock.log.read.lease import PopRequest
+    from penstock.log.read.pop_request import PopRequest
 
-#: The session whose consumer has called the handler that runs.
-_handling: ContextVar[Session | None] = ContextVar("penstock_handling", default=None)
+#: The session whose consumer called the handler that runs now.
+_consuming_session: ContextVar[ClientSession | None] = ContextVar("penstock_consuming_session", default=None)
 
 
 class CloseRefused(PenstockError):
-    """The client cannot be closed from here, and stays open."""
+    """The client cannot be closed from a handler, and stays open."""
 
 
-class Session:
-    """A transport that is there while it is open, shared by everything that one client hands out."""
+class ClientSession:
+    """The state that all handles of one client share: transport, event loop, consumers, buffers and waiting pops."""
 
     def __init__(self, transport: ClientTransport) -> None:
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
         self._state = "not open"
-        self._closing = False
-        self._waiting: set[asyncio.Task[list[Event]]] = set()
+        self._is_closing = False
+        self._waiting_pops: set[asyncio.Task[list[Event]]] = set()
+        #: For each consumer the event that stops it, and the event that it sets when it has stopped.
         self._consumers: dict[asyncio.Event, asyncio.Event] = {}
         self._buffers: dict[Buffer, None] = {}
-        self._changing = asyncio.Lock()
+        self._open_or_close = asyncio.Lock()
 
     async def open(self) -> None:
-        """Open the transport, unless it is open."""
-        async with self._changing:
+        """Open the transport unless it is open."""
+        async with self._open_or_close:
             if self._loop is not None:
                 self._check_loop(self._loop)
                 return
@@ -48,64 +49,64 @@ class Session:
             self._loop = asyncio.get_running_loop()
 
     async def close(self) -> None:
-        """End pops that wait, let consumers finish what they have in hand, empty buffers, and close the transport."""
-        if _handling.get() is self and self._consumers:
+        """Let consumers finish their events, flush buffers, end the pops that wait, and close the transport."""
+        if _consuming_session.get() is self and self._consumers:
             raise CloseRefused(
                 "a handler cannot close its client, because closing waits for the handler: set the event that was "
                 "given to consume() as stop instead"
             )
-        async with self._changing:
+        async with self._open_or_close:
             if self._loop is None:
                 return
             self._check_loop(self._loop)
-            self._closing = True
+            self._is_closing = True
             try:
                 for stopping in self._consumers:
                     stopping.set()
-                for ended in list(self._consumers.values()):
-                    await ended.wait()
-                await self._empty_buffers()
+                for stopped in list(self._consumers.values()):
+                    await stopped.wait()
+                await self._close_buffers()
             finally:
-                self._loop, self._state, self._closing = None, "closed", False
-                for task in self._waiting:
+                self._loop, self._state, self._is_closing = None, "closed", False
+                for task in self._waiting_pops:
                     task.cancel()
-                if self._waiting:
-                    await asyncio.wait(self._waiting)
+                if self._waiting_pops:
+                    await asyncio.wait(self._waiting_pops)
                 await self._transport.close()
 
     def add_buffer(self, buffer: Buffer) -> None:
-        """A buffer that has begun to take events: closing empties it."""
-        if self._loop is None or self._closing:
-            raise PenstockError(f"this client is {'being closed' if self._closing else self._state}")
+        """Register a buffer that holds events; closing the session closes it."""
+        if self._loop is None or self._is_closing:
+            raise PenstockError(f"this client is {'closing' if self._is_closing else self._state}")
         self._buffers[buffer] = None
 
-    def forget_buffer(self, buffer: Buffer) -> None:
-        """A buffer that was closed."""
+    def remove_buffer(self, buffer: Buffer) -> None:
+        """Remove a buffer that is closed."""
         self._buffers.pop(buffer, None)
 
-    async def _empty_buffers(self) -> None:
-        outcomes = await asyncio.gather(*(buffer.close() for buffer in self._buffers), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+    async def _close_buffers(self) -> None:
+        results = await asyncio.gather(*(buffer.close() for buffer in self._buffers), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
     @contextmanager
-    def consuming(self, stopping: asyncio.Event) -> Iterator[None]:
-        """While a consumer runs: closing sets its event and waits for it."""
-        if self._closing:
-            raise PenstockError("this client is being closed")
-        ended = self._consumers[stopping] = asyncio.Event()
-        token = _handling.set(self)
+    def register_consumer(self, stopping: asyncio.Event) -> Iterator[None]:
+        """Register a consumer while the block runs; closing the session sets ``stopping`` and waits for its end."""
+        if self._is_closing:
+            raise PenstockError("this client is closing")
+        stopped = self._consumers[stopping] = asyncio.Event()
+        token = _consuming_session.set(self)
         try:
             yield
         finally:
-            _handling.reset(token)
+            _consuming_session.reset(token)
             del self._consumers[stopping]
-            ended.set()
+            stopped.set()
 
     @property
     def transport(self) -> ClientTransport:
-        """The transport, if it can be used here and now."""
+        """The transport; raises PenstockError if the session is not open on the running event loop."""
         if self._loop is None:
             raise PenstockError(
                 f"this client is {self._state}: use it inside `async with Penstock(...) as q:`, or await q.open() first"
@@ -114,18 +115,18 @@ class Session:
         return self._transport
 
     async def pop(self, request: PopRequest) -> list[Event]:
-        """Pop; if the client is closed meanwhile, say so instead of waiting on."""
+        """Pop events; raise PenstockError if the client is closed while the pop waits for events."""
         transport = self.transport
         if not request.wait_seconds:
             return await transport.pop(request)
         task = asyncio.create_task(transport.pop(request))
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        self._waiting_pops.add(task)
+        task.add_done_callback(self._waiting_pops.discard)
         try:
             return await task
         except asyncio.CancelledError:
             if task.done() and not task.cancelled() and task.exception() is None:
-                await put_back(transport, task.result())
+                await release_events(transport, task.result())
             current = asyncio.current_task()
             if self._loop is None and current is not None and not current.cancelling():
                 raise PenstockError(

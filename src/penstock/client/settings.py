@@ -1,4 +1,4 @@
-"""What a queue handle has been told so far."""
+"""The settings that a chain of calls on a queue handle has made."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.log.groups import DEFAULT_GROUP, Place
-from penstock.log.read.lease import PopRequest
+from penstock.log.groups import DEFAULT_GROUP
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.start_position import StartPosition
 
-#: How long a pop that waits does so unless it is told.
+#: How long a pop with ``wait()`` waits by default.
 DEFAULT_TIMEOUT_MILLIS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class HandleSettings:
-    """The choices that a chain of calls on a handle has made; ``None`` where it has made none."""
+    """The settings of a queue handle; None where the default applies."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     partition: str | None = None
@@ -26,16 +27,16 @@ class HandleSettings:
     timeout_millis: float = DEFAULT_TIMEOUT_MILLIS
     lease_seconds: float | None = None
     auto_ack: bool = False
-    subscribe_from: Place = "beginning"
+    subscribe_from: StartPosition = "beginning"
     each: bool = False
 
     @property
     def group_name(self) -> str:
-        """The group to act for."""
+        """The consumer group, or the default group."""
         return DEFAULT_GROUP if self.group is None else self.group
 
     def request(self, queue: str) -> PopRequest:
-        """The pop that these settings ask for."""
+        """Return the pop request for these settings."""
         return PopRequest(
             queue,
             group=self.group_name,

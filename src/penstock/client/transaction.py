@@ -1,4 +1,4 @@
-"""Acks and pushes that happen together or not at all."""
+"""``Penstock.transaction``: acks and pushes that are committed together."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from penstock.client.arguments import (
 from penstock.core.errors import InvalidRequest
 from penstock.core.names import check_key, check_name
 from penstock.db.user_connection import UserConnection
-from penstock.log.log import Batch, Said
-from penstock.log.read.ack import check_status
+from penstock.log.read.ack import EventStatus, check_status
 from penstock.log.transaction import TransactionResult
+from penstock.log.write.batch import Batch
 
 if TYPE_CHECKING:
-    from penstock.client.session import Session
+    from penstock.client.session import ClientSession
 
 
 class Transaction:
-    """Gathers acks and pushes, and does them in one go, alone or as part of a transaction of your own.
+    """Collects acks and pushes and commits them together, alone or in a transaction of your own.
 
-    As a block, which commits at its end and does nothing if it is left by an exception::
+    As a block, which commits at its end and does nothing if it raises::
 
         async with q.transaction() as tx:
             tx.ack(events)
@@ -39,40 +39,39 @@ class Transaction:
 
         await q.transaction().ack(events).queue("shipments").push({"data": 1}).commit()
 
-    An ack is refused when its lease has ended: then nothing is pushed either and
-    :class:`~penstock.core.errors.TransactionRefused` is raised, so what a consumer makes of an event is stored
-    exactly once.
+    If the lease of an acked event has ended, the commit raises :class:`~penstock.core.errors.TransactionRefused` and
+    pushes nothing. So the results of an event are stored exactly once.
     """
 
-    def __init__(self, session: Session, connection: UserConnection | None = None) -> None:
+    def __init__(self, session: ClientSession, connection: UserConnection | None = None) -> None:
         self._session = session
         self._connection = connection
-        self._acks: list[Said] = []
+        self._acks: list[EventStatus] = []
         self._batches: list[Batch] = []
         self._sent = False
         self._result: TransactionResult | None = None
 
     @property
     def result(self) -> TransactionResult | None:
-        """What it stored, once it is committed."""
+        """The result of the commit; None before it."""
         return self._result
 
     def ack(
         self, events: PoppedEvents, status: AckStatus = "completed", error: str | BaseException | None = None
     ) -> Transaction:
-        """Acknowledge events that were popped: completed, failed, retry or dead_letter."""
+        """Acknowledge popped events: completed, failed, retry or dead_letter."""
         self._check_unsent()
-        said, (text, trace) = check_status(status), read_error(error)
-        self._acks += [(event, said, text, trace) for event in read_popped(events, "ack")]
+        checked, (text, trace) = check_status(status), read_error(error)
+        self._acks += [EventStatus(event, checked, text, trace) for event in read_popped(events, "ack")]
         return self
 
     def queue(self, name: str) -> TransactionQueue:
-        """A queue to push to."""
+        """Return a queue to push to."""
         self._check_unsent()
         return TransactionQueue(self, check_name(name, "queue"))
 
     async def commit(self) -> TransactionResult:
-        """Do it all, or raise and do nothing."""
+        """Commit all acks and pushes, or raise and do nothing."""
         self._check_unsent()
         transport = self._session.transport
         self._sent = True
@@ -98,12 +97,14 @@ class Transaction:
 
     def _check_unsent(self) -> None:
         if self._sent:
-            raise InvalidRequest("this transaction was committed or refused already; begin another: q.transaction()")
+            raise InvalidRequest(
+                "this transaction was committed or refused already; begin another with q.transaction()"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionQueue:
-    """A queue that a transaction pushes to."""
+    """A queue to which a transaction pushes."""
 
     _transaction: Transaction
     name: str
@@ -111,19 +112,19 @@ class TransactionQueue:
     _key: str | None = None
 
     def partition(self, name: str) -> TransactionQueue:
-        """The lane, or the key, of the events that follow and bring none of their own."""
+        """Set the key of events without a key of their own."""
         return replace(self, _key=check_key(name))
 
     def key(self, key: str) -> TransactionQueue:
-        """The same as :meth:`partition`."""
+        """Alias of :meth:`partition`."""
         return self.partition(key)
 
     def push(self, events: EventsToPush) -> Transaction:
-        """Push an event or a list of them; goes on with the transaction."""
+        """Push an event or a list of events; return the transaction."""
         return self._transaction._add(Batch(self.name, list(read_events(events)), self._key))
 
     def push_ndjson(
         self, data: bytes, *, key_field: str | None = None, id_field: str | None = None, time_field: str | None = None
     ) -> Transaction:
-        """Push events that are encoded already, a JSON value a line; goes on with the transaction."""
+        """Push encoded events, one JSON value per line; return the transaction."""
         return self._transaction._add(Batch(self.name, read_ndjson(data), self._key, key_field, id_field, time_field))

@@ -1,4 +1,4 @@
-"""What the client asks of whoever keeps the queues."""
+"""The interface between the client and the queues: a database or a server implements it."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from typing import Protocol
 
 from penstock.db.user_connection import UserConnection
 from penstock.engine.gates.admin import GateChange, GateInfo
-from penstock.log.dead_letters import DeadLetter, Filter, Redrive
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
 from penstock.log.event import Event
-from penstock.log.groups import GroupLane, Place
-from penstock.log.log import Batch, GroupInfo, QueueInfo, Said
+from penstock.log.groups import PartitionPosition
 from penstock.log.queue import Queue
-from penstock.log.read.ack import AckResult
-from penstock.log.read.lease import PopRequest
+from penstock.log.queue_info import GroupInfo, QueueInfo
+from penstock.log.read.ack import EventStatus
+from penstock.log.read.consume_loop import EventSource
+from penstock.log.start_position import StartPosition
 from penstock.log.storage.partitions import Partition
-from penstock.log.storage.segments import Upkeep
 from penstock.log.transaction import TransactionResult
+from penstock.log.upkeep import Upkeep
+from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
 
 
-class Transport(Protocol):
-    """The queues, wherever they are.
+class Transport(EventSource, Protocol):
+    """The operations on queues.
 
-    A client opens its transport once, calls it from one event loop, as many calls at a time as it likes, and
-    closes it. What goes in has been read by the client; whether it can be done is for the transport to say, with
-    the errors of :mod:`penstock.core.errors`. A call that is cancelled leaves nothing leased behind.
+    A client opens its transport, calls it concurrently from one event loop, and closes it. The client has checked the
+    types of the arguments. The transport raises the errors of :mod:`penstock.core.errors`. A call that is cancelled
+    leaves no lease behind.
     """
 
     async def open(self) -> object:
-        """Get ready to be called."""
+        """Open the transport."""
 
     async def close(self) -> None:
-        """Finish what is under way and let go."""
+        """Finish the running calls and close the transport."""
 
     # Queues
 
@@ -46,58 +48,38 @@ class Transport(Protocol):
         partitions: int | None = None,
         only_new: bool = False,
     ) -> Queue:
-        """Make a queue or change the options that are named."""
-
-    async def queue(self, name: str) -> Queue:
-        """A queue as it was a moment ago: asked often, so it should be cheap."""
+        """Create a queue, or change the given options of an existing one."""
 
     async def queues(self) -> list[Queue]:
-        """All queues, by name."""
+        """Return all queues, ordered by name."""
 
     async def describe(self, name: str) -> QueueInfo:
-        """A queue with its size, its groups and its dead letters."""
+        """Return a queue with its size, its groups and the number of its dead letters."""
 
     async def partitions(self, queue: str, limit: int | None = None) -> list[Partition]:
-        """The partitions of a queue, the fullest first."""
+        """Return the partitions of a queue, those with the most events first."""
 
     async def delete_queue(self, name: str) -> bool:
-        """Delete a queue; False if there was none."""
+        """Delete a queue; return False if it does not exist."""
 
     async def repartition(self, name: str, partitioning: str, partitions: int | None = None) -> Queue:
-        """Partition a queue differently from now on."""
+        """Change the partitioning of a queue."""
 
     # Events
 
     async def push(self, batches: Sequence[Batch], *, idempotency_key: str | None = None) -> list[PushResult]:
-        """Store all batches or none, durably; one result for each."""
-
-    async def pop(self, request: PopRequest) -> list[Event]:
-        """Lease and deliver events; none if none came in time."""
-
-    async def ack(
-        self,
-        events: Sequence[Event],
-        status: object = True,
-        *,
-        error: str = "",
-        stage: str = "consumer",
-        traceback: str | None = None,
-    ) -> Sequence[AckResult]:
-        """Say of every event the same; one result for each."""
-
-    async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
-        """Make the lease of these events, all of one, last longer; None if it has ended."""
+        """Store all batches or none, durably; return one result for each."""
 
     async def transact(
-        self, acks: Sequence[Said], batches: Sequence[Batch], *, connection: UserConnection | None = None
+        self, acks: Sequence[EventStatus], batches: Sequence[Batch], *, connection: UserConnection | None = None
     ) -> TransactionResult:
-        """Ack and push together, or raise and do neither; as part of the connection's transaction, if there is one."""
+        """Ack and push together, or raise and do neither; in the transaction of ``connection`` if given."""
 
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
-        """Events of a partition from an offset on."""
+        """Return events of a partition from an offset on."""
 
     async def read(self, queue: str, partition_id: int, offset: int = 0, limit: int = 100) -> list[Event]:
-        """The same by the partition's number."""
+        """Return events of a partition, given by its id, from an offset on."""
 
     async def browse(
         self,
@@ -110,58 +92,58 @@ class Transport(Protocol):
         matching: Callable[[Event], bool] | None = None,
         limit: int = 100,
     ) -> list[Event]:
-        """The newest events that match, newest first."""
+        """Return the newest events that match, newest first."""
 
     async def find(
         self, queue: str, event_id: str, *, since: datetime | None = None, until: datetime | None = None
     ) -> Event | None:
-        """The newest event with that id."""
+        """Return the newest event with this id."""
 
     # Groups
 
     async def groups(self, queue: str | None = None) -> list[GroupInfo]:
-        """Every group, or every one of a queue."""
+        """Return all groups, or those of a queue."""
 
-    async def group_lanes(self, queue: str, group: str) -> list[GroupLane]:
-        """Where a group stands in each partition."""
+    async def group_positions(self, queue: str, group: str) -> list[PartitionPosition]:
+        """Return the position of a group in each partition."""
 
-    async def seek(self, queue: str, group: str, place: Place, *, partition: str | None = None) -> int:
-        """Move a group; answers in how many partitions."""
+    async def seek(self, queue: str, group: str, position: StartPosition, *, partition: str | None = None) -> int:
+        """Move a group; return in how many partitions."""
 
     async def configure_group(self, queue: str, group: str, *, counts: bool) -> None:
-        """Say whether a group counts for the depth of its queue."""
+        """Set whether the lag of a group counts for ``max_depth_events``."""
 
     async def delete_group(self, queue: str, group: str) -> bool:
-        """Forget a group; False if there was none."""
+        """Delete a group; return False if it does not exist."""
 
     # Dead letters
 
-    async def dead_letters(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
-        """Dead letters that match, newest failure first."""
+    async def dead_letters(self, which: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+        """Return dead letters that match, newest failure first."""
 
-    async def count_dead_letters(self, which: Filter) -> int:
-        """How many match."""
+    async def count_dead_letters(self, which: DeadLetterFilter) -> int:
+        """Return how many dead letters match."""
 
-    async def redrive(self, which: Filter, *, limit: int | None = 100) -> Redrive:
-        """Send the oldest that match back, at most ``limit`` (None: all)."""
+    async def redrive(self, which: DeadLetterFilter, *, limit: int | None = 100) -> Redrive:
+        """Send matching dead letters back to their groups, oldest first, at most ``limit`` (None for all)."""
 
-    async def purge(self, which: Filter) -> int:
-        """Delete those that match; answers how many."""
+    async def purge(self, which: DeadLetterFilter) -> int:
+        """Delete matching dead letters; return how many."""
 
     async def upkeep(self) -> Upkeep:
-        """Roll, drop and park what is due, now."""
+        """Run the maintenance of segments and partitions now."""
 
 
 class ClientTransport(Transport, Protocol):
-    """What a client needs beside the queues: the gates of queries."""
+    """The operations of a client: queues, and the gates of queries."""
 
     # Gates
 
     async def gates(self, query: str | None, key: str | None = None) -> Sequence[GateInfo]:
-        """Gates, lane by lane, those that hold something back first."""
+        """Return the gates of each key, those with waiting events first."""
 
     async def change_gate(self, query: str, change: GateChange) -> None:
         """Change the limits of a query's gates."""
 
     async def hold_gate(self, query: str, key: str | None, seconds: float) -> None:
-        """Let a gate pass nothing for so long."""
+        """Let a gate pass no events for ``seconds``."""

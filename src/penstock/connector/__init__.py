@@ -1,1 +1,1 @@
-"""``format("penstock")``: queues and live results for people who bring their own Spark."""
+"""The Spark data source ``format("penstock")``: queues and query results in one's own Spark jobs."""

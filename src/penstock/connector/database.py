@@ -1,7 +1,7 @@
-"""How to reach the database: from the environment of Spark's driver or out of a file, never from an option itself.
+"""Finds the connection string: in the environment of Spark's driver or in a file, never in an option.
 
-Spark shows the options of a source to whoever may see its plans. So an option names where the connection string is, the
-driver's Python reads it there, and it travels to the tasks within what they run, which nobody prints.
+Everyone who can see a query's plan sees the options of its sources. So an option names the variable or the file. The
+driver's Python process reads the connection string, and the pickled readers and writers carry it to the tasks.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from penstock.core.errors import ConfigurationError, InvalidOption
 from penstock.core.settings import Settings, check_database_url
 
-_USUAL = "PENSTOCK_DATABASE_URL"
+_DEFAULT_VARIABLE = "PENSTOCK_DATABASE_URL"
 
 
 class Conninfo:
-    """A connection string, which does not show when it is printed."""
+    """A connection string that is not printed."""
 
     __slots__ = ("_text",)
 
@@ -28,21 +28,21 @@ class Conninfo:
         return "Conninfo(***)"
 
     def reveal(self) -> str:
-        """The string itself, for the driver of PostgreSQL."""
+        """Return the connection string."""
         return self._text
 
 
 def find_database(options: Mapping[str, str]) -> Conninfo:
-    """The database that the options or the environment name."""
+    """Return the connection string that the options or the environment name."""
     given = {name.lower(): value for name, value in options.items()}
     variable, file = given.get("databaseurlenv"), given.get("databaseurlfile")
     if variable is not None and file is not None:
         raise InvalidOption(
-            "option 'databaseUrlFile' says where the database is, and so does 'databaseUrlEnv': give one of the two",
+            "option 'databaseUrlFile' names the database, and so does 'databaseUrlEnv': give one of the two",
             option="databaseUrlFile",
         )
     if file is not None:
-        return _checked(f"the file of option 'databaseUrlFile' ({file})", _content(file))
+        return _check(f"the file of option 'databaseUrlFile' ({file})", _read_file(file))
     if variable is not None:
         value = os.environ.get(variable, "").strip()
         if not value:
@@ -51,17 +51,17 @@ def find_database(options: Mapping[str, str]) -> Conninfo:
                 "there, before Spark starts",
                 option="databaseUrlEnv",
             )
-        return _checked(variable, value)
-    found = Settings.from_env().database_url
-    if found is None:
+        return _check(variable, value)
+    url = Settings.from_env().database_url
+    if url is None:
         raise ConfigurationError(
-            f"no database is named: set {_USUAL} where Spark's driver runs, before Spark starts, or name a variable "
-            "with the option 'databaseUrlEnv', or a file that holds it with 'databaseUrlFile'"
+            f"no database is named: set {_DEFAULT_VARIABLE} where Spark's driver runs, before Spark starts, or name a "
+            "variable with the option 'databaseUrlEnv', or a file with 'databaseUrlFile'"
         )
-    return Conninfo(found)
+    return Conninfo(url)
 
 
-def _content(file: str) -> str:
+def _read_file(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
@@ -72,6 +72,6 @@ def _content(file: str) -> str:
         ) from None
 
 
-def _checked(name: str, url: str) -> Conninfo:
+def _check(name: str, url: str) -> Conninfo:
     check_database_url(name, url)
     return Conninfo(url)

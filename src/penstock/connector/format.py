@@ -1,10 +1,10 @@
-"""``format("penstock")``: what Spark asks for by that name.
+"""The Spark data source ``format("penstock")``.
 
-Spark makes one of these in a Python process of the driver's, checks the schema with it, and asks it for whatever reads
-or writes. Each of those is pickled and sent to where it works.
+Spark creates it in a Python process of the driver and asks it for a schema and for readers and writers, which it
+pickles and sends to the tasks.
 
-Whatever Spark does with Python sources, it first looks for all that there are, and so imports this. What it takes to
-read and write is imported when it is asked for: 0.6 s of CPU that other queries need not wait for.
+Spark imports this module for every query that uses a Python data source. The methods import the readers and writers,
+because these imports take 0.6 s of CPU.
 """
 
 from __future__ import annotations
@@ -22,93 +22,94 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from penstock.connector.options import Read
-    from penstock.connector.read.result_table import Result
-    from penstock.connector.read.task_reader import Task
-    from penstock.connector.write.writer import Sink
+    from penstock.connector.options import ReadOptions
+    from penstock.connector.read.result_table import ResultView
+    from penstock.connector.read.task_reader import TaskReader
+    from penstock.connector.write.writer import WriteTarget
 
 
 class PenstockFormat(DataSource):
-    """Queues to read, to follow and to write to, and the results of queries to read."""
+    """Reads, follows and writes queues, and reads the results of queries."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "penstock"
 
     def schema(self) -> str:
-        """The columns, where the user has not said which."""
+        """Return the default schema."""
         from penstock.connector import options
         from penstock.connector.read import columns, result_table
 
-        if options.is_table(self.options):
-            return result_table.ddl(self._result())
-        return columns.ddl(options.schema_options(self.options))
+        if options.reads_result(self.options):
+            return result_table.to_ddl(self._result())
+        return columns.to_ddl(options.parse_schema_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``."""
+        """Return the reader for ``spark.read``."""
         from penstock.connector import options
-        from penstock.connector.read.batch import QueueReader
+        from penstock.connector.read.batch import QueueBatchReader
         from penstock.connector.read.result_table import ResultReader
 
-        if options.is_table(self.options):
+        if options.reads_result(self.options):
             return ResultReader(self._result(), schema)
-        read = options.read_options(self.options, streaming=False)
-        return QueueReader(read, self._task(read, schema))
+        parsed = options.parse_read_options(self.options, streaming=False)
+        return QueueBatchReader(parsed, self._task_reader(parsed, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For ``spark.readStream``."""
+        """Return the reader for ``spark.readStream``."""
         from penstock.connector import options
-        from penstock.connector.read.stream import QueueStream
+        from penstock.connector.read.stream import QueueStreamReader
         from penstock.core.errors import InvalidRequest
 
-        if options.is_table(self.options):
+        if options.reads_result(self.options):
             raise InvalidRequest(
                 "the result of a query is a table that changes, and not a stream: read it with spark.read, or follow "
                 "the queue that the query writes its closed windows to"
             )
-        read = options.read_options(self.options, streaming=True)
-        return QueueStream(read, self._task(read, schema))
+        parsed = options.parse_read_options(self.options, streaming=True)
+        return QueueStreamReader(parsed, self._task_reader(parsed, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For ``df.write``."""
+        """Return the writer for ``df.write``."""
         from penstock.connector.write.writer import QueueWriter
 
-        sink = self._sink(schema, overwrite, streaming=False)
-        sink.find()
-        return QueueWriter(sink)
+        target = self._target(schema, overwrite, streaming=False)
+        target.check_queue()
+        return QueueWriter(target)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """For ``df.writeStream``."""
+        """Return the writer for ``df.writeStream``."""
         from penstock.connector.write.writer import QueueStreamWriter
 
-        return QueueStreamWriter(self._sink(schema, overwrite, streaming=True))
+        return QueueStreamWriter(self._target(schema, overwrite, streaming=True))
 
-    def _result(self) -> Result:
+    def _result(self) -> ResultView:
         from penstock.connector.database import find_database
-        from penstock.connector.options import table_options
-        from penstock.connector.read.result_table import Result
+        from penstock.connector.options import parse_result_options
+        from penstock.connector.read.result_table import ResultView
 
-        return Result(find_database(self.options), table_options(self.options))
+        return ResultView(find_database(self.options), parse_result_options(self.options))
 
-    def _task(self, read: Read, schema: StructType) -> Task:
+    def _task_reader(self, options: ReadOptions, schema: StructType) -> TaskReader:
         from penstock.connector.database import find_database
-        from penstock.connector.read.columns import output_of
-        from penstock.connector.read.task_reader import Task
+        from penstock.connector.read.columns import output_columns
+        from penstock.connector.read.task_reader import TaskReader
 
-        return Task(find_database(self.options), output_of(read, schema), read.mode, read.keys, read.fail_on_loss)
+        output = output_columns(options, schema)
+        return TaskReader(find_database(self.options), output, options.mode, options.keys, options.fail_on_loss)
 
-    def _sink(self, schema: StructType, overwrite: bool, *, streaming: bool) -> Sink:
+    def _target(self, schema: StructType, overwrite: bool, *, streaming: bool) -> WriteTarget:
         from penstock.connector.database import find_database
-        from penstock.connector.options import write_options
-        from penstock.connector.write.rows import Rows
-        from penstock.connector.write.writer import Sink
+        from penstock.connector.options import parse_write_options
+        from penstock.connector.write.rows import EventRows
+        from penstock.connector.write.writer import WriteTarget
         from penstock.core.errors import InvalidRequest
 
-        written = write_options(self.options, streaming=streaming)
+        options = parse_write_options(self.options, streaming=streaming)
         if overwrite:
             raise InvalidRequest(
-                f"queue {written.queue!r} is a log, to which is only appended: use "
+                f"queue {options.queue!r} is an append-only log: use "
                 + ('outputMode("append")' if streaming else 'mode("append")')
             )
-        return Sink(find_database(self.options), written, Rows.of(schema, written.key_column))
+        return WriteTarget(find_database(self.options), options, EventRows.from_schema(schema, options.key_column))

@@ -1,24 +1,23 @@
-"""The options of ``format("penstock")``: each is checked and, if it is wrong, refused by its name."""
+"""Parses the options of ``format("penstock")``."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock.connector.ddl import check_fields
-from penstock.core.errors import InvalidOption, PenstockError, shown
+from penstock.core.errors import InvalidOption, PenstockError, short_repr
 from penstock.core.names import check_name
-from penstock.log.groups import check_place
+from penstock.log.start_position import parse_start_position
 
-#: An end of the log, or offsets by the partition's number.
-Edge: TypeAlias = Literal["earliest", "latest"] | dict[int, int]
+#: An end of the queue, or offsets by partition id.
+OffsetSpec: TypeAlias = Literal["earliest", "latest"] | dict[int, int]
 
-#: What goes with every event, in the order in which it is shown; those after ``headers`` only when they are asked for.
+#: The columns of every event in order. Those after ``headers`` are optional.
 EVENT_COLUMNS = {
     "key": "string",
     "value": "string",
@@ -32,20 +31,22 @@ EVENT_COLUMNS = {
 }
 DEFAULT_COLUMNS = ("key", "value", "queue", "partition", "offset", "timestamp", "headers")
 
+_FIELDS_EXAMPLE = "customer string, amount decimal(12,2)"
+
 MODES = ("permissive", "dropmalformed", "failfast")
 
 
 @dataclass(frozen=True)
-class Read:
-    """What is read of which queues."""
+class ReadOptions:
+    """The options of ``spark.read`` and ``spark.readStream`` for queues."""
 
     queues: tuple[str, ...]
-    #: None: those that a query's own schema names, or the usual ones.
+    #: None: the event columns in the schema that the user gave, or the default ones.
     columns: tuple[str, ...] | None
     fields: str
     mode: str
-    starting: Edge
-    ending: Edge
+    starting: OffsetSpec
+    ending: OffsetSpec
     starting_time: datetime | None
     ending_time: datetime | None
     keys: frozenset[str] | None
@@ -56,11 +57,11 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Written:
-    """What is written to which queue, and under which number."""
+class WriteOptions:
+    """The options of ``df.write`` and ``df.writeStream``."""
 
     queue: str
-    #: The column that holds the key, if it is not ``key``.
+    #: The column with the key; None: ``key``.
     key_column: str | None
     writer: str | None
     version: int | None
@@ -68,15 +69,14 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Table:
-    """Which query's result is read."""
+class ResultOptions:
+    """The options of ``spark.read`` for the result of a query."""
 
     query: str
-    #: Closed windows too, and not only open ones.
+    #: Whether closed windows are read too.
     history: bool
 
 
-#: Options that say how to reach the database, whatever is done there.
 _DATABASE = ("databaseUrlEnv", "databaseUrlFile")
 _READ = (
     "queue",
@@ -94,13 +94,12 @@ _BATCH = ("endingOffsets", "endingTimestamp")
 _STREAM = ("maxRecordsPerTrigger", "group")
 _WRITE = ("queue", "keyColumn", "txnAppId", "fullQueueTimeoutSeconds", *_DATABASE)
 _TABLE = ("query", "rows", *_DATABASE)
-#: All of them.
 OPTIONS = dict.fromkeys((*_READ, *_BATCH, *_STREAM, *_WRITE, "txnVersion", *_TABLE))
 
-#: What Spark itself puts among the options, or takes from there.
-_SPARKS = frozenset(("checkpointlocation", "queryname", "outputmode"))
-#: Options of other streams that people bring along, and what they are here.
-_ELSEWHERE = {
+#: Options of Spark itself.
+_SPARK_OPTIONS = frozenset(("checkpointlocation", "queryname", "outputmode"))
+#: Options of Spark's Kafka source, and their names here.
+_KAFKA_OPTIONS = {
     "subscribe": "queue",
     "topic": "queue",
     "maxoffsetspertrigger": "maxRecordsPerTrigger",
@@ -109,68 +108,69 @@ _ELSEWHERE = {
     "startingoffsetsbytimestamp": "startingTimestamp",
     "endingoffsetsbytimestamp": "endingTimestamp",
     "includeheaders": "columns",
-    "txnappid": "txnAppId",
 }
 
 
-def is_table(options: Mapping[str, str]) -> bool:
-    """Whether the rows of a query are meant, and not the events of a queue."""
+def reads_result(options: Mapping[str, str]) -> bool:
+    """Return whether the rows of a query are read, and not the events of a queue."""
     return "query" in options and "queue" not in options
 
 
-def read_options(options: Mapping[str, str], *, streaming: bool) -> Read:
-    """What ``spark.read`` or ``spark.readStream`` was told."""
-    doing = "readStream" if streaming else "read"
-    return _read(_Given(options, (*_READ, *(_STREAM if streaming else _BATCH)), doing), streaming=streaming)
+def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Parse the options of ``spark.read`` or ``spark.readStream``."""
+    method = "readStream" if streaming else "read"
+    known = (*_READ, *(_STREAM if streaming else _BATCH))
+    return _parse_read(_OptionParser(options, known, method), streaming=streaming)
 
 
-def schema_options(options: Mapping[str, str]) -> Read:
-    """The same where it is not known yet whether it is a stream."""
-    return _read(_Given(options, (*_READ, *_BATCH, *_STREAM), "read"), streaming=False)
+def parse_schema_options(options: Mapping[str, str]) -> ReadOptions:
+    """Parse the options where it is not known whether they are those of a stream."""
+    return _parse_read(_OptionParser(options, (*_READ, *_BATCH, *_STREAM), "read"), streaming=False)
 
 
-def _read(given: _Given, *, streaming: bool) -> Read:
-    starting_time = given.parsed("startingTimestamp", _moment)
+def _parse_read(given: _OptionParser, *, streaming: bool) -> ReadOptions:
+    starting_time = given.parsed("startingTimestamp", _timestamp)
     if starting_time is not None and "startingOffsets" in given:
-        raise _bad("startingTimestamp", "says where to begin, and so does startingOffsets: give one of the two")
-    ending_time = given.parsed("endingTimestamp", _moment)
+        raise _error("startingTimestamp", "sets the start, and so does startingOffsets: give one of the two")
+    ending_time = given.parsed("endingTimestamp", _timestamp)
     if ending_time is not None and "endingOffsets" in given:
-        raise _bad("endingTimestamp", "says where to end, and so does endingOffsets: give one of the two")
+        raise _error("endingTimestamp", "sets the end, and so does endingOffsets: give one of the two")
     mode = (given.get("mode") or MODES[0]).lower()
     if mode not in MODES:
-        raise _bad("mode", f"is permissive, dropMalformed or failFast, not {shown(mode)}{_closest(mode, MODES)}")
+        raise _error("mode", f"is permissive, dropMalformed or failFast, not {short_repr(mode)}{_closest(mode, MODES)}")
     key, fields = given.get("key"), (given.get("fields") or "").strip()
-    check_fields(fields)
-    return Read(
-        given.needed("queue", _queues),
+    _check_fields(fields)
+    return ReadOptions(
+        given.required("queue", _queues),
         given.parsed("columns", _columns),
         fields,
         mode,
-        given.parsed("startingOffsets", _edge) or ("latest" if streaming else "earliest"),
-        given.parsed("endingOffsets", _edge) or "latest",
+        given.parsed("startingOffsets", _offset_spec) or ("latest" if streaming else "earliest"),
+        given.parsed("endingOffsets", _offset_spec) or "latest",
         starting_time,
         ending_time,
         None if key is None else frozenset([key]),
         given.parsed("group", lambda text: check_name(text, "group")),
-        given.parsed("failOnDataLoss", _switch) is not False,
-        given.parsed("minPartitions", _count) or 0,
-        given.parsed("maxRecordsPerTrigger", _count),
+        given.parsed("failOnDataLoss", _boolean) is not False,
+        given.parsed("minPartitions", _positive_number) or 0,
+        given.parsed("maxRecordsPerTrigger", _positive_number),
     )
 
 
-def write_options(options: Mapping[str, str], *, streaming: bool) -> Written:
-    """What ``df.write`` or ``df.writeStream`` was told."""
-    given = _Given(options, _WRITE if streaming else (*_WRITE, "txnVersion"), "writeStream" if streaming else "write")
+def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    """Parse the options of ``df.write`` or ``df.writeStream``."""
+    known = _WRITE if streaming else (*_WRITE, "txnVersion")
+    given = _OptionParser(options, known, "writeStream" if streaming else "write")
     writer = given.parsed("txnAppId", lambda text: check_name(text, "writer"))
-    version = None if streaming else given.parsed("txnVersion", _whole)
+    version = None if streaming else given.parsed("txnVersion", _natural_number)
     if not streaming and (writer is None) != (version is None):
-        raise _bad(
+        raise _error(
             "txnVersion" if version is None else "txnAppId",
-            "is missing: a write that may be repeated is known by both, txnAppId and txnVersion",
+            "is missing: a repeated write is recognized by both, txnAppId and txnVersion",
         )
     seconds = given.parsed("fullQueueTimeoutSeconds", _seconds)
-    return Written(
-        given.needed("queue", _one_queue),
+    return WriteOptions(
+        given.required("queue", _one_queue),
         given.get("keyColumn"),
         writer,
         version,
@@ -178,24 +178,24 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> Written:
     )
 
 
-def table_options(options: Mapping[str, str]) -> Table:
-    """What is asked of a query's result."""
-    given = _Given(options, _TABLE, "read")
+def parse_result_options(options: Mapping[str, str]) -> ResultOptions:
+    """Parse the options for the result of a query."""
+    given = _OptionParser(options, _TABLE, "read")
     rows = given.get("rows") or "all"
     if rows not in ("all", "live"):
-        raise _bad("rows", f"is 'all' (closed windows and open ones) or 'live' (open ones alone), not {shown(rows)}")
-    return Table(given.needed("query", lambda text: check_name(text, "query")), rows == "all")
+        raise _error("rows", f"is 'all' (closed and open windows) or 'live' (open windows), not {short_repr(rows)}")
+    return ResultOptions(given.required("query", lambda text: check_name(text, "query")), rows == "all")
 
 
-class _Given:
-    """The options that were given, which all have to be known."""
+class _OptionParser:
+    """Parses options by name. An unknown option raises InvalidOption."""
 
-    def __init__(self, options: Mapping[str, str], known: tuple[str, ...], doing: str) -> None:
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...], method: str) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
         names = {name.lower(): name for name in known}
         for name in options:
-            if name.lower() not in names and name.lower() not in _SPARKS:
-                raise _unknown(name, names, doing)
+            if name.lower() not in names and name.lower() not in _SPARK_OPTIONS:
+                raise _unknown(name, names, method)
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._options
@@ -204,7 +204,7 @@ class _Given:
         return self._options.get(name.lower())
 
     def parsed(self, name: str, parse: Callable[[str], Any]) -> Any:
-        """The option as it is meant, or None if it was not given."""
+        """Return the parsed option, or None if it was not given."""
         text = self.get(name)
         if text is None:
             return None
@@ -213,38 +213,49 @@ class _Given:
         except InvalidOption:
             raise
         except (PenstockError, ValueError) as problem:
-            raise _bad(name, str(problem)) from None
+            raise _error(name, str(problem)) from None
 
-    def needed(self, name: str, parse: Callable[[str], Any]) -> Any:
+    def required(self, name: str, parse: Callable[[str], Any]) -> Any:
         if not (self.get(name) or "").strip():
-            raise _bad(name, f"is missing: name it with .option({name!r}, ...)")
+            raise _error(name, f"is missing: set it with .option({name!r}, ...)")
         return self.parsed(name, parse)
 
 
-def _bad(name: str, problem: str) -> InvalidOption:
-    return InvalidOption(f"option {shown(name)} {problem}", option=name)
+def _error(name: str, problem: str) -> InvalidOption:
+    return InvalidOption(f"option {short_repr(name)} {problem}", option=name)
 
 
-def _unknown(name: str, known: Mapping[str, str], doing: str) -> InvalidOption:
+def _unknown(name: str, known: Mapping[str, str], method: str) -> InvalidOption:
     low = name.lower()
     if low in ("url", "databaseurl", "dburl", "database", "password"):
-        return _bad(
+        return _error(
             name,
-            "is not taken: options are seen by whoever sees the query. Set PENSTOCK_DATABASE_URL where Spark's driver "
-            "runs, or name another variable with 'databaseUrlEnv', or a file that holds it with 'databaseUrlFile'",
+            "is not accepted, because everyone who sees the query sees its options. Set PENSTOCK_DATABASE_URL where "
+            "Spark's driver runs, or name another variable with 'databaseUrlEnv', or a file with 'databaseUrlFile'",
         )
-    elsewhere = {other.lower(): other for other in OPTIONS}
-    if low in elsewhere and low not in known:
-        return _bad(name, f"is not one of {doing}: it has {', '.join(sorted(known.values()))}")
-    if low in _ELSEWHERE:
-        return _bad(name, f"is not known; here it is {_ELSEWHERE[low]!r}")
+    if low in {other.lower() for other in OPTIONS}:
+        return _error(name, f"is not one of {method}: it has {', '.join(sorted(known.values()))}")
+    if low in _KAFKA_OPTIONS:
+        return _error(name, f"is not known; here it is {_KAFKA_OPTIONS[low]!r}")
     hint = _closest(low, known, known) or f": there are {', '.join(sorted(known.values()))}"
-    return _bad(name, f"is not known{hint}")
+    return _error(name, f"is not known{hint}")
 
 
-def _closest(text: str, among: Any, spelt: Mapping[str, str] | None = None) -> str:
-    found = difflib.get_close_matches(text, list(among), n=1, cutoff=0.6)
-    return f"; did you mean {(spelt or {}).get(found[0], found[0])!r}?" if found else ""
+def _closest(text: str, among: Iterable[str], spelling: Mapping[str, str] | None = None) -> str:
+    closest = difflib.get_close_matches(text, list(among), n=1, cutoff=0.6)
+    return f"; did you mean {(spelling or {}).get(closest[0], closest[0])!r}?" if closest else ""
+
+
+def _check_fields(text: str) -> None:
+    try:
+        from penstock.stream.sql.types import find_columns_problem
+    except ImportError:
+        return  # where the package came as a zip, sqlglot may be missing; Spark reports an error in the schema, too
+    problem = find_columns_problem(text) if text else None
+    if problem is not None:
+        raise _error(
+            "fields", f"lists fields and their types, as in {_FIELDS_EXAMPLE!r}, and in {short_repr(text)} {problem}"
+        )
 
 
 def _queues(text: str) -> tuple[str, ...]:
@@ -256,17 +267,17 @@ def _one_queue(text: str) -> str:
 
 
 def _columns(text: str) -> tuple[str, ...]:
-    spelt = {name.lower(): name for name in EVENT_COLUMNS}
-    chosen = []
-    for name in filter(None, (each.strip() for each in text.split(","))):
-        if name.lower() not in spelt:
-            hint = _closest(name.lower(), spelt, spelt)
-            raise ValueError(f"names {shown(name)}, and events have {', '.join(EVENT_COLUMNS)}{hint}")
-        chosen.append(spelt[name.lower()])
-    return tuple(dict.fromkeys(chosen))
+    spelling = {name.lower(): name for name in EVENT_COLUMNS}
+    columns = []
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        if name.lower() not in spelling:
+            hint = _closest(name.lower(), spelling, spelling)
+            raise ValueError(f"names {short_repr(name)}, and events have {', '.join(EVENT_COLUMNS)}{hint}")
+        columns.append(spelling[name.lower()])
+    return tuple(dict.fromkeys(columns))
 
 
-def _edge(text: str) -> Edge:
+def _offset_spec(text: str) -> OffsetSpec:
     if text.lower() == "earliest":
         return "earliest"
     if text.lower() == "latest":
@@ -278,45 +289,45 @@ def _edge(text: str) -> Edge:
         offsets = None
     if offsets is None or any(offset < -2 for offset in offsets.values()):
         raise ValueError(
-            "is 'earliest', 'latest' or JSON with offsets by the number of the partition, such as {\"17\": 42} "
-            f"(-2 for its first one, -1 for its end), not {shown(text)}"
+            "is 'earliest', 'latest' or JSON with offsets by partition id, such as {\"17\": 42} "
+            f"(-2 for the first offset, -1 for the end), not {short_repr(text)}"
         )
     return offsets
 
 
-def _moment(text: str) -> datetime:
+def _timestamp(text: str) -> datetime:
     try:
-        moment = check_place(text)
+        position = parse_start_position(text)
     except PenstockError:
-        moment = 0
-    if not isinstance(moment, datetime):
-        raise ValueError(f"is a time with its zone, such as 2026-01-31T12:00:00Z, not {shown(text)}")
-    return moment
+        position = 0
+    if not isinstance(position, datetime):
+        raise ValueError(f"is a time with a time zone, such as 2026-01-31T12:00:00Z, not {short_repr(text)}")
+    return position
 
 
-def _switch(text: str) -> bool:
+def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError(f"is true or false, not {shown(text)}")
+        raise ValueError(f"is true or false, not {short_repr(text)}")
     return text.lower() == "true"
 
 
-def _whole(text: str) -> int:
+def _natural_number(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
         number = -1
     if not 0 <= number < 2**63:
-        raise ValueError(f"is a whole number from 0 on, not {shown(text)}")
+        raise ValueError(f"is a whole number of at least 0, not {short_repr(text)}")
     return number
 
 
-def _count(text: str) -> int:
+def _positive_number(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
         number = 0
     if not 1 <= number < 2**63:
-        raise ValueError(f"is a whole number from 1 on, not {shown(text)}")
+        raise ValueError(f"is a whole number of at least 1, not {short_repr(text)}")
     return number
 
 
@@ -326,5 +337,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= 86_400:
-        raise ValueError(f"is a number of seconds from 0 to 86400, not {shown(text)}")
+        raise ValueError(f"is a number of seconds from 0 to 86400, not {short_repr(text)}")
     return seconds

@@ -23,8 +23,8 @@ from penstock.console.polling import TROUBLES
 from penstock.console.registry import PAGES
 from penstock.console.settings import ConsoleSettings
 from penstock.console.widgets import parts
-from penstock.server.http.middleware import Frame
-from penstock.server.metrics.counters import Instruments
+from penstock.server.http.middleware import RequestMiddleware
+from penstock.server.metrics.counters import ServerMetrics
 
 logger = logging.getLogger("penstock.console")
 
@@ -32,7 +32,7 @@ logger = logging.getLogger("penstock.console")
 _BUILD_SECONDS = 15.0
 
 
-def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) -> Frame:
+def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) -> RequestMiddleware:
     """The application of the console's process; it opens the database when it starts and closes it when it ends."""
     console = Console(settings)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -66,12 +66,12 @@ def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) 
         async with AsyncExitStack() as stack:
             await console.log.open()
             stack.push_async_callback(console.log.close)
-            if console.guard is not None:
-                await stack.enter_async_context(console.guard.running())
+            if console.authenticator is not None:
+                await stack.enter_async_context(console.authenticator.running())
             await stack.enter_async_context(app.router.lifespan_context(app))
             yield
 
-    return Frame(Door(app, console), settings.server, Instruments(), lifespan)
+    return RequestMiddleware(Door(app, console), settings.server, ServerMetrics(), lifespan)
 
 
 def _answer_the_lost(console: Console, pages: Sequence[Page]) -> None:

@@ -1,96 +1,16 @@
-"""Numbers, times and durations as people read them."""
+"""Times and values in the reader's time zone."""
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def number(value: float | None) -> str:
-    """A count, with separators; of fractions as many digits as say something.
-
-    >>> number(1234567), number(0.125), number(1234.5), number(None)
-    ('1,234,567', '0.125', '1,234', '–')
-    """
-    if value is None or not math.isfinite(value):
-        return "–"
-    if float(value).is_integer() or abs(value) >= 1000:
-        return f"{int(value):,}"
-    digits = max(0, 3 - (math.floor(math.log10(abs(value))) + 1 if abs(value) >= 1 else 0))
-    return f"{value:,.{digits}f}".rstrip("0").rstrip(".")
-
-
-def short(value: float | None) -> str:
-    """A count in little room.
-
-    >>> short(999), short(12345), short(1234567), short(2_500_000_000)
-    ('999', '12,345', '1.23 M', '2.5 G')
-    """
-    if value is None or abs(value) < 100_000:
-        return number(value)
-    for unit, letter in _UNITS:
-        if abs(value) >= unit:
-            return f"{float(f'{value / unit:.3g}'):g} {letter}"
-    return number(value)
-
-
-def rate(value: float | None) -> str:
-    """Events in a second: whole as soon as there are some.
-
-    >>> rate(0.0), rate(3.2), rate(1234.4)
-    ('0', '3.2', '1,234')
-    """
-    if value is None:
-        return "–"
-    if value < 10:
-        return f"{value:.1f}".removesuffix(".0")
-    return short(round(value))
-
-
-def duration(seconds: float | None) -> str:
-    """A length of time in its two largest units.
-
-    >>> duration(0.0123), duration(2.345), duration(75), duration(7300), duration(200_000)
-    ('12 ms', '2.3 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
-    """
-    if seconds is None:
-        return "–"
-    if seconds < 0:
-        return f"-{duration(-seconds)}"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f}".removesuffix(".0") + " s"
-    whole = round(seconds)
-    for unit, name, smaller, small in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= unit:
-            rest = whole % unit // smaller
-            return f"{whole // unit} {name}" + (f" {rest} {small}" if rest else "")
-    return f"{whole} s"
-
-
-def size(count: float | None) -> str:
-    """A number of bytes.
-
-    >>> size(900), size(2048), size(5 << 20)
-    ('900 B', '2 KiB', '5 MiB')
-    """
-    if count is None:
-        return "–"
-    amount, units = float(count), ("B", "KiB", "MiB", "GiB", "TiB")
-    for unit in units[:-1]:
-        if abs(amount) < 1024:
-            return f"{amount:.3g} {unit}"
-        amount /= 1024
-    return f"{amount:.3g} {units[-1]}"
+from penstock.core.formatting import duration, number
 
 
 def zone_named(name: str) -> tzinfo:
-    """The reader's zone; UTC if this machine does not know it."""
+    """Return a time zone by name; UTC if this machine does not know it."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -98,25 +18,25 @@ def zone_named(name: str) -> tzinfo:
 
 
 class Times:
-    """Moments in a reader's zone."""
+    """Formats times in one time zone."""
 
     def __init__(self, zone: str) -> None:
         self.zone = zone_named(zone)
         self.name = zone if self.zone is not UTC else "UTC"
 
     def full(self, moment: datetime | None) -> str:
-        """With its day: ``2026-03-01 14:05:09``."""
+        """Format with the date: ``2026-03-01 14:05:09``."""
         return "–" if moment is None else f"{moment.astimezone(self.zone):%Y-%m-%d %H:%M:%S}"
 
     def clock(self, moment: datetime | None) -> str:
-        """Without its day, if that is today."""
+        """Format without the date if it is today."""
         if moment is None:
             return "–"
         here = moment.astimezone(self.zone)
         return f"{here:%H:%M:%S}" if here.date() == datetime.now(self.zone).date() else f"{here:%Y-%m-%d %H:%M:%S}"
 
     def ago(self, moment: datetime | None) -> str:
-        """How long ago."""
+        """Format the time since then."""
         if moment is None:
             return "never"
         seconds = (datetime.now(UTC) - moment).total_seconds()
@@ -125,7 +45,7 @@ class Times:
         return f"{duration(round(seconds))} ago" if seconds < 86_400 * 2 else self.full(moment)
 
     def of(self, value: Any) -> str:
-        """Any value of a result, as text."""
+        """Format any value of a result."""
         if isinstance(value, datetime):
             return self.clock(value)
         if isinstance(value, bool) or value is None:

@@ -36,10 +36,10 @@ from penstock.console.formatting import Times
 from penstock.console.polling import TROUBLES, Follower
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.server.auth.audit import Entry
-from penstock.server.auth.authorize import address_of
-from penstock.server.http.endpoint import Role
-from penstock.server.http.errors import Problem, problem_of
+from penstock.server.auth.audit import AuditEntry
+from penstock.server.auth.authorize import client_address
+from penstock.server.auth.identity import Role
+from penstock.server.http.errors import Problem, to_problem
 
 logger = logging.getLogger("penstock.console")
 
@@ -79,7 +79,7 @@ class View:
         #: The query string.
         self.params = dict(request.query_params)
         self.times = Times(unquote(request.cookies.get("penstock_zone", "UTC")))
-        self._address = address_of(request)
+        self._address = client_address(request)
         self._request_id: str = request.scope["state"].get("request_id", "")
         self._followers: list[Follower[Any]] = []
         self._is_connected = self._is_hidden = False
@@ -101,7 +101,7 @@ class View:
 
     def sees(self, queue: str) -> bool:
         """Whether the viewer may know of a queue."""
-        return self.viewer.identity.reaches(queue)
+        return self.viewer.identity.can_access(queue)
 
     @property
     def sees_all(self) -> bool:
@@ -111,9 +111,9 @@ class View:
     def may(self, *roles: Role, queue: str | None = None) -> bool:
         """Whether he may do what needs one of these roles: buttons that he cannot press are not enabled."""
         identity = self.viewer.identity
-        if not identity.has(frozenset(roles)):
+        if not identity.has_role(frozenset(roles)):
             return False
-        return identity.reaches(queue) if queue is not None else not identity.is_limited
+        return identity.can_access(queue) if queue is not None else not identity.is_limited
 
     async def follow(
         self,
@@ -159,11 +159,11 @@ class View:
         except (Problem, *TROUBLES) as error:
             ui.notify(sentence(error), type="negative", position="bottom", close_button="Close", timeout=10_000)
             return
-        guard = self.console.guard
+        guard = self.console.authenticator
         if guard is not None and frozenset(roles) == {Role.ADMIN}:
             who = self.viewer.identity.id
             try:
-                await guard.audit.write([Entry(who, action, subject, self._address, "200", self._request_id)])
+                await guard.audit.write([AuditEntry(who, action, subject, self._address, "200", self._request_id)])
             except TROUBLES:
                 logger.exception("an action of an administrator could not be written down", extra={"entry": action})
         if done:
@@ -224,5 +224,5 @@ def link(path: str, **params: str | int | None) -> str:
 
 def sentence(error: Exception) -> str:
     """What may be told of an error, for a person."""
-    detail = problem_of(error).detail
+    detail = to_problem(error).detail
     return f"{detail[:1].upper()}{detail[1:]}"

@@ -1,4 +1,4 @@
-"""Time is the database's clock, so that every process agrees; a test may push it forward."""
+"""The clock of the database, which all processes share. A test may shift it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import timedelta
 
 @dataclass(slots=True)
 class Clock:
-    """How far this process sees the database's clock ahead of what it says. Zero, outside of tests."""
+    """Offset that this process adds to the clock of the database. Zero outside of tests."""
 
     skew: timedelta = timedelta(0)
 
     def advance(self, seconds: float) -> None:
-        """Move time forward (or back, for a clock that jumps)."""
+        """Move time forward, or back if ``seconds`` is negative."""
         self.skew += timedelta(seconds=seconds)

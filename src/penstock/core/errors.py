@@ -1,44 +1,57 @@
-"""Every error Penstock raises on purpose.
+"""All errors that Penstock raises.
 
 ::
 
     PenstockError
+    │
+    │   Configuration and infrastructure
     ├── ConfigurationError        a setting is wrong or missing
-    ├── DatabaseError             PostgreSQL could not do its part
-    │   ├── DatabaseUnavailable   it cannot be reached (worth a retry)
-    │   ├── DatabaseVersionError  its version is not one Penstock runs on
-    │   └── SchemaError           Penstock's schema is missing, older or newer than this package
-    ├── ServerError               a Penstock server could not do its part (``status``)
-    │   ├── ServerUnavailable     it cannot be reached, or has too much to do (worth a retry)
-    │   ├── RateLimited           it takes no more from this caller for now (``retry_after`` seconds)
-    │   └── AccessDenied          it does not know who asks, or that one may not do this
-    ├── InvalidRequest            what was asked cannot be right
-    │   ├── InvalidName           a queue, group or key name
-    │   ├── InvalidOption         an option: unknown, wrong type, out of range
-    │   ├── InvalidSql            a statement of streaming SQL (``line`` and ``column`` say where)
-    │   └── InvalidEvent          one event of a push (``index`` and ``field`` say which)
-    ├── NotFound                  a queue, group or dead letter that does not exist
-    ├── Conflict                  the request contradicts what is stored
-    │   ├── IdempotencyConflict   an idempotency key that was used for other events
+    ├── DatabaseError             PostgreSQL reported an error
+    │   ├── DatabaseUnavailable   PostgreSQL cannot be reached (retry later)
+    │   ├── DatabaseVersionError  this version of PostgreSQL is not supported
+    │   └── SchemaError           the schema is missing, or older or newer than this package
+    ├── ServerError               a Penstock server reported an error (``status``)
+    │   ├── ServerUnavailable     the server cannot be reached or is overloaded (retry later)
+    │   ├── RateLimited           the server limits this client (``retry_after`` seconds)
+    │   └── AccessDenied          authentication or authorization failed
+    │
+    │   Requests
+    ├── InvalidRequest            the request is wrong, whatever the state of the database
+    │   ├── InvalidName           name of a queue, group or key
+    │   ├── InvalidOption         option that is unknown, of the wrong type or out of range (``option``)
+    │   ├── InvalidSql            statement of streaming SQL (``line``, ``column``)
+    │   └── InvalidEvent          one event of a push (``index``, ``field``)
+    ├── NotFound                  the queue, group or dead letter does not exist
+    ├── Conflict                  the request contradicts the stored state
+    │   ├── IdempotencyConflict   the idempotency key was used for other events
     │   ├── GroupBusy             the group belongs to a running query
-    │   ├── QueryChanged          a stream that is not the one that was started under this id before
-    │   └── TransactionRefused    an ack of a transaction was refused, so nothing of it happened
-    ├── QueryError                a query that ran could not go on
-    │   ├── HopelessQuery         one event after the other was given up, all for the same reason
-    │   ├── Refused               another driver has it, or its positions have moved (nothing is lost)
-    │   ├── SparkFailure          Spark ended it
-    │   └── WindowKeyFailed       the function that gives closed windows their key raised
+    │   ├── QueryChanged          another stream was started under this name
+    │   └── TransactionRefused    an ack of a transaction was refused, so the transaction was rolled back
+    │
+    │   Capacity
     ├── QueueFull                 the queue is at its maximum depth (``retry_after`` seconds)
-    ├── EventShed                 the queue was full and dropped the event, as it was told to (``overflow``)
-    ├── BufferFull                a buffer holds as many events as it may
-    ├── PushFailed                events of a buffer could not be stored (``failures`` says which, and why)
-    ├── SinkError                 what a sink says of what it was given
-    │   ├── SinkBusy              not now (``retry_after`` seconds): nobody's fault, and it does not count
-    │   ├── SinkClosed            never again: what it wrote to is gone for good
-    │   └── SinkRejected          never: these events are wrong (``events``, or all of them)
+    ├── EventShed                 the queue is full and drops events (``overflow = 'shed'``)
+    ├── BufferFull                a client buffer is full
+    ├── PushFailed                buffered events could not be stored (``count``, ``failures``)
+    │
+    │   Queries
+    ├── QueryError                a running query failed
+    │   ├── RepeatedFailure       one event after another failed with the same error
+    │   ├── LeaseLost             another driver runs the query, or its positions moved (no event is lost)
+    │   ├── PlanningFailed        the next cycle could not be planned
+    │   ├── SparkFailure          Spark ended the query
+    │   └── WindowKeyFailed       the key function of closed windows raised
+    │
+    │   Sinks: raised by a sink's ``write``
+    ├── SinkError                 the sink did not write the batch
+    │   ├── SinkBusy              retry later (``retry_after``); does not count as a failed attempt
+    │   ├── SinkClosed            the target is gone; the sink stops
+    │   └── SinkRejected          the events are invalid (``events``); they become dead letters
+    │
+    │   Storage
     └── CorruptChunk              stored bytes do not match their checksum
 
-Each carries the facts as attributes, and its message says what to do next.
+The message of an error says what happened, to what, and what to do next. Its attributes hold the facts.
 """
 
 from __future__ import annotations
@@ -48,17 +61,17 @@ from datetime import datetime
 from typing import Any
 
 
-def shown(value: object) -> str:
-    """What was given, as a message quotes it: never too long, and whatever it is."""
+def short_repr(value: object) -> str:
+    """Return the repr of a value for a message: at most 100 characters, and never an error."""
     try:
         text = repr(value)
-    except Exception:  # a whole number of thousands of digits, an object that cannot be printed
+    except Exception:  # an int with thousands of digits, or a broken __repr__
         return f"that {type(value).__name__}"
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 class PenstockError(Exception):
-    """Base of every error that Penstock raises on purpose."""
+    """Base class of all errors that Penstock raises."""
 
 
 class ConfigurationError(PenstockError):
@@ -66,23 +79,23 @@ class ConfigurationError(PenstockError):
 
 
 class DatabaseError(PenstockError):
-    """PostgreSQL could not do its part."""
+    """PostgreSQL reported an error."""
 
 
 class DatabaseUnavailable(DatabaseError):
-    """PostgreSQL cannot be reached; trying again later can help."""
+    """PostgreSQL cannot be reached. A later retry may succeed."""
 
 
 class DatabaseVersionError(DatabaseError):
-    """The server's version is not one that Penstock runs on."""
+    """Penstock does not support this version of PostgreSQL."""
 
 
 class SchemaError(DatabaseError):
-    """Penstock's schema is missing, or older or newer than this package."""
+    """The schema of the database is missing, or older or newer than this package."""
 
 
 class ServerError(PenstockError):
-    """A Penstock server could not do its part; ``status`` is that of its answer, or None if there was none."""
+    """A Penstock server reported an error. ``status`` is the HTTP status, or None if there was no response."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -90,11 +103,11 @@ class ServerError(PenstockError):
 
 
 class ServerUnavailable(ServerError):
-    """The server cannot be reached, or has too much to do; trying again later can help."""
+    """The server cannot be reached or is overloaded. A later retry may succeed."""
 
 
 class RateLimited(ServerError):
-    """The server takes no more from this caller for now; ask again after ``retry_after`` seconds."""
+    """The server limits the rate of this client. Retry after ``retry_after`` seconds."""
 
     def __init__(self, message: str, *, retry_after: float, status: int | None = None) -> None:
         super().__init__(message, status=status)
@@ -102,19 +115,19 @@ class RateLimited(ServerError):
 
 
 class AccessDenied(ServerError):
-    """The server does not know who asks (401), or that one may not do this (403)."""
+    """Authentication (401) or authorization (403) failed."""
 
 
 class InvalidRequest(PenstockError):
-    """What was asked cannot be right, whatever the state of the database."""
+    """The request is wrong, whatever the state of the database."""
 
 
 class InvalidName(InvalidRequest):
-    """A queue, group or key name that is empty, too long or not text."""
+    """The name of a queue, group or key is empty, too long or not text."""
 
 
 class InvalidOption(InvalidRequest):
-    """An option that is unknown, of the wrong type or out of range."""
+    """The option ``option`` is unknown, of the wrong type or out of range."""
 
     def __init__(self, message: str, *, option: str) -> None:
         super().__init__(message)
@@ -122,7 +135,7 @@ class InvalidOption(InvalidRequest):
 
 
 class InvalidSql(InvalidRequest):
-    """A statement that cannot be read, or cannot be made a stream; ``line`` and ``column`` count from 1."""
+    """A statement of streaming SQL is wrong at ``line`` and ``column``, which count from 1."""
 
     def __init__(self, message: str, *, line: int, column: int) -> None:
         super().__init__(message)
@@ -131,9 +144,9 @@ class InvalidSql(InvalidRequest):
 
 
 class InvalidEvent(InvalidRequest):
-    """One event of a push cannot be stored; none of its request was.
+    """One event of a push is invalid, so no event of the request was stored.
 
-    ``index`` is its place in the request, ``field`` what is wrong with it.
+    ``index`` is its position in the request, ``field`` the invalid field and ``reason`` the problem.
     """
 
     def __init__(self, reason: str, *, index: int, field: str) -> None:
@@ -144,7 +157,7 @@ class InvalidEvent(InvalidRequest):
 
 
 class NotFound(PenstockError):
-    """A queue, group or dead letter that does not exist; ``queue`` names it, if it is that."""
+    """The queue, group or dead letter does not exist. If it is a queue, ``queue`` is its name."""
 
     def __init__(self, message: str, *, queue: str | None = None) -> None:
         super().__init__(message)
@@ -152,47 +165,59 @@ class NotFound(PenstockError):
 
 
 class Conflict(PenstockError):
-    """The request contradicts what is stored."""
+    """The request contradicts the stored state."""
 
 
 class IdempotencyConflict(Conflict):
-    """The idempotency key was used before, for other events."""
+    """The idempotency key was used for other events."""
 
 
 class GroupBusy(Conflict):
-    """The group belongs to a running query, which would count twice if it moved."""
+    """The group belongs to a running query, which would process events twice if its positions moved."""
 
 
 class QueryChanged(Conflict):
-    """The stream is not the one that was started under this id before."""
+    """Another stream was started under this name."""
 
 
 class TransactionRefused(Conflict):
-    """An ack of a transaction was refused, so nothing of it happened."""
+    """An ack of the transaction was refused, so the transaction was rolled back.
+
+    Attributes:
+        problem: Why the ack was refused; empty if it was something else.
+    """
+
+    def __init__(self, message: str, problem: str = "") -> None:
+        super().__init__(message)
+        self.problem = problem
 
 
 class QueryError(PenstockError):
-    """A query that ran could not go on."""
+    """A running query failed."""
 
 
-class HopelessQuery(QueryError):
-    """One event after the other was given up, all for the same reason, which is hardly theirs."""
+class RepeatedFailure(QueryError):
+    """One event after another failed with the same error, so the cause is hardly the events."""
 
 
-class Refused(QueryError):
-    """A commit that is not this driver's to make: another one has the query, or the positions have moved."""
+class LeaseLost(QueryError):
+    """The commit was refused: another driver runs the query, or its positions have moved."""
+
+
+class PlanningFailed(QueryError):
+    """PostgreSQL refused a statement that plans the next cycle."""
 
 
 class SparkFailure(QueryError):
-    """Spark ended the query; its message says why."""
+    """Spark ended the query. The message contains Spark's error."""
 
 
 class WindowKeyFailed(QueryError):
-    """The function that gives closed windows their key raised."""
+    """The key function of closed windows raised."""
 
 
 class QueueFull(PenstockError):
-    """The queue is at its maximum depth; push again after ``retry_after`` seconds."""
+    """The queue is at its maximum depth. Push again after ``retry_after`` seconds."""
 
     def __init__(self, message: str, *, queue: str, depth: int, limit: int, retry_after: float) -> None:
         super().__init__(message)
@@ -203,7 +228,7 @@ class QueueFull(PenstockError):
 
 
 class EventShed(PenstockError):
-    """The queue was full and dropped the event, because that is what it was told to do; it is counted there."""
+    """The queue was full and dropped the event, as its option ``overflow`` says. The queue counts dropped events."""
 
     def __init__(self, message: str, *, queue: str) -> None:
         super().__init__(message)
@@ -211,13 +236,13 @@ class EventShed(PenstockError):
 
 
 class SinkError(PenstockError):
-    """What a sink says of a batch that it did not take."""
+    """The sink did not write the batch."""
 
 
 class SinkBusy(SinkError):
-    """The sink cannot take anything now; nothing is wrong with the events, and the attempt does not count.
+    """The sink cannot write now. The events are valid, and the attempt does not count as failed.
 
-    ``retry_after`` is when to come again, in seconds; None leaves it to the one who writes.
+    ``retry_after`` is the pause before the next attempt in seconds; None uses the backoff of the sink.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -226,13 +251,13 @@ class SinkBusy(SinkError):
 
 
 class SinkClosed(SinkError):
-    """What the sink writes to is gone and will not come back: it ends, and its events stay where they are."""
+    """The target of the sink is gone for good. The sink stops, and its events stay in the queue."""
 
 
 class SinkRejected(SinkError):
-    """The sink will never take these events: they go to the dead letters, and the others are written without them.
+    """The sink will never accept these events. They become dead letters, and the rest of the batch is written.
 
-    ``events`` are the places of the bad ones in the batch; None if the sink cannot tell which they are.
+    ``events`` are the indexes of the invalid events in the batch; None if the sink cannot identify them.
     """
 
     def __init__(self, message: str, *, events: frozenset[int] | None = None) -> None:
@@ -241,13 +266,13 @@ class SinkRejected(SinkError):
 
 
 class BufferFull(PenstockError):
-    """A buffer of events holds as many as it may, because they are not stored as fast as they come."""
+    """A client buffer is full, because events arrive faster than they are stored."""
 
 
 class PushFailed(PenstockError):
-    """Events that were taken into a buffer could not be stored.
+    """Buffered events could not be stored.
 
-    ``count`` is how many, ``failures`` the first thousand of them, each with its error.
+    ``count`` is their number, ``failures`` the first thousand of them, each with its error.
     """
 
     def __init__(
@@ -261,9 +286,9 @@ class PushFailed(PenstockError):
 class CorruptChunk(PenstockError):
     """Stored bytes do not match their checksum.
 
-    Where it is known which they are: ``partition_id``, offsets ``start`` to ``end`` (not included), when they were
-    appended, and the only group that they are for. ``is_newer``: they may be whole, and of a form that only a newer
-    version knows.
+    If known, the attributes locate the chunk: ``partition_id``, the offsets from ``start`` to before ``end``, the time
+    of the append, and the only group that may read it. ``is_newer`` means that the chunk may be intact, in the format
+    of a newer version.
     """
 
     def __init__(

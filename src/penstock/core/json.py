@@ -1,4 +1,8 @@
-"""The one JSON codec: exact for integers of any size, decimals as literals, never NaN."""
+"""JSON codec: exact integers of any size, decimals as literals, no NaN.
+
+Built on msgspec. On top of it, encoding refuses NaN and infinity, which msgspec writes as null; decoding keeps numbers
+that do not fit a double; and both refuse deep nesting.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from uuid import UUID
 
 import msgspec
 
-#: Deeper nesting than this is refused: parsers downstream recurse, and none of them agrees on a limit.
+#: Maximum nesting. Parsers downstream recurse, and each has another limit.
 MAX_DEPTH = 256
 
 _WHITESPACE = b" \t\r\n"
@@ -27,16 +31,16 @@ _decoder = msgspec.json.Decoder()
 _syntax = msgspec.json.Decoder(msgspec.Raw)
 
 _TEXT = frozenset((str,))
-# The encoder has one way to write each of these, as text.
-_WRITTEN_AS_TEXT = (datetime, date, time, timedelta, UUID)
-_SCALARS = frozenset((str, int, float, bool, type(None), *_WRITTEN_AS_TEXT))
+# Types that the encoder writes as text.
+_TEXT_LIKE = (datetime, date, time, timedelta, UUID)
+_SCALARS = frozenset((str, int, float, bool, type(None), *_TEXT_LIKE))
 _LEAVES = _SCALARS | {Decimal}
 _CONTAINERS = frozenset((dict, list, tuple))
 _PLAIN = _LEAVES | _CONTAINERS
 
 _string = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _not_brackets = bytes(byte for byte in range(256) if byte not in b"[]{}")
-# What other languages have, and programs write in place of JSON; and what to do about it.
+# Words of other languages that programs write in place of JSON, with the remedy.
 _NOT_JSON = {
     b"NaN": "send null or leave the field out",
     b"Infinity": "send null or leave the field out",
@@ -51,7 +55,7 @@ _steps = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 class JSONProblem(ValueError):
-    """A value that JSON cannot hold, or text that is not JSON; of several, ``index`` says which."""
+    """A value that JSON cannot express, or text that is not JSON. ``index`` is its position among several."""
 
     def __init__(self, reason: str, *, index: int = 0) -> None:
         super().__init__(reason)
@@ -59,7 +63,7 @@ class JSONProblem(ValueError):
 
 
 def encode(value: Any) -> bytes:
-    """Encode one value, refusing what JSON cannot hold."""
+    """Encode one value. Raises JSONProblem if JSON cannot express it."""
     try:
         text = _encoder.encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -76,7 +80,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_lines(parts: Sequence[list[Any]]) -> list[bytes]:
-    """Encode the values of each part as NDJSON, without the last line end; refuses all of them if one is bad."""
+    """Encode the values of each part as NDJSON without the last line end. Raises JSONProblem if one is invalid."""
     try:
         texts = [_encoder.encode_lines(part)[:-1] for part in parts]
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -86,7 +90,7 @@ def encode_lines(parts: Sequence[list[Any]]) -> list[bytes]:
 
 
 def decode(text: bytes | str) -> Any:
-    """Decode JSON; integers of any size are exact, a number beyond a double is a Decimal."""
+    """Decode JSON. Integers of any size are exact; a number outside the range of a double becomes a Decimal."""
     try:
         return _decoder.decode(text)
     except msgspec.ValidationError:
@@ -106,7 +110,7 @@ def validate(text: bytes) -> None:
 
 
 def split_lines(text: bytes) -> list[bytes]:
-    """The lines of NDJSON less the blank ones, each checked to be one JSON value, without building them."""
+    """Return the lines of NDJSON that are not blank, after checking that each is one JSON value."""
     text = text.strip(_WHITESPACE)
     if not text:
         return []
@@ -116,10 +120,10 @@ def split_lines(text: bytes) -> list[bytes]:
         text.decode()
     except (ValueError, RecursionError):
         return _split_carefully(lines)
-    # The parser does not care where a line ends: several values on one, or one on several, are found by comparison.
+    # The parser ignores line ends. The comparison finds several values on one line, or one value on several lines.
     if len(values) != len(lines) or b"\n".join(values) != text:
         return _split_carefully(lines)
-    # What is opened is closed again: half of a line can be brackets that open.
+    # At most half of a line can be opening brackets.
     if max(map(len, lines)) > 2 * MAX_DEPTH:
         for i, line in enumerate(lines):
             if len(line) > 2 * MAX_DEPTH:
@@ -128,7 +132,7 @@ def split_lines(text: bytes) -> list[bytes]:
 
 
 def check_lines(lines: list[bytes]) -> list[bytes]:
-    """The same for texts that were taken apart already: each is one JSON value, and comes back on one line."""
+    """Check that each text is one JSON value, and return each on one line."""
     if not lines:
         return []
     joined = b"\n".join(lines)
@@ -161,9 +165,9 @@ def _split_carefully(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def _inspect(values: Sequence[Any], texts: Sequence[bytes]) -> None:
-    """Refuse what the encoder has written as something else, and what is nested too deep.
+    """Refuse NaN, infinity, keys that are not text, and deep nesting, none of which the encoder refuses.
 
-    It goes through all values one level at a time, because that can be done at the speed of C.
+    It visits all values one level at a time, because that runs in C.
     """
     level = values
     depth = 0
@@ -175,7 +179,7 @@ def _inspect(values: Sequence[Any], texts: Sequence[bytes]) -> None:
             return
         if float in types:
             if may_hide_nan is None:
-                may_hide_nan = any([b"null" in text for text in texts])  # which is what the encoder writes for one
+                may_hide_nan = any([b"null" in text for text in texts])  # the encoder writes NaN as null
             if may_hide_nan:
                 _check_numbers([value for value in level if type(value) is float])
         if Decimal in types:
@@ -184,7 +188,7 @@ def _inspect(values: Sequence[Any], texts: Sequence[bytes]) -> None:
             return
         containers = level if types <= _CONTAINERS else [value for value in level if type(value) in _CONTAINERS]
         if dict in types:
-            # A dict refers to its values and, unless all its keys are plain text, to its keys: counting tells.
+            # The referents of a dict include its keys only if one of them is not plain text.
             inner = gc.get_referents(*containers)
             if len(inner) != sum(map(len, containers)):
                 _inspect_any(containers, depth)
@@ -198,7 +202,7 @@ def _inspect(values: Sequence[Any], texts: Sequence[bytes]) -> None:
 
 
 def _inspect_any(level: Sequence[Any], depth: int) -> None:
-    """The same for values of any type."""
+    """Do the same for values of any type."""
     while level:
         inner: list[Any] = []
         nested = False
@@ -214,9 +218,9 @@ def _inspect_any(level: Sequence[Any], depth: int) -> None:
 
 
 def _parts(value: Any) -> Iterable[Any] | None:
-    """What a container holds; None for a value that is whole."""
+    """Return the elements of a container, or None for a scalar."""
     kind = type(value)
-    if kind is str or value is None or isinstance(value, _WRITTEN_AS_TEXT):
+    if kind is str or value is None or isinstance(value, _TEXT_LIKE):
         return None
     if isinstance(value, Enum):
         return _parts(value.value)
@@ -239,9 +243,9 @@ def _parts(value: Any) -> Iterable[Any] | None:
         _check_raw(bytes(value))
         return None
     if isinstance(value, bytes | bytearray | memoryview):
-        raise JSONProblem("holds bytes, which JSON does not have; decode them to text, or send base64 or hex text")
+        raise JSONProblem("contains bytes, which JSON does not have; decode them to text, or send base64 or hex text")
     if isinstance(value, set | frozenset):
-        raise JSONProblem("holds a set, which JSON does not have; send a list, such as sorted(...)")
+        raise JSONProblem("contains a set, which JSON does not have; send a list, such as sorted(...)")
     fields = (
         getattr(kind, "__dataclass_fields__", None)
         or getattr(kind, "__struct_fields__", None)
@@ -255,7 +259,7 @@ def _parts(value: Any) -> Iterable[Any] | None:
 def _check_raw(text: bytes) -> None:
     validate(text)
     if b"\n" in text:
-        raise JSONProblem("holds JSON text of several lines; write it on one")
+        raise JSONProblem("contains JSON text of several lines; write it on one")
 
 
 def _decode_exactly(text: bytes | str) -> Any:
@@ -273,7 +277,7 @@ def _float(text: str) -> float | Decimal:
         exact = Decimal(text)
     except InvalidOperation:
         if near:
-            raise JSONProblem(f"the number {text:.40} is beyond all bounds") from None
+            raise JSONProblem(f"the number {text:.40} is too large") from None
         return near
     return exact if exact else near
 
@@ -281,7 +285,7 @@ def _float(text: str) -> float | Decimal:
 def _int(text: str) -> int | Decimal:
     try:
         return int(text)
-    except ValueError:  # more digits than Python is willing to read
+    except ValueError:  # more digits than sys.get_int_max_str_digits()
         return Decimal(text)
 
 
@@ -293,7 +297,7 @@ _exact_decoder = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_cons
 
 
 def check_depth(text: bytes, index: int = 0) -> None:
-    """Refuse JSON that is nested too deep; ``index`` is for the error."""
+    """Raise JSONProblem with ``index`` if the text is nested deeper than MAX_DEPTH."""
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return
     brackets = _string.sub(b"", text).translate(None, _not_brackets)
@@ -320,27 +324,28 @@ def _refuse_number(value: float | Decimal) -> NoReturn:
 
 
 def _unknown(kind: str) -> str:
-    return f"holds a {kind}, which JSON does not have; send text, numbers, booleans, None, lists and dicts"
+    return f"contains a {kind}, which JSON does not have; send text, numbers, booleans, None, lists and dicts"
 
 
 def explain(error: BaseException, text: bytes) -> str:
-    """What is wrong with text that the parser refused: it says where it stopped, and of some mistakes no more."""
-    said = _explain(error)
+    """Describe why the parser refused ``text``, more precisely than its own message for some mistakes."""
+    message = _explain(error)
     if text.startswith(codecs.BOM_UTF8):
-        return "begins with a byte order mark, which JSON does not have; leave it out"
-    stopped = re.search(r"\(byte (\d+)\)$", said)
-    if stopped is not None and (word := _word.match(text, int(stopped[1]))):
-        return f"{word[0].decode()} is not JSON (byte {stopped[1]}); {_NOT_JSON[word[0]]}"
-    if "truncated" in said or "escape" in said or "surrogate" in said:
-        for found in _surrogates.finditer(text):
-            if found["alone"] is not None:
-                return f"holds a lone surrogate, which UTF-8 cannot carry (byte {found.start()})"
-    return "ends in the middle of a value" if "truncated" in said else said
+        return "starts with a byte order mark, which JSON does not have; remove it"
+    # msgspec raises one class for all mistakes, so only its text tells them apart.
+    position = re.search(r"\(byte (\d+)\)$", message)
+    if position is not None and (word := _word.match(text, int(position[1]))):
+        return f"{word[0].decode()} is not JSON (byte {position[1]}); {_NOT_JSON[word[0]]}"
+    if "truncated" in message or "escape" in message or "surrogate" in message:
+        for match in _surrogates.finditer(text):
+            if match["alone"] is not None:
+                return f"contains a lone surrogate, which UTF-8 cannot encode (byte {match.start()})"
+    return "ends in the middle of a value" if "truncated" in message else message
 
 
 def _explain(error: BaseException) -> str:
     if isinstance(error, UnicodeEncodeError):
-        return "holds a lone surrogate, which UTF-8 cannot carry"
+        return "contains a lone surrogate, which UTF-8 cannot encode"
     if isinstance(error, UnicodeDecodeError):
         return "is not valid UTF-8"
     if isinstance(error, RecursionError):

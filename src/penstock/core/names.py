@@ -1,4 +1,4 @@
-"""What a queue, a group or a key may be called."""
+"""Validation of the names of queues and groups, of keys and of stored text."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ MAX_KEY_BYTES = 1024
 
 
 def check_name(name: object, what: str) -> str:
-    """Return the name of a queue or group if it can be one."""
+    """Return a valid name of a ``what`` (queue, group, ...) or raise InvalidName."""
     if not isinstance(name, str):
         raise InvalidName(f"the name of a {what} must be text, not {type(name).__name__}")
     if not name:
         raise InvalidName(f"the name of a {what} must not be empty")
     if len(name) > MAX_NAME:
-        raise InvalidName(f"the name of a {what} may have {MAX_NAME} characters; this one has {len(name)}")
+        raise InvalidName(f"the name of a {what} may have up to {MAX_NAME} characters; this one has {len(name)}")
     if not name.isprintable() or name != name.strip():
         raise InvalidName(f"the name of a {what} must be printable, without spaces at its ends: {name!r} is not")
     return name
 
 
-def text_problem(text: object) -> str | None:
-    """Say what is wrong with a text that the database is to store or to look for, or None if nothing is."""
+def find_text_problem(text: object) -> str | None:
+    """Return why PostgreSQL cannot store or compare the text, or None if it can."""
     if not isinstance(text, str):
         return f"must be text, not {type(text).__name__}"
     if "\x00" in text:
-        return "must not hold the character U+0000, which PostgreSQL cannot store"
+        return "must not contain the character U+0000, which PostgreSQL cannot store"
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "holds a lone surrogate, which UTF-8 cannot carry"
+        return "contains a lone surrogate, which UTF-8 cannot encode"
     return None
 
 
 def check_text(text: object, what: str) -> str:
-    """Return a text if the database can look for it."""
-    problem = text_problem(text)
+    """Return text that PostgreSQL can store, or raise InvalidRequest."""
+    problem = find_text_problem(text)
     if problem is not None:
         raise InvalidRequest(f"{what} {problem}")
-    assert isinstance(text, str)  # noqa: S101 - text_problem has just said so
+    assert isinstance(text, str)  # noqa: S101 - for mypy
     return text
 
 
-def key_problem(key: object) -> str | None:
-    """Say what is wrong with an event's key, or None if nothing is."""
-    problem = text_problem(key)
+def find_key_problem(key: object) -> str | None:
+    """Return why an event cannot have the key, or None if it can."""
+    problem = find_text_problem(key)
     if problem is not None:
         return problem
-    assert isinstance(key, str)  # noqa: S101 - text_problem has just said so
+    assert isinstance(key, str)  # noqa: S101 - for mypy
     if not key:
         return "must not be empty; leave it out for an event without a key"
     size = len(key.encode())
     if size > MAX_KEY_BYTES:
-        return f"may have {MAX_KEY_BYTES} bytes; this one has {size}"
+        return f"may have up to {MAX_KEY_BYTES} bytes; this one has {size}"
     return None
 
 
 def check_key(key: object) -> str:
-    """Return a key if it can be one."""
-    problem = key_problem(key)
+    """Return a valid key or raise InvalidName."""
+    problem = find_key_problem(key)
     if problem is not None:
         raise InvalidName(f"the key {problem}")
-    assert isinstance(key, str)  # noqa: S101 - key_problem has just said so
+    assert isinstance(key, str)  # noqa: S101 - for mypy
     return str.__str__(key)

@@ -1,33 +1,34 @@
-"""Penstock's settings, read once from the environment and handed to whoever needs them.
+"""Settings of a Penstock process, read from environment variables.
 
 ==========================  ===========================================================  ==================
 variable                    meaning                                                      default
 ==========================  ===========================================================  ==================
-PENSTOCK_URL                a Penstock server to ask in place of a database              none
-PENSTOCK_API_KEY            the key, or the bearer token, that the server wants          none
-PENSTOCK_TLS_CA_FILE        the certificates to trust, if not those of the system        none
-PENSTOCK_RETRY_SECONDS      how long a lost server or database is looked for             30
-PENSTOCK_DATABASE_URL       the PostgreSQL to use: a libpq URI or ``key=value`` string   see below
-PENSTOCK_DATA_DIR           where the embedded PostgreSQL keeps its data                 the user's data dir
-PENSTOCK_POOL_SIZE          most connections that one process opens                      8
-PENSTOCK_MAX_EVENT_BYTES    largest event that is accepted                               1048576
+PENSTOCK_URL                Penstock server to use in place of a database                none
+PENSTOCK_API_KEY            API key or bearer token for that server                      none
+PENSTOCK_TLS_CA_FILE        certificates to trust, in place of the system's              none
+PENSTOCK_RETRY_SECONDS      how long to retry a lost server or database                  30
+PENSTOCK_DATABASE_URL       PostgreSQL to use: a libpq URI or ``key=value`` string       see below
+PENSTOCK_READER_URL         read-only login to the same database, for ad-hoc SQL         none
+PENSTOCK_DATA_DIR           directory of the embedded PostgreSQL                         the user's data dir
+PENSTOCK_POOL_SIZE          maximum connections of one process                           8
+PENSTOCK_FAST_DATABASE      0: use psycopg's own connections, pool and cursors           1
+PENSTOCK_MAX_EVENT_BYTES    maximum size of an event                                     1048576
 PENSTOCK_AUTO_UPGRADE       0: never change the schema, refuse to run on another one     1
 PENSTOCK_LOG_LEVEL          DEBUG, INFO, WARNING, ERROR or CRITICAL                      WARNING
-PENSTOCK_TRACING            1: make spans of requests and cycles, and send them          0
+PENSTOCK_TRACING            1: send OpenTelemetry spans of requests and cycles           0
 ==========================  ===========================================================  ==================
 
-Without PENSTOCK_DATABASE_URL the database is the one that DATABASE_URL names, else the one that libpq's own
-variables (PGHOST, PGSERVICE, ...) name, else a PostgreSQL that comes with Penstock. A variable that is set to
-nothing counts as not set.
+Without PENSTOCK_DATABASE_URL, the database is the one of DATABASE_URL, else the one of libpq's own variables (PGHOST,
+PGSERVICE, ...), else the embedded PostgreSQL. An empty variable counts as not set.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 import platformdirs
@@ -38,37 +39,38 @@ from psycopg.pq import Conninfo
 from penstock.core.errors import ConfigurationError
 
 LIBPQ_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE")
-"""The variables of libpq that say which server or database is meant."""
+"""The variables of libpq that select a server or database."""
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-# An event travels inside a bytea with others, and PostgreSQL ends a value at 1 GiB.
-_LARGEST_EVENT = 128 * 1024 * 1024
-_MOST_CONNECTIONS = 1000
-_LONGEST_RETRY = 86_400
+# Events are stored together in one bytea, which PostgreSQL limits to 1 GiB.
+_MAX_EVENT_BYTES = 128 * 1024 * 1024
+_MAX_POOL_SIZE = 1000
+_MAX_RETRY_SECONDS = 86_400
 _ON = ("1", "true", "yes", "on")
 _OFF = ("0", "false", "no", "off")
 
 
 def default_data_dir() -> Path:
-    """Return where the embedded PostgreSQL lives unless PENSTOCK_DATA_DIR says otherwise."""
+    """Return the directory of the embedded PostgreSQL if PENSTOCK_DATA_DIR is not set."""
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        # PostgreSQL refuses to run as root, and the account it runs as cannot look into root's home.
+        # PostgreSQL does not run as root, and its account cannot read root's home.
         return Path("/var/lib/penstock")
     try:
         return Path(platformdirs.user_data_dir("penstock", appauthor=False))
     except RuntimeError:
-        # A user without a home: refused, being relative, if the embedded PostgreSQL turns out to be needed.
+        # The user has no home. A relative path is refused if the embedded PostgreSQL is needed.
         return Path("penstock")
 
 
 class Overrides(TypedDict, total=False):
-    """What a caller may set in place of the environment, e.g. from the command line."""
+    """Settings that override the environment, for example from the command line."""
 
     database_url: str | None
     reader_url: str | None
     data_dir: Path
     pool_size: int
+    fast_database: bool
     max_event_bytes: int
     auto_upgrade: bool
     log_level: str
@@ -81,12 +83,11 @@ class Overrides(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How this process is to run.
+    """Settings of a Penstock process.
 
-    ``database_url`` is a libpq URI or ``key=value`` string; ``""`` means "as libpq's own variables say" and
-    ``None`` the embedded PostgreSQL in ``data_dir``. It may hold a password, so it never shows in a repr;
-    print ``redacted_url`` instead. ``url`` is a Penstock server that clients ask in place of a database; what runs on
-    the database itself, as the server and the engine do, does not look at it.
+    ``database_url`` is a libpq URI or ``key=value`` string. ``""`` means the database of libpq's own variables,
+    ``None`` the embedded PostgreSQL in ``data_dir``. It may contain a password, so the repr omits it; print
+    ``redacted_url`` instead. ``url`` is a Penstock server for clients. The server and the engine themselves ignore it.
 
     >>> Settings.from_env({"PENSTOCK_DATABASE_URL": "postgresql://app:s3cret@db/events"}).redacted_url
     'user=app password=*** dbname=events host=db'
@@ -102,28 +103,30 @@ class Settings:
     api_key: str | None = field(default=None, repr=False)
     tls_ca_file: Path | None = None
     retry_seconds: float = 30.0
-    #: A login to the same database that may look and nothing else, for statements that people type.
+    #: Read-only login to the same database, for ad-hoc SQL.
     reader_url: str | None = field(default=None, repr=False)
-    #: Make OpenTelemetry spans of what is done, and send them.
+    #: Send OpenTelemetry spans.
     tracing: bool = False
+    #: Use the connection, pool and prepared statements of :mod:`penstock.db.fast` in place of psycopg's.
+    fast_database: bool = True
 
     def __post_init__(self) -> None:
         if self.database_url is not None:
             check_database_url("PENSTOCK_DATABASE_URL", self.database_url)
         elif not self.data_dir.is_absolute():
             raise ConfigurationError(
-                f"PENSTOCK_DATA_DIR has to name an absolute path, and {str(self.data_dir)!r} is none: set it to one, "
-                "say /var/lib/penstock, or set PENSTOCK_DATABASE_URL to a PostgreSQL that you run"
+                f"PENSTOCK_DATA_DIR is {str(self.data_dir)!r}, which is not an absolute path: set it to one, such as "
+                "/var/lib/penstock, or set PENSTOCK_DATABASE_URL to a PostgreSQL that you run"
             )
         if self.reader_url is not None:
             check_database_url("PENSTOCK_READER_URL", self.reader_url)
-        _check_range("PENSTOCK_POOL_SIZE", self.pool_size, _MOST_CONNECTIONS)
-        _check_range("PENSTOCK_MAX_EVENT_BYTES", self.max_event_bytes, _LARGEST_EVENT)
+        _check_range("PENSTOCK_POOL_SIZE", self.pool_size, _MAX_POOL_SIZE)
+        _check_range("PENSTOCK_MAX_EVENT_BYTES", self.max_event_bytes, _MAX_EVENT_BYTES)
         if self.url is not None:
             check_server_url("PENSTOCK_URL", self.url)
-        if not 0 <= self.retry_seconds <= _LONGEST_RETRY:
+        if not 0 <= self.retry_seconds <= _MAX_RETRY_SECONDS:
             raise ConfigurationError(
-                f"PENSTOCK_RETRY_SECONDS is {self.retry_seconds}: set it to a number from 0 to {_LONGEST_RETRY}"
+                f"PENSTOCK_RETRY_SECONDS is {self.retry_seconds}: set it to a number from 0 to {_MAX_RETRY_SECONDS}"
             )
         if self.log_level not in LOG_LEVELS:
             raise ConfigurationError(
@@ -132,61 +135,41 @@ class Settings:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: Unpack[Overrides]) -> Settings:
-        """Read the settings from ``environ``; what is given by keyword wins and its variable is not read."""
+        """Read the settings from ``environ``. Keyword arguments win, and their variables are not read."""
         env = {name: value.strip() for name, value in environ.items() if value.strip()}
-        found: Overrides = {}
-        if "database_url" not in overrides:
-            found["database_url"] = _find_url(env)
-        if "reader_url" not in overrides and "PENSTOCK_READER_URL" in env:
-            found["reader_url"] = env["PENSTOCK_READER_URL"]
-        if "data_dir" not in overrides and "PENSTOCK_DATA_DIR" in env:
-            found["data_dir"] = _directory("PENSTOCK_DATA_DIR", env["PENSTOCK_DATA_DIR"])
-        if "pool_size" not in overrides and "PENSTOCK_POOL_SIZE" in env:
-            found["pool_size"] = _integer("PENSTOCK_POOL_SIZE", env["PENSTOCK_POOL_SIZE"])
-        if "max_event_bytes" not in overrides and "PENSTOCK_MAX_EVENT_BYTES" in env:
-            found["max_event_bytes"] = _integer("PENSTOCK_MAX_EVENT_BYTES", env["PENSTOCK_MAX_EVENT_BYTES"])
-        if "auto_upgrade" not in overrides and "PENSTOCK_AUTO_UPGRADE" in env:
-            found["auto_upgrade"] = _switch("PENSTOCK_AUTO_UPGRADE", env["PENSTOCK_AUTO_UPGRADE"])
-        if "log_level" not in overrides and "PENSTOCK_LOG_LEVEL" in env:
-            found["log_level"] = env["PENSTOCK_LOG_LEVEL"].upper()
-        if "tracing" not in overrides and "PENSTOCK_TRACING" in env:
-            found["tracing"] = _switch("PENSTOCK_TRACING", env["PENSTOCK_TRACING"])
-        if "url" not in overrides and "PENSTOCK_URL" in env:
-            found["url"] = env["PENSTOCK_URL"]
-        if "api_key" not in overrides and "PENSTOCK_API_KEY" in env:
-            found["api_key"] = env["PENSTOCK_API_KEY"]
-        if "tls_ca_file" not in overrides and "PENSTOCK_TLS_CA_FILE" in env:
-            found["tls_ca_file"] = Path(env["PENSTOCK_TLS_CA_FILE"])
-        if "retry_seconds" not in overrides and "PENSTOCK_RETRY_SECONDS" in env:
-            found["retry_seconds"] = _seconds("PENSTOCK_RETRY_SECONDS", env["PENSTOCK_RETRY_SECONDS"])
-        found.update(overrides)
-        return cls(**found)
+        values: dict[str, Any] = {**overrides}
+        if "database_url" not in values:
+            values["database_url"] = _find_database_url(env)
+        for setting, (variable, parse) in _VARIABLES.items():
+            if setting not in values and variable in env:
+                values[setting] = parse(variable, env[variable])
+        return cls(**values)
 
     @property
     def redacted_url(self) -> str:
-        """The database in words that may be printed and logged: no password."""
+        """The database without its password, for messages and logs."""
         if self.database_url is None:
             return f"embedded PostgreSQL in {self.data_dir}"
-        return redact(self.database_url) or "the PostgreSQL that PGHOST, PGSERVICE and their like name"
+        return redact(self.database_url) or "the PostgreSQL of PGHOST, PGSERVICE and the other variables of libpq"
 
 
 def redact(conninfo: str) -> str:
-    """Return a libpq connection string in ``key=value`` form with every secret in it replaced by ``***``."""
-    # libpq itself marks which of its options are secret, so a new one in a later libpq is covered too.
+    """Return a libpq connection string in ``key=value`` form with every secret replaced by ``***``."""
+    # libpq marks its secret options, so this covers those of later versions too.
     secret = {option.keyword.decode() for option in Conninfo.get_defaults() if option.dispchar == b"*"}
     parts = conninfo_to_dict(conninfo)
     return make_conninfo("", **{key: "***" if key in secret else value for key, value in parts.items()})
 
 
 def check_server_url(name: str, url: str) -> str:
-    """Return the address of a server if it is one."""
+    """Return the URL of a server, or raise ConfigurationError."""
     parts = urlsplit(url)
     try:
-        there = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        there = False
-    if not there or parts.query or parts.fragment or parts.username is not None:
-        # It is not quoted: somebody may have written a password into it.
+        is_http = False
+    if not is_http or parts.query or parts.fragment or parts.username is not None:
+        # The message does not quote the URL, which may contain a password.
         raise ConfigurationError(
             f"{name} is not the address of a server: write it as https://host:6632, without user, password or query; "
             "a key goes into PENSTOCK_API_KEY"
@@ -194,7 +177,7 @@ def check_server_url(name: str, url: str) -> str:
     return url
 
 
-def _find_url(env: Mapping[str, str]) -> str | None:
+def _find_database_url(env: Mapping[str, str]) -> str | None:
     for name in ("PENSTOCK_DATABASE_URL", "DATABASE_URL"):
         if name in env:
             check_database_url(name, env[name])
@@ -203,15 +186,15 @@ def _find_url(env: Mapping[str, str]) -> str | None:
 
 
 def check_database_url(name: str, value: str) -> None:
-    """Refuse what is no connection string, without quoting it."""
+    """Raise ConfigurationError unless ``value`` is a connection string. The message does not quote it."""
     try:
         conninfo_to_dict(value)
     except psycopg.ProgrammingError:
-        # libpq's own message quotes the string, which may hold a password.
+        # libpq's own message quotes the string, which may contain a password.
         raise ConfigurationError(
             f"{name} is not a PostgreSQL connection string: write it as postgresql://user:password@host/db "
             "(no '+driver' after 'postgresql', special characters %-encoded) or as 'host=... dbname=...', "
-            "or set PENSTOCK_DATABASE_URL, which is read first"
+            "or set PENSTOCK_DATABASE_URL, which takes precedence"
         ) from None
 
 
@@ -220,34 +203,55 @@ def _check_range(name: str, value: int, highest: int) -> None:
         raise ConfigurationError(f"{name} is {value}: set it to a whole number from 1 to {highest}")
 
 
-def _integer(name: str, value: str) -> int:
+def _parse_integer(name: str, value: str) -> int:
     try:
         return int(value)
     except ValueError:
         raise ConfigurationError(f"{name} is {value!r}: set it to a whole number, in digits") from None
 
 
-def _seconds(name: str, value: str) -> float:
+def _parse_seconds(name: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
         raise ConfigurationError(f"{name} is {value!r}: set it to a number of seconds") from None
 
 
-def _switch(name: str, value: str) -> bool:
+def _parse_switch(name: str, value: str) -> bool:
     if value.lower() not in (*_ON, *_OFF):
         raise ConfigurationError(f"{name} is {value!r}: set it to 1 (on) or 0 (off)")
     return value.lower() in _ON
 
 
-def _directory(name: str, value: str) -> Path:
+def _parse_directory(name: str, value: str) -> Path:
     try:
         path = Path(value).expanduser()
     except RuntimeError:
         raise ConfigurationError(
-            f"{name} is {value!r}, and no such user with a home is known here: set it to an absolute path"
+            f"{name} is {value!r}, but this user has no home directory: set it to an absolute path"
         ) from None
     if not path.is_absolute():
-        # Relative, it would name another database from every working directory.
-        raise ConfigurationError(f"{name} is {value!r}: set it to an absolute path, say {path.absolute()}")
+        # A relative path would select another database in every working directory.
+        raise ConfigurationError(f"{name} is {value!r}: set it to an absolute path, such as {path.absolute()}")
     return path
+
+
+def _parse_text(name: str, value: str) -> str:
+    return value
+
+
+_VARIABLES: Mapping[str, tuple[str, Callable[[str, str], object]]] = {
+    "reader_url": ("PENSTOCK_READER_URL", _parse_text),
+    "data_dir": ("PENSTOCK_DATA_DIR", _parse_directory),
+    "pool_size": ("PENSTOCK_POOL_SIZE", _parse_integer),
+    "fast_database": ("PENSTOCK_FAST_DATABASE", _parse_switch),
+    "max_event_bytes": ("PENSTOCK_MAX_EVENT_BYTES", _parse_integer),
+    "auto_upgrade": ("PENSTOCK_AUTO_UPGRADE", _parse_switch),
+    "log_level": ("PENSTOCK_LOG_LEVEL", lambda name, value: value.upper()),
+    "tracing": ("PENSTOCK_TRACING", _parse_switch),
+    "url": ("PENSTOCK_URL", _parse_text),
+    "api_key": ("PENSTOCK_API_KEY", _parse_text),
+    "tls_ca_file": ("PENSTOCK_TLS_CA_FILE", lambda name, value: Path(value)),
+    "retry_seconds": ("PENSTOCK_RETRY_SECONDS", _parse_seconds),
+}
+"""Environment variable and parser of each setting but ``database_url``."""

@@ -1,7 +1,7 @@
-"""Traces (OpenTelemetry), where they are wanted: one way for a process to send its spans.
+"""Export of OpenTelemetry spans.
 
-Off unless ``PENSTOCK_TRACING`` is 1, and then nothing of it is imported. Where spans are sent, how they are sampled and
-what the service is called is said by OpenTelemetry's own variables (``OTEL_EXPORTER_OTLP_ENDPOINT``,
+Tracing is off unless ``PENSTOCK_TRACING`` is 1. While it is off, OpenTelemetry is not imported. OpenTelemetry's own
+variables set the collector, the sampling and the service name (``OTEL_EXPORTER_OTLP_ENDPOINT``,
 ``OTEL_TRACES_SAMPLER``, ``OTEL_SERVICE_NAME``).
 """
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @cache
-def span_provider() -> TracerProvider:
-    """What makes this process's spans; it sends them a batch at a time, from a thread of its own."""
+def get_tracer_provider() -> TracerProvider:
+    """Return the tracer provider of this process. It sends spans in batches from its own thread."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
@@ -35,8 +35,8 @@ def span_provider() -> TracerProvider:
     return provider
 
 
-def send_spans(seconds: float) -> None:
-    """Send what is left, and wait for that no longer than this: a collector that is away would be tried for minutes."""
-    sending = threading.Thread(target=span_provider().force_flush, name="penstock spans", daemon=True)
-    sending.start()
-    sending.join(seconds)
+def flush_spans(seconds: float) -> None:
+    """Send the remaining spans, for at most ``seconds``: the exporter retries an absent collector for minutes."""
+    thread = threading.Thread(target=get_tracer_provider().force_flush, name="penstock spans", daemon=True)
+    thread.start()
+    thread.join(seconds)

@@ -1,9 +1,9 @@
-"""One statement that a person typed, answered within limits of time, rows and size.
+"""Runs queries that people type, with limits on time, rows and size.
 
-What it may see is the login's business. What it may use up is ours: it runs on a connection of its own that is closed
-afterwards, as a cursor in a read-only transaction that is always rolled back. So it is one query and nothing else,
-whatever functions it calls, and nothing that it set, locked or announced outlives it. A statement can lift its own
-``statement_timeout``; the clock that counts is here, and ends the server's process if need be.
+The rights of the login limit what a query reads. This module limits what it consumes. A query runs on its own
+connection, which is closed afterwards, as a cursor in a read-only transaction, which is always rolled back. So the text
+can only be one query, and no setting, lock or notification of its functions survives. A query can disable
+``statement_timeout``, so the time limit is enforced here, by terminating the backend.
 """
 
 from __future__ import annotations
@@ -19,61 +19,59 @@ from typing import Any, Literal, TypeAlias
 import psycopg
 from psycopg import AsyncConnection
 
-from penstock.core.errors import DatabaseError, InvalidRequest, PenstockError
-from penstock.db.readonly_login import ReaderLogin
+from penstock.core.errors import DatabaseError, PenstockError
+from penstock.core.names import find_text_problem
+from penstock.db.readonly_login import ReadOnlyLogin
 from penstock.db.statements import Statements
 
 _sql = Statements("penstock.db", "adhoc_query.sql")
 
-#: Rows that are asked for at a time: as many long ones as a process can hold without noticing.
-_STEP = 20
-_LONGEST_TEXT = 100_000
-#: Statements that run at once.
-_AT_ONCE = 4
+_FETCH_ROWS = 20
+_MAX_STATEMENT_CHARS = 100_000
+_MAX_CONCURRENT = 4
 
-Kind: TypeAlias = Literal["number", "time", "truth", "text"]
+ValueKind: TypeAlias = Literal["number", "time", "boolean", "text"]
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, ValueKind] = {
     **dict.fromkeys(("int2", "int4", "int8", "float4", "float8", "numeric", "oid"), "number"),
     **dict.fromkeys(("timestamptz", "timestamp", "date"), "time"),
-    "bool": "truth",
+    "bool": "boolean",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How long a statement may take, and how much of its answer is given."""
+class AdhocLimits:
+    """Limits on the time of a query and on the size of its result."""
 
     seconds: float = 10.0
     rows: int = 1_000
     columns: int = 100
-    #: Characters of one value, and of all of them.
-    value: int = 2_000
-    whole: int = 4_000_000
+    value_chars: int = 2_000
+    total_chars: int = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of an answer."""
+class AdhocColumn:
+    """A column of a result."""
 
     name: str
     type: str
-    kind: Kind
+    kind: ValueKind
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a statement gave, as text; ``cut`` says what of it was left out, if anything was."""
+class AdhocResult:
+    """The result of a query, with values as text. ``truncation`` is the limit that cut it, if any."""
 
-    columns: Sequence[Column]
+    columns: Sequence[AdhocColumn]
     rows: Sequence[tuple[str | None, ...]]
     seconds: float
-    cut: str | None = None
+    truncation: Literal["rows", "columns", "size"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A table or view that may be looked at, with the columns that may be."""
+class VisibleTable:
+    """A table or view that the login can read, with the name and type of each readable column."""
 
     schema: str
     name: str
@@ -81,7 +79,7 @@ class Seen:
 
 
 class StatementRefused(PenstockError):
-    """PostgreSQL did not run it, or not to the end; ``line`` and ``column`` say where it is wrong, if that is known."""
+    """A query was refused, failed or exceeded a limit. ``line`` and ``column`` locate the mistake, if known."""
 
     def __init__(self, message: str, *, line: int | None = None, column: int | None = None, hint: str = "") -> None:
         super().__init__(message)
@@ -90,134 +88,132 @@ class StatementRefused(PenstockError):
         self.hint = hint
 
 
-class Questions:
-    """Answers statements over the login that may only look."""
+class AdhocQueries:
+    """Runs queries over the read-only login."""
 
-    def __init__(self, login: ReaderLogin, limits: Limits | None = None) -> None:
+    def __init__(self, login: ReadOnlyLogin, limits: AdhocLimits | None = None) -> None:
         self.login = login
-        self.limits = limits or Limits()
-        self._free = asyncio.Semaphore(_AT_ONCE)
+        self.limits = limits or AdhocLimits()
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
-    async def ask(self, text: str) -> Answer:
-        """Run a query and give its answer, or raise StatementRefused."""
-        text = _checked(text)
-        if self._free.locked():
-            raise StatementRefused(f"{_AT_ONCE} statements run already: wait for one of them to end")
-        async with self._free:
+    async def run(self, text: str) -> AdhocResult:
+        """Run a query and return its result. Raises StatementRefused."""
+        text = _check_text(text)
+        if self._slots.locked():
+            raise StatementRefused(f"{_MAX_CONCURRENT} queries are running: wait for one of them to end")
+        async with self._slots:
             conn = await self.login.connect()
             pid = conn.info.backend_pid
-            done = False
+            has_ended = False
             try:
                 async with asyncio.timeout(self.limits.seconds):
-                    answer = await self._answer(conn, text)
-                done = True
-                return answer
+                    result = await self._fetch(conn, text)
+                has_ended = True
+                return result
             except TimeoutError:
                 raise StatementRefused(
-                    f"it took longer than {self.limits.seconds:g} seconds and was stopped",
-                    hint="Ask for less: a shorter time (WHERE window_end > now() - interval '1 hour'), or fewer keys.",
+                    f"the query took longer than {self.limits.seconds:g} seconds and was cancelled",
+                    hint="Select less: a shorter time (WHERE window_end > now() - interval '1 hour'), or fewer keys.",
                 ) from None
             except psycopg.Error as error:
-                raise _refusal(error, text) from error
+                raise _make_refusal(error, text) from error
             finally:
                 await conn.close()
-                if not done:
-                    await asyncio.shield(self._end(pid))
+                if not has_ended:
+                    await asyncio.shield(self._terminate(pid))
 
-    async def seen(self) -> list[Seen]:
-        """What may be looked at, by schema and name."""
+    async def list_tables(self) -> list[VisibleTable]:
+        """Return the tables and views that the login can read, ordered by schema and name."""
         conn = await self.login.connect()
         try:
-            rows = await (await conn.execute(_sql["seen"])).fetchall()
+            rows = await (await conn.execute(_sql["visible_tables"])).fetchall()
         finally:
             await conn.close()
-        return [Seen(schema, name, list(zip(names, types, strict=True))) for schema, name, names, types in rows]
+        return [VisibleTable(schema, name, list(zip(names, types, strict=True))) for schema, name, names, types in rows]
 
-    async def _answer(self, conn: AsyncConnection[Any], text: str) -> Answer:
+    async def _fetch(self, conn: AsyncConnection[Any], text: str) -> AdhocResult:
         limits = self.limits
-        began = time.monotonic()
+        started = time.monotonic()
         await conn.execute("BEGIN READ ONLY")
-        # Prepared, because of a prepared one there can only be one; as a cursor, because that can only be a query.
+        # PostgreSQL prepares one statement at a time, and a cursor only for a query.
         await conn.execute(f"{_DECLARE}{text}", prepare=True)
         described = (await conn.execute("FETCH 0 FROM typed")).description or []
-        columns = [_column(conn, each) for each in described[: limits.columns]]
+        columns = [_make_column(conn, column) for column in described[: limits.columns]]
         if not columns:
-            return Answer([], [], time.monotonic() - began)
-        # Cut where they are made: a value can be as large as a gigabyte.
+            return AdhocResult([], [], time.monotonic() - started)
+        # The server shortens the values, because one can be a gigabyte.
         names = ", ".join(f"c{i}" for i in range(len(described)))
-        values = ", ".join(f"left(c{i}::text, {limits.value + 1:d})" for i in range(len(columns)))
+        values = ", ".join(f"left(c{i}::text, {limits.value_chars + 1:d})" for i in range(len(columns)))
         shortened = f"DECLARE short NO SCROLL CURSOR FOR SELECT {values} FROM (\n{text}\n) AS q ({names})"  # noqa: S608
         await conn.execute(shortened, prepare=True)
         rows: list[tuple[str | None, ...]] = []
-        size, cut = 0, "columns" if len(described) > limits.columns else None
+        total_chars = 0
         while True:
-            some = await (await conn.execute(f"FETCH {_STEP} FROM short")).fetchall()
-            for row in some:
+            fetched = await (await conn.execute(f"FETCH {_FETCH_ROWS} FROM short")).fetchall()
+            for row in fetched:
                 if len(rows) == limits.rows:
-                    return Answer(columns, rows, time.monotonic() - began, "rows")
-                if size > limits.whole:
-                    return Answer(columns, rows, time.monotonic() - began, "size")
-                values_of = tuple(_shortened(value, limits.value) for value in row)
-                size += sum(len(value) for value in values_of if value is not None)
-                rows.append(values_of)
-            if len(some) < _STEP:
-                return Answer(columns, rows, time.monotonic() - began, cut)
+                    return AdhocResult(columns, rows, time.monotonic() - started, "rows")
+                if total_chars > limits.total_chars:
+                    return AdhocResult(columns, rows, time.monotonic() - started, "size")
+                shortened_row = tuple(_shorten(value, limits.value_chars) for value in row)
+                total_chars += sum(len(value) for value in shortened_row if value is not None)
+                rows.append(shortened_row)
+            if len(fetched) < _FETCH_ROWS:
+                truncation: Literal["columns"] | None = "columns" if len(described) > limits.columns else None
+                return AdhocResult(columns, rows, time.monotonic() - started, truncation)
 
-    async def _end(self, pid: int) -> None:
-        """See to it that the server's process is gone, which a cancellation alone need not bring about."""
+    async def _terminate(self, pid: int) -> None:
+        """Terminate the backend, because a query can ignore a cancellation."""
         with suppress(psycopg.Error, DatabaseError):
             other = await self.login.connect()
             try:
-                await other.execute(_sql["end"], {"pid": pid})
+                await other.execute(_sql["terminate"], {"pid": pid})
             finally:
                 await other.close()
 
 
 _DECLARE = "DECLARE typed NO SCROLL CURSOR FOR "
+_QUERY = re.compile(r"\(*\s*(select|with|values|table)\b", re.IGNORECASE)
 
 
-def _checked(text: str) -> str:
+def _check_text(text: str) -> str:
     text = text.strip().rstrip(";").rstrip()
     if not text:
-        raise StatementRefused("there is nothing to run", hint="Write a query, or pick one of the ready ones.")
-    if len(text) > _LONGEST_TEXT:
-        raise StatementRefused(f"it is longer than {_LONGEST_TEXT:,} characters")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequest("the statement is not text that UTF-8 can hold") from error
-    if "\x00" in text:
-        raise StatementRefused("it holds a character that PostgreSQL's text cannot (U+0000)")
+        raise StatementRefused("the query is empty", hint="Write a query, or pick one of the examples.")
+    if len(text) > _MAX_STATEMENT_CHARS:
+        raise StatementRefused(f"the query is longer than {_MAX_STATEMENT_CHARS:,} characters")
+    problem = find_text_problem(text)
+    if problem is not None:
+        raise StatementRefused(f"the query {problem}")
     return text
 
 
-def _column(conn: AsyncConnection[Any], described: psycopg.Column) -> Column:
+def _make_column(conn: AsyncConnection[Any], described: psycopg.Column) -> AdhocColumn:
     info = conn.adapters.types.get(described.type_code)
     name = info.name if info is not None else described.type_display
     is_array = info is not None and described.type_code == info.array_oid
-    return Column(described.name, described.type_display, "text" if is_array else _KINDS.get(name, "text"))
+    return AdhocColumn(described.name, described.type_display, "text" if is_array else _KINDS.get(name, "text"))
 
 
-def _shortened(value: str | None, longest: int) -> str | None:
-    return value if value is None or len(value) <= longest else f"{value[:longest]}…"
+def _shorten(value: str | None, max_chars: int) -> str | None:
+    return value if value is None or len(value) <= max_chars else f"{value[:max_chars]}…"
 
 
-def _refusal(error: psycopg.Error, text: str) -> StatementRefused:
+def _make_refusal(error: psycopg.Error, text: str) -> StatementRefused:
     diag = error.diag
     message = diag.message_primary or str(error).strip() or type(error).__name__
     hint = " ".join(part for part in (diag.message_detail, diag.message_hint) if part)
     line = column = None
     if diag.statement_position is not None:
-        place = int(diag.statement_position) - len(_DECLARE) - 1
-        if 0 <= place <= len(text):
-            line = text.count("\n", 0, place) + 1
-            column = place - (text.rfind("\n", 0, place) + 1) + 1
-    if isinstance(error, psycopg.errors.SyntaxError) and not re.match(
-        r"\(*\s*(select|with|values|table)\b", text, re.I
-    ):
-        hint = "Only a query can be run here: SELECT, WITH, VALUES or TABLE, and one at a time."
-    elif "multiple commands" in message:
-        message, hint = "it is more than one statement", "Run them one at a time."
+        index = int(diag.statement_position) - len(_DECLARE) - 1
+        if 0 <= index <= len(text):
+            line = text.count("\n", 0, index) + 1
+            column = index - (text.rfind("\n", 0, index) + 1) + 1
+    if isinstance(error, psycopg.errors.SyntaxError) and not _QUERY.match(text):
+        hint = "Only one query can be run here: SELECT, WITH, VALUES or TABLE."
+    elif isinstance(error, psycopg.errors.SyntaxError) and diag.statement_position is None:
+        # Preparing several statements is the only syntax error without a position.
+        message, hint = "the text contains more than one statement", "Run them one at a time."
     elif isinstance(error, psycopg.errors.InsufficientPrivilege):
-        hint = hint or "This login may look at results, at how things stand and at the ledger: see the list of views."
+        hint = hint or "This login can read results, the state of queues and queries, and the ledger: see the views."
     return StatementRefused(message, line=line, column=column, hint=hint)

@@ -1,4 +1,4 @@
-"""Whether the database answers, found out within a time that is kept whatever the database does."""
+"""Health check of the database, with a timeout that holds even if the server hangs."""
 
 from __future__ import annotations
 
@@ -7,72 +7,72 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psycopg
+from psycopg import AsyncConnection
 
 from penstock.core.errors import DatabaseError
 from penstock.db import migrate
-from penstock.db.fast.connection import WatchedConnection
+from penstock.db.fast.connection import abort, is_lost
 
 
-class Probe:
-    """Looks at the database over a connection of its own.
+class HealthCheck:
+    """Checks the database over its own connection.
 
-    One of the pool's would be busy for as long as it takes to give a statement up, and while all of them are in use a
-    database that is well would seem to be away. Those who ask at the same time get the same answer, so that asking
-    often costs the database nothing.
+    A connection of the pool would be blocked until a hanging statement is cancelled, and if all are in use, a healthy
+    database would seem to be down. Concurrent calls share one check, so frequent checks cost the database little.
     """
 
-    def __init__(self, connect: Callable[[], Awaitable[WatchedConnection[Any]]]) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[AsyncConnection[Any]]]) -> None:
         self._connect = connect
-        self._conn: WatchedConnection[Any] | None = None
-        self._looking: asyncio.Task[Exception | None] | None = None
+        self._conn: AsyncConnection[Any] | None = None
+        self._check: asyncio.Task[Exception | None] | None = None
 
-    async def ask(self, seconds: float) -> None:
-        """Raise unless it answers within that time and has the schema of this package."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look(seconds))
-        # Whoever hangs up takes the answer from nobody else.
-        error = await asyncio.shield(self._looking)
+    async def run(self, seconds: float) -> None:
+        """Raise an error unless the database responds in time and has the schema of this package."""
+        if self._check is None or self._check.done():
+            self._check = asyncio.create_task(self._run_check(seconds))
+        # Shielded, because other callers wait for the same check.
+        error = await asyncio.shield(self._check)
         if error is not None:
             raise error
 
     async def close(self) -> None:
-        """Let go of the connection."""
-        if self._looking is not None:
-            self._looking.cancel()
-        self._drop()
-        if self._looking is not None:
-            await asyncio.wait([self._looking])
+        """Close the connection."""
+        if self._check is not None:
+            self._check.cancel()
+        self._disconnect()
+        if self._check is not None:
+            await asyncio.wait([self._check])
 
-    async def _look(self, seconds: float) -> Exception | None:
-        until = asyncio.get_running_loop().time() + seconds
+    async def _run_check(self, seconds: float) -> Exception | None:
+        deadline = asyncio.get_running_loop().time() + seconds
         try:
             while True:
-                is_new = self._conn is None or self._conn.is_lost
+                is_new = self._conn is None or is_lost(self._conn)
                 if self._conn is None or is_new:
-                    async with asyncio.timeout_at(until):
+                    async with asyncio.timeout_at(deadline):
                         self._conn = await self._connect()
                 try:
-                    await self._verify(self._conn, until)
+                    await self._verify(self._conn, deadline)
                     return None
                 except psycopg.OperationalError:
-                    self._drop()
+                    self._disconnect()
                     if is_new:
                         raise
-                    # It was lost while nobody asked, or stands still; a new one says how it is now.
+                    # The connection was lost since the last check, or it hangs. A new one shows the current state.
         except TimeoutError:
-            return TimeoutError(f"it does not answer within {seconds:g} s")
+            return TimeoutError(f"it does not respond within {seconds:g} s")
         except (DatabaseError, psycopg.Error) as error:
             return error
 
-    async def _verify(self, conn: WatchedConnection[Any], until: float) -> None:
-        # Not cancelled but cut off: to cancel a statement one has to talk to the server.
-        timer = asyncio.get_running_loop().call_at(until, conn.cut)
+    async def _verify(self, conn: AsyncConnection[Any], deadline: float) -> None:
+        # The timer closes the socket. Cancelling the statement would need a response of the server.
+        timer = asyncio.get_running_loop().call_at(deadline, abort, conn)
         try:
             await migrate.verify(conn)
         finally:
             timer.cancel()
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         conn, self._conn = self._conn, None
         if conn is not None:
-            conn.cut()
+            abort(conn)

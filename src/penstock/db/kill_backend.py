@@ -1,97 +1,92 @@
-"""Backends that lost their client: what they were sent may still be on its way to them, and they would do it.
+"""Terminates backends that lost their client, before a retry.
 
-Before anybody looks whether it was done, the backend is ended. A backend may end those of its own role, so this needs
-no rights; and as a process id can be given to another one, it is known by when it began too.
+A backend whose connection was lost may not have read its last statement yet, and would still run it. Before a retry
+checks whether the statement took effect, it terminates the backend. A role may terminate its own backends. A process id
+can be reused, so a backend is identified by its start time too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import psycopg
 
-from penstock.db.retry import LOST
+from penstock.db.retry import CONNECTION_ERRORS
+from penstock.db.statements import Statements
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-# Waits for the process to be gone, a second a look; one row for each that was there.
-_END = """
-    SELECT pg_terminate_backend(a.pid, 1000)
-    FROM unnest(%s::integer[], %s::timestamptz[]) AS o (pid, began)
-    JOIN pg_stat_activity a ON a.pid = o.pid AND a.backend_start = o.began
-    WHERE a.pid <> pg_backend_pid()
-"""
+_sql = Statements("penstock.db", "kill_backend.sql")
+#: How often to wait a second for the processes to exit.
+_MAX_ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """The process that serves a connection."""
+class _Backend(NamedTuple):
+    """The server process of a connection."""
 
     pid: int
-    began: datetime
+    started_at: datetime
 
 
-#: How often it is looked whether they are gone, each time for a second.
-_MOST_LOOKS = 5
-_backends: WeakKeyDictionary[AsyncConnection[Any], Backend] = WeakKeyDictionary()
+_backends: WeakKeyDictionary[AsyncConnection[Any], _Backend] = WeakKeyDictionary()
 
 
-def note_backend(conn: AsyncConnection[Any], backend: Backend) -> None:
-    """Remember which process serves the connection."""
-    _backends[conn] = backend
+def register_backend(conn: AsyncConnection[Any], pid: int, started_at: datetime | None) -> None:
+    """Record which process serves the connection. ``started_at`` is None if the role may not see it."""
+    if started_at is not None:
+        _backends[conn] = _Backend(pid, started_at)
 
 
-class Orphans:
-    """The lost backends of one call, gathered while it tries again.
+class LostBackends:
+    """The backends that one operation has lost in its attempts.
 
     ::
 
-        orphans = Orphans()
+        lost_backends = LostBackends()
         while True:
             try:
                 async with pool.connection() as conn:
-                    await orphans.end(conn)
-                    with orphans.watching(conn):
-                        return await act(conn)
-            except LOST as error:
-                await patience.pause(error)
+                    await lost_backends.terminate(conn)
+                    with lost_backends.track(conn):
+                        return await operation(conn)
+            except CONNECTION_ERRORS as error:
+                await retry.pause(error)
     """
 
-    __slots__ = ("_backends",)
+    __slots__ = ("_lost",)
 
     def __init__(self) -> None:
-        self._backends: set[Backend] = set()
+        self._lost: set[_Backend] = set()
 
     @contextmanager
-    def watching(self, conn: AsyncConnection[Any]) -> Iterator[None]:
-        """While something is sent whose answer may be lost."""
+    def track(self, conn: AsyncConnection[Any]) -> Iterator[None]:
+        """Record the backend if the connection is lost inside the context."""
         try:
             yield
-        except LOST:
-            # One that answers with an error has done with it.
+        except CONNECTION_ERRORS:
+            # A backend that responded with an error has finished the statement.
             backend = _backends.get(conn) if conn.closed else None
             if backend is not None:
-                self._backends.add(backend)
+                self._lost.add(backend)
             raise
 
-    async def end(self, conn: AsyncConnection[Any]) -> None:
-        """End these processes and wait until they are gone: what they have not done by then, they never will.
+    async def terminate(self, conn: AsyncConnection[Any]) -> None:
+        """Terminate the lost backends and wait for their end; after that they change nothing any more.
 
-        One that does not go is no better than a lost connection, and raised as such.
+        Raises OperationalError, as a lost connection does, if one of them does not end.
         """
-        for _ in range(_MOST_LOOKS):
-            if not self._backends:
+        for _ in range(_MAX_ATTEMPTS):
+            if not self._lost:
                 return
-            pids = [backend.pid for backend in self._backends]
-            began = [backend.began for backend in self._backends]
-            found = await (await conn.execute(_END, (pids, began))).fetchall()
-            if all(gone for (gone,) in found):
-                self._backends.clear()
-        if self._backends:
-            raise psycopg.OperationalError("a process of PostgreSQL whose client is gone does not end")
+            pids = [backend.pid for backend in self._lost]
+            start_times = [backend.started_at for backend in self._lost]
+            rows = await (await conn.execute(_sql["terminate"], (pids, start_times))).fetchall()
+            if all(has_exited for (has_exited,) in rows):
+                self._lost.clear()
+        if self._lost:
+            raise psycopg.OperationalError("a PostgreSQL process that lost its client does not end")

@@ -1,4 +1,4 @@
-"""The one way to go on over a lost connection: for what can be asked twice without harm."""
+"""Retry of idempotent operations over lost connections."""
 
 from __future__ import annotations
 
@@ -8,67 +8,77 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
+from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
 
-_Answer = TypeVar("_Answer")
+_T = TypeVar("_T")
+
+#: The classes of error that a lost connection raises.
+CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
+
+#: The pauses between attempts to reach the database.
+RECONNECT_BACKOFF = Backoff(first=0.05, longest=1.0)
+
+# Prefixes of SQLSTATE: connection lost, read-only replica, idle transaction ended, rollback, insufficient resources,
+# object in use, lock not available, shutdown, system error.
+_TRANSIENT = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57P", "58")
 
 
-class Patience:
-    """How long somebody keeps trying, with pauses that grow.
+class DatabaseRetry:
+    """The pauses of one retry loop, for up to ``seconds``.
 
     ::
 
-        patience = Patience(30)
+        retry = DatabaseRetry(30)
         while True:
             try:
-                return await ask()
-            except LOST as error:
-                await patience.pause(error)
+                return await operation()
+            except CONNECTION_ERRORS as error:
+                await retry.pause(error)
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._deadline = asyncio.get_running_loop().time() + seconds
-        self._next = 0.05
+        self._timer = RetryTimer(RECONNECT_BACKOFF, seconds)
 
     async def pause(self, error: Exception) -> None:
-        """Wait a little before the next try, or raise DatabaseUnavailable if there is to be none."""
-        if asyncio.get_running_loop().time() + self._next > self._deadline:
-            raise DatabaseUnavailable(
-                f"given up after {self._seconds:g} s without a database: {str(error).strip()}; "
-                "check that PostgreSQL runs, and try again"
-            ) from error
-        await asyncio.sleep(self._next)
-        self._next = min(self._next * 2, 1.0)
+        """Wait for the next attempt, or raise DatabaseUnavailable if the time is up."""
+        pause = self._timer.next_pause()
+        if pause is None:
+            raise unavailable(self._seconds, error) from error
+        await asyncio.sleep(pause)
 
 
-#: What a lost connection raises.
-LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+def unavailable(seconds: float, error: Exception) -> DatabaseUnavailable:
+    """Return the error of a retry loop that gives up after ``seconds``."""
+    return DatabaseUnavailable(
+        f"PostgreSQL could not be reached for {seconds:g} s: {str(error).strip()}; check that it runs and that this "
+        "process can reach it, then try again"
+    )
 
-#: Lost, full, restarting, a replica that takes over, somebody in the way: what a moment later may be otherwise.
-_NOT_NOW = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57P", "58")
 
+def is_transient(error: psycopg.Error) -> bool:
+    """Return whether the same statement may succeed later.
 
-def is_not_now(error: psycopg.Error) -> bool:
-    """Whether the database cannot do it now, whatever it was asked; else it is about what it was asked.
-
-    LOST alone does not tell: a value too long for an index and a statement that took too long are of its kind too.
+    ``CONNECTION_ERRORS`` do not tell: psycopg raises OperationalError for a value too long for an index too.
     """
-    return isinstance(error, LOST) if error.sqlstate is None else error.sqlstate.startswith(_NOT_NOW)
+    if error.sqlstate is None:
+        return isinstance(error, CONNECTION_ERRORS)
+    return error.sqlstate.startswith(_TRANSIENT)
 
 
-async def patiently(
-    pool: AsyncConnectionPool[Any], seconds: float, act: Callable[[AsyncConnection[Any]], Awaitable[_Answer]]
-) -> _Answer:
-    """Do with a connection what can be done twice without harm, and again if it is lost."""
-    patience = Patience(seconds)
+async def run_with_retry(
+    pool: AsyncConnectionPool[Any], seconds: float, operation: Callable[[AsyncConnection[Any]], Awaitable[_T]]
+) -> _T:
+    """Run an idempotent operation with a connection of the pool, and again if the connection is lost."""
+    retry = DatabaseRetry(seconds)
     while True:
         try:
             async with pool.connection() as conn:
-                return await act(conn)
-        except LOST as error:
-            await patience.pause(error)
+                return await operation(conn)
+        except CONNECTION_ERRORS as error:
+            await retry.pause(error)

@@ -1,9 +1,8 @@
-"""The roles that Penstock's processes connect as, each with no more rights than its work takes.
+"""Database roles of Penstock's processes, each with the least rights that it needs.
 
-The owner of the schemas migrates them, and need not be connected as otherwise. The tables of segments are made and
-dropped while Penstock runs, by functions with the rights of the owner. So the role of the server owns nothing, and
-that of the engine its results alone. The rights are in ``roles/runtime.sql``; those of the role that may only look are
-:mod:`penstock.db.readonly_login`'s.
+Only upgrades need the owner of the schemas. Functions with the rights of the owner create and drop the tables of
+segments, so the role of the server owns nothing, and the role of the engine only its results.
+``sql/role_runtime.sql`` lists the rights; :mod:`penstock.db.readonly_login` has those of the read-only role.
 """
 
 from __future__ import annotations
@@ -16,44 +15,42 @@ from psycopg import sql
 
 from penstock.core.errors import DatabaseError, InvalidName
 from penstock.db.pool import Connection
-from penstock.db.readonly_login import READER, reader_statements
-from penstock.db.statements import Statements, filled
+from penstock.db.readonly_login import READER_ROLE, render_reader_role
+from penstock.db.statements import Statements, fill_placeholders
 
 _roles = Statements("penstock.db", "role_runtime.sql")
 _sql = Statements("penstock.db", "readonly_login.sql")
-# No more is taken than needs no quoting: these names go into connection strings and files of others too.
+# Names that need no quoting, because they are also used in connection strings and configuration files.
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What the roles are called."""
+    """Names of the roles."""
 
     server: str = "penstock_server"
     engine: str = "penstock_engine"
-    reader: str = READER
+    reader: str = READER_ROLE
 
     def __post_init__(self) -> None:
         for name in (self.server, self.engine, self.reader):
             if not _NAME.fullmatch(name) or name.startswith("pg_"):
                 raise InvalidName(
-                    f"a role cannot be called {name[:80]!r}: use up to 63 lower-case letters, digits and "
-                    "underscores, not beginning with a digit or pg_"
+                    f"a role cannot be named {name[:80]!r}: use up to 63 lower-case letters, digits and underscores, "
+                    "not starting with a digit or pg_"
                 )
         if len({self.server, self.engine, self.reader}) < 3:
-            raise InvalidName("the server, the engine and the reader are three roles: give each a name of its own")
+            raise InvalidName("the server, the engine and the reader need three different roles: use three names")
 
 
-async def statements(conn: Connection, roles: Roles) -> str:
-    """The SQL that makes the roles of the connection's database and gives them their rights, to be read and run."""
-    row = await (await conn.execute(_sql["names"])).fetchone()
+async def render_statements(conn: Connection, roles: Roles) -> str:
+    """Return the SQL that creates the roles and grants their rights, for the database of the connection."""
+    row = await (await conn.execute(_sql["owner_and_database"])).fetchone()
     if row is None:
         raise DatabaseError("this database has no Penstock schema yet: run `penstock db upgrade` as its owner")
     owner, database = row
     if owner in (roles.server, roles.engine, roles.reader):
-        raise InvalidName(
-            f"{owner!r} owns the schemas, and has all rights: give it to no process that can do with less"
-        )
+        raise InvalidName(f"{owner!r} owns the schemas and has all rights on them: choose another name for the role")
     names = {
         "owner": owner,
         "database": database,
@@ -61,32 +58,31 @@ async def statements(conn: Connection, roles: Roles) -> str:
         "engine": roles.engine,
         "reader": roles.reader,
     }
-    is_reader = await (await conn.execute(_sql["is_there"], {"reader": roles.reader})).fetchone()
-    look = reader_statements(owner=owner, database=database, reader=roles.reader)
-    if is_reader is not None and is_reader[0]:
-        look = "\n".join(line for line in look.splitlines() if not line.startswith("CREATE ROLE")) + "\n"
+    has_reader = await (await conn.execute(_sql["role_exists"], {"reader": roles.reader})).fetchone() == (True,)
     parts = [
-        *[_filled(_roles["create"], {"role": role}) for role in (roles.server, roles.engine)],
-        *[_filled(_roles[block], names) for block in ("both", "server", "engine")],
-        look,
-        _filled(_roles["reader"], names),
+        *[_fill(_roles["create"], {"role": role}) for role in (roles.server, roles.engine)],
+        *[_fill(_roles[block], names) for block in ("both", "server", "engine")],
+        render_reader_role(owner=owner, database=database, reader=roles.reader, has_role=has_reader),
+        _fill(_roles["reader"], names),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
 async def apply(conn: Connection, roles: Roles) -> None:
-    """Make the roles and give them their rights: all of it or nothing."""
-    text = await statements(conn, roles)
+    """Create the roles and grant their rights, in one transaction."""
+    text = await render_statements(conn, roles)
     try:
         async with conn.transaction():
             await conn.execute(text.encode(), prepare=False)
     except psycopg.errors.InsufficientPrivilege as error:
         raise DatabaseError(
-            f"role {conn.info.user!r} may not do this ({error.diag.message_primary}): let a superuser run what "
-            "`penstock db roles` prints, or connect as one"
+            f"role {conn.info.user!r} may not create roles ({error.diag.message_primary}): connect as a superuser, or "
+            "let one run the output of `penstock db roles`"
         ) from error
 
 
-def _filled(text: str, names: dict[str, str]) -> str:
+def _fill(text: str, names: dict[str, str]) -> str:
     literals = {f"{name}_text": sql.Literal(value).as_string().strip() for name, value in names.items()}
-    return filled(text, **literals, **{name: sql.Identifier(value).as_string() for name, value in names.items()})
+    return fill_placeholders(
+        text, **literals, **{name: sql.Identifier(value).as_string() for name, value in names.items()}
+    )

@@ -1,4 +1,4 @@
-"""SQL lives in .sql files, in blocks named by a comment line: ``-- name: what_it_answers``."""
+"""SQL statements from .sql files, in blocks that start with a line ``-- name: statement_name``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from importlib import resources
 from psycopg import sql
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
-_MARK = re.compile(r"\{(\w+)\}")
-# Lines that are all comment, and indentation: a statement of more than 4,096 characters is one that the driver reads
-# anew each time.
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+# Comment lines and indentation. psycopg parses a statement of more than 4,096 characters on every execution.
 _MARGIN = re.compile(r"^\s*(--.*\n\s*)*", re.MULTILINE)
 
 
 class Statements:
     """The named statements of one .sql file.
 
-    A statement may hold ``{placeholders}`` for the tables of one queue, which are filled in by :meth:`table`:
-    their names are made of numbers alone, never of what a user typed.
+    A statement may contain ``{placeholders}`` for the tables of one queue, which :meth:`table` fills in. Their names
+    consist of numbers, never of user input.
     """
 
     def __init__(self, package: str, file: str, folder: str = "sql") -> None:
@@ -36,30 +35,29 @@ class Statements:
         return iter(self._statements)
 
     def table(self, name: str, queue_id: int, segment: int) -> str:
-        """The statement for the tables of one segment of one queue."""
+        """Return the statement for the tables of one segment of one queue."""
         key = (name, queue_id, segment)
-        filled = self._filled.get(key)
-        if filled is None:
+        statement = self._filled.get(key)
+        if statement is None:
             if len(self._filled) > 10_000:
                 self._filled.clear()
             suffix = f"{int(queue_id)}_{int(segment)}"
-            filled = (
-                self._statements[name]
-                .replace("{chunks}", f"penstock.chunks_{suffix}")
-                .replace("{ids}", f"penstock.ids_{suffix}")
-                .replace("{suffix}", suffix)
-                .replace("{queue}", str(int(queue_id)))
-                .replace("{segment}", str(int(segment)))
+            statement = self._filled[key] = fill_placeholders(
+                self._statements[name],
+                chunks=f"penstock.chunks_{suffix}",
+                ids=f"penstock.ids_{suffix}",
+                suffix=suffix,
+                queue=int(queue_id),
+                segment=int(segment),
             )
-            self._filled[key] = filled
-        return filled
+        return statement
 
 
-def filled(text: str, **values: object) -> str:
-    """A statement with its ``{marks}`` filled in, all at once: what is filled in may look like another of them."""
-    return _MARK.sub(lambda mark: str(values[mark[1]]) if mark[1] in values else mark[0], text)
+def fill_placeholders(text: str, **values: object) -> str:
+    """Fill in the ``{placeholders}`` of a statement, all at once: a value may look like a placeholder itself."""
+    return _PLACEHOLDER.sub(lambda match: str(values[match[1]]) if match[1] in values else match[0], text)
 
 
-def quoted(*name: str) -> sql.SQL:
-    """A name as a statement with parameters has it: what looks like one of them is doubled."""
+def quote_identifier(*name: str) -> sql.SQL:
+    """Quote an identifier for a statement with parameters, where ``%`` has to be doubled."""
     return sql.SQL(sql.Identifier(*name).as_string().replace("%", "%%"))

@@ -1,4 +1,4 @@
-"""A connection for code that is not asynchronous, such as what Spark calls."""
+"""Synchronous connections, for code that Spark calls."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from penstock.db.pool import SESSION, connect_options
 
 
 def connect(conninfo: str, purpose: str) -> psycopg.Connection[Any]:
-    """An autocommitting connection, set up as those of the pool are; the server's list of them shows what for."""
+    """Open an autocommitting connection with the settings of the pool. ``purpose`` shows in pg_stat_activity."""
     options = {**connect_options(conninfo), "application_name": f"penstock {purpose}"}
     conn = psycopg.connect(conninfo, **options)
     conn.execute(SESSION)
     return conn
 
 
-def connect_plainly(conninfo: str, purpose: str) -> psycopg.Connection[Any]:
-    """The same for statements of a user's, which PostgreSQL plans as it sees fit."""
+def connect_for_user_sql(conninfo: str, purpose: str) -> psycopg.Connection[Any]:
+    """Open an autocommitting connection for statements of users, with PostgreSQL's own planner settings."""
     options = {**connect_options(conninfo), "application_name": f"penstock {purpose}", "prepare_threshold": None}
     conn = psycopg.connect(conninfo, **options)
     conn.execute("SET TimeZone = 'UTC'")

@@ -1,4 +1,4 @@
-"""Tables that users name as they do to PostgreSQL: ``orders``, ``shop.orders``, ``"Shop"."Orders"``."""
+"""Lookup of tables by the names that users write in SQL: ``orders``, ``shop.orders``, ``"Shop"."Orders"``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 
-from penstock.db.statements import Statements, quoted
+from penstock.db.statements import Statements, quote_identifier
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, sql
@@ -15,9 +15,12 @@ _sql = Statements("penstock.db", "table_names.sql")
 
 
 async def find_table(conn: AsyncConnection[Any], name: str) -> sql.SQL | None:
-    """The table of that name, as a statement with parameters has it; None if there is none."""
+    """Return the quoted name of the table for a statement with parameters, or None if it does not exist."""
     try:
         row = await (await conn.execute(_sql["find"], [name])).fetchone()
     except (errors.InvalidName, errors.SyntaxError, errors.FeatureNotSupported):
-        return None  # it is no name at all, or one of another database
-    return None if row is None else quoted(*row)
+        return None  # not a name, or a name in another database
+    if row is None:
+        return None
+    schema, table = row
+    return quote_identifier(schema, table)

@@ -1,4 +1,4 @@
-"""A connection of the user's own, in the middle of a transaction, used as one of ours."""
+"""Penstock's statements on a connection of the user, inside the user's transaction."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from penstock.core.errors import InvalidRequest
 
-#: psycopg's connection, asynchronous or not.
+#: A connection of psycopg, asynchronous or synchronous.
 UserConnection: TypeAlias = AsyncConnection[Any] | Connection[Any]
 
 
-async def borrow(connection: object) -> AsyncConnection[Any]:
-    """The connection for our statements, or raise InvalidRequest if what is done on it would be no part of anything.
+async def wrap_user_connection(connection: object) -> AsyncConnection[Any]:
+    """Wrap a connection for Penstock's statements. Raises InvalidRequest if it has no transaction in progress.
 
-    Ours go through cursors of their own: the user's row factory and the like are not touched, and not relied upon.
+    The statements run on their own cursors, so they neither use nor change the row factory of the connection.
     """
     if not isinstance(connection, AsyncConnection | Connection):
         raise InvalidRequest(
-            f"connection must be one of psycopg, with a transaction in progress, not {type(connection).__name__}"
+            f"connection must be a psycopg connection with a transaction in progress, not {type(connection).__name__}"
         )
     status = connection.info.transaction_status
     if connection.closed or status == TransactionStatus.INERROR:
-        raise InvalidRequest("the connection's transaction has failed or ended already: begin it anew")
+        raise InvalidRequest("the transaction of the connection has failed or ended: begin a new one")
     if status == TransactionStatus.IDLE and connection.autocommit:
         raise InvalidRequest(
-            "the connection is in no transaction, and commits each statement by itself: use it inside "
+            "the connection has no transaction in progress and commits each statement: use it inside "
             "`async with connection.transaction():`"
         )
-    borrowed: Any = _Threaded(connection) if isinstance(connection, Connection) else _Borrowed(connection)
-    # The first statement of a transaction, if there was none.
-    cursor = await borrowed.execute("SHOW transaction_isolation")
+    wrapped: Any = (
+        _SyncUserConnection(connection) if isinstance(connection, Connection) else _AsyncUserConnection(connection)
+    )
+    # Starts the transaction if none is in progress.
+    cursor = await wrapped.execute("SHOW transaction_isolation")
     ((isolation,),) = await cursor.fetchall()
     if isolation != "read committed":
         raise InvalidRequest(
-            f"the connection's transaction is {isolation} and sees nothing of what others commit meanwhile, so that an "
-            "event's place in its partition cannot be told; use read committed, PostgreSQL's default"
+            f"the transaction of the connection is {isolation}, which hides concurrent commits, so the offsets of "
+            "events cannot be determined: use read committed, the default of PostgreSQL"
         )
-    # Of a connection, the log uses what these have.
-    return cast("AsyncConnection[Any]", borrowed)
+    # The log uses only the methods that the wrapper has.
+    return cast("AsyncConnection[Any]", wrapped)
 
 
-class _Borrowed:
+class _AsyncUserConnection:
     def __init__(self, connection: AsyncConnection[Any]) -> None:
         self._connection = connection
         self.info = connection.info
@@ -62,13 +64,13 @@ class _Borrowed:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A savepoint: if it is left by an error, the user's transaction goes on as if nothing had been tried."""
+        """Open a savepoint. An error rolls back to it, and the user's transaction goes on."""
         async with self._connection.transaction():
             yield
 
 
-class _Threaded:
-    """The same for a synchronous connection: whoever owns it waits for us, and its statements run in a thread."""
+class _SyncUserConnection:
+    """Runs the statements of a synchronous connection in a thread, while its owner waits."""
 
     def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection
@@ -76,14 +78,14 @@ class _Threaded:
 
     async def execute(
         self, query: str, params: Any = None, *, prepare: bool | None = None, binary: bool = False
-    ) -> _Fetched:
+    ) -> _FetchedRows:
         return await asyncio.to_thread(self._execute, query, params, prepare, binary)
 
-    def _execute(self, query: str, params: Any, prepare: bool | None, binary: bool) -> _Fetched:
+    def _execute(self, query: str, params: Any, prepare: bool | None, binary: bool) -> _FetchedRows:
         with Cursor(self._connection, row_factory=tuple_row) as cursor:
             _adapt(cursor)
             cursor.execute(query, params, prepare=prepare, binary=binary)
-            return _Fetched(cursor.fetchall() if cursor.description is not None else [], cursor.rowcount)
+            return _FetchedRows(cursor.fetchall() if cursor.description is not None else [], cursor.rowcount)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -97,7 +99,7 @@ class _Threaded:
         await asyncio.to_thread(block.__exit__, None, None, None)
 
 
-class _Fetched:
+class _FetchedRows:
     def __init__(self, rows: list[TupleRow], rowcount: int) -> None:
         self._rows = rows
         self.rowcount = rowcount
@@ -110,6 +112,6 @@ class _Fetched:
 
 
 def _adapt(cursor: AsyncCursor[Any] | Cursor[Any]) -> None:
-    # As the pool's connections do: one width for all integers.
+    # One width for all integers, as on the connections of the pool.
     cursor.adapters.register_dumper(int, Int8Dumper)
     cursor.adapters.register_dumper(int, Int8BinaryDumper)

@@ -1,4 +1,4 @@
-"""Arrow tables as CSV, the input format of COPY."""
+"""Writes Arrow tables as CSV, the input format of COPY."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 
-def as_csv(table: pa.Table) -> bytes:
-    """Rows as COPY takes them: text is quoted, so that an empty one is told from none."""
+def to_csv(table: pa.Table) -> bytes:
+    """Encode a table for COPY. Text is quoted, which distinguishes an empty text from NULL."""
     buffer = io.BytesIO()
-    # Of a chunk without rows, Arrow writes whatever is in its memory.
+    # Arrow writes uninitialized memory for a chunk without rows.
     pyarrow.csv.write_csv(table.combine_chunks(), buffer, pyarrow.csv.WriteOptions(include_header=False))
     return buffer.getvalue()

@@ -1,8 +1,8 @@
-"""What people want of a query that runs in another process: that it pause, go on, or stop. Needs no Spark.
+"""Pause, resume and stop a query that runs in another process. Needs no Spark.
 
-The wish is in the query's row, where its drivers look for it a few times a second. A pause stays until it is taken
-back, whoever drives the query meanwhile. A stop is meant for the drivers that run then, standbys too; one that is
-started afterwards runs.
+A command is stored in the query's row, which its drivers read a few times per second. A pause lasts until it is
+revoked, also if another driver takes the query over. A stop applies to the drivers that run at that time, standbys
+included. A driver that is started later runs.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ _sql = Statements("penstock.engine", "commands.sql")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a driver is to do."""
+class DriverCommands:
+    """The commands that apply to a driver."""
 
     paused: bool
     stopped: bool
 
 
 async def pause(database: Database, name: str) -> None:
-    """Let the query finish the cycle that it is in and begin no other. Its driver stays, and stays warm."""
-    await _ask(database, "pause", name)
+    """Let the query plan no more cycles after the current one. Its driver keeps running."""
+    await _store_command(database, "pause", name)
 
 
 async def resume(database: Database, name: str) -> None:
-    """Let a paused query go on."""
-    await _ask(database, "resume", name)
+    """Let a paused query continue."""
+    await _store_command(database, "resume", name)
 
 
 async def stop(database: Database, name: str) -> None:
-    """Let the query's drivers end as SIGTERM would: after the cycle that they are in, and with the lease released."""
-    await _ask(database, "stop", name)
+    """Stop the query's drivers as SIGTERM does: after the current cycle, with the lease released."""
+    await _store_command(database, "stop", name)
 
 
-async def wanted(database: Database, query: int, since: datetime) -> Wanted | None:
-    """What is wanted of a driver that was started then; None if the query is gone."""
+async def read_commands(database: Database, query: int, since: datetime) -> DriverCommands | None:
+    """Return the commands for a driver that was started at ``since``; None if the query does not exist."""
     async with database.connection() as conn:
-        row = await (await conn.execute(_sql["wanted"], {"query": query, "since": since})).fetchone()
-    return None if row is None else Wanted(*row)
+        row = await (await conn.execute(_sql["read_commands"], {"query": query, "since": since})).fetchone()
+    return None if row is None else DriverCommands(*row)
 
 
-async def _ask(database: Database, wish: str, name: str) -> None:
+async def _store_command(database: Database, command: str, name: str) -> None:
     async with database.connection() as conn:
-        row = await (await conn.execute(_sql[wish], {"name": name})).fetchone()
+        row = await (await conn.execute(_sql[command], {"name": name})).fetchone()
     if row is None:
-        raise NotFound(f"there is no query {name!r}: `penstock query list` shows those there are")
+        raise NotFound(f"there is no query {name!r}; `penstock query list` lists the queries")

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from penstock.engine.status import Meter
+from penstock.engine.status import StatusReporter
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -49,7 +49,7 @@ class _StatusLine:
 
     def __init__(self, query: Query) -> None:
         self._name = query.name
-        self._meter = Meter(query.status)
+        self._meter = StatusReporter(query.status)
         self._shown = sys.stderr.isatty()
         self._every = query.report_seconds
         self._reported = time.monotonic()
@@ -58,7 +58,7 @@ class _StatusLine:
         report = bool(self._every) and time.monotonic() - self._reported >= self._every
         if not (self._shown or report):
             return
-        line = f"{self._name}: {self._meter.line()}"
+        line = f"{self._name}: {self._meter.format_line()}"
         if report:
             self._reported = time.monotonic()
             moment = time.strftime("%H:%M:%S")
@@ -69,4 +69,4 @@ class _StatusLine:
 
     def end(self) -> None:
         if self._shown:
-            sys.stderr.write(f"{_ANEW}{self._name}: {self._meter.line()}\n")
+            sys.stderr.write(f"{_ANEW}{self._name}: {self._meter.format_line()}\n")

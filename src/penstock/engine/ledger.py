@@ -1,4 +1,4 @@
-"""The ledger of a query: what each of its cycles did, and all of them of late. Needs no Spark."""
+"""Read the ledger of a query: its cycles, and their totals over a recent period. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from penstock.db.statements import Statements
 
 _sql = Statements("penstock.engine", "ledger.sql")
 
-#: The part of a cycle's time in which Spark's answer lay there, and the cycle before was yet to be committed.
+#: The time between the result of Spark and the commit of the previous cycle, in ``took``.
 COMMIT_BEFORE = "commit before"
 
 
 @dataclass(frozen=True, slots=True)
-class Cycle:
-    """One cycle; what it came to is None unless it was committed."""
+class CycleRecord:
+    """A cycle. Its counts are None until it is committed."""
 
     cycle: int
     planned: int
@@ -29,35 +29,35 @@ class Cycle:
     windows: int | None
     late: int | None
     dead: int | None
-    #: What conditions in Python left out.
+    #: Events that Python filters dropped.
     dropped: int | None
-    #: Milliseconds of each part.
+    #: The duration of each part, in milliseconds.
     took: dict[str, float] | None
     error: str | None
-    #: When the oldest event that it read was appended.
+    #: When the oldest of its events was appended.
     oldest_at: datetime | None
-    #: Up to where event time had come, where windows close by it.
+    #: The watermark after the cycle, for a query with windows.
     watermark: datetime | None
 
     @property
     def state(self) -> str:
-        """In a word."""
+        """One of "planned", "committed" and "failed"."""
         if self.error is not None:
             return "failed"
         return "planned" if self.committed_at is None else "committed"
 
     @property
     def seconds(self) -> float | None:
-        """From its plan to its commit, without waiting for the commit of the one before it."""
+        """The time from plan to commit, without the wait for the commit of the previous cycle."""
         if self.committed_at is None:
             return None
-        waited = (self.took or {}).get(COMMIT_BEFORE, 0.0) / 1000
-        return max(0.0, (self.committed_at - self.planned_at).total_seconds() - waited)
+        wait = (self.took or {}).get(COMMIT_BEFORE, 0.0) / 1000
+        return max(0.0, (self.committed_at - self.planned_at).total_seconds() - wait)
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a query has done within some time."""
+    """Totals of a query over a period."""
 
     open_windows: int
     has_result: bool
@@ -72,18 +72,18 @@ class Activity:
     watermark: datetime | None
 
 
-async def cycles_of(
+async def read_cycles(
     database: Database, query: int, *, limit: int, failed: bool = False, before: int | None = None
-) -> list[Cycle]:
-    """The newest cycles, the newest first; those before one, if that is given."""
+) -> list[CycleRecord]:
+    """Return the newest cycles, newest first; with ``before``, those before that cycle."""
     params: dict[str, Any] = {"query": query, "limit": limit, "failed": failed, "before": before}
     async with database.connection() as conn:
         rows = await (await conn.execute(_sql["cycles"], params)).fetchall()
-    return [Cycle(*row) for row in rows]
+    return [CycleRecord(*row) for row in rows]
 
 
-async def activity_of(database: Database, query: int, span: timedelta) -> Activity | None:
-    """What a query has done in the last while; None if it is gone."""
+async def read_activity(database: Database, query: int, span: timedelta) -> Activity | None:
+    """Return the totals of the last ``span``; None if the query does not exist."""
     async with database.connection() as conn:
         row = await (await conn.execute(_sql["activity"], {"query": query, "span": span})).fetchone()
     return None if row is None else Activity(*row)

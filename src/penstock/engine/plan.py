@@ -1,4 +1,4 @@
-"""A cycle's plan: which offsets of which partitions, in which tables, by which task. Stored in the ledger."""
+"""The plan of a cycle: which offsets of which partitions each task reads. The ledger stores it."""
 
 from __future__ import annotations
 
@@ -7,68 +7,72 @@ import heapq
 import msgspec
 
 
-class Stretch(msgspec.Struct, array_like=True, frozen=True):
-    """Offsets ``start`` to ``stop`` (not included) in one segment's table."""
+class SegmentRange(msgspec.Struct, array_like=True, frozen=True):
+    """Offsets ``start`` to ``stop`` (exclusive) in the table of one segment."""
 
     segment: int
     start: int
     stop: int
 
 
-class Lane(msgspec.Struct, array_like=True, frozen=True):
-    """What a cycle reads of one partition, and how far its time had come before."""
+class PartitionRange(msgspec.Struct, array_like=True, frozen=True):
+    """The offsets that a cycle reads of one partition, and the partition's event times before the cycle."""
 
     partition_id: int
     queue_id: int
     group_id: int
     name: str
-    is_lane: bool
-    stretches: list[Stretch]
+    #: True if the partition belongs to one key, whose name it has.
+    is_keyed: bool
+    segments: list[SegmentRange]
+    #: The highest event time read so far.
     high_us: int | None = None
+    #: Events before this time are late.
     floor_us: int | None = None
 
     @property
     def start(self) -> int:
-        """The first offset."""
-        return self.stretches[0].start
+        return self.segments[0].start
 
     @property
     def stop(self) -> int:
-        """The offset after the last."""
-        return self.stretches[-1].stop
-
-
-class CyclePlan(msgspec.Struct, array_like=True, frozen=True):
-    """All that a cycle reads. A small one is read by one task; a plan without lanes only closes windows."""
-
-    cycle: int
-    is_small: bool
-    lanes: list[Lane]
-    #: The lanes of each task.
-    tasks: list[list[int]]
-    #: In a join that sends on what is in no pair: so many of those events at the most.
-    alone: int = 0
+        return self.segments[-1].stop
 
     @property
     def events(self) -> int:
-        """How many offsets it covers."""
-        return sum(lane.stop - lane.start for lane in self.lanes)
+        return self.stop - self.start
 
-    def lanes_of(self, task: int) -> list[Lane]:
-        """What one task reads."""
-        return [self.lanes[place] for place in self.tasks[task]]
+
+class CyclePlan(msgspec.Struct, array_like=True, frozen=True):
+    """Everything that a cycle reads. A plan without partitions only closes windows."""
+
+    cycle: int
+    #: One task reads a small cycle, with a Spark plan that is built once.
+    is_small: bool
+    partitions: list[PartitionRange]
+    #: For each task, the indexes of its partitions.
+    tasks: list[list[int]]
+    #: In an outer join: emit at most so many expired rows that found no match.
+    expired_rows: int = 0
+
+    @property
+    def events(self) -> int:
+        return sum(partition.events for partition in self.partitions)
+
+    def partitions_of_task(self, task: int) -> list[PartitionRange]:
+        return [self.partitions[index] for index in self.tasks[task]]
 
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(CyclePlan).decode
 
 
-def spread(lanes: list[Lane], tasks: int) -> list[list[int]]:
-    """The lanes over so many tasks, as evenly as they allow; a lane is never split, so its order is kept."""
-    loads = [(0, task) for task in range(max(1, min(tasks, len(lanes))))]
-    spread: list[list[int]] = [[] for _ in loads]
-    for place in sorted(range(len(lanes)), key=lambda i: lanes[i].start - lanes[i].stop):
+def assign_tasks(partitions: list[PartitionRange], tasks: int) -> list[list[int]]:
+    """Assign partitions to tasks, balanced by events. A partition is never split, which keeps its order."""
+    loads = [(0, task) for task in range(max(1, min(tasks, len(partitions))))]
+    assigned: list[list[int]] = [[] for _ in loads]
+    for index in sorted(range(len(partitions)), key=lambda i: -partitions[i].events):
         load, task = heapq.heappop(loads)
-        spread[task].append(place)
-        heapq.heappush(loads, (load + lanes[place].stop - lanes[place].start, task))
-    return spread
+        assigned[task].append(index)
+        heapq.heappush(loads, (load + partitions[index].events, task))
+    return assigned

@@ -1,4 +1,4 @@
-"""Looking at a stream without running it: its steps, Spark's plan, and what it makes of the newest events."""
+"""Preview and explain a stream without running it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ from py4j.protocol import Py4JJavaError
 from pyspark.accumulators import Accumulator, AddingAccumulatorParam
 from pyspark.errors import PySparkException
 
+from penstock.core import json
 from penstock.core.errors import SparkFailure
+from penstock.core.event_loop import EventLoopThread
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.db.sync import connect_plainly
-from penstock.engine.arrow_csv import as_csv
-from penstock.engine.compile.compile import Compiled, Split, compile_events, compile_windows, split
-from penstock.engine.compile.schema_inference import SAMPLE, resolve_fields, resolve_stages
-from penstock.engine.cycle.partials import Closing, staged
-from penstock.engine.driver.event_loop import Background
-from penstock.engine.joins.inputs import prepare_sides, side_streams
+from penstock.db.sync import connect_for_user_sql
+from penstock.engine.arrow_csv import to_csv
+from penstock.engine.compile.events import compile_events
+from penstock.engine.compile.schema.field_types import resolve_fields, resolve_udf_stages
+from penstock.engine.compile.schema.sample import SAMPLE_SIZE
+from penstock.engine.compile.split_stream import SplitStream, split_stream
+from penstock.engine.compile.windows.window_assignment import CompiledWindows, compile_windows
+from penstock.engine.cycle.partials import split_result
+from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.joins.inputs import input_streams
+from penstock.engine.joins.prepare import prepare_join
 from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.result_tables import ResultTables
-from penstock.engine.spark.errors import first_line, understood
-from penstock.engine.spark.session import session_beside, spark_session
-from penstock.engine.worker.json_values import plain
-from penstock.engine.worker.read_config import Reading
-from penstock.engine.worker.reader import Reader, columns_of
-from penstock.engine.worker.udf import Failure
+from penstock.engine.spark.errors import error_summary, stream_errors
+from penstock.engine.spark.session import new_session, spark_session
+from penstock.engine.worker.event_failure import EventFailure
+from penstock.engine.worker.json_values import to_json_value
+from penstock.engine.worker.read_config import EVENT_JSON, ReadConfig
+from penstock.engine.worker.reader import EventReader, decode_events
 from penstock.log.event import Event
 from penstock.log.log import Log
 from penstock.stream.fingerprint import describe
@@ -43,120 +49,119 @@ if TYPE_CHECKING:
 
     from penstock.stream.definition import Definition
 
-#: From a warning to who asked for a preview.
-_CALLER = 4
+#: The stack level of the caller of ``Stream.preview``, for warnings.
+_CALLER_LEVEL = 4
 
 
 def explain(stream: Definition, settings: Settings) -> str:
-    """The steps in words, and the plan that Spark makes of them."""
-    with _look(stream, settings, SAMPLE, runs=False) as look:
-        plan = str(look.frame._jdf.queryExecution().executedPlan().toString())
+    """Describe the steps of a stream, followed by Spark's plan."""
+    with _open_preview(stream, settings, SAMPLE_SIZE, runs=False) as opened:
+        plan = str(opened.frame._jdf.queryExecution().executedPlan().toString())
     return "\n".join(["Steps:", *[f"  {line}" for line in describe(stream)], "", "Spark's plan:", plan])
 
 
 def preview(stream: Definition, settings: Settings, newest: int) -> list[dict[str, Any]]:
-    """What the stream makes of the newest events: rows of its result. Nothing is committed, and foreach not called."""
-    with _look(_without_foreach(stream), settings, newest, runs=True) as look:
-        table = look.frame.toArrow()
-        _warn_of(look.failed)
-        if look.compiled is not None:
-            return _finished(table, look.compiled, look.conninfo)
+    """Return the rows that the stream computes from the newest events. Nothing is committed, foreach is not called."""
+    with _open_preview(_without_foreach(stream), settings, newest, runs=True) as opened:
+        table = opened.frame.toArrow()
+        _warn_of_failures(opened.failures)
+        if opened.windows is not None:
+            return _merge_partials(table, opened.windows, opened.conninfo)
     rows = table.drop_columns(["__partition", "__offset"]).to_pylist()
-    return [plain({"key": row.pop("__sink"), **_decoded(row)}) for row in rows]
+    return [to_json_value({"key": row.pop("__output_key"), **_output_fields(row)}) for row in rows]
 
 
 def _without_foreach(stream: Definition) -> Definition:
     stream.check()
-    sides = stream.joined
-    if sides is not None:
-        sides = dataclasses.replace(sides, left=_quiet(sides.left), right=_quiet(sides.right))
-    return dataclasses.replace(_quiet(stream), joined=sides)
+    join = stream.joined
+    if join is not None:
+        join = dataclasses.replace(join, left=_drop_foreach(join.left), right=_drop_foreach(join.right))
+    return dataclasses.replace(_drop_foreach(stream), joined=join)
 
 
-def _quiet(stream: Definition) -> Definition:
+def _drop_foreach(stream: Definition) -> Definition:
     return dataclasses.replace(stream, steps=tuple(step for step in stream.steps if not isinstance(step, Foreach)))
 
 
-def _finished(table: pa.Table, compiled: Compiled, conninfo: str) -> list[dict[str, Any]]:
-    """Partials as PostgreSQL would show them, by way of a temporary table."""
-    tables = ResultTables(0, "preview", compiled.columns, shape=compiled.shape)
-    partials = staged(table, [kept.name for kept in tables.kept], Closing.TOGETHER)
-    with connect_plainly(conninfo, "preview") as conn, conn.transaction():
-        conn.execute(tables.statement("stage"))
-        with conn.cursor().copy(tables.statement("copy")) as copy:
-            copy.write(as_csv(partials.table))
-        shown = conn.cursor(row_factory=dict_row).execute(tables.statement("show"))
-        return [plain(row) for row in shown.fetchall()]
+def _merge_partials(table: pa.Table, windows: CompiledWindows, conninfo: str) -> list[dict[str, Any]]:
+    """Merge partial aggregates to the rows of the result, in a temporary table of PostgreSQL."""
+    tables = ResultTables(0, "preview", windows.columns, output=windows.output)
+    partials = split_result(table, [column.name for column in tables.state_columns], WatermarkScope.GLOBAL)
+    with connect_for_user_sql(conninfo, "preview") as conn, conn.transaction():
+        conn.execute(tables.statement("create_staging_table"))
+        with conn.cursor().copy(tables.statement("copy_partials")) as copy:
+            copy.write(to_csv(partials.table))
+        rows = conn.cursor(row_factory=dict_row).execute(tables.statement("show_partials"))
+        return [to_json_value(row) for row in rows.fetchall()]
 
 
-def _decoded(row: dict[str, Any]) -> dict[str, Any]:
-    from penstock.core import json
-    from penstock.engine.worker.read_config import DATA
-
-    if DATA not in row:
+def _output_fields(row: dict[str, Any]) -> dict[str, Any]:
+    if EVENT_JSON not in row:
         return row
-    value = json.decode(row[DATA])
+    value = json.decode(row[EVENT_JSON])
     return value if isinstance(value, dict) else {"value": value}
 
 
-def _warn_of(failed: Accumulator[list[Failure]]) -> None:
-    """Tell of the events that fail; not in the log: what an error says may quote an event."""
-    # PySpark remembers every accumulator for ever.
-    failures, failed.value = failed.value, []
+def _warn_of_failures(accumulator: Accumulator[list[EventFailure]]) -> None:
+    """Warn of failed events. A warning and not a log message, because an error may quote an event."""
+    # PySpark never drops an accumulator.
+    failures, accumulator.value = accumulator.value, []
     if failures:
         first = failures[0]
-        places = {(each.partition, each.offset) for each in failures}
+        events = {failure.event for failure in failures}
         warnings.warn(
-            f"{len(places)} of the newest events would be dead letters and are left out. "
+            f"{len(events)} of the newest events would be dead letters and are left out. "
             f"The first, of stage {first.stage!r}: {first.error}",
-            stacklevel=_CALLER,
+            stacklevel=_CALLER_LEVEL,
         )
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What the newest events come to, once Spark computes it."""
+class _Preview:
+    """The DataFrame that computes the result of the newest events."""
 
     frame: DataFrame
-    #: Of a stream with windows: how partials become rows.
-    compiled: Compiled | None
+    #: None for a stream without windows.
+    windows: CompiledWindows | None
     conninfo: str
-    failed: Accumulator[list[Failure]]
+    failures: Accumulator[list[EventFailure]]
 
 
 @contextmanager
-def _look(stream: Definition, settings: Settings, newest: int, *, runs: bool) -> Iterator[_Look]:
-    """What the newest events come to, while the database is open; or only how that would be found, if nothing runs."""
-    background = Background("penstock preview")
+def _open_preview(stream: Definition, settings: Settings, newest: int, *, runs: bool) -> Iterator[_Preview]:
+    """Open the database and compile the stream for its newest events. With ``runs``, the events are decoded."""
+    event_loop = EventLoopThread("penstock preview")
     log = Log(Database(settings))
     try:
-        background.run(log.open())
-        sample = background.run(_newest(log, stream, newest))
-        with understood():
-            yield _computed(stream, sample, log.database.conninfo, runs)
+        event_loop.run(log.open())
+        sample = event_loop.run(_newest_events(log, stream, newest))
+        with stream_errors():
+            yield _compile(stream, sample, log.database.conninfo, runs)
     except (PySparkException, Py4JJavaError) as error:
-        raise SparkFailure(f"Spark could not compute the newest events: {first_line(error)}") from error
+        raise SparkFailure(f"Spark could not compute the newest events: {error_summary(error)}") from error
     finally:
-        background.run(log.close())
-        background.close()
+        event_loop.run(log.close())
+        event_loop.close()
 
 
-async def _newest(log: Log, stream: Definition, newest: int) -> list[Event]:
-    found = [event for queue in stream.sources for event in await log.browse(queue, limit=newest)]
-    return list(reversed(found))
+async def _newest_events(log: Log, stream: Definition, count: int) -> list[Event]:
+    newest_first = [event for queue in stream.sources for event in await log.browse(queue, limit=count)]
+    return newest_first[::-1]
 
 
-def _computed(stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool) -> _Look:
-    spark = session_beside(spark_session())
-    failed: Accumulator[list[Failure]] = spark.sparkContext.accumulator([], AddingAccumulatorParam([]))
-    cut = split(stream)
+def _compile(stream: Definition, sample: Sequence[Event], conninfo: str, runs: bool) -> _Preview:
+    spark = new_session(spark_session())
+    failures: Accumulator[list[EventFailure]] = spark.sparkContext.accumulator([], AddingAccumulatorParam([]))
+    split = split_stream(stream)
     if stream.joined is not None:
-        base = Reading(conninfo, 0, "preview", pa.schema([]), {}, None, 0, (), cut.with_data, failed=failed)
-        return _Look(_joined(stream, cut, sample, base, spark, runs), None, conninfo, failed)
-    fields, _ = resolve_fields(spark, cut, {}, sample)
+        base = ReadConfig(
+            conninfo, 0, "preview", pa.schema([]), {}, None, 0, (), split.with_event_json, failed_events=failures
+        )
+        return _Preview(_compile_join(stream, split, sample, base, spark, runs), None, conninfo, failures)
+    fields, _ = resolve_fields(spark, split, {}, sample)
     rules = stream.time
     event_time = rules.event_time if stream.windows else None
-    reading = Reading(
+    config = ReadConfig(
         conninfo,
         0,
         "preview",
@@ -164,27 +169,26 @@ def _computed(stream: Definition, sample: Sequence[Event], conninfo: str, runs: 
         dict(enumerate(stream.sources)),
         event_time,
         rules.lateness_us,
-        cut.first,
-        cut.with_data,
-        with_about=cut.with_about,
-        failed=failed,
+        split.reader_steps,
+        split.with_event_json,
+        with_metadata=split.with_metadata,
+        failed_events=failures,
     )
-    tables = ReferenceTables(conninfo, reading)
-    frame = spark.createDataFrame(columns_of(spark, reading, sample)) if runs else Reader(reading).frame(spark, 1)
-    cut, _ = resolve_stages(cut, frame, tables, {}, sample)
+    tables = ReferenceTables(config)
+    frame = spark.createDataFrame(decode_events(spark, config, sample)) if runs else EventReader(config).frame(spark, 1)
+    split, _ = resolve_udf_stages(split, frame, tables, {}, sample)
     if stream.windows:
-        compiled = compile_windows(cut, frame, tables)
-        return _Look(compiled.transform(frame.coalesce(1), True), compiled, conninfo, failed)
-    return _Look(compile_events(cut, frame, tables)(frame.coalesce(1), True), None, conninfo, failed)
+        windows = compile_windows(split, frame, tables)
+        return _Preview(windows.transform(frame.coalesce(1), True), windows, conninfo, failures)
+    return _Preview(compile_events(split, frame, tables)(frame.coalesce(1), True), None, conninfo, failures)
 
 
-def _joined(
-    stream: Definition, cut: Split, sample: Sequence[Event], base: Reading, spark: SparkSession, runs: bool
+def _compile_join(
+    stream: Definition, split: SplitStream, sample: Sequence[Event], base: ReadConfig, spark: SparkSession, runs: bool
 ) -> DataFrame:
-    """The pairs among the newest events of both sides."""
-    assert stream.joined is not None  # noqa: S101 - the caller looked
-    sides = side_streams(stream, stream.joined)
-    samples = [[event for event in sample if event.queue in side.sources] for side in sides]
-    reader, references, _ = prepare_sides(spark, stream, cut, base, samples, {}, [{}, {}])
-    frame = reader.of_samples(spark) if runs else reader.frame(spark, 1)
-    return compile_events(cut, frame, references)(frame, True)
+    assert stream.joined is not None  # noqa: S101 - the caller has checked
+    inputs = input_streams(stream, stream.joined)
+    samples = [[event for event in sample if event.queue in each.sources] for each in inputs]
+    reader, references, _ = prepare_join(spark, stream, split, base, samples, {}, [{}, {}])
+    frame = reader.sample_frame(spark) if runs else reader.frame(spark, 1)
+    return compile_events(split, frame, references)(frame, True)

@@ -1,4 +1,4 @@
-"""A query as it runs: waiting for its turn, driving, and starting again where something was lost."""
+"""A running query: waits for its lease, runs cycles, and starts again after a failure."""
 
 from __future__ import annotations
 
@@ -18,128 +18,144 @@ import psycopg
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, PenstockError, Refused, SparkFailure
+from penstock.core.backoff import Backoff
+from penstock.core.errors import (
+    Conflict,
+    DatabaseUnavailable,
+    InvalidRequest,
+    LeaseLost,
+    PenstockError,
+    PlanningFailed,
+    SparkFailure,
+)
+from penstock.core.event_loop import EventLoopThread
 from penstock.core.settings import Settings
-from penstock.core.tracing import send_spans, span_provider
+from penstock.core.tracing import flush_spans, get_tracer_provider
 from penstock.db.pool import Database
-from penstock.db.retry import LOST
+from penstock.db.retry import CONNECTION_ERRORS
 from penstock.engine import commands, status
-from penstock.engine.compile.compile import split
-from penstock.engine.cycle.cycle import small_plan
-from penstock.engine.cycle.prepare import Assignment, NothingYet, Prepared, prepare
-from penstock.engine.driver.cycle_source import CycleSource
-from penstock.engine.driver.event_loop import Background
-from penstock.engine.driver.loop import Drive, Wheel
-from penstock.engine.gates.validation import check_queues
+from penstock.engine.compile.split_stream import split_stream
+from penstock.engine.cycle.prepare import NoSampleEvents, PreparedQuery, prepare_query
+from penstock.engine.cycle.query_context import QueryContext
+from penstock.engine.cycle.runner import build_small_job
+from penstock.engine.driver.loop import CycleLoop, RunState
+from penstock.engine.gates.validation import check_gate_queues
 from penstock.engine.options import RunOptions
-from penstock.engine.registry import Registered, Registry
-from penstock.engine.spark.errors import first_line
-from penstock.engine.spark.session import session_beside, spark_session
+from penstock.engine.registry import RegisteredQuery, Registry
+from penstock.engine.spark.errors import error_summary
+from penstock.engine.spark.session import new_session, spark_session
 from penstock.engine.status import Status
-from penstock.engine.worker.task import label_job
+from penstock.engine.worker.task import set_cycle_job
 from penstock.log.log import Log
 from penstock.stream.definition import Definition
-from penstock.stream.fingerprint import describe, fingerprint, in_order_of
-from penstock.stream.sink_binding import sinks_running
+from penstock.stream.fingerprint import describe, fingerprint, with_stored_order
+from penstock.stream.sink_binding import run_stream_sinks
 
 _logger = logging.getLogger("penstock.engine")
 
+#: A standby tries to take the lease this often.
 _STANDBY_SECONDS = 0.25
-#: How often a driver looks what is wanted of it.
-_WATCH_SECONDS = 0.5
-#: A query that fails so often in a row, without one cycle of Spark's in between, gives up.
-_MOST_FAILURES = 20
-#: Between two starts: every start costs processes, and a machine that is too busy for them must not get more of them.
-#: When the database was lost, nothing is too busy: it may be back any moment.
-_LONGEST_PAUSE, _PAUSE_WITHOUT_DATABASE = 30.0, 5.0
-#: A query that has ended waits no longer for somebody to take its last spans.
-_LAST_SPANS_SECONDS = 5.0
+#: Pause and stop commands are looked up this often.
+_COMMAND_SECONDS = 0.5
+#: A query that ends waits this long for its last spans to be sent.
+_SEND_SPANS_SECONDS = 5.0
+#: Failures after which the query starts again from its last commit.
+_RESTART_ON = (*CONNECTION_ERRORS, LeaseLost, SparkFailure, PlanningFailed, DatabaseUnavailable)
 
 
 class Query:
-    """A stream that runs under a name. ``stop`` ends it after the cycle that it is in; ``wait`` waits for its end."""
+    """A stream that runs under a name.
 
-    #: How many this process has started.
+    ::
+
+        query = stream.start("orders_5s")
+        query.wait(60)  # raises the error that ended it, if any
+        query.stop(flush=True)
+    """
+
+    #: How many queries this process has started.
     started: ClassVar[int] = 0
+    #: A query gives up after so many restarts in a row without progress.
+    max_restarts: ClassVar[int] = 20
+    #: The pauses between restarts: a restart costs processes, which a busy machine may lack.
+    restart_backoff: ClassVar[Backoff] = Backoff(1.0, 30.0)
+    #: The same after the database was lost, which may be back any moment.
+    reconnect_backoff: ClassVar[Backoff] = Backoff(1.0, 5.0)
 
     def __init__(self, stream: Definition, name: str, settings: Settings, options: RunOptions) -> None:
         stream.check()
         if settings.tracing:
-            span_provider()  # what it lacks is said before Spark starts
+            get_tracer_provider()  # raises before Spark starts if OpenTelemetry is missing
         self.name = name
-        self._wheel = Wheel()
+        self._state = RunState()
         self._stream = stream
-        split(stream)  # what cannot be run is refused here
+        split_stream(stream)  # raises if the stream cannot run
         self._settings = settings
         self._options = options
-        self._background = Background(f"penstock {name}")
+        self._event_loop = EventLoopThread(f"penstock {name}")
         self._database = Database(settings)
         self._log = Log(self._database)
         self._ended = threading.Event()
         self._flush = options.flush
-        self._problem: BaseException | None = None
+        self._error: BaseException | None = None
         self._id: int | None = None
         self._watchers: list[Future[None]] = []
         self._thread = threading.Thread(target=self._main, name=f"penstock query {name}", daemon=True)
 
-    # For who runs it
-
     @property
     def status(self) -> Status:
-        """What it has done since it was started, and where it is."""
-        return self._wheel.status
+        """Counts since the start, and the current state."""
+        return self._state.status
 
     def start(self) -> Query:
-        """Begin; returns when the query runs, or waits as a standby, or raises what stopped it."""
+        """Start the query. Returns when it runs or stands by; raises the error that stopped it."""
         Query.started += 1
         self._thread.start()
-        self._wheel.started.wait()
-        if self._ended.is_set() and self._problem is not None:
-            raise self._problem
+        self._state.started.wait()
+        if self._ended.is_set() and self._error is not None:
+            raise self._error
         return self
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended; raises what it ended with. False, if the timeout came first."""
+        """Wait until the query has ended; raises the error that ended it. Returns False after a timeout."""
         if not self._ended.wait(timeout):
             return False
         self._thread.join()
-        if self._problem is not None:
-            raise self._problem
+        if self._error is not None:
+            raise self._error
         return True
 
     def stop(self, *, flush: bool = False) -> None:
-        """End it after the cycle that it is in; with ``flush``, close and emit the windows that are open."""
+        """End the query after its current cycle; with ``flush``, close and emit all open windows."""
         self._flush = self._flush or flush
         self.ask_to_stop()
         self.wait()
 
     def ask_to_stop(self) -> None:
-        """Let it end after the cycle that it is in, or its start; does not wait for that."""
-        self._wheel.stopping.set()
+        """Let the query end after its current cycle, without waiting for that."""
+        self._state.stopping.set()
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the query has not ended."""
         return not self._ended.is_set()
 
     @property
     def report_seconds(self) -> float:
-        """How often who runs it in the foreground says what it has done."""
+        """The seconds between two progress reports in the foreground; 0 for none."""
         return self._options.report_seconds
 
     def processed(self) -> int:
-        """How many events it has committed since it was started."""
+        """The number of events committed since the start."""
         return self.status.events_in
-
-    # Its life
 
     def _main(self) -> None:
         try:
-            self._background.run(self._log.open())
-            self._live()
+            self._event_loop.run(self._log.open())
+            self._run()
         except BaseException as error:
-            self._problem = _explained(error)
-            self.status.error = str(self._problem)
+            self._error = _explain(error)
+            self.status.error = str(self._error)
         finally:
             self.status.state = "stopped"
             self.status.stopped_at = time.monotonic()
@@ -147,23 +163,23 @@ class Query:
                 watcher.cancel()
             try:
                 if self._id is not None:
-                    self._background.run(status.look(self._database, self._id, self.status))
-                self._background.run(self._log.close())
+                    self._event_loop.run(status.refresh_backlog(self._database, self._id, self.status))
+                self._event_loop.run(self._log.close())
                 if self._settings.tracing:
-                    send_spans(_LAST_SPANS_SECONDS)
+                    flush_spans(_SEND_SPANS_SECONDS)
             except Exception:
                 _logger.debug("closing failed", exc_info=True)
-            self._background.close()
+            self._event_loop.close()
             self._ended.set()
-            self._wheel.started.set()
+            self._state.started.set()
 
-    def _live(self) -> None:
-        run = self._background.run
+    def _run(self) -> None:
+        run = self._event_loop.run
         registry = Registry(self._log)
-        self._sinks()  # what is no sink is told before Spark starts
+        self._running_sinks()  # raises before Spark starts if a sink is none
         for queue in self._stream.sources:
             run(self._log.catalog.refresh(queue))
-        run(check_queues(self._log, self._stream))
+        run(check_gate_queues(self._log, self._stream))
         if self._options.reset:
             run(registry.delete(self.name))
         lines = describe(self._stream)
@@ -177,100 +193,104 @@ class Query:
             )
         )
         self._id = query.id
-        stream = in_order_of(self._stream, query.description, query.columns)
-        looks = status.keep_looking(self._database, query.id, self.status)
-        self._watchers = [self._background.begin(task) for task in (self._watch(query), looks)]
+        stream = with_stored_order(self._stream, query.description, query.columns)
+        backlog = status.poll_backlog(self._database, query.id, self.status)
+        self._watchers = [self._event_loop.submit(task) for task in (self._obey_commands(query), backlog)]
         if self._stream.sink is not None:
-            run(self._make_sink(self._stream.sink))
+            run(self._create_sink_queue(self._stream.sink))
         options = self._options
         shared = spark_session(app_name=f"penstock {self.name}", master=options.master, conf=options.spark_conf)
-        # Views and settings of its own, in one Spark with the others.
-        spark = session_beside(shared)
-        spark.dataSource.register(CycleSource)
-        assignment = Assignment(
-            query.id, self.name, stream, split(stream), options, self._log, registry, spark, self._background.run
+        # A session of its own has its own views and settings in the shared Spark.
+        spark = new_session(shared)
+        context = QueryContext(
+            query.id, self.name, stream, split_stream(stream), options, self._log, registry, spark, run
         )
         try:
-            self._drive_in_turns(assignment, query)
+            self._run_until_stopped(context, query)
         except InvalidRequest:
-            if query.is_new and run(registry.never_ran(query.id)):
-                # The id is free for the stream as it will be.
+            if query.is_new and run(registry.has_no_cycles(query.id)):
+                # Free the name for the corrected stream.
                 run(registry.delete(self.name))
             raise
 
-    def _drive_in_turns(self, assignment: Assignment, query: Registered) -> None:
-        """Wait for the query to be free, drive it, and wait again if it was lost; until it is to end."""
-        failures = 0
-        while not self._wheel.stopping.is_set():
-            fence, warm = self._take(assignment, query)
+    def _run_until_stopped(self, context: QueryContext, query: RegisteredQuery) -> None:
+        """Take the lease, run cycles, and start again after a failure, until the query is to end."""
+        restarts = 0
+        while not self._state.stopping.is_set():
+            fence, warm = self._take_lease(context, query)
             if fence is None:
                 return
-            drive = Drive(assignment, self._wheel, fence)
+            loop = CycleLoop(context, self._state, fence)
             try:
-                # Only while it is ours: a stand-by's sinks would take a part of what the driver's are to write.
-                with self._sinks():
-                    drive.until_it_ends(warm)
-                    if self._wheel.stopping.is_set() or self._options.available_now:
-                        drive.finish(self._flush)
+                # Sinks run only with the lease: those of a standby would take part of the driver's events.
+                with self._running_sinks():
+                    loop.run(warm)
+                    if self._state.stopping.is_set() or self._options.available_now:
+                        loop.finish(self._flush)
                         return
-            except (*LOST, Refused, SparkFailure, DatabaseUnavailable) as error:
-                # Nothing is lost: whoever takes the query next goes on where the last commit was.
-                failures = 1 if drive.has_run else failures + 1
-                self.status.error = first_line(error)
-                if self._flush and self._wheel.stopping.is_set():
-                    raise Conflict(
-                        f"query {self.name!r} has stopped with its windows open, because it was lost: "
-                        f"{self.status.error}. Nothing is lost: start it again, and stop it with flush=True once more"
-                    ) from error
-                _logger.warning("query %r is started again: %s", self.name, self.status.error)
-                _logger.debug("the whole of it", exc_info=True)
-                if failures > _MOST_FAILURES and isinstance(error, SparkFailure):
-                    raise SparkFailure(
-                        f"the query was started {failures} times in a row and came to nothing; the last time: "
-                        f"{self.status.error}. Nothing is lost: mend that and start it again"
-                    ) from error
-                if failures > _MOST_FAILURES:
-                    raise
-                drive.close()
-                longest = _LONGEST_PAUSE if isinstance(error, SparkFailure) else _PAUSE_WITHOUT_DATABASE
-                self._wheel.stopping.wait(min(0.5 * 2**failures, longest))
+            except _RESTART_ON as error:
+                # The next driver continues from the last commit, so nothing is lost.
+                restarts = 1 if loop.made_progress else restarts + 1
+                self._check_restart(error, restarts)
+                loop.close()
+                backoff = self.restart_backoff if isinstance(error, SparkFailure) else self.reconnect_backoff
+                self._state.stopping.wait(backoff.pause(restarts))
             finally:
-                drive.close()
+                loop.close()
 
-    def _sinks(self) -> AbstractContextManager[None]:
-        return sinks_running(self._stream, self._settings) if self._options.sinks else nullcontext()
+    def _check_restart(self, error: BaseException, restarts: int) -> None:
+        """Raise if the query is not to start again after an error."""
+        self.status.error = error_summary(error)
+        if self._flush and self._state.stopping.is_set():
+            raise Conflict(
+                f"query {self.name!r} stopped with open windows, because it failed: {self.status.error}. "
+                "Nothing is lost: start it again, and stop it with flush=True once more"
+            ) from error
+        _logger.warning("query %r starts again: %s", self.name, self.status.error)
+        _logger.debug("full error", exc_info=error)
+        if restarts <= self.max_restarts:
+            return
+        if isinstance(error, SparkFailure):
+            raise SparkFailure(
+                f"the query was started {restarts} times in a row without progress; the last error: "
+                f"{self.status.error}. Nothing is lost: fix the cause and start the query again"
+            ) from error
+        raise error
 
-    async def _make_sink(self, name: str) -> None:
+    def _running_sinks(self) -> AbstractContextManager[None]:
+        return run_stream_sinks(self._stream, self._settings) if self._options.sinks else nullcontext()
+
+    async def _create_sink_queue(self, name: str) -> None:
         if await self._log.catalog.find(name) is None:
             if self._stream.gates:
-                # Lanes stay lanes: for another gate, and for what is counted by key.
+                # A partition per key, for further gates and for counts by key.
                 await self._log.configure(name, partitioning="key", only_new=False)
             else:
                 await self._log.configure(name, partitioning="hash", partitions=8, only_new=False)
 
-    async def _watch(self, query: Registered) -> None:
-        """Do what people ask of the query from elsewhere."""
-        while not self._wheel.stopping.is_set():
+    async def _obey_commands(self, query: RegisteredQuery) -> None:
+        """Pause, resume and stop as commands from other processes demand."""
+        while not self._state.stopping.is_set():
             try:
-                asked = await commands.wanted(self._database, query.id, query.at)
+                command = await commands.read_commands(self._database, query.id, query.at)
             except (PenstockError, psycopg.Error):
-                asked = None
-            if asked is not None and asked.stopped:
+                command = None
+            if command is not None and command.stopped:
                 _logger.info("query %r was asked to stop", self.name)
-                self._wheel.stopping.set()
-            elif asked is not None and asked.paused != self.status.paused:
-                _logger.info("query %r %s", self.name, "is paused" if asked.paused else "goes on")
-                self.status.paused = asked.paused
-            await asyncio.sleep(_WATCH_SECONDS)
+                self._state.stopping.set()
+            elif command is not None and command.paused != self.status.paused:
+                _logger.info("query %r is %s", self.name, "paused" if command.paused else "resumed")
+                self.status.paused = command.paused
+            await asyncio.sleep(_COMMAND_SECONDS)
 
-    def _take(self, assignment: Assignment, query: Registered) -> tuple[int | None, Prepared | None]:
-        """Wait until the query is free, as a standby: a fencing number, and what was prepared meanwhile."""
+    def _take_lease(self, context: QueryContext, query: RegisteredQuery) -> tuple[int | None, PreparedQuery | None]:
+        """Wait as a standby until the lease is free. Returns a fencing number and what was prepared meanwhile."""
         driver = f"{socket.gethostname()}:{os.getpid()}"
-        lease = self._options.lease_seconds
-        warm: Prepared | None = None
-        while not self._wheel.stopping.is_set():
+        warm: PreparedQuery | None = None
+        while not self._state.stopping.is_set():
             try:
-                fence = assignment.run(assignment.registry.take(self.name, driver, lease, query.at))
+                take = context.registry.acquire_lease(self.name, driver, self._options.lease_seconds, query.at)
+                fence = context.run(take)
             except (PenstockError, psycopg.Error):
                 fence = None
             if fence is not None:
@@ -278,38 +298,38 @@ class Query:
             if self.status.state != "standby":
                 _logger.info("query %r is run by another driver; this one stands by", self.name)
                 self.status.state = "warming up"
-                self._wheel.started.set()
-                warm = _warmed_up(assignment, self._wheel.stopping)
+                self._state.started.set()
+                warm = _warm_up(context, self._state.stopping)
                 self.status.state = "standby"
                 continue
-            self._wheel.stopping.wait(_STANDBY_SECONDS)
+            self._state.stopping.wait(_STANDBY_SECONDS)
         if warm is not None:
             warm.close()
         return None, None
 
 
-def _explained(problem: BaseException) -> BaseException:
-    """What ended the query, in words of ours where it was the JVM that is gone."""
-    if isinstance(problem, Py4JJavaError) or not isinstance(problem, Py4JError | ConnectionError):
-        return problem
+def _explain(error: BaseException) -> BaseException:
+    """Replace the network error that a dead JVM causes."""
+    if isinstance(error, Py4JJavaError) or not isinstance(error, Py4JError | ConnectionError):
+        return error
     explained = SparkFailure(
-        "the JVM that Spark runs in has ended, and so does its driver. Nothing is lost: start it again, or let a "
-        "standby go on from the last commit"
+        "the JVM that Spark runs in has ended. Nothing is lost: start the query again, or let a standby continue "
+        "from the last commit"
     )
-    explained.__cause__ = problem
+    explained.__cause__ = error
     return explained
 
 
-def _warmed_up(assignment: Assignment, stopping: threading.Event) -> Prepared | None:
-    """All that takes the first cycle so long, done without events, so that a standby follows within seconds."""
+def _warm_up(context: QueryContext, stopping: threading.Event) -> PreparedQuery | None:
+    """Prepare a standby and run a job without events, so that it takes over within seconds."""
     try:
-        with _cancelled_by(stopping, assignment.spark.sparkContext):
-            known = assignment.run(assignment.registry.fields(assignment.id))
-            warm = prepare(assignment, known, None)
-            label_job(assignment.spark, None)
-            small_plan(warm).toArrow()
+        with _cancel_jobs_on(stopping, context.spark.sparkContext):
+            known = context.run(context.registry.field_types(context.id))
+            warm = prepare_query(context, known, None)
+            set_cycle_job(context.spark, None)
+            build_small_job(warm).toArrow()
             return warm
-    except NothingYet:
+    except NoSampleEvents:
         return None
     except Exception:
         _logger.debug("warming up failed", exc_info=True)
@@ -317,14 +337,14 @@ def _warmed_up(assignment: Assignment, stopping: threading.Event) -> Prepared | 
 
 
 @contextmanager
-def _cancelled_by(stopping: threading.Event, context: SparkContext) -> Iterator[None]:
-    """What Spark runs in the block is given up when the query is to stop: a cluster may be full and never begin it."""
-    tag, over = f"penstock-{uuid4().hex}", threading.Event()
+def _cancel_jobs_on(stopping: threading.Event, context: SparkContext) -> Iterator[None]:
+    """Cancel the Spark jobs of the block when the query is to stop: a busy cluster may never start them."""
+    tag, done = f"penstock-{uuid4().hex}", threading.Event()
 
     def watch() -> None:
-        while not over.wait(_STANDBY_SECONDS):
+        while not done.wait(_STANDBY_SECONDS):
             if stopping.is_set():
-                with suppress(Py4JError, ConnectionError):  # no JVM, no job
+                with suppress(Py4JError, ConnectionError):  # without a JVM there are no jobs
                     context.cancelJobsWithTag(tag)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -333,6 +353,6 @@ def _cancelled_by(stopping: threading.Event, context: SparkContext) -> Iterator[
     try:
         yield
     finally:
-        over.set()
+        done.set()
         watcher.join()
         context.removeJobTag(tag)

@@ -1,8 +1,9 @@
-"""Reference tables: what streams are joined with, read again when it is time."""
+"""Reference tables that streams are joined with. They are cached and refreshed."""
 
 from __future__ import annotations
 
 import time
+from copy import copy
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from typing import TYPE_CHECKING, Any
@@ -10,116 +11,133 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 
-from penstock.core.errors import InvalidRequest, shown
-from penstock.db.sync import connect_plainly
-from penstock.engine.worker.json_columns import NUMBER
-from penstock.engine.worker.read_config import Reading
+from penstock.core.errors import InvalidRequest, short_repr
+from penstock.db.sync import connect_for_user_sql
+from penstock.engine.worker.json_columns import DEFAULT_NUMBER
+from penstock.engine.worker.read_config import ReadConfig
 from penstock.stream.expression import is_frame, is_python
-from penstock.stream.steps import Table
+from penstock.stream.steps import ReferenceTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
-class _Known:
-    """A table as it was read."""
-
-    table: Table
-    at: float
-    #: None: a DataFrame, which Spark reads.
+class _CachedTable:
+    table: ReferenceTable
+    read_at: float
+    #: None for a DataFrame, which Spark reads.
     rows: pa.Table | None
 
 
 class ReferenceTables:
     """The reference tables of one query.
 
-    Each is read once and kept until :meth:`forget_stale`, which is asked before each cycle, finds that it is time.
+    Each is read once. :meth:`forget_stale` runs before each cycle and drops tables that are due for a refresh.
     """
 
-    def __init__(self, conninfo: str, reading: Reading) -> None:
-        self.reading = reading
-        self._conninfo = conninfo
-        #: By name and by what is meant: two steps may call two tables the same.
-        self._known: dict[tuple[str, int], _Known] = {}
-        self._listening: psycopg.Connection[Any] | None = None
-        self._channels: set[str] = set()
+    def __init__(self, config: ReadConfig) -> None:
+        self.read_config = config
+        #: By name and identity, because two steps may use one name for two tables.
+        self._cache: dict[tuple[str, int], _CachedTable] = {}
+        self._listener = _Listener(config.conninfo)
 
-    def frame(self, spark: SparkSession, name: str, table: Table) -> DataFrame:
-        """The table, as fresh as it asked to be."""
-        known = self._known.get((name, id(table)))
-        if known is None:
+    def with_config(self, config: ReadConfig) -> ReferenceTables:
+        """Return the same tables for an input of a join, which has a configuration of its own."""
+        shared = copy(self)
+        shared.read_config = config
+        return shared
+
+    def frame(self, spark: SparkSession, name: str, table: ReferenceTable) -> DataFrame:
+        """Return the table, from the cache if it is there."""
+        cached = self._cache.get((name, id(table)))
+        if cached is None:
             if table.notify is not None:
-                self._listen(table.notify)
-            rows = None if table.query is None else self._rows(name, table.query)
-            known = self._known[name, id(table)] = _Known(table, time.monotonic(), rows)
-        return _made(spark, name, table) if known.rows is None else spark.createDataFrame(known.rows)
+                # Before the table is read, so that no later change is missed.
+                self._listener.listen(table.notify)
+            rows = None if table.query is None else self._read(name, table.query)
+            cached = self._cache[name, id(table)] = _CachedTable(table, time.monotonic(), rows)
+        return _user_frame(spark, name, table) if cached.rows is None else spark.createDataFrame(cached.rows)
 
     def forget_stale(self) -> bool:
-        """Forget the tables that are to be read again, and say whether there are any: plans with them are old then."""
-        heard, now = self._heard(), time.monotonic()
+        """Drop tables that are due for a refresh; True if there were any, which outdates Spark plans with them."""
+        notified, now = self._listener.notified_channels(), time.monotonic()
         stale = [
-            place
-            for place, known in self._known.items()
-            if known.table.notify in heard or now - known.at > known.table.refresh_seconds
+            key
+            for key, cached in self._cache.items()
+            if cached.table.notify in notified or now - cached.read_at > cached.table.refresh_seconds
         ]
-        for place in stale:
-            del self._known[place]
+        for key in stale:
+            del self._cache[key]
         return bool(stale)
 
     def close(self) -> None:
-        """Let go of the connection."""
-        if self._listening is not None:
-            self._listening.close()
+        self._listener.close()
 
-    def _heard(self) -> set[str]:
-        """The channels on which something was said; all of them, if the connection was lost."""
-        if self._listening is None:
-            return set()
+    def _read(self, name: str, query: str) -> pa.Table:
         try:
-            return {notice.channel for notice in self._listening.notifies(timeout=0)}
-        except psycopg.OperationalError:
-            self._listening.close()
-            return self._channels
-
-    def _listen(self, channel: str) -> None:
-        """Before the table is read: what changes it afterwards is heard."""
-        if self._listening is None or self._listening.closed:
-            self._listening = connect_plainly(self._conninfo, "listener")
-            self._channels = set()
-        if channel not in self._channels:
-            self._listening.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
-            self._channels.add(channel)
-
-    def _rows(self, name: str, query: str) -> pa.Table:
-        try:
-            return self._fetch(query)
+            with connect_for_user_sql(self.read_config.conninfo, "reference") as conn:
+                return fetch_table(conn, query)
         except psycopg.ProgrammingError as error:
             raise InvalidRequest(
-                f"the reference table {name!r} cannot be read: {error.diag.message_primary or error}. It is asked "
-                f"for with {shown(query)}, as the user that the query runs as"
+                f"the reference table {name!r} cannot be read: {error.diag.message_primary or error}. Its statement is "
+                f"{short_repr(query)}; check it, and the privileges of the user that runs the query"
             ) from error
 
-    def _fetch(self, query: str) -> pa.Table:
-        with connect_plainly(self._conninfo, "reference") as conn:
-            cursor = conn.execute(query)
-            rows = cursor.fetchall()
-            columns = cursor.description or []
-        values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
-        return pa.table({c.name: _column(c, some) for c, some in zip(columns, values, strict=True)})
+
+class _Listener:
+    """Listens on channels for changes of tables."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self._conn: psycopg.Connection[Any] | None = None
+        self._channels: set[str] = set()
+
+    def listen(self, channel: str) -> None:
+        if self._conn is None or self._conn.closed:
+            self._conn = connect_for_user_sql(self._conninfo, "listener")
+            self._channels = set()
+        if channel not in self._channels:
+            self._conn.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
+            self._channels.add(channel)
+
+    def notified_channels(self) -> set[str]:
+        """Return the channels with notifications; all of them if the connection was lost."""
+        if self._conn is None:
+            return set()
+        try:
+            return {notification.channel for notification in self._conn.notifies(timeout=0)}
+        except psycopg.OperationalError:
+            self._conn.close()
+            return self._channels
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
 
 
-def _made(spark: SparkSession, name: str, table: Table) -> DataFrame:
-    """A DataFrame, as it is given or as a function makes it, in the session of the query."""
-    made: DataFrame = table.frame(spark) if is_python(table.frame) else table.frame
-    if not is_frame(made):
+def fetch_table(conn: psycopg.Connection[Any], query: str) -> pa.Table:
+    """Run a statement and return its rows, with types that depend only on those of its columns."""
+    cursor = conn.execute(query)
+    rows = cursor.fetchall()
+    columns = cursor.description or []
+    values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+    return pa.table(
+        {column.name: _to_array(column, of_column) for column, of_column in zip(columns, values, strict=True)}
+    )
+
+
+def _user_frame(spark: SparkSession, name: str, table: ReferenceTable) -> DataFrame:
+    """Return the user's DataFrame, or the one that the user's function returns, in the session of the query."""
+    frame: DataFrame = table.frame(spark) if is_python(table.frame) else table.frame
+    if not is_frame(frame):
         raise InvalidRequest(
-            f"the function of the reference table {name!r} returned {shown(made)}: it returns a Spark DataFrame"
+            f"the function of the reference table {name!r} must return a Spark DataFrame, not {short_repr(frame)}"
         )
-    return made if made.sparkSession is spark else spark.createDataFrame(made.toArrow())
+    return frame if frame.sparkSession is spark else spark.createDataFrame(frame.toArrow())
 
 
-#: By the number that PostgreSQL gives a type. What a column is must not depend on what is in it today.
+#: By type OID of PostgreSQL. The type of a column must not depend on its current values.
 _TYPES = {
     **dict.fromkeys((20, 21, 23), pa.int64()),
     **dict.fromkeys((700, 701), pa.float64()),
@@ -128,26 +146,26 @@ _TYPES = {
     1082: pa.date32(),
     1114: pa.timestamp("us"),
     1184: pa.timestamp("us", tz="UTC"),
-    1700: NUMBER,
+    1700: DEFAULT_NUMBER,
 }
-_SMALLEST = Decimal(1).scaleb(-NUMBER.scale)
+_SMALLEST = Decimal(1).scaleb(-DEFAULT_NUMBER.scale)
 _WIDE = Context(prec=200, rounding=ROUND_HALF_UP)
 
 
-def _column(column: psycopg.Column, values: tuple[Any, ...]) -> pa.Array:
+def _to_array(column: psycopg.Column, values: tuple[Any, ...]) -> pa.Array:
     kind = _TYPES.get(column.type_code)
-    if kind == NUMBER:
-        return _numbers(column.name, values)
+    if kind == DEFAULT_NUMBER:
+        return _to_decimals(column.name, values)
     array = pa.array(values, kind)
     return array.cast(pa.string()) if array.type == pa.null() else array
 
 
-def _numbers(name: str, values: tuple[Decimal | None, ...]) -> pa.Array:
-    """Numbers with the digits after the point that those of events have too."""
+def _to_decimals(name: str, values: tuple[Decimal | None, ...]) -> pa.Array:
+    """Convert to decimals with the scale that numbers of events have."""
     try:
-        return pa.array([None if v is None else v.quantize(_SMALLEST, context=_WIDE) for v in values], NUMBER)
+        return pa.array([None if v is None else v.quantize(_SMALLEST, context=_WIDE) for v in values], DEFAULT_NUMBER)
     except (pa.ArrowInvalid, DecimalException) as error:
         raise InvalidRequest(
-            f"column {name!r} of a reference table holds what is no number of up to 20 digits before the point, NaN "
-            "perhaps: leave it out in the query, or cast it to double precision"
+            f"column {name!r} of a reference table holds a value that is not a number of up to 20 digits before the "
+            "point, such as NaN. Leave such rows out in the statement, or cast the column to double precision"
         ) from error

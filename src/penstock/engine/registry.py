@@ -1,4 +1,4 @@
-"""Queries as the database knows them: what they are, who drives them, and the tables they fill."""
+"""The registered queries of a database: their definition, their lease and their tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
@@ -20,30 +20,15 @@ from penstock.stream.fingerprint import changes
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-    from penstock.engine.joins.state import WaitingTable
+    from penstock.engine.joins.state import JoinState
     from penstock.log.log import Log
 
 _sql = Statements("penstock.engine", "registry.sql")
 
 
-@contextmanager
-def _understood() -> Iterator[None]:
-    """Around what has PostgreSQL read the fields of a stream: what it does not understand is a mistake in them."""
-    try:
-        yield
-    except psycopg.errors.InsufficientPrivilege:
-        raise
-    except (psycopg.errors.DataError, psycopg.errors.ProgrammingError) as error:
-        said = error.diag.message_primary or str(error)
-        raise InvalidRequest(
-            f"PostgreSQL does not understand what is computed of the closed windows: {said}; "
-            "CAST makes a value one of another type"
-        ) from error
-
-
 @dataclass(frozen=True, slots=True)
 class QueryInfo:
-    """A query as the catalog shows it."""
+    """A query as listings show it."""
 
     id: int
     name: str
@@ -59,37 +44,47 @@ class QueryInfo:
 
     @property
     def state(self) -> str:
-        """In a word."""
+        """One of "running", "paused" and "stopped"."""
         if not self.is_running:
             return "stopped"
         return "paused" if self.is_paused else "running"
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredQuery:
     """A query that is about to run."""
 
     id: int
     #: The types of its fields, if they are known.
     fields: dict[str, str] | None
     is_new: bool
-    #: By the database's clock.
+    #: The time of registration, by the database's clock.
     at: datetime
-    #: As it was first started, and what its live view shows.
+    #: The description of its first start, and the columns of its live view.
     description: list[str]
     columns: list[str]
 
 
+class _StoredQuery(NamedTuple):
+    id: int
+    description: list[str]
+    fingerprint: str
+    fields: dict[str, str] | None
+    result: dict[str, str] | None
+    now: datetime
+    columns: list[str]
+
+
 class Registry:
-    """All queries of a database."""
+    """The queries of a database."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     async def register(
         self, name: str, description: list[str], fingerprint: str, *, sink: str | None, history_seconds: float
-    ) -> Registered:
-        """Make the query, or find that it is the one that was started under this id before."""
+    ) -> RegisteredQuery:
+        """Register a query, or check that it is the same stream as the one registered under this name before."""
         async with self._log.database.connection() as conn:
             params = {
                 "name": name,
@@ -100,106 +95,126 @@ class Registry:
             }
             async with conn.transaction():
                 await conn.execute(_sql["lock_catalog"])
-                if await (await conn.execute(_sql["is_shared"], params)).fetchone() is not None:
-                    raise Conflict(
-                        f"query {name!r} is one that clients of the message plane compute for themselves; "
-                        "give the stream a query_id of its own"
-                    )
-                made = await (await conn.execute(_sql["create"], params)).fetchone()
-            row = await (await conn.execute(_sql["find"], {"name": name})).fetchone()
-        if row is None:
-            raise NotFound(f"query {name!r} was deleted meanwhile; start it again")
-        if row[2] != fingerprint:
+                if await (await conn.execute(_sql["find_client_query"], params)).fetchone() is not None:
+                    raise Conflict(f"Queen clients already run a query {name!r}; give the stream another query_id")
+                created = await (await conn.execute(_sql["create"], params)).fetchone()
+            query = await self._find(conn, name)
+        if query is None:
+            raise NotFound(f"query {name!r} was deleted during its start; start it again")
+        if query.fingerprint != fingerprint:
             raise QueryChanged(
                 f"query {name!r} was started before as another stream, and its open windows would be wrong:\n"
-                f"{changes(row[1], description)}\n"
-                "Start it with reset=True to begin anew, or give the new stream a query_id of its own "
-                "(with subscription_from=... it can read from the same place)"
+                f"{changes(query.description, description)}\n"
+                "Start it with reset=True to start over, or give the new stream another query_id "
+                "(with subscription_from=... it can read from the same position)"
             )
-        return Registered(row[0], row[3], made is not None, row[5], row[1], row[6])
+        is_new = created is not None
+        return RegisteredQuery(query.id, query.fields, is_new, query.now, query.description, query.columns)
 
-    async def take(self, name: str, driver: str, lease_seconds: float, since: datetime) -> int | None:
-        """A fencing number, if nobody else drives the query, and it was not stopped since this driver was started."""
+    async def acquire_lease(self, name: str, driver: str, lease_seconds: float, since: datetime) -> int | None:
+        """Return a fencing number, or None if another driver has the lease or the query was stopped after ``since``."""
         params = {"name": name, "driver": driver, "lease": timedelta(seconds=lease_seconds), "since": since}
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["take"], params)).fetchone()
-        return None if row is None else int(row[1])
+            row = await (await conn.execute(_sql["acquire_lease"], params)).fetchone()
+        return None if row is None else int(row[0])
 
-    async def keep(self, query: int, fence: int, lease_seconds: float) -> bool:
-        """Hold the query for longer; False if somebody else has it."""
+    async def renew_lease(self, query: int, fence: int, lease_seconds: float) -> bool:
+        """Extend the lease; False if another driver has taken the query over."""
         params = {"query": query, "fence": fence, "lease": timedelta(seconds=lease_seconds)}
         async with self._log.database.connection() as conn:
-            return await (await conn.execute(_sql["keep"], params)).fetchone() is not None
+            return await (await conn.execute(_sql["renew_lease"], params)).fetchone() is not None
 
-    async def release(self, query: int, fence: int) -> None:
-        """Let somebody else have the query."""
+    async def release_lease(self, query: int, fence: int) -> None:
         async with self._log.database.connection() as conn:
-            await conn.execute(_sql["release"], {"query": query, "fence": fence})
+            await conn.execute(_sql["release_lease"], {"query": query, "fence": fence})
 
-    async def set_fields(self, query: int, fields: dict[str, str]) -> None:
-        """Keep the types that were inferred, so that the next start reads the same."""
+    async def store_field_types(self, query: int, types: dict[str, str]) -> None:
+        """Store inferred types, so that the next start uses the same."""
         async with self._log.database.connection() as conn:
-            await conn.execute(_sql["set_fields"], {"query": query, "fields": json.dumps(fields)})
+            await conn.execute(_sql["store_field_types"], {"query": query, "fields": json.dumps(types)})
 
-    async def fields(self, query: int) -> dict[str, str] | None:
-        """The types of a query's fields, if they are known."""
+    async def field_types(self, query: int) -> dict[str, str] | None:
+        """Return the stored types of a query's fields; None if none are known."""
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["fields"], {"query": query})).fetchone()
-        found: dict[str, str] | None = None if row is None else row[0]
-        return found
+            row = await (await conn.execute(_sql["field_types"], {"query": query})).fetchone()
+        types: dict[str, str] | None = None if row is None else row[0]
+        return types
 
-    async def never_ran(self, query: int) -> bool:
-        """Whether not one cycle of the query was ever planned."""
+    async def has_no_cycles(self, query: int) -> bool:
+        """Return whether no cycle of the query was ever planned."""
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["never_ran"], {"query": query})).fetchone()
+            row = await (await conn.execute(_sql["find_without_cycles"], {"query": query})).fetchone()
         return row is not None
 
-    async def make_tables(self, result: ResultTables) -> None:
-        """Make the query's tables and views, if they are not there."""
+    async def create_tables(self, result: ResultTables) -> None:
+        """Create the query's tables and views, if they do not exist."""
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
-            row = await (await conn.execute(_sql["find"], {"name": result.name})).fetchone()
-            if row is not None and row[4] is not None and result.by_key:
-                await conn.execute(result.history_keys(), prepare=False)  # a version before did not make it
-            if row is None or row[4] is not None:
+            query = await self._find(conn, result.name)
+            if query is None or query.result is not None:
                 return
-            with _understood():
-                for statement in result.creation():
+            with _invalid_columns():
+                for statement in result.create_statements():
                     await conn.execute(statement, prepare=False)
-            params = {"query": result.query, "result": json.dumps({"part": result.state_part()})}
+            params = {"query": result.query_id, "result": json.dumps({"part": result.state_part()})}
             await conn.execute(_sql["set_result"], params)
-            await self._show_all(conn)
+            await self._replace_state_view(conn)
 
-    async def make_waiting(self, waiting: WaitingTable) -> None:
-        """Make the table of what waits in a join, if it is not there."""
+    async def create_join_table(self, state: JoinState) -> None:
+        """Create the table of a join's state, if it does not exist."""
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
-            for statement in waiting.creation():
+            for statement in state.create_statements():
                 await conn.execute(statement, prepare=False)
 
     async def delete(self, name: str) -> bool:
-        """Forget a query that is not running, with its state, its history and its place in the queues."""
+        """Delete a query with its state, its history and its consumer groups; False if there is no such query.
+
+        Raises:
+            GroupBusy: the query is running.
+        """
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
             row = await (await conn.execute(_sql["lock"], {"name": name})).fetchone()
             if row is None:
                 return False
-            if row[2]:
+            query_id, is_running = row
+            if is_running:
                 raise GroupBusy(f"query {name!r} is running; stop it first")
-            await conn.execute(_sql["set_result"], {"query": row[0], "result": None})
-            await self._show_all(conn)
-            for statement in result_tables.removal(row[0], name):
+            await conn.execute(_sql["set_result"], {"query": query_id, "result": None})
+            await self._replace_state_view(conn)
+            for statement in result_tables.drop_statements(query_id, name):
                 await conn.execute(statement, prepare=False)
-            await self._log.group_book.delete_of_query(conn, name)
-            await conn.execute(_sql["delete"], {"query": row[0]})
+            await self._log.consumer_groups.delete_of_query(conn, name)
+            await conn.execute(_sql["delete"], {"query": query_id})
         return True
 
     async def list(self) -> Sequence[QueryInfo]:
-        """Every query."""
+        """Return all queries, ordered by name."""
         async with self._log.database.connection() as conn:
             rows = await (await conn.execute(_sql["list"])).fetchall()
         return [QueryInfo(*row) for row in rows]
 
-    async def _show_all(self, conn: AsyncConnection[Any]) -> None:
+    async def _find(self, conn: AsyncConnection[Any], name: str) -> _StoredQuery | None:
+        row = await (await conn.execute(_sql["find"], {"name": name})).fetchone()
+        return None if row is None else _StoredQuery._make(row)
+
+    async def _replace_state_view(self, conn: AsyncConnection[Any]) -> None:
+        """Create the view over the open windows of all queries again."""
         rows = await (await conn.execute(_sql["results"])).fetchall()
-        await conn.execute(result_tables.all_states([result["part"] for _, _, result in rows]), prepare=False)
+        await conn.execute(result_tables.all_states_view([result["part"] for (result,) in rows]), prepare=False)
+
+
+@contextmanager
+def _invalid_columns() -> Iterator[None]:
+    """Raise InvalidRequest for column expressions that PostgreSQL rejects."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege:
+        raise
+    except (psycopg.errors.DataError, psycopg.errors.ProgrammingError) as error:
+        message = error.diag.message_primary or str(error)
+        raise InvalidRequest(
+            f"PostgreSQL cannot compute the columns of the closed windows: {message}; "
+            "convert values to another type with CAST"
+        ) from error

@@ -1,164 +1,163 @@
-"""A query's own tables and views, and the statements that merge a cycle's partials into them."""
+"""The result tables and views of a query, and the statements that merge partial aggregates into them."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from penstock.db.statements import Statements, filled
-from penstock.engine.compile.aggregate_columns import Kept, ResultColumn, Shape
+from penstock.db.statements import Statements, fill_placeholders
+from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
+from penstock.engine.compile.windows.window_output import WindowOutput
 
 _tables = Statements("penstock.engine", "result_tables.sql")
 _merge = Statements("penstock.engine", "merge.sql")
-_sessions = Statements("penstock.engine", "session_merge.sql")
 
-#: The key as people see it: no key is NULL, and text sorts as it does elsewhere in the database.
+#: The key in the views: NULL if there is none, in the collation of the database.
 _KEY = "nullif(s.key, '') COLLATE \"default\""
 
-_PAIRS = 50
+#: PostgreSQL functions take at most 100 arguments.
+_MAX_PAIRS = 50
 
 
 @dataclass(frozen=True)
 class ResultTables:
-    """The statements for one query's tables."""
+    """The statements for the tables of one query."""
 
-    query: int
+    query_id: int
     name: str
     columns: Sequence[ResultColumn]
-    #: A second name of the key in the views: that of the field it is.
+    #: A second name of the key in the views: the name of the field that is the key.
     key_name: str | None = None
-    #: Whether open windows are looked up by key, as sessions are.
-    by_key: bool = False
-    #: What closed windows are sent on as.
-    shape: Shape = field(default_factory=Shape)
+    #: True if windows are looked up by key, like sessions.
+    has_key_index: bool = False
+    #: What closed windows are emitted as.
+    output: WindowOutput = field(default_factory=WindowOutput)
 
     @property
-    def kept(self) -> list[Kept]:
-        """Every column that is kept."""
-        return [kept for column in self.columns for kept in column.kept]
+    def state_columns(self) -> list[StateColumn]:
+        return [state for column in self.columns for state in column.state]
 
-    def creation(self) -> list[str]:
-        """What makes the tables and the views."""
-        definitions = ",\n    ".join(f"{kept.name} {kept.pg_type}" for kept in self.kept)
-        makers = [
-            filled(_tables[name], id=self.query, definitions=definitions)
+    def create_statements(self) -> list[str]:
+        """Statements that create the tables and the views."""
+        definitions = ",\n    ".join(f"{state.name} {state.pg_type}" for state in self.state_columns)
+        statements = [
+            fill_placeholders(_tables[name], id=self.query_id, definitions=definitions)
             for name in ("create_state", "create_history", "index_history")
         ]
-        if self.by_key:
-            makers += [filled(_sessions["index_state"], id=self.query), self.history_keys()]
-        return [*makers, *self.views(), filled(_tables["check_line"], id=self.query, line=self._line())]
+        if self.has_key_index:
+            statements += [
+                fill_placeholders(_tables["index_state_keys"], id=self.query_id),
+                self.create_history_key_index(),
+            ]
+        check = fill_placeholders(_tables["check_output"], id=self.query_id, event=self.event_sql())
+        return [*statements, *self.create_views(), check]
 
-    def history_keys(self) -> str:
-        """What makes closed sessions be found by their key, if that is not there."""
-        return filled(_sessions["index_history_keys"], id=self.query)
+    def create_history_key_index(self) -> str:
+        """A statement that creates the index for closed sessions if it does not exist."""
+        return fill_placeholders(_tables["index_history_keys"], id=self.query_id)
 
-    def views(self) -> list[str]:
-        """What makes the views."""
+    def create_views(self) -> list[str]:
         keys = f"{_KEY} AS key"
         if self.key_name is not None:
             keys += f", {_KEY} AS {_identifier(self.key_name)}"
         return [
-            filled(
+            fill_placeholders(
                 _tables[name],
-                id=self.query,
+                id=self.query_id,
                 view=_identifier(self.name),
                 keys=keys,
                 finals=self._finals(),
-                where="" if self.shape.condition is None else f"\nWHERE {_of_row(self.shape.condition)}",
+                where="" if self.output.condition is None else f"\nWHERE {_of_row(self.output.condition)}",
             )
             for name in ("create_live_view", "create_history_view")
         ]
 
     def state_part(self) -> str:
-        """The query's part of the view over all queries."""
-        pairs = [f"{_literal(column.name)}, {self._final(column)}" for column in self.columns]
-        value = " || ".join(f"jsonb_build_object({some})" for some in _lists(pairs))
-        return filled(_tables["state_part"], id=self.query, name=_literal(self.name), value=value)
+        """The query's part of the view over the open windows of all queries."""
+        pairs = [f"{_literal(column.name)}, {_of_row(column.final)}" for column in self.columns]
+        value = " || ".join(f"jsonb_build_object({arguments})" for arguments in _argument_lists(pairs))
+        return fill_placeholders(_tables["state_part"], id=self.query_id, name=_literal(self.name), value=value)
 
     def statement(self, name: str, *, corrects: bool = True) -> str:
-        """A statement of merge.sql for this query; one that closes windows may correct those that were closed."""
-        kept = self.kept
-        text = _merge[name].replace("{conflict}", _merge["correct"] if corrects else "")
-        return filled(
+        """A statement of merge.sql for this query. With ``corrects``, it may correct closed windows."""
+        states = self.state_columns
+        text = _merge[name].replace("{conflict}", _merge["correct_on_conflict"] if corrects else "")
+        return fill_placeholders(
             text,
-            id=self.query,
-            start="('epoch'::timestamptz + p.ws * interval '1 microsecond')",
-            end="('epoch'::timestamptz + p.we * interval '1 microsecond')",
-            staged=", ".join(f"{k.name} {k.staged_type}" for k in kept),
-            names=", ".join(k.name for k in kept),
-            moved_names=", ".join(f"o.{k.name}" for k in kept),
-            old_names=", ".join(f"s.{k.name}" for k in kept),
-            reads=", ".join(k.read.format(f"p.{k.name}") for k in kept),
-            named_reads=", ".join(f"{k.read.format(f'p.{k.name}')} AS {k.name}" for k in kept),
-            merges=", ".join(f"{k.name} = {self._merged(k, 's', 'excluded')}" for k in kept),
+            id=self.query_id,
+            start="('epoch'::timestamptz + p.start_us * interval '1 microsecond')",
+            end="('epoch'::timestamptz + p.end_us * interval '1 microsecond')",
+            staged=", ".join(f"{state.name} {state.staged_type}" for state in states),
+            names=", ".join(state.name for state in states),
+            moved_names=", ".join(f"o.{state.name}" for state in states),
+            old_names=", ".join(f"s.{state.name}" for state in states),
+            reads=", ".join(state.read.format(f"p.{state.name}") for state in states),
+            named_reads=", ".join(f"{state.read.format(f'p.{state.name}')} AS {state.name}" for state in states),
+            merges=", ".join(f"{state.name} = {_merge_sql(state, 's', 'excluded')}" for state in states),
             joined=", ".join(
-                f"CASE WHEN g.key IS NULL THEN f.{k.name} WHEN f.key IS NULL THEN g.{k.name} "
-                f"ELSE {self._merged(k, 'g', 'f')} END"
-                for k in kept
+                f"CASE WHEN g.key IS NULL THEN f.{state.name} WHEN f.key IS NULL THEN g.{state.name} "
+                f"ELSE {_merge_sql(state, 'g', 'f')} END"
+                for state in states
             ),
-            line=self._line(),
-            # What is selected of a window need not say when it ended.
-            untold_end="s.window_end" if self.shape.fields else "NULL::timestamptz",
+            event=self.event_sql(),
+            # The fields that a stream selects may not contain the end of the window.
+            hidden_end="s.window_end" if self.output.fields else "NULL::timestamptz",
             finals=self._finals(),
         )
 
-    def describe(self) -> str:
-        """The columns of the result, as JSON for the catalog."""
-        return json.dumps([{"name": c.name, "type": c.pg_type, "final": c.final} for c in self.columns])
-
-    def _line(self) -> str:
-        """A closed window as an event; nothing, where it is not to be sent on."""
-        if self.shape.fields:
-            pairs = [f"{_literal(name)}, {_of_row(final)}" for name, final in self.shape.fields]
+    def event_sql(self) -> str:
+        """SQL of the event of a closed window; NULL if the window is not emitted."""
+        if self.output.fields:
+            pairs = [f"{_literal(name)}, {_of_row(final)}" for name, final in self.output.fields]
         else:
             pairs = ["'key', nullif(s.key, '')", "'window_start', s.window_start", "'window_end', s.window_end"]
-            pairs += [f"{_literal(column.name)}, {self._final(column)}" for column in self.columns]
-        line, *more = [f"json_build_object({some})::text" for some in _lists(pairs)]
+            pairs += [f"{_literal(column.name)}, {_of_row(column.final)}" for column in self.columns]
+        event, *more = [f"json_build_object({arguments})::text" for arguments in _argument_lists(pairs)]
         for other in more:
-            line = f"left({line}, -1) || ', ' || substr({other}, 2)"
-        if self.shape.condition is not None:
-            line = f"CASE WHEN {_of_row(self.shape.condition)} THEN {line} END"
-        # What it is part of has parameters.
-        return line.replace("%", "%%")
+            event = f"left({event}, -1) || ', ' || substr({other}, 2)"
+        if self.output.condition is not None:
+            event = f"CASE WHEN {_of_row(self.output.condition)} THEN {event} END"
+        # The statements around it have parameters.
+        return event.replace("%", "%%")
 
     def _finals(self) -> str:
-        return ", ".join(f"{self._final(column)} AS {_identifier(column.name)}" for column in self.columns)
-
-    def _final(self, column: ResultColumn) -> str:
-        return _of_row(column.final)
-
-    def _merged(self, kept: Kept, state: str, partial: str) -> str:
-        text = kept.merge.replace("{s}", f"{state}.{kept.name}").replace("{p}", f"{partial}.{kept.name}")
-        if "{s:o}" in text:
-            slot = kept.name.split("_")[0]
-            for mark, table in (("{s:o}", state), ("{p:o}", partial)):
-                text = text.replace(mark, "(" + ", ".join(f"{table}.{slot}_{i}" for i in range(3)) + ")")
-        return text
+        return ", ".join(f"{_of_row(column.final)} AS {_identifier(column.name)}" for column in self.columns)
 
 
-def _lists(pairs: Sequence[str]) -> list[str]:
-    """Names and values in lists, each of as many as PostgreSQL lets a function take."""
-    return [", ".join(pairs[start : start + _PAIRS]) for start in range(0, len(pairs), _PAIRS)]
+def _merge_sql(state: StateColumn, state_table: str, partial_table: str) -> str:
+    """SQL that merges the values of a state column in two tables."""
+    slot = state.name.split("_")[0]
+    values = {}
+    for mark, table in (("state", state_table), ("partial", partial_table)):
+        values[mark] = f"{table}.{state.name}"
+        values[f"{mark}:order"] = "(" + ", ".join(f"{table}.{slot}_{i}" for i in range(3)) + ")"
+    return re.sub(r"\{([\w:]+)\}", lambda match: values[match[1]], state.merge)
+
+
+def _argument_lists(pairs: Sequence[str]) -> list[str]:
+    """Lists of names and values, each short enough for a PostgreSQL function."""
+    return [", ".join(pairs[start : start + _MAX_PAIRS]) for start in range(0, len(pairs), _MAX_PAIRS)]
 
 
 def _of_row(final: str) -> str:
     return re.sub(r"\{(\w+)\}", r"s.\1", final)
 
 
-def all_states(parts: Sequence[str]) -> str:
-    """What makes the view over the open windows of all queries."""
-    return filled(_tables["create_all_states"], parts="\nUNION ALL\n".join([*parts, _tables["shared_state_part"]]))
+def all_states_view(parts: Sequence[str]) -> str:
+    """A statement that creates the view over the open windows of all queries."""
+    return fill_placeholders(
+        _tables["create_all_states"], parts="\nUNION ALL\n".join([*parts, _tables["shared_state_part"]])
+    )
 
 
-def removal(query: int, name: str) -> list[str]:
-    """What takes a query's views and tables away."""
+def drop_statements(query_id: int, name: str) -> list[str]:
+    """Statements that drop the views and tables of a query."""
     return [
-        filled(_tables["drop_views"], view=_identifier(name)),
-        filled(_tables["drop_tables"], id=query),
+        fill_placeholders(_tables["drop_views"], view=_identifier(name)),
+        fill_placeholders(_tables["drop_tables"], id=query_id),
     ]
 
 

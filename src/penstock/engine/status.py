@@ -1,4 +1,4 @@
-"""What a query has done since it was started and where it is, for programs and for people."""
+"""The status of a running query, and its formatting as a line of text."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from penstock.db.statements import Statements
 
 _sql = Statements("penstock.engine", "status.sql")
 
-#: Lag and open windows are looked up so often, and less often where that takes long: a fiftieth of the time, no more.
-_LOOK_SECONDS = 1.0
-_SHARE = 50
-#: A rate is that of the last second, or more.
+#: Lag and open windows are counted at this interval, or less often if counting would take over 2 % of the time.
+_POLL_SECONDS = 1.0
+_POLL_FACTOR = 50
+#: The rate is measured over at least this period.
 _RATE_SECONDS = 1.0
 
 
 @dataclass
 class Status:
-    """What a query has done since it was started, and where it is."""
+    """Counts of a query since its start, and its current state."""
 
     state: str = "starting"
-    #: Whether somebody has asked it to begin no more cycles for now.
+    #: True while a command pauses the query.
     paused: bool = False
     events_in: int = 0
     events_out: int = 0
-    #: How many windows it has closed.
+    #: Closed windows.
     windows: int = 0
     late: int = 0
     dead: int = 0
-    #: How many events conditions in Python have left out.
+    #: Events that Python filters dropped.
     dropped: int = 0
-    #: How many events it has yet to read, and how many windows are open; None as long as nobody has looked.
+    #: Unread events and open windows; None until they are counted.
     lag: int | None = None
     open_windows: int | None = None
     cycles: int = 0
@@ -48,56 +48,58 @@ class Status:
 
     @property
     def summary(self) -> str:
-        """The state in a word."""
+        """The state, or "paused" for a running query that is paused."""
         return "paused" if self.paused and self.state == "running" else self.state
 
 
-async def look(database: Database, query: int, status: Status) -> None:
-    """Look up how far behind the query is, and how many of its windows are open."""
+async def refresh_backlog(database: Database, query: int, status: Status) -> None:
+    """Count the unread events and the open windows of a query."""
     async with database.connection() as conn:
         row = await (await conn.execute(_sql["lag"], {"query": query})).fetchone()
         if row is None:
             return
-        status.lag = row[0]
-        if row[1]:
+        status.lag, has_windows = row
+        if has_windows:
             counted = await (await conn.execute(_sql["open_windows"].replace("{id}", str(int(query))))).fetchone()
             status.open_windows = None if counted is None else counted[0]
 
 
-async def keep_looking(database: Database, query: int, status: Status) -> None:
-    """Look again and again."""
+async def poll_backlog(database: Database, query: int, status: Status) -> None:
+    """Refresh the backlog until this is cancelled."""
     while True:
         began = time.monotonic()
         try:
-            await look(database, query, status)
+            await refresh_backlog(database, query, status)
         except (PenstockError, psycopg.Error):
             status.lag = status.open_windows = None
-        await asyncio.sleep(max(_LOOK_SECONDS, _SHARE * (time.monotonic() - began)))
+        await asyncio.sleep(max(_POLL_SECONDS, _POLL_FACTOR * (time.monotonic() - began)))
 
 
-class Meter:
-    """How fast a query is, from one look to the next."""
+class StatusReporter:
+    """Formats the status of a query, with its current rate."""
 
     def __init__(self, status: Status) -> None:
         self.status = status
-        self._last = (time.monotonic(), status.events_in)
+        self._measured_at = time.monotonic()
+        self._measured_events = status.events_in
         self._rate = 0.0
 
     @property
-    def per_second(self) -> float:
-        """Events read per second: of late, or of a query that has ended, all the time."""
-        if self.status.stopped_at is not None:
-            return self.status.events_in / max(self.status.stopped_at - self.status.started_at, 0.001)
-        now, seen = time.monotonic(), self.status.events_in
-        if now - self._last[0] >= _RATE_SECONDS:
-            self._rate = (seen - self._last[1]) / (now - self._last[0])
-            self._last = (now, seen)
+    def events_per_second(self) -> float:
+        """The current rate of events read; for an ended query, the mean rate."""
+        status = self.status
+        if status.stopped_at is not None:
+            return status.events_in / max(status.stopped_at - status.started_at, 0.001)
+        elapsed = time.monotonic() - self._measured_at
+        if elapsed >= _RATE_SECONDS:
+            self._rate = (status.events_in - self._measured_events) / elapsed
+            self._measured_at += elapsed
+            self._measured_events = status.events_in
         return self._rate
 
-    def line(self) -> str:
-        """All of it, for a person."""
+    def format_line(self) -> str:
         status = self.status
-        parts = [status.summary, f"{status.events_in:,} events ({self.per_second:,.0f}/s)"]
+        parts = [status.summary, f"{status.events_in:,} events ({self.events_per_second:,.0f}/s)"]
         if status.lag is not None:
             parts.append(f"{status.lag:,} behind")
         if status.open_windows is not None:

@@ -94,7 +94,7 @@ class Stream(Definition):
         if self.gates:
             # What a gate may let through it lets through at once.
             options.setdefault("interval_seconds", 0.0)
-        return Query(self, query_id, settings or Settings.from_env(), RunOptions.of(options))
+        return Query(self, query_id, settings or Settings.from_env(), RunOptions.from_mapping(options))
 
 
 def _has_loop() -> bool:

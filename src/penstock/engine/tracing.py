@@ -1,7 +1,7 @@
-"""Spans of cycles: a cycle with its plan, its computation and its commit, linked to the pushes that it read of.
+"""OpenTelemetry traces of cycles: spans for plan, computation and commit, with links to the pushes of the events.
 
-The pushes are found in the headers of the events, where a server that is traced left them. Only the beginning of what
-a cycle reads is looked at: a link says where to look on, and a cycle may have a million events.
+A traced server stores the trace context of a push in the headers of its events. Only the first events of a cycle are
+searched for it, because a cycle may have a million events.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
-import pyarrow as pa
 
 from penstock.core.errors import PenstockError
-from penstock.core.tracing import span_provider
+from penstock.core.tracing import get_tracer_provider
 from penstock.db.statements import Statements
-from penstock.engine.cycle.cycle import Cycles
-from penstock.engine.cycle.models import Answer, Outcome, Work
-from penstock.engine.cycle.prepare import Assignment, Prepared
+from penstock.engine.cycle.models import CommitStats, ComputedCycle, CycleResult, SparkResult
+from penstock.engine.cycle.prepare import PreparedQuery
+from penstock.engine.cycle.query_context import QueryContext
+from penstock.engine.cycle.runner import CycleRunner
 from penstock.engine.plan import CyclePlan
-from penstock.log.read.reader import read_events
+from penstock.log.event_reader import read_events
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -31,128 +31,124 @@ if TYPE_CHECKING:
 
 _sql = Statements("penstock.engine", "ledger.sql")
 
-#: So many events of so many partitions are looked at for the trace that they are part of.
-_LANES, _EVENTS = 8, 64
-_MOST_LINKS = 64
+#: The trace contexts of so many events in so many partitions are read.
+_SEARCHED_PARTITIONS, _SEARCHED_EVENTS = 8, 64
+_MAX_LINKS = 64
 
 
-class TracedCycles(Cycles):
-    """The cycles of a query, each as a trace of its own."""
+class TracedCycleRunner(CycleRunner):
+    """Runs cycles, with a trace for each."""
 
-    def __init__(self, assignment: Assignment, prepared: Prepared, fence: int) -> None:
-        super().__init__(assignment, prepared, fence)
-        provider = span_provider()
-        # After the provider, which says what to do where there is no OpenTelemetry.
+    def __init__(self, context: QueryContext, prepared: PreparedQuery, fence: int) -> None:
+        super().__init__(context, prepared, fence)
+        self._query = context
+        provider = get_tracer_provider()
+        # After get_tracer_provider, whose error says what to install if OpenTelemetry is missing.
         from opentelemetry import trace
 
         self._trace = trace
         self._tracer = provider.get_tracer("penstock.engine")
         self._span: Span | None = None
 
-    def compute(self, plan: CyclePlan, answer: Future[Answer] | None = None) -> tuple[Work, pa.Table | None]:
-        """Compute, within a span."""
-        self._end()
-        # Between its plan and its turn, Spark was busy with it already.
-        self._span = self._begin(plan, "plan" if answer is None else "ahead")
+    def compute(self, plan: CyclePlan, prefetched: Future[SparkResult] | None = None) -> ComputedCycle:
+        self._end_span()
+        # Spark computes a prefetched cycle between its plan and its turn.
+        self._span = self._start_span(plan, "plan" if prefetched is None else "ahead")
         with self._part("compute"):
-            computed = super().compute(plan, answer)
-        if self._assignment.stream.gates:
-            # What is committed is what the gates let through, whenever they do.
-            self._end()
+            computed = super().compute(plan, prefetched)
+        if self._query.stream.gates:
+            # The release loop commits the events later, in transactions of its own.
+            self._end_span()
         return computed
 
-    def commit(self, work: Work) -> Outcome:
-        """Commit, within a span."""
-        whole = self._span = self._span or self._begin(work.plan)
+    def commit(self, result: CycleResult) -> CommitStats:
+        cycle = self._span = self._span or self._start_span(result.plan)
         with self._part("commit"):
-            outcome = super().commit(work)
-        whole.set_attributes({f"penstock.{name}": count for name, count in asdict(outcome).items()})
-        whole.set_attributes({f"penstock.ms.{part}": round(ms, 1) for part, ms in work.took.items()})
-        self._end()
-        return outcome
+            stats = super().commit(result)
+        cycle.set_attributes({f"penstock.{name}": count for name, count in asdict(stats).items()})
+        cycle.set_attributes({f"penstock.ms.{part}": round(ms, 1) for part, ms in result.took.items()})
+        self._end_span()
+        return stats
 
     def close(self) -> None:
-        """Let go of the connection, and of a span that came to no end."""
-        self._end()
+        self._end_span()
         super().close()
 
-    def _begin(self, plan: CyclePlan, first: str = "plan") -> Span:
+    def _start_span(self, plan: CyclePlan, first_part: str = "plan") -> Span:
         now = time.time_ns()
-        waited = self._run(self._waited(plan))
+        planned_at = now - self._query.run(self._plan_age_ns(plan))
         span = self._tracer.start_span(
-            f"cycle {self._assignment.name}",
+            f"cycle {self._query.name}",
             self._trace.set_span_in_context(self._trace.INVALID_SPAN),
             self._trace.SpanKind.CONSUMER,
             {
-                "penstock.query": self._assignment.name,
+                "penstock.query": self._query.name,
                 "penstock.cycle": plan.cycle,
                 "penstock.planned": plan.events,
-                "penstock.partitions": len(plan.lanes),
+                "penstock.partitions": len(plan.partitions),
             },
-            start_time=now - waited,
+            start_time=planned_at,
         )
         if span.is_recording():
-            for push in self._run(self._pushes(plan)):
+            for push in self._query.run(self._find_pushes(plan)):
                 span.add_link(push)
-        within = self._trace.set_span_in_context(span)
-        self._tracer.start_span(first, within, start_time=now - waited).end(now)
+        in_span = self._trace.set_span_in_context(span)
+        self._tracer.start_span(first_part, in_span, start_time=planned_at).end(now)
         return span
 
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
-        """A part of the cycle; if it fails, so has the cycle. What an error says may quote an event: only its type."""
-        whole = self._span
-        assert whole is not None  # noqa: S101 - it was begun
-        span = self._tracer.start_span(name, self._trace.set_span_in_context(whole))
+        """Trace a part of the cycle. Of an error, only the class is recorded: the message may quote an event."""
+        cycle = self._span
+        assert cycle is not None  # noqa: S101 - the caller has started it
+        span = self._tracer.start_span(name, self._trace.set_span_in_context(cycle))
         try:
             yield
         except BaseException as error:
-            for failed in (span, whole):
+            for failed in (span, cycle):
                 failed.set_attribute("error.type", type(error).__qualname__)
                 failed.set_status(self._trace.StatusCode.ERROR)
             span.end()
-            self._end()
+            self._end_span()
             raise
         span.end()
 
-    def _end(self) -> None:
+    def _end_span(self) -> None:
         span, self._span = self._span, None
         if span is not None:
             span.end()
 
-    async def _waited(self, plan: CyclePlan) -> int:
-        """For how many nanoseconds the cycle has been planned."""
-        params = {"query": self._assignment.id, "cycle": plan.cycle}
+    async def _plan_age_ns(self, plan: CyclePlan) -> int:
+        params = {"query": self._query.id, "cycle": plan.cycle}
         try:
-            async with self._assignment.log.database.connection() as conn:
+            async with self._query.log.database.connection() as conn:
                 row = await (await conn.execute(_sql["since_planned"], params)).fetchone()
         except (PenstockError, psycopg.Error):
-            return 0  # a cycle is worth more than its trace
+            return 0  # an incomplete trace must not fail the cycle
         return 0 if row is None else int(row[0])
 
-    async def _pushes(self, plan: CyclePlan) -> Sequence[SpanContext]:
-        """The pushes that the cycle is about to read of, as far as its first events tell."""
-        log = self._assignment.log
-        names = {queue_id: queue for queue, queue_id, *_ in self._prepared.groups}
-        said: dict[str, None] = {}
+    async def _find_pushes(self, plan: CyclePlan) -> Sequence[SpanContext]:
+        """Return the spans of the pushes that the first events of the cycle come from."""
+        log = self._query.log
+        queues = {source.queue_id: source.queue for source in self.target.groups}
+        parents: dict[str, None] = {}
         try:
             async with log.database.connection() as conn:
-                for lane in plan.lanes[:_LANES]:
-                    queue = await log.catalog.get(names[lane.queue_id])
-                    count = min(_EVENTS, lane.stop - lane.start)
-                    for event in await read_events(conn, queue, lane.partition_id, lane.start, count, []):
+                for partition in plan.partitions[:_SEARCHED_PARTITIONS]:
+                    queue = await log.catalog.get(queues[partition.queue_id])
+                    count = min(_SEARCHED_EVENTS, partition.events)
+                    for event in await read_events(conn, queue, partition.partition_id, partition.start, count, []):
                         if (parent := event.headers.get("traceparent")) is not None:
-                            said[parent] = None
+                            parents[parent] = None
         except (PenstockError, psycopg.Error):
             return []
-        return [found for each in [*said][:_MOST_LINKS] for found in _context(each)]
+        contexts = [_parse_traceparent(parent) for parent in [*parents][:_MAX_LINKS]]
+        return [context for context in contexts if context.is_valid]
 
 
-def _context(traceparent: str) -> list[Any]:
-    """The span that a header names, if it names one."""
+def _parse_traceparent(traceparent: str) -> SpanContext:
     from opentelemetry import trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     context = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
-    found = trace.get_current_span(context).get_span_context()
-    return [found] if found.is_valid else []
+    return trace.get_current_span(context).get_span_context()

@@ -1,4 +1,4 @@
-"""An event as a reader gets it."""
+"""An event as a consumer receives it."""
 
 from __future__ import annotations
 
@@ -11,50 +11,18 @@ import msgspec
 from penstock.core import json
 from penstock.core.timestamps import from_micros
 from penstock.log.queue import DEFAULT_KEY
-from penstock.log.storage import chunk
+from penstock.log.storage.chunk import StoredChunk
 
-_UNREAD: Any = object()
-
-
-class StoredChunk:
-    """A chunk as it was read: its events and where in the partition they stand."""
-
-    __slots__ = ("appended_at", "columns", "end", "first", "lines", "target_group")
-
-    def __init__(
-        self, end_offset: int, count: int, appended_at: datetime, target_group: int | None, body: bytes
-    ) -> None:
-        self.columns = chunk.decode(body, count)
-        self.lines = self.columns.lines()
-        self.end = end_offset
-        self.first = end_offset - self.columns.count
-        self.appended_at = appended_at
-        self.target_group = target_group
-
-    @classmethod
-    def of(
-        cls,
-        columns: chunk.Columns,
-        lines: list[bytes],
-        first: int,
-        appended_at: datetime,
-        target_group: int | None = None,
-    ) -> StoredChunk:
-        """Events that somebody else has read, and passed on a line each."""
-        made = cls.__new__(cls)
-        made.columns, made.lines = columns, lines
-        made.first, made.end = first, first + columns.count
-        made.appended_at, made.target_group = appended_at, target_group
-        return made
+_NOT_DECODED: Any = object()
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """What the events of one partition in one pop have in common."""
+    """The values that the events of one partition share within one pop or read."""
 
     queue: str
     partition: str
     partition_id: int
-    is_lane: bool
+    is_key_partition: bool
     group: str | None = None
     group_id: int = 0
     lease_id: UUID | None = None
@@ -64,10 +32,10 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class Event:
-    """One event: its data, where it stands, and what is needed to acknowledge it.
+    """One event: its data, its position in the queue, and the lease that acknowledges it.
 
-    It reads as a mapping too: ``event["data"]``, ``event.get("data")``. The data is decoded when it is first
-    asked for.
+    The data is decoded on first access. An event can be read like a mapping, too: ``event["data"]``,
+    ``event.get("data")``.
     """
 
     __slots__ = ("_chunk", "_data", "_index", "delivery", "offset")
@@ -76,131 +44,131 @@ class Event:
         self.delivery = delivery
         self._chunk = source
         self._index = offset - source.first
-        self._data: Any = _UNREAD
-        #: Its number in its partition: dense, from 0.
+        self._data: Any = _NOT_DECODED
+        #: The position in the partition, counted from 0 without gaps.
         self.offset = offset
 
     def sibling(self, offset: int) -> Event | None:
-        """The event at another offset, if it lies in the same chunk."""
+        """Return the event at another offset of the same chunk, or None if the offset is outside of it."""
         if self._chunk.first <= offset < self._chunk.end:
             return Event(self.delivery, self._chunk, offset)
         return None
 
     @property
     def data(self) -> Any:
-        """The event's content: any JSON value."""
-        if self._data is _UNREAD:
+        """The content: any JSON value."""
+        if self._data is _NOT_DECODED:
             self._data = json.decode(self._chunk.lines[self._index])
         return self._data
 
     @property
     def raw(self) -> bytes:
-        """The event's content as the JSON text that is stored."""
+        """The content as the JSON text that is stored."""
         return self._chunk.lines[self._index]
 
     @property
     def queue(self) -> str:
-        """The name of its queue."""
+        """The name of the queue."""
         return self.delivery.queue
 
     @property
     def partition(self) -> str:
-        """The name of its partition: of a lane, its key."""
+        """The name of the partition. In a queue that is partitioned by key, it is the key."""
         return self.delivery.partition
 
     @property
     def partition_id(self) -> int:
-        """The number of its partition."""
+        """The id of the partition."""
         return self.delivery.partition_id
 
     @property
     def key(self) -> str | None:
-        """Its key, which decides its order; None if it was pushed without one."""
-        if self.delivery.is_lane and self.delivery.partition != DEFAULT_KEY:
+        """The key, or None. Events with the same key are delivered in order."""
+        if self.delivery.is_key_partition and self.delivery.partition != DEFAULT_KEY:
             return self.delivery.partition
         keys = self._chunk.columns.keys
         return None if keys is None else keys[self._index]
 
     @property
     def id(self) -> str:
-        """The id it was pushed with, or one made of its partition and offset."""
+        """The id that the producer gave, or one that is made of the partition id and the offset."""
         return self.given_id or f"{self.delivery.partition_id}-{self.offset}"
 
     @property
     def given_id(self) -> str | None:
-        """The id it was pushed with, or None."""
+        """The id that the producer gave, or None."""
         ids = self._chunk.columns.ids
         return None if ids is None else ids[self._index]
 
     @property
     def time(self) -> datetime:
-        """When it happened, if the producer said so; else when it was appended."""
+        """The event time, or the time of the append if the producer gave none."""
         return self.event_time or self._chunk.appended_at
 
     @property
     def event_time(self) -> datetime | None:
-        """When it happened, if the producer said so."""
+        """The event time that the producer gave, or None."""
         times = self._chunk.columns.times
         micros = None if times is None else times[self._index]
         return None if micros is None else from_micros(micros)
 
     @property
     def appended_at(self) -> datetime:
-        """When it was appended, by the database's clock; it never goes back within a partition."""
+        """The time of the append by the clock of the database. It never decreases within a partition."""
         return self._chunk.appended_at
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the producer sent beside the data."""
+        """The headers that the producer gave."""
         headers = self._chunk.columns.headers
-        mine = None if headers is None else headers[self._index]
-        return mine or {}
+        own_headers = None if headers is None else headers[self._index]
+        return own_headers or {}
 
     @property
     def is_redriven(self) -> bool:
-        """Whether it is a dead letter that was sent back."""
+        """Whether the event is a redriven dead letter."""
         return self._chunk.target_group is not None
 
     @property
     def target_group(self) -> int | None:
-        """The only group that it is for, if it is a dead letter that was sent back."""
+        """The id of the only group that receives the event, if it is a redriven dead letter."""
         return self._chunk.target_group
 
     @property
     def group(self) -> str | None:
-        """The group it was delivered to, if it was."""
+        """The group that popped the event, or None."""
         return self.delivery.group
 
     @property
     def lease_id(self) -> str | None:
-        """The lease it was delivered under, if there is one."""
+        """The id of the lease that the event was popped under, or None."""
         lease = self.delivery.lease_id
         return None if lease is None else str(lease)
 
     @property
     def attempts(self) -> int:
-        """How often this event, or one before it in the same batch, has failed already."""
+        """How often this event, or one before it in the same batch, has failed."""
         return self.delivery.attempts
 
     def __getitem__(self, name: str) -> Any:
         try:
-            return getattr(self, _NAMES[name])
+            return getattr(self, _ALIASES[name])
         except KeyError:
             raise KeyError(name) from None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The field of that name, or the default."""
-        return getattr(self, _NAMES[name]) if name in _NAMES else default
+        """Return the field of that name, or the default."""
+        return getattr(self, _ALIASES[name]) if name in _ALIASES else default
 
     def __contains__(self, name: object) -> bool:
-        return name in _NAMES
+        return name in _ALIASES
 
     def keys(self) -> tuple[str, ...]:
-        """The names that it answers to as a mapping."""
+        """Return the names of the fields."""
         return tuple(_FIELDS)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything a reader may want to print or pass on."""
+        """Return all fields as a dict."""
         return {name: getattr(self, name) for name in _FIELDS}
 
     def __repr__(self) -> str:
@@ -222,7 +190,8 @@ _FIELDS = (
     "attempts",
     "data",
 )
-_NAMES = {
+# Field names of the Queen protocol are accepted as well.
+_ALIASES = {
     **{name: name for name in _FIELDS},
     "transactionId": "id",
     "partitionId": "partition_id",

@@ -1,4 +1,4 @@
-"""Consumer groups: where each stands, and moving it."""
+"""Consumer groups: their subscription and their positions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.core.errors import GroupBusy, InvalidRequest, NotFound, shown
+from penstock.core.errors import GroupBusy, InvalidRequest, NotFound
 from penstock.core.names import check_name
-from penstock.db.retry import patiently
+from penstock.db.retry import run_with_retry
 from penstock.db.statements import Statements
-from penstock.log.catalog import FRESH_SECONDS
+from penstock.log.options import check_integer
+from penstock.log.start_position import StartPosition, parse_start_position
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -26,11 +27,10 @@ _sql = Statements("penstock.log", "groups.sql")
 
 #: The group of a pop that names none.
 DEFAULT_GROUP = "default"
-#: How often it is written down that a group is asked for.
-_SEEN_SECONDS = 60.0
-
-#: Where a group is to stand: at an end of the log, at a time, or (in one partition) at an offset.
-Place = Literal["beginning", "end", "now"] | datetime | int
+#: How often the activity of a group is written.
+_ACTIVITY_SECONDS = 60.0
+_MAX_CACHED_GROUPS = 10_000
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +40,35 @@ class Group:
     id: int
     queue_id: int
     name: str
+    #: The epoch of partitions that the group reads.
     epoch: int
     subscribed_from: str
     query_id: str | None
     created_at: datetime
 
-    def taken(self) -> str:
-        """Why consumers may not use it; empty if they may."""
+    def owner_problem(self) -> str:
+        """Return why consumers must not use the group, or an empty text if they may."""
         if self.query_id is None:
             return ""
         return (
-            f"group {self.name!r} belongs to the query {self.query_id!r}, which would miss what you take: use another"
+            f"group {self.name!r} belongs to the query {self.query_id!r}, which would miss the events that you take: "
+            "use another group"
         )
 
 
+class GroupName(NamedTuple):
+    """A group with the name of its queue."""
+
+    queue: str
+    group: str
+    subscribed_from: str
+    query_id: str | None
+    created_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
-class GroupLane:
-    """A group's standing in one partition."""
+class PartitionPosition:
+    """The position of a group in one partition."""
 
     partition: str
     partition_id: int
@@ -70,17 +82,17 @@ class GroupLane:
 
     @property
     def lag(self) -> int:
-        """How many events it has yet to complete."""
+        """The number of events that the group has not completed."""
         return self.end_offset - self.next_offset
 
 
-@dataclass(frozen=True, slots=True)
-class _Lane:
-    id: int
+class _PartitionBounds(NamedTuple):
+    partition_id: int
     name: str
     epoch: int
     start: int
     end: int
+    #: The sealed segment that holds the first event of a start time, if there is one.
     segment: int | None
 
 
@@ -92,114 +104,104 @@ class Groups:
         self._retry_seconds = retry_seconds
         self._catalog = catalog
         self._clock = clock
-        self._known: dict[tuple[int, str], tuple[float, Group]] = {}
-        self._seen: dict[int, float] = {}
+        self._cache: dict[tuple[int, str], tuple[float, Group]] = {}
+        self._active_at: dict[int, float] = {}
 
     async def get(self, queue: Queue, name: str) -> Group | None:
-        """The group, as it was at most a second ago, or None."""
-        cached = self._known.get((queue.id, name))
-        if cached is not None and time.monotonic() - cached[0] < FRESH_SECONDS:
-            return cached[1]
-        return await patiently(self._pool, self._retry_seconds, lambda conn: self.get_on(conn, queue, name))
+        """Return the group or None. The result may be a second old."""
+        return self._cached(queue, name) or await run_with_retry(
+            self._pool, self._retry_seconds, lambda conn: self._fetch(conn, queue, name)
+        )
 
     async def get_on(self, conn: AsyncConnection[Any], queue: Queue, name: str) -> Group | None:
-        """The same, with a connection at hand: who holds one must not wait for another."""
-        cached = self._known.get((queue.id, name))
-        if cached is not None and time.monotonic() - cached[0] < FRESH_SECONDS:
-            return cached[1]
-        row = await (await conn.execute(_sql["group"], {"queue": queue.id, "name": name})).fetchone()
-        if row is None:
-            self._known.pop((queue.id, name), None)
-            return None
-        group = Group(*row)
-        self._known[queue.id, name] = (time.monotonic(), group)
+        """Like :meth:`get`, with the caller's connection: a caller that has one must not wait for another."""
+        return self._cached(queue, name) or await self._fetch(conn, queue, name)
+
+    async def require(self, queue: Queue, name: str) -> Group:
+        """Return the group, or raise NotFound. The result may be a second old."""
+        group = await self.get(queue, check_name(name, "group"))
+        if group is None:
+            raise NotFound(f"queue {queue.name!r} has no group {name!r}")
         return group
 
     def forget(self, queue: Queue, name: str) -> None:
-        """Do not rely on what was known of the group."""
-        self._known.pop((queue.id, name), None)
+        """Remove a group from the cache."""
+        self._cache.pop((queue.id, name), None)
 
     async def subscribe(
-        self, queue: Queue, name: str, place: Place = "beginning", *, query_id: str | None = None
+        self, queue: Queue, name: str, start: StartPosition = "beginning", *, query_id: str | None = None
     ) -> Group:
-        """The group of that name; if there is none it is made, and starts at the place given."""
+        """Return the group of that name. If there is none, create it at the start position."""
         check_name(name, "group")
         group = await self.get(queue, name)
         if group is not None:
             return group
-        place = check_place(place)
-        await patiently(
-            self._pool, self._retry_seconds, lambda conn: self._subscribe_on(conn, queue, name, place, query_id)
+        start = parse_start_position(start)
+        await run_with_retry(
+            self._pool, self._retry_seconds, lambda conn: self._create(conn, queue, name, start, query_id)
         )
-        made = await self.get(queue, name)
-        if made is None:
+        created = await self.get(queue, name)
+        if created is None:
             raise NotFound(f"queue {queue.name!r} was deleted meanwhile")
-        return made
+        return created
 
-    async def _subscribe_on(
-        self, conn: AsyncConnection[Any], queue: Queue, name: str, place: Place, query_id: str | None
-    ) -> None:
-        async with conn.transaction():
-            # No partition is made while the queue is locked, so the group gets a cursor for every one of them.
-            queue = await self._current(conn, queue)
-            params = {"queue": queue.id, "name": name, "subscribed_from": _spell(place), "query": query_id}
-            params["skew"] = self._clock.skew
-            row = await (await conn.execute(_sql["create_group"], params)).fetchone()
-            if row is not None:
-                await conn.execute(_sql["create_cursors"], {"group": row[0], "queue": queue.id})
-                await self._place(conn, queue, row[0], place, None)
-
-    async def seek(self, queue: Queue, name: str, place: Place, *, partition: str | None = None) -> int:
-        """Move the group; the answer is in how many partitions. What it held under leases is delivered anew."""
-        place = check_place(place)
-        if isinstance(place, int) and partition is None:
-            raise InvalidRequest("an offset is a place in one partition: name the partition too")
-        self._known.pop((queue.id, name), None)
-        group = await self.get(queue, name)
-        if group is None:
-            raise NotFound(f"queue {queue.name!r} has no group {name!r}")
+    async def seek(self, queue: Queue, name: str, position: StartPosition, *, partition: str | None = None) -> int:
+        """Move the group and return in how many partitions. Events under a lease are delivered again."""
+        position = parse_start_position(position)
+        if isinstance(position, int) and partition is None:
+            raise InvalidRequest("an offset is a position in one partition: name the partition, too")
+        self.forget(queue, name)
+        group = await self.require(queue, name)
         if group.query_id is not None:
             raise GroupBusy(
                 f"group {name!r} belongs to the query {group.query_id!r}, which would count events twice; "
                 "stop the query and start it with reset=True instead"
             )
         async with self._pool.connection() as conn, conn.transaction():
-            queue = await self._current(conn, queue)
+            queue = await self._lock_queue(conn, queue)
             await conn.execute(_sql["lock_group"], {"group": group.id})
             await conn.execute(_sql["lock_group_cursors"], {"group": group.id})
-            await self._hold_positions(conn, group.id)
-            moved = await self._place(conn, queue, group.id, place, partition)
-            await conn.execute(_sql["saw_group"], {"group": group.id, "skew": self._clock.skew})
-        self._known.pop((queue.id, name), None)
+            await self._lock_positions(conn, group.id)
+            moved = await self._move(conn, queue, group.id, position, partition)
+            await conn.execute(_sql["record_activity"], {"group": group.id, "skew": self._clock.skew})
+        self.forget(queue, name)
         if moved == 0 and partition is not None:
             raise NotFound(f"queue {queue.name!r} has no partition {partition!r}")
         return moved
 
-    async def saw(self, group: Group) -> None:
-        """Note that somebody asks for events of the group: one that nobody asks for stops to hold up pushes."""
+    async def record_activity(self, group: Group) -> None:
+        """Record that a consumer pops from the group. Without activity, the group stops to hold back pushes."""
         now = time.monotonic() + self._clock.skew.total_seconds()
-        if now - self._seen.get(group.id, -math.inf) < _SEEN_SECONDS:
+        if now - self._active_at.get(group.id, -math.inf) < _ACTIVITY_SECONDS:
             return
-        if len(self._seen) > 10_000:
-            self._seen.clear()
-        self._seen[group.id] = now
+        if len(self._active_at) > _MAX_CACHED_GROUPS:
+            self._active_at.clear()
+        self._active_at[group.id] = now
         params = {"group": group.id, "skew": self._clock.skew}
-        await patiently(self._pool, self._retry_seconds, lambda conn: conn.execute(_sql["saw_group"], params))
+        await run_with_retry(
+            self._pool, self._retry_seconds, lambda conn: conn.execute(_sql["record_activity"], params)
+        )
 
     async def set_counts(self, queue: Queue, name: str, *, counts: bool) -> None:
-        """Say whether the group counts for the queue's depth."""
+        """Set whether the lag of the group counts towards ``max_depth_events`` of the queue."""
         params = {"queue": queue.id, "name": name, "counts": counts}
         async with self._pool.connection() as conn:
             if await (await conn.execute(_sql["set_counts"], params)).fetchone() is None:
                 raise NotFound(f"queue {queue.name!r} has no group {name!r}")
 
     async def advance(self, conn: AsyncConnection[Any], queue: Queue, group: Group) -> bool:
-        """Go over to the next epoch of partitions, if nothing of the one before is left to read."""
-        self._known.pop((queue.id, group.name), None)
+        """Move the group to the next epoch of partitions, if it has read the current one to the end.
+
+        Return whether it has moved, now or before.
+        """
+        self.forget(queue, group.name)
         async with conn.transaction():
-            held = await (await conn.execute(_sql["lock_group"], {"group": group.id})).fetchone()
-            if held is None or held[1] != group.epoch:
-                return held is not None
+            row = await (await conn.execute(_sql["lock_group"], {"group": group.id})).fetchone()
+            if row is None:
+                return False
+            _group_id, epoch = row
+            if epoch != group.epoch:
+                return True
             statement = _sql.table("has_unread", queue.id, queue.segment)
             row = await (await conn.execute(statement, {"group": group.id, "epoch": group.epoch})).fetchone()
             if row is None or row[0]:
@@ -208,9 +210,9 @@ class Groups:
         return True
 
     async def delete(self, queue: Queue, name: str) -> bool:
-        """Forget the group and its positions."""
-        self._known.pop((queue.id, name), None)
-        group = await self.get(queue, name)
+        """Delete the group and its positions. Return False if there is no such group."""
+        self.forget(queue, name)
+        group = await self.get(queue, check_name(name, "group"))
         if group is None:
             return False
         if group.query_id is not None:
@@ -219,113 +221,132 @@ class Groups:
             )
         async with self._pool.connection() as conn, conn.transaction():
             await self._delete(conn, group.id)
-        self._known.pop((queue.id, name), None)
+        self.forget(queue, name)
         return True
 
     async def delete_of_query(self, conn: AsyncConnection[Any], query: str) -> None:
-        """Forget the groups of a query, in the transaction that forgets the query."""
-        for group_id, queue_id, name in await (await conn.execute(_sql["of_query"], {"query": query})).fetchall():
+        """Delete the groups of a query, in the transaction that deletes the query."""
+        rows = await (await conn.execute(_sql["groups_of_query"], {"query": query})).fetchall()
+        for group_id, queue_id, name in rows:
             await self._delete(conn, group_id)
-            self._known.pop((queue_id, name), None)
+            self._cache.pop((queue_id, name), None)
+
+    async def names(self, queue: Queue | None = None) -> list[GroupName]:
+        """Return all groups, or those of one queue."""
+        async with self._pool.connection() as conn:
+            params = {"queue": None if queue is None else queue.id}
+            rows = await (await conn.execute(_sql["list_groups"], params)).fetchall()
+        return [GroupName._make(row) for row in rows]
+
+    async def positions(self, queue: Queue, group: Group) -> list[PartitionPosition]:
+        """Return the position of the group in each partition."""
+        params = {"group": group.id, "skew": self._clock.skew}
+        return await self._fetch_positions("group_positions", queue, params)
+
+    async def positions_behind(self, queue: Queue, group: Group, limit: int) -> list[PartitionPosition]:
+        """Return the positions with the greatest lag."""
+        check_integer("limit", limit, 1, 1_000)
+        params = {"group": group.id, "limit": limit, "skew": self._clock.skew}
+        return await self._fetch_positions("positions_behind", queue, params)
+
+    async def _fetch_positions(self, name: str, queue: Queue, params: dict[str, Any]) -> list[PartitionPosition]:
+        async with self._pool.connection() as conn:
+            rows = await (await conn.execute(_sql.table(name, queue.id, queue.segment), params)).fetchall()
+        return [PartitionPosition(*row) for row in rows]
+
+    def _cached(self, queue: Queue, name: str) -> Group | None:
+        cached_at, group = self._cache.get((queue.id, name), (-math.inf, None))
+        return group if time.monotonic() - cached_at < self._catalog.cache_seconds else None
+
+    async def _fetch(self, conn: AsyncConnection[Any], queue: Queue, name: str) -> Group | None:
+        row = await (await conn.execute(_sql["group"], {"queue": queue.id, "name": name})).fetchone()
+        if row is None:
+            self.forget(queue, name)
+            return None
+        group = Group(*row)
+        self._cache[queue.id, name] = (time.monotonic(), group)
+        return group
+
+    async def _create(
+        self, conn: AsyncConnection[Any], queue: Queue, name: str, start: StartPosition, query_id: str | None
+    ) -> None:
+        async with conn.transaction():
+            # While the queue is locked no partition is created, so the group gets a cursor for each of them.
+            queue = await self._lock_queue(conn, queue)
+            params = {
+                "queue": queue.id,
+                "name": name,
+                "subscribed_from": start.isoformat() if isinstance(start, datetime) else str(start),
+                "query": query_id,
+                "skew": self._clock.skew,
+            }
+            row = await (await conn.execute(_sql["create_group"], params)).fetchone()
+            if row is not None:
+                (group_id,) = row
+                await conn.execute(_sql["create_cursors"], {"group": group_id, "queue": queue.id})
+                await self._move(conn, queue, group_id, start, None)
 
     async def _delete(self, conn: AsyncConnection[Any], group_id: int) -> None:
         for statement in ("lock_group", "lock_group_cursors", "delete_group", "delete_group_positions"):
             await conn.execute(_sql[statement], {"group": group_id})
 
-    async def names(self, queue: Queue | None = None) -> list[tuple[str, str, str, str | None, datetime]]:
-        """Queue, group, where it subscribed from, its query and its age, for all groups or one queue's."""
-        async with self._pool.connection() as conn:
-            params = {"queue": None if queue is None else queue.id}
-            rows: list[tuple[str, str, str, str | None, datetime]] = await (
-                await conn.execute(_sql["groups"], params)
-            ).fetchall()
-        return rows
-
-    async def lanes(self, queue: Queue, group: Group) -> list[GroupLane]:
-        """Where the group stands in each partition."""
-        async with self._pool.connection() as conn:
-            statement = _sql.table("group_lanes", queue.id, queue.segment)
-            rows = await (await conn.execute(statement, {"group": group.id, "skew": self._clock.skew})).fetchall()
-        return [GroupLane(*row) for row in rows]
-
-    async def _hold_positions(self, conn: AsyncConnection[Any], group_id: int) -> None:
-        """Lock every position of the group; acks do not ask for the cursors, so some may slip away at first."""
+    async def _lock_positions(self, conn: AsyncConnection[Any], group_id: int) -> None:
+        """Lock all positions of the group. Acks do not lock the cursors, so a position may move meanwhile."""
         while True:
             row = await (await conn.execute(_sql["lock_positions"], {"group": group_id})).fetchone()
-            if row is None or row[0] == row[1]:
+            locked, total = row or (0, 0)
+            if locked == total:
                 return
 
-    async def _current(self, conn: AsyncConnection[Any], queue: Queue) -> Queue:
-        found = await self._catalog.lock_on(conn, queue)
-        if found is None or found.id != queue.id:
+    async def _lock_queue(self, conn: AsyncConnection[Any], queue: Queue) -> Queue:
+        locked = await self._catalog.lock_on(conn, queue)
+        if locked is None or locked.id != queue.id:
             raise NotFound(f"queue {queue.name!r} was deleted meanwhile")
-        return found
+        return locked
 
-    async def _place(
-        self, conn: AsyncConnection[Any], queue: Queue, group_id: int, place: Place, partition: str | None
+    async def _move(
+        self, conn: AsyncConnection[Any], queue: Queue, group_id: int, position: StartPosition, partition: str | None
     ) -> int:
-        moment = place if isinstance(place, datetime) else datetime.max.replace(tzinfo=UTC)
-        statement = _sql.table("lanes", queue.id, queue.segment)
-        params = {"queue": queue.id, "name": partition, "time": moment}
-        lanes = [_Lane(*row) for row in await (await conn.execute(statement, params)).fetchall()]
-        if not lanes:
+        start_time = position if isinstance(position, datetime) else _END_OF_TIME
+        statement = _sql.table("partition_bounds", queue.id, queue.segment)
+        params = {"queue": queue.id, "name": partition, "time": start_time}
+        rows = await (await conn.execute(statement, params)).fetchall()
+        bounds = [_PartitionBounds._make(row) for row in rows]
+        if not bounds:
             return 0
-        offsets = await self._offsets(conn, queue, lanes, place)
+        offsets = await self._find_offsets(conn, queue, bounds, position)
         moves = {
             "group": group_id,
-            "partitions": [lane.id for lane in lanes],
+            "partitions": [each.partition_id for each in bounds],
             "offsets": offsets,
             "skew": self._clock.skew,
         }
         await conn.execute(_sql["move_positions"], moves)
-        unread = [lane.epoch for lane, offset in zip(lanes, offsets, strict=True) if offset < lane.end]
-        epoch = min(unread, default=queue.epoch)
+        unread_epochs = [each.epoch for each, offset in zip(bounds, offsets, strict=True) if offset < each.end]
+        epoch = min(unread_epochs, default=queue.epoch)
         if partition is not None:
-            held = await (await conn.execute("SELECT epoch FROM penstock.groups WHERE id = %s", (group_id,))).fetchone()
-            epoch = min(epoch, held[0]) if held is not None else epoch
+            row = await (await conn.execute(_sql["group_epoch"], {"group": group_id})).fetchone()
+            if row is not None:
+                (current_epoch,) = row
+                epoch = min(epoch, current_epoch)
         await conn.execute(_sql["set_epoch"], {"group": group_id, "epoch": epoch})
-        return len(lanes)
+        return len(bounds)
 
-    async def _offsets(self, conn: AsyncConnection[Any], queue: Queue, lanes: list[_Lane], place: Place) -> list[int]:
-        if place == "beginning":
-            return [lane.start for lane in lanes]
-        if place in ("end", "now"):
-            return [lane.end for lane in lanes]
-        if isinstance(place, int):
-            return [min(max(place, lane.start), lane.end) for lane in lanes]
-        found: dict[int, int] = {}
-        for segment in {lane.segment for lane in lanes}:
-            some = [lane.id for lane in lanes if lane.segment == segment]
+    async def _find_offsets(
+        self, conn: AsyncConnection[Any], queue: Queue, bounds: list[_PartitionBounds], position: StartPosition
+    ) -> list[int]:
+        """Return the offset of the position in each partition."""
+        if position == "beginning":
+            return [each.start for each in bounds]
+        if position in ("end", "now"):
+            return [each.end for each in bounds]
+        if isinstance(position, int):
+            return [min(max(position, each.start), each.end) for each in bounds]
+        offsets: dict[int, int] = {}
+        for segment in {each.segment for each in bounds}:
+            partition_ids = [each.partition_id for each in bounds if each.segment == segment]
             statement = _sql.table("offsets_at", queue.id, queue.segment if segment is None else segment)
-            rows = await (await conn.execute(statement, {"partitions": some, "time": place})).fetchall()
-            found.update(rows)
-        return [found.get(lane.id, lane.end) for lane in lanes]
-
-
-def check_place(place: object) -> Place:
-    """Return the place if a group can be put there."""
-    if isinstance(place, str):
-        if place in ("beginning", "all", "earliest"):
-            return "beginning"
-        if place in ("end", "latest", "now", "new", "new-only"):
-            return "end"
-        try:
-            place = datetime.fromisoformat(place)
-        except ValueError:
-            raise InvalidRequest(
-                f"{shown(place)} is no place to start from: give 'beginning', 'now' or a time such as "
-                "2026-01-31T12:00:00Z"
-            ) from None
-    if isinstance(place, datetime):
-        if place.utcoffset() is None:
-            raise InvalidRequest(f"the time {place} has no time zone; add one, such as a Z at the end")
-        return place
-    if isinstance(place, int) and not isinstance(place, bool):
-        if place < 0:
-            raise InvalidRequest(f"an offset is 0 or more, not {shown(place)}")
-        return place
-    raise InvalidRequest(f"{shown(place)} is no place to start from: give 'beginning', 'now', a time or an offset")
-
-
-def _spell(place: Place) -> str:
-    return place.isoformat() if isinstance(place, datetime) else str(place)
+            params = {"partitions": partition_ids, "time": position}
+            rows = await (await conn.execute(statement, params)).fetchall()
+            offsets.update({partition_id: offset for partition_id, offset in rows})
+        return [offsets.get(each.partition_id, each.end) for each in bounds]

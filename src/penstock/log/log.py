@@ -1,114 +1,84 @@
-"""The log: queues, pushes, groups, pops, acks, dead letters, behind one object."""
+"""The log: queues, pushes, consumer groups, pops, acks and dead letters, behind one object."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-import psycopg
-from psycopg import AsyncConnection
-
 from penstock.core.clock import Clock
-from penstock.core.errors import DatabaseUnavailable, InvalidRequest, NotFound, shown
+from penstock.core.errors import InvalidRequest, short_repr
 from penstock.core.names import check_name, check_text
-from penstock.db.user_connection import UserConnection, borrow
-from penstock.log.catalog import Catalog
-from penstock.log.dead_letters import REDRIVE_LIMIT, DeadLetter, DeadLetterKind, DeadLetters, Filter, Redrive, Redriver
+from penstock.db.user_connection import UserConnection
+from penstock.log.catalog import CACHE_SECONDS
+from penstock.log.components import LogOptions, create_components
+from penstock.log.database_errors import translate_errors
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind, Redrive
+from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
+from penstock.log.dead_letters.store import DeadLetterPage
 from penstock.log.event import Event
-from penstock.log.groups import Group, GroupLane, Groups, Place
-from penstock.log.notify import Signals
-from penstock.log.options import MAX_COUNT, check_lease_seconds, check_whole
+from penstock.log.groups import PartitionPosition
+from penstock.log.options import MAX_COUNT, check_integer, check_lease_seconds
 from penstock.log.queue import Queue
-from penstock.log.read.ack import AckResult, Acks, LaneAck, check_status, lane_ack
-from penstock.log.read.ack_by_id import Answer, ById, SaidById
-from penstock.log.read.ack_request import Ack, Acked, TransactionAck
-from penstock.log.read.browse import Browser
-from penstock.log.read.lease import Leases, PopRequest
-from penstock.log.read.pop import Consumer, Hand
-from penstock.log.read.position import Signal, Verdict
-from penstock.log.storage.depth import Depths, GroupLag, QueueSize, Room
-from penstock.log.storage.lanes import Lane, lanes_behind, page_of_lanes
-from penstock.log.storage.partitions import Partition, partitions_of
-from penstock.log.storage.segments import Segments, Upkeep
-from penstock.log.transaction import Also, TransactionResult, Transactions
-from penstock.log.write.append import Appender
-from penstock.log.write.batch import Batch as Batch
-from penstock.log.write.encode import Piece
-from penstock.log.write.flush import Request
-from penstock.log.write.ndjson import Lines
-from penstock.log.write.push import Pusher, fingerprint
-from penstock.log.write.result import PushResult, Rejected
-from penstock.log.write.staged_writes import Writes
-from penstock.log.write.upload import Upload, Uploads
+from penstock.log.queue_info import GroupInfo, QueueInfo, list_groups
+from penstock.log.read.ack import AckResult, EventStatus, PartitionAck
+from penstock.log.read.ack_request import Ack, AckReply, TransactionAck, apply_leased
+from penstock.log.read.pop import MIN_POP_BYTES, MemoryReservation
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.read.position_store import PositionKey
+from penstock.log.start_position import StartPosition
+from penstock.log.storage.partitions import Partition, PartitionStatus, list_partitions, read_partition_page
+from penstock.log.transaction import TransactionResult, TransactionStep
+from penstock.log.upkeep import Upkeep
+from penstock.log.write.backpressure import QueueCapacity
+from penstock.log.write.batch import Batch
+from penstock.log.write.json_events import JsonEvents
+from penstock.log.write.piece import Piece
+from penstock.log.write.result import PushResult, RejectedInput
+from penstock.log.write.upload import Upload
 
 if TYPE_CHECKING:
     from penstock.db.pool import Database
+    from penstock.log.catalog import Catalog
+    from penstock.log.dead_letters.store import DeadLetters
+    from penstock.log.groups import Groups
+    from penstock.log.notify import Notifier
+    from penstock.log.read.ack import Acks
+    from penstock.log.read.lease import Leases
+    from penstock.log.storage.segments import Segments
+    from penstock.log.write.append import Appender
+    from penstock.log.write.staged_writes import StagedWrites
 
 _UPKEEP_SECONDS = 5.0
 
 
-#: What a transaction says of an event: its status, an error ("" if there is none) and perhaps a traceback.
-Said: TypeAlias = tuple[Event, object, str] | tuple[Event, object, str, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
-    """A group and how far it is behind."""
-
-    queue: str
-    group: str
-    subscribed_from: str
-    query_id: str | None
-    created_at: datetime
-    lag: int
-    partitions_behind: int
-    leases: int
-    counts: bool = True
-    seen_at: datetime | None = None
-    away: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class QueueInfo:
-    """A queue, how much it holds, and who reads it."""
-
-    queue: Queue
-    size: QueueSize
-    groups: list[GroupLag]
-    dead_letters: int
-
-
-_Params = ParamSpec("_Params")
-_Answer = TypeVar("_Answer")
-
-
-def _reachable(
-    call: Callable[_Params, Coroutine[Any, Any, _Answer]],
-) -> Callable[_Params, Coroutine[Any, Any, _Answer]]:
-    """Say in our own words that the database is gone; what was asked may or may not have happened."""
-
-    @wraps(call)
-    async def said(*args: _Params.args, **kwargs: _Params.kwargs) -> _Answer:
-        try:
-            return await call(*args, **kwargs)
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            raise DatabaseUnavailable(
-                f"the database was lost while it was asked to {call.__name__.replace('_', ' ')}: "
-                f"{str(error).strip()}; ask again"
-            ) from error
-
-    return said
-
-
 class Log:
-    """Durable, partitioned queues in one database."""
+    """Durable, partitioned queues in one database.
+
+    The attributes are for the engine, the sinks and the server, which take part in transactions of the log.
+
+    Args:
+        database: The database.
+        clock: The clock, which tests can move.
+        retry_seconds: How long operations are retried after a lost connection.
+        cache_seconds: How long queues and groups are used without reading them again.
+        min_pop_bytes: The memory that a pop reserves before it reads the first chunk.
+        committed: Called after each push with the seconds that its commit took.
+        stamp: Called for each push. It returns headers to add to the events.
+    """
+
+    catalog: Catalog
+    consumer_groups: Groups
+    notifier: Notifier
+    appender: Appender
+    staged_writes: StagedWrites
+    acks: Acks
+    leases: Leases
+    dead_letter_store: DeadLetters
+    segments: Segments
 
     def __init__(
         self,
@@ -116,99 +86,50 @@ class Log:
         *,
         clock: Clock | None = None,
         retry_seconds: float = 30.0,
+        cache_seconds: float = CACHE_SECONDS,
+        min_pop_bytes: int = MIN_POP_BYTES,
         committed: Callable[[float], None] | None = None,
         stamp: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
-        self._database = database
+        self.database = database
         self.clock = clock or Clock()
-        self._retry_seconds = retry_seconds
-        self._committed = committed
-        self._stamp = stamp
-        self._upkeep: asyncio.Task[None] | None = None
+        self.retry_seconds = retry_seconds
+        self._options = LogOptions(retry_seconds, cache_seconds, min_pop_bytes, committed, stamp)
+        self._upkeep_task: asyncio.Task[None] | None = None
 
     async def open(self) -> Log:
-        """Open the database and begin upkeep in the background."""
-        await self._database.open()
-        pool = self._database.pool
-        pool.timeout = min(pool.timeout, self._retry_seconds)
-        clock, patience = self.clock, self._retry_seconds
-        self.catalog = Catalog(pool, clock, patience)
-        self._groups = Groups(pool, self.catalog, clock, patience)
-        self._signals = Signals(pool, self._connect)
-        self._appender = Appender(pool, self.catalog, self._signals, clock, patience)
-        self._dead = DeadLetters(pool, self.catalog, clock)
-        self._redriver = Redriver(pool, self.catalog, self._groups, self._dead, self._appender, clock)
-        self._acks = Acks(pool, self.catalog, self._dead, self._signals, clock, patience)
-        self._leases = Leases(pool, self.catalog, self._groups, self._acks, self._signals, clock, patience)
-        self._consumer = Consumer(
-            pool, self.catalog, self._groups, self._leases, self._acks, self._signals, clock, patience
-        )
-        self._transactions = Transactions(pool, self.catalog, self._acks, self._appender)
-        self.by_id = ById(pool, self.catalog, self._groups, self._leases, self._acks, patience)
-        self._browser = Browser(pool)
-        self._depths = Depths(pool, clock)
-        self.segments = Segments(pool, self.catalog, clock)
-        self._pusher = Pusher(
-            self.catalog,
-            self._appender,
-            self._depths,
-            max_event_bytes=self._database.settings.max_event_bytes,
-            committed=self._committed,
-            stamp=self._stamp,
-        )
-        self._uploads = Uploads(pool, self.catalog, self._appender, self._signals, clock, patience)
-        self.writes = Writes(self._uploads)
+        """Open the database and start the upkeep."""
+        await self.database.open()
+        self.database.pool.timeout = min(self.database.pool.timeout, self.retry_seconds)
+        parts = self._parts = create_components(self.database, self.clock, self._options)
+        self.catalog, self.consumer_groups, self.notifier = parts.catalog, parts.groups, parts.notifier
+        self.appender, self.staged_writes = parts.appender, parts.staged_writes
+        self.acks, self.leases = parts.acks, parts.leases
+        self.dead_letter_store, self.segments = parts.dead_letters, parts.segments
         try:
-            await self.catalog.mend()
+            await parts.catalog.restore_append_functions()
         except BaseException:
-            await self._database.close()
+            await self.database.close()
             raise
-        self._upkeep = asyncio.create_task(self.segments.run(_UPKEEP_SECONDS))
+        self._upkeep_task = asyncio.create_task(parts.upkeep.run(_UPKEEP_SECONDS))
         return self
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the database."""
-        if self._upkeep is not None:
-            self._upkeep.cancel()
+        """Finish running operations and close the database."""
+        if self._upkeep_task is not None:
+            self._upkeep_task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
-                await self._upkeep
-            self._upkeep = None
-            await self._pusher.drain()
-            await self._acks.drain()
-            await self._leases.close()
-            await self._signals.close()
-        await self._database.close()
-
-    # What the engine, which commits cycles in transactions of its own, needs of the inside
-
-    @property
-    def database(self) -> Database:
-        """The database that the log is in."""
-        return self._database
-
-    @property
-    def appender(self) -> Appender:
-        """Appends within somebody else's transaction."""
-        return self._appender
-
-    @property
-    def signals(self) -> Signals:
-        """Tells those who wait, and lets wait."""
-        return self._signals
-
-    @property
-    def burials(self) -> DeadLetters:
-        """Dead-letters within somebody else's transaction."""
-        return self._dead
-
-    @property
-    def group_book(self) -> Groups:
-        """Where the groups stand."""
-        return self._groups
+                await self._upkeep_task
+            self._upkeep_task = None
+            await self._parts.pusher.drain()
+            await self.acks.drain()
+            await self.leases.close()
+            await self.notifier.close()
+        await self.database.close()
 
     # Queues
 
-    @_reachable
+    @translate_errors
     async def configure(
         self,
         name: str,
@@ -218,110 +139,116 @@ class Log:
         partitions: int | None = None,
         only_new: bool = False,
     ) -> Queue:
-        """Make a queue or change the options that are named."""
+        """Create a queue, or change the given options of an existing one."""
         given: object = options
         if given is not None and not isinstance(given, Mapping):
-            raise InvalidRequest(f"options must be a mapping such as {{'lease_seconds': 60}}, not {shown(given)}")
+            raise InvalidRequest(f"options must be a mapping such as {{'lease_seconds': 60}}, not {short_repr(given)}")
         return await self.catalog.configure(
             name, options or {}, partitioning=partitioning, partitions=partitions, only_new=only_new
         )
 
-    @_reachable
+    @translate_errors
     async def queue(self, name: str) -> Queue:
-        """A queue as it was at most a second ago."""
+        """Return a queue, or raise NotFound. The result may be a second old."""
         return await self.catalog.get(name)
 
-    @_reachable
+    @translate_errors
     async def queues(self) -> list[Queue]:
-        """All queues, by name."""
-        found = [await self.catalog.find(name) for name in await self.catalog.names()]
-        return [queue for queue in found if queue is not None]
+        """Return all queues, ordered by name."""
+        queues = [await self.catalog.find(name) for name in await self.catalog.names()]
+        return [queue for queue in queues if queue is not None]
 
-    @_reachable
+    @translate_errors
     async def describe(self, name: str) -> QueueInfo:
-        """A queue with its size, its groups and its dead letters."""
+        """Return a queue with its size, its groups and its number of dead letters."""
         queue = await self.catalog.refresh(name)
-        return QueueInfo(
-            queue,
-            await self._depths.size(queue),
-            await self._depths.lags(queue),
-            await self._dead.count(Filter(queue=name)),
-        )
+        dead_letters = await self.dead_letter_store.count(DeadLetterFilter(queue=name))
+        return QueueInfo(queue, await self._parts.stats.size(queue), await self._parts.stats.lags(queue), dead_letters)
 
-    @_reachable
+    @translate_errors
     async def delete_queue(self, name: str) -> bool:
-        """Delete a queue and all that belongs to it; False if there was none."""
+        """Delete a queue with its events, groups and dead letters. Return False if there is no such queue."""
         return await self.catalog.delete(name)
 
-    @_reachable
+    @translate_errors
     async def repartition(self, name: str, partitioning: str, partitions: int | None = None) -> Queue:
-        """Partition a queue differently from now on; order per key and every group's place are kept."""
+        """Change the partitioning of a queue for new events. Order per key and the positions of groups are kept."""
         queue = await self.catalog.refresh(name)
         changed = await self.segments.repartition(queue, partitioning, partitions)
-        self._signals.pushed(queue.id)
+        self.notifier.notify(queue.id)
         return changed
+
+    @translate_errors
+    async def partitions(self, queue: str, limit: int | None = None) -> list[Partition]:
+        """Return the partitions of a queue, the largest first."""
+        return await list_partitions(self.database.pool, self.catalog, await self.catalog.refresh(queue), limit)
+
+    @translate_errors
+    async def partition_page(
+        self, queue: str, *, search: str | None = None, limit: int = 50, offset: int = 0
+    ) -> list[PartitionStatus]:
+        """Return a page of a queue's partitions, ordered by name, with the state of their groups."""
+        refreshed = await self.catalog.refresh(queue)
+        return await read_partition_page(self.database.pool, self.clock, refreshed, search, limit, offset)
 
     # Pushing
 
-    @_reachable
+    @translate_errors
     async def push(
         self,
         batches: Sequence[Batch],
         *,
         idempotency_key: str | None = None,
         partial: bool = False,
-        rejected: Sequence[Rejected] = (),
+        rejected: Sequence[RejectedInput] = (),
     ) -> list[PushResult]:
-        """Store all batches or none; the answer comes when they are durable.
+        """Store all batches in one transaction. They are durable when this returns.
 
-        With ``partial``, what cannot be an event becomes a dead letter in the same transaction, and the others are
-        stored; ``rejected`` are some of the first batch that were found to be such before.
+        With ``partial``, invalid events become dead letters in the same transaction and the others are stored.
+        ``rejected`` is input of the first batch that was rejected before.
         """
         if idempotency_key is None and not partial and not rejected:
-            return await self._pusher.push(batches)
-        return await self._pusher.push_with(
+            return await self._parts.pusher.push(batches)
+        return await self._parts.pusher.push_with(
             batches, idempotency_key=idempotency_key, partial=partial, rejected=rejected
         )
 
-    def room(self, queue: Queue) -> Room | None:
-        """How much more the queue takes, as it was last measured; None if it has no limit."""
-        return self._depths.room(queue)
+    def capacity(self, queue: Queue) -> QueueCapacity | None:
+        """Return the free capacity of the queue as last measured, or None if the queue has no limit."""
+        return self._parts.backpressure.capacity(queue)
 
-    @_reachable
-    async def check_room(self, queue: Queue, idempotency_key: str | None = None) -> None:
-        """Raise QueueFull if the queue takes nothing for now: worth knowing before much is read.
+    @translate_errors
+    async def check_capacity(self, queue: Queue, idempotency_key: str | None = None) -> None:
+        """Raise QueueFull if the queue refuses pushes now, unless the key shows that the push is a repetition."""
+        await self._parts.pusher.check_capacity(queue, idempotency_key)
 
-        What was answered before under the key is answered again however full it is.
-        """
-        await self._pusher.check_room(queue, idempotency_key)
-
-    @_reachable
-    async def upload(self, queue: str) -> Upload:
-        """Begin to store more events than one likes to hold in memory; they are seen when it is published."""
-        check_name(queue, "queue")
-        return await self._uploads.begin(await self.catalog.get(queue))
-
-    @_reachable
+    @translate_errors
     async def admit(self, queue: Queue, events: int, idempotency_key: str | None = None) -> bool:
-        """Whether so many more events are let in, and if so counted as there; QueueFull if not, False if shed."""
-        return await self._pusher.admit(queue, events, idempotency_key)
+        """Return True if so many events are admitted, False if they are shed. Raise QueueFull if they are refused."""
+        return await self._parts.pusher.admit(queue, events, idempotency_key)
 
-    async def prepare(self, batch: Batch) -> list[Piece]:
-        """Check and encode a batch."""
-        return await self._pusher.prepare(batch)
+    @translate_errors
+    async def upload(self, queue: str) -> Upload:
+        """Start an upload of more events than fit in memory. They become visible when it is published."""
+        check_name(queue, "queue")
+        return await self._parts.uploads.begin(await self.catalog.get(queue))
 
-    async def prepare_partly(self, batch: Batch) -> tuple[list[Piece], list[Rejected]]:
-        """Check and encode what is good of a batch, and say what is wrong with the rest."""
-        return await self._pusher.prepare_partly(batch)
+    async def encode(self, batch: Batch) -> list[Piece]:
+        """Validate and encode a batch."""
+        return await self._parts.pusher.encode(batch)
+
+    async def encode_valid(self, batch: Batch) -> tuple[list[Piece], list[RejectedInput]]:
+        """Encode the valid events of a batch, and return the invalid ones separately."""
+        return await self._parts.pusher.encode_valid(batch)
 
     # Consuming
 
-    @_reachable
-    async def pop(self, request: PopRequest, hand: Hand | None = None) -> list[Event]:
-        """Lease partitions that have unread events and deliver them; if there is a hand, once they fit it."""
-        return await self._consumer.pop(request, hand)
+    @translate_errors
+    async def pop(self, request: PopRequest, memory: MemoryReservation | None = None) -> list[Event]:
+        """Lease partitions with unread events and return the events."""
+        return await self._parts.popper.pop(request, memory)
 
-    @_reachable
+    @translate_errors
     async def ack(
         self,
         events: Sequence[Event],
@@ -331,321 +258,204 @@ class Log:
         stage: str = "consumer",
         traceback: str | None = None,
     ) -> Sequence[AckResult]:
-        """Say of every event the same."""
-        _check_errors([error, stage, "" if traceback is None else traceback])
-        return await self._acks.ack(events, status, error=error, stage=stage, traceback=traceback)
+        """Acknowledge all events with one status."""
+        return await self.acks.ack(events, status, error=error, stage=stage, traceback=traceback)
 
-    @_reachable
-    async def ack_each(self, said: Sequence[tuple[Event, object, str]]) -> Sequence[AckResult]:
-        """Say of each event something of its own: status, and an error if there is one."""
-        _check_errors([error for _, _, error in said])
-        return await self._acks.signal(
-            [(event, Signal(event.offset, check_status(status), error)) for event, status, error in said]
-        )
+    @translate_errors
+    async def ack_each(self, statuses: Sequence[EventStatus]) -> Sequence[AckResult]:
+        """Acknowledge each event with a status of its own."""
+        return await self.acks.ack_each(statuses)
 
-    @_reachable
-    async def ack_leased(self, queue: str, group: str, acks: Sequence[Ack]) -> list[Acked]:
-        """The same from somebody who names the events by partition, offset and lease, and is not taken at his word.
-
-        A partition of another queue has no place of this group's, so that nothing else can be moved.
-        """
-        found = await self._groups.get(await self.catalog.get(queue), check_name(group, "group"))
+    @translate_errors
+    async def ack_leased(self, queue: str, group: str, acks: Sequence[Ack]) -> list[AckReply]:
+        """Acknowledge events of a group by partition, offset and lease."""
+        found = await self.consumer_groups.get(await self.catalog.get(queue), check_name(group, "group"))
         if found is None:
-            return [Acked(False, f"unresolved: group {group!r} is gone") for _ in acks]
-        verdicts: dict[tuple[int, UUID], deque[Verdict]] = {}
-        for ack in _lane_acks(queue, found, acks):
-            assert ack.lease_id is not None  # noqa: S101 - every one of them has one
-            verdicts[ack.partition_id, ack.lease_id] = deque(await self._acks.settle(ack))
-        answers = [verdicts[ack.partition_id, ack.lease_id].popleft() for ack in acks]
-        return [Acked(not said.problem, said.problem or None, said.noop, said.dead) for said in answers]
+            return [AckReply(False, f"unresolved: group {group!r} is gone") for _ in acks]
+        return await apply_leased(self.acks, queue, found, acks)
 
-    @_reachable
+    @translate_errors
+    async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
+        """Extend the lease of these events to ``seconds`` from now. Return its end, or None if it has expired."""
+        check_lease_seconds(seconds)
+        deliveries = [event.delivery for event in events]
+        lease_ids = {delivery.lease_id for delivery in deliveries if delivery.lease_id is not None}
+        if len(lease_ids) != 1:
+            raise InvalidRequest(f"the events must be of one lease, but they are of {len(lease_ids)}")
+        keys = {PositionKey(delivery.group_id, delivery.partition_id) for delivery in deliveries}
+        return (await self.leases.extend(lease_ids.pop(), list(keys), seconds)).until
+
+    @translate_errors
     async def extend_leased(
         self, queue: str, group: str, lease_id: UUID, partition_ids: Sequence[int], seconds: float
     ) -> datetime | None:
-        """Make a lease of the group last this long from now in these partitions; None if it has ended."""
+        """Extend a lease of a group in some partitions. Return its end, or None if it has expired."""
         check_lease_seconds(seconds)
-        found = await self._groups.get(await self.catalog.get(queue), check_name(group, "group"))
+        found = await self.consumer_groups.get(await self.catalog.get(queue), check_name(group, "group"))
         if found is None:
             return None
-        return await self._leases.extend(lease_id, [(found.id, lane) for lane in partition_ids], seconds)
+        keys = [PositionKey(found.id, partition_id) for partition_id in partition_ids]
+        return (await self.leases.extend(lease_id, keys, seconds)).until
 
-    @_reachable
+    @translate_errors
     async def release(self, queue: str, group: str, lease_id: UUID) -> None:
-        """End a lease of the group now: its events come again, at no cost. Nothing happens if there is none."""
-        found = await self._groups.get(await self.catalog.get(queue), check_name(group, "group"))
+        """End a lease of a group now, if it exists. Its events are delivered again, without a failed attempt."""
+        found = await self.consumer_groups.get(await self.catalog.get(queue), check_name(group, "group"))
         if found is not None:
-            await self._leases.give_up(found, lease_id)
+            await self.leases.release(found, lease_id)
 
-    @_reachable
-    async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
-        """Make the lease of these events last this long from now; None if it has ended."""
-        check_lease_seconds(seconds)
-        where = {(e.delivery.lease_id, e.delivery.group_id, e.delivery.partition_id) for e in events}
-        leases = {lease for lease, _, _ in where if lease is not None}
-        if len(leases) != 1:
-            raise InvalidRequest("events of one lease are needed, and these are of " + str(len(leases)))
-        lease: UUID = leases.pop()
-        return await self._leases.extend(lease, [(group, lane) for _, group, lane in where], seconds)
-
-    @_reachable
+    @translate_errors
     async def transact(
-        self, acks: Sequence[Said], batches: Sequence[Batch], *, connection: UserConnection | None = None
+        self, acks: Sequence[EventStatus], batches: Sequence[Batch], *, connection: UserConnection | None = None
     ) -> TransactionResult:
-        """Ack and push together, or raise TransactionRefused and do neither.
+        """Ack and push in one transaction. Raise TransactionRefused, and do neither, if an ack is refused.
 
-        With a ``connection`` that is in a transaction, both become part of that, and happen when it commits.
+        With a ``connection`` that is in a transaction, both become part of that and take effect when it commits.
         """
-        lanes: dict[tuple[int, int, UUID | None], list[tuple[Event, Signal]]] = {}
-        for event, status, error, *more in acks:
-            trace = more[0] if more else None
-            _check_errors([error, "" if trace is None else trace])
-            signal = Signal(event.offset, check_status(status), error, traceback=trace)
-            delivery = event.delivery
-            key = (delivery.group_id, delivery.partition_id, delivery.lease_id)
-            lanes.setdefault(key, []).append((event, signal))
-        lane_acks = [lane_ack(said[0][0].delivery, tuple(s for _, s in said)) for said in lanes.values()]
-        parts = [await self.prepare(batch) for batch in batches]
-        shed = await self._pusher.admit_parts(parts, Counter(event.queue for event, *_ in acks))
-        request = Request.less(parts, shed)
-        if connection is not None:
-            return await self._transactions.run_on(await borrow(connection), lane_acks, request)
-        return await self._transactions.run(lane_acks, request)
+        return await self._parts.transactions.transact(acks, batches, connection)
 
-    @_reachable
+    @translate_errors
     async def transact_leased(
         self, acks: Sequence[TransactionAck], batches: Sequence[Batch], *, idempotency_key: str | None = None
     ) -> TransactionResult:
-        """The same for events that are named by partition, offset and lease.
+        """Like :meth:`transact`, with acks by partition, offset and lease."""
+        return await self._parts.transactions.transact_leased(acks, batches, idempotency_key)
 
-        Under an idempotency key it happens once, and is answered the same way however often it is asked for.
-        """
-        by_group: dict[tuple[str, str], list[TransactionAck]] = {}
-        for ack in acks:
-            by_group.setdefault((ack.queue, ack.group), []).append(ack)
-        lane_acks: list[LaneAck] = []
-        for (queue, group), some in by_group.items():
-            found = await self._groups.get(await self.catalog.get(queue), check_name(group, "group"))
-            if found is None:
-                raise NotFound(f"queue {queue!r} has no group {group!r}")
-            lane_acks += _lane_acks(queue, found, some)
-        if idempotency_key is not None:
-            check_name(idempotency_key, "request")
-        parts = [await self.prepare(batch) for batch in batches]
-        shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks), idempotency_key)
-        request, claim = Request.less(parts, shed), None
-        if idempotency_key is not None:
-            claim = Request.less(parts, shed)
-            claim.idempotency_key = idempotency_key
-            claim.fingerprint = fingerprint(parts, acks=lane_acks)
-        return await self._transactions.run(lane_acks, request, claim)
-
-    @_reachable
-    async def ack_by_id(self, said: Sequence[SaidById]) -> list[Answer]:
-        """Say of events that are known by their ids what became of them."""
-        return await self.by_id.ack(said)
-
-    @_reachable
-    async def extend_lease(self, lease_id: UUID, seconds: float = 60.0) -> tuple[int, datetime | None]:
-        """Make a lease last this long from now; answers in how many partitions it held, and until when it does."""
-        return await self.by_id.extend(lease_id, seconds)
-
-    @_reachable
-    async def transact_by_id(
-        self,
-        said: Sequence[SaidById],
-        batches: Sequence[Batch],
-        *,
-        leases: Sequence[UUID] = (),
-        also: Also | None = None,
-    ) -> tuple[TransactionResult, list[SaidById]]:
-        """Ack by id and push together, or raise TransactionRefused and do neither.
-
-        ``leases`` are required of the acks that claim none themselves. Where there is something that is to happen
-        ``also``, in the same transaction, it is a cycle: its outputs are not held up by a queue that is full. Answers
-        what was said too, in the order of the verdicts.
-        """
-        acks, ordered = await self.by_id.resolve_all(said, leases)
-        parts = [await self.prepare(batch) for batch in batches]
-        shed: Mapping[int, int] = {}
-        if also is None:
-            shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks for _ in ack.signals))
-        return await self._transactions.run(acks, Request.less(parts, shed), also=also), ordered
+    @translate_errors
+    async def transact_offsets(
+        self, acks: Sequence[PartitionAck], batches: Sequence[Batch], *, also: TransactionStep | None = None
+    ) -> TransactionResult:
+        """Like :meth:`transact`, with acks by offset. ``also`` runs in the same transaction."""
+        return await self._parts.transactions.transact_offsets(acks, batches, also)
 
     # Groups
 
-    @_reachable
+    @translate_errors
     async def groups(self, queue: str | None = None) -> list[GroupInfo]:
-        """Every group with its lag."""
-        only = None if queue is None else await self.catalog.refresh(queue)
-        found: list[GroupInfo] = []
-        lags: dict[str, dict[str, GroupLag]] = {}
-        for queue_name, group, subscribed_from, query_id, created_at in await self._groups.names(only):
-            if queue_name not in lags:
-                try:
-                    described = await self.catalog.get(queue_name)
-                except NotFound:
-                    continue  # deleted meanwhile
-                lags[queue_name] = {lag.group: lag for lag in await self._depths.lags(described)}
-            lag = lags[queue_name].get(group, GroupLag(group, 0, 0, 0))
-            found.append(
-                GroupInfo(
-                    queue_name,
-                    group,
-                    subscribed_from,
-                    query_id,
-                    created_at,
-                    lag.lag,
-                    lag.partitions_behind,
-                    lag.leases,
-                    lag.counts,
-                    lag.seen_at,
-                    lag.away,
-                )
-            )
-        return found
+        """Return all groups, or those of one queue, with their lags."""
+        refreshed = None if queue is None else await self.catalog.refresh(queue)
+        return await list_groups(self.catalog, self.consumer_groups, self._parts.stats, refreshed)
 
-    @_reachable
-    async def subscribe(self, queue: str, group: str, place: Place = "beginning") -> None:
-        """Make a group that starts at a place, without popping."""
+    @translate_errors
+    async def subscribe(self, queue: str, group: str, place: StartPosition = "beginning") -> None:
+        """Create a group at a start position, unless it exists."""
         check_name(queue, "queue")
-        await self._groups.subscribe(await self.catalog.get(queue), group, place)
+        await self.consumer_groups.subscribe(await self.catalog.get(queue), group, place)
 
-    @_reachable
-    async def group_lanes(self, queue: str, group: str) -> list[GroupLane]:
-        """Where a group stands in each partition."""
-        check_name(group, "group")
-        known = await self.catalog.refresh(queue)
-        found = await self._groups.get(known, group)
-        if found is None:
-            raise NotFound(f"queue {queue!r} has no group {group!r}")
-        return await self._groups.lanes(known, found)
+    @translate_errors
+    async def group_positions(self, queue: str, group: str) -> list[PartitionPosition]:
+        """Return the position of a group in each partition."""
+        refreshed = await self.catalog.refresh(queue)
+        return await self.consumer_groups.positions(refreshed, await self.consumer_groups.require(refreshed, group))
 
-    @_reachable
-    async def seek(self, queue: str, group: str, place: Place, *, partition: str | None = None) -> int:
-        """Move a group; answers in how many partitions."""
+    @translate_errors
+    async def positions_behind(self, queue: str, group: str, limit: int = 50) -> list[PartitionPosition]:
+        """Return the positions of a group with the greatest lag."""
+        refreshed = await self.catalog.refresh(queue)
+        found = await self.consumer_groups.require(refreshed, group)
+        return await self.consumer_groups.positions_behind(refreshed, found, limit)
+
+    @translate_errors
+    async def seek(self, queue: str, group: str, position: StartPosition, *, partition: str | None = None) -> int:
+        """Move a group to a position. Return in how many partitions it was moved."""
         check_name(group, "group")
         if partition is not None:
             check_text(partition, "the partition")
-        known = await self.catalog.refresh(queue)
-        moved = await self._groups.seek(known, group, place, partition=partition)
-        self._signals.pushed(known.id)
+        refreshed = await self.catalog.refresh(queue)
+        moved = await self.consumer_groups.seek(refreshed, group, position, partition=partition)
+        self.notifier.notify(refreshed.id)
         return moved
 
-    @_reachable
+    @translate_errors
     async def configure_group(self, queue: str, group: str, *, counts: bool) -> None:
-        """Say whether a group's lag counts for ``max_depth_events``: whether pushes wait for it."""
+        """Set whether the lag of a group counts towards ``max_depth_events`` of the queue."""
         check_name(group, "group")
-        await self._groups.set_counts(await self.catalog.refresh(queue), group, counts=counts)
+        await self.consumer_groups.set_counts(await self.catalog.refresh(queue), group, counts=counts)
 
-    @_reachable
+    @translate_errors
     async def delete_group(self, queue: str, group: str) -> bool:
-        """Forget a group; False if there was none."""
-        check_name(group, "group")
-        return await self._groups.delete(await self.catalog.refresh(queue), group)
-
-    @_reachable
-    async def partitions(self, queue: str, limit: int | None = None) -> list[Partition]:
-        """The partitions of a queue, the fullest first."""
-        if limit is not None:
-            check_whole("limit", limit, 1, MAX_COUNT)
-        return await partitions_of(self._database.pool, self.catalog, await self.catalog.refresh(queue), limit)
-
-    @_reachable
-    async def lanes(self, queue: str, *, search: str | None = None, limit: int = 50, offset: int = 0) -> list[Lane]:
-        """A page of a queue's partitions, by name, with how their groups stand."""
-        known = await self.catalog.refresh(queue)
-        return await page_of_lanes(self._database.pool, self.clock, known, search, limit, offset)
-
-    @_reachable
-    async def lanes_behind(self, queue: str, group: str, limit: int = 50) -> list[GroupLane]:
-        """Where a group has most to read, most first."""
-        known = await self.catalog.refresh(queue)
-        found = await self._groups.get(known, check_name(group, "group"))
-        if found is None:
-            raise NotFound(f"queue {queue!r} has no group {group!r}")
-        return await lanes_behind(self._database.pool, self.clock, known, found, limit)
+        """Delete a group. Return False if there is no such group."""
+        return await self.consumer_groups.delete(await self.catalog.refresh(queue), group)
 
     # Dead letters
 
-    @_reachable
-    async def dead_letters(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
-        """Dead letters that match, newest failure first."""
-        check_whole("limit", limit, 1, MAX_COUNT)
-        check_whole("offset", offset, 0, MAX_COUNT)
-        return await self._dead.page(which, limit=limit, offset=offset)
+    @translate_errors
+    async def dead_letters(self, which: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+        """Return dead letters, newest failure first."""
+        check_integer("limit", limit, 1, MAX_COUNT)
+        check_integer("offset", offset, 0, MAX_COUNT)
+        return (await self.dead_letter_store.page(which, limit, offset)).letters
 
-    @_reachable
-    async def part_of_dead_letters(
-        self, which: Filter, limit: int, offset: int, max_bytes: int
-    ) -> tuple[list[DeadLetter], bool]:
-        """The same as far as they fit so many bytes, at least one, and whether some did not."""
-        return await self._dead.part_of_page(which, limit, offset, max_bytes)
+    @translate_errors
+    async def dead_letter_page(
+        self, which: DeadLetterFilter, limit: int, offset: int, max_bytes: int
+    ) -> DeadLetterPage:
+        """Return dead letters up to a number of bytes, but at least one."""
+        return await self.dead_letter_store.page(which, limit, offset, max_bytes=max_bytes)
 
-    @_reachable
-    async def queues_of_dead_letters(self, which: Filter) -> set[str]:
-        """The names of the queues that they are of."""
-        return await self._dead.queues(which)
+    @translate_errors
+    async def dead_letter_queues(self, which: DeadLetterFilter) -> set[str]:
+        """Return the names of the queues that the dead letters belong to."""
+        return await self.dead_letter_store.queues(which)
 
-    @_reachable
+    @translate_errors
     async def dead_letter(self, id: int) -> DeadLetter:
-        """One dead letter."""
-        return await self._dead.get(id)
+        """Return one dead letter, or raise NotFound."""
+        return await self.dead_letter_store.get(id)
 
-    @_reachable
-    async def count_dead_letters(self, which: Filter) -> int:
-        """How many match."""
-        return await self._dead.count(which)
+    @translate_errors
+    async def count_dead_letters(self, which: DeadLetterFilter) -> int:
+        """Return the number of dead letters."""
+        return await self.dead_letter_store.count(which)
 
-    @_reachable
+    @translate_errors
     async def dead_letter_kinds(self, queue: str | None = None) -> list[DeadLetterKind]:
-        """What went wrong, by queue, group and kind of error; what failed last first."""
-        return await self._dead.kinds(queue)
+        """Count dead letters by queue, group and kind of error. The latest failure comes first."""
+        return await self.dead_letter_store.kinds(queue)
 
-    @_reachable
-    async def dead_letter_ids(self, which: Filter, limit: int = 100_000) -> list[int]:
-        """The numbers of dead letters that match, the oldest first."""
-        check_whole("limit", limit, 1, MAX_COUNT)
-        return await self._dead.ids(which, limit)
+    @translate_errors
+    async def dead_letter_ids(self, which: DeadLetterFilter, limit: int = 100_000) -> list[int]:
+        """Return the ids of dead letters, the oldest first."""
+        check_integer("limit", limit, 1, MAX_COUNT)
+        return await self.dead_letter_store.ids(which, limit)
 
-    @_reachable
-    async def redrive(self, which: Filter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
-        """Send the oldest dead letters that match back to the group that failed on them."""
+    @translate_errors
+    async def redrive(self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
+        """Send the oldest dead letters back to the group that failed on them."""
         if limit is not None:
-            check_whole("limit", limit, 1, MAX_COUNT)
-        return await self._redriver.redrive(which, limit=limit)
+            check_integer("limit", limit, 1, MAX_COUNT)
+        return await self._parts.redriver.redrive(which, limit=limit)
 
-    @_reachable
+    @translate_errors
     async def redrive_edited(self, id: int, data: bytes) -> Redrive:
-        """Send a dead letter back with other data, JSON as text; what it had is kept in its history."""
-        letter = await self._dead.get(id)
-        (piece,) = await self.prepare(Batch(letter.queue, Lines([data], [letter.key])))
-        return await self._redriver.redrive(Filter(ids=[id]), limit=1, edited={id: piece.columns.data})
+        """Send a dead letter back with other data, given as JSON text. Its history keeps the old data."""
+        letter = await self.dead_letter_store.get(id)
+        (piece,) = await self.encode(Batch(letter.queue, JsonEvents([data], [letter.key])))
+        return await self._parts.redriver.redrive(DeadLetterFilter(ids=[id]), limit=1, edited={id: piece.columns.data})
 
-    @_reachable
-    async def purge(self, which: Filter) -> int:
-        """Delete dead letters for good; answers how many."""
-        return await self._dead.purge(which)
+    @translate_errors
+    async def purge(self, which: DeadLetterFilter) -> int:
+        """Delete dead letters and return how many there were."""
+        return await self.dead_letter_store.purge(which)
 
-    # Looking
+    # Browsing
 
-    @_reachable
+    @translate_errors
     async def latest(self, queue: str, limit: int = 100) -> list[Event]:
-        """The newest events of a queue, newest first, at the same cost however many partitions it has."""
-        return await self._browser.latest(await self.catalog.refresh(queue), limit)
+        """Return the newest events of a queue, newest first. The cost does not depend on the number of partitions."""
+        return await self._parts.browser.latest(await self.catalog.refresh(queue), limit)
 
-    @_reachable
+    @translate_errors
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
-        """Events of a partition from an offset on, without consuming them."""
-        return await self._browser.fetch(await self.catalog.refresh(queue), partition, offset, limit)
+        """Return events of a partition from an offset on, without consuming them."""
+        return await self._parts.browser.fetch(await self.catalog.refresh(queue), partition, offset, limit)
 
-    @_reachable
+    @translate_errors
     async def read(self, queue: str, partition_id: int, offset: int = 0, limit: int = 100) -> list[Event]:
-        """The same by the partition's number, which no other has, of this epoch or another."""
-        check_whole("the number of a partition", partition_id, 0, MAX_COUNT)
-        return await self._browser.read(await self.catalog.refresh(queue), partition_id, offset, limit)
+        """Return events of a partition, given by its id, from an offset on."""
+        return await self._parts.browser.read(await self.catalog.refresh(queue), partition_id, offset, limit)
 
-    @_reachable
+    @translate_errors
     async def browse(
         self,
         queue: str,
@@ -657,8 +467,8 @@ class Log:
         matching: Callable[[Event], bool] | None = None,
         limit: int = 100,
     ) -> list[Event]:
-        """The newest events that match, newest first, without consuming them."""
-        return await self._browser.browse(
+        """Return the newest events that match, newest first, without consuming them."""
+        return await self._parts.browser.browse(
             await self.catalog.refresh(queue),
             partition=partition,
             key=key,
@@ -668,46 +478,14 @@ class Log:
             limit=limit,
         )
 
-    @_reachable
+    @translate_errors
     async def find(
         self, queue: str, event_id: str, *, since: datetime | None = None, until: datetime | None = None
     ) -> Event | None:
-        """The newest event with that id."""
-        return await self._browser.find(await self.catalog.refresh(queue), event_id, since=since, until=until)
+        """Return the newest event with an id, or None."""
+        return await self._parts.browser.find(await self.catalog.refresh(queue), event_id, since=since, until=until)
 
-    # Waiting and upkeep
-
-    @_reachable
-    async def wait_for_push(self, queue: str, seen: int, timeout: float) -> None:
-        """Wait until the queue gets events that were not there when ``seen`` was noted."""
-        check_name(queue, "queue")
-        await self._signals.wait((await self.catalog.get(queue)).id, seen, timeout)
-
-    @_reachable
-    async def pushes_seen(self, queue: str) -> int:
-        """The mark to note before looking, for :meth:`wait_for_push`."""
-        check_name(queue, "queue")
-        return self._signals.count((await self.catalog.get(queue)).id)
-
-    @_reachable
+    @translate_errors
     async def upkeep(self) -> Upkeep:
-        """Roll, drop and park what is due, now."""
-        return await self.segments.upkeep()
-
-    async def _connect(self) -> AsyncConnection[Any]:
-        return await self._database.connect()
-
-
-def _check_errors(errors: list[Any]) -> None:
-    for error in errors:
-        if not isinstance(error, str):
-            raise InvalidRequest(f"what is said of an error must be text, not {type(error).__name__}; give str() of it")
-
-
-def _lane_acks(queue: str, group: Group, acks: Sequence[Ack]) -> list[LaneAck]:
-    """Acks of a group by partition and lease, each one's in order."""
-    lanes: dict[tuple[int, UUID], list[Signal]] = {}
-    for ack in acks:
-        signal = Signal(ack.offset, ack.status, ack.error, ack.stage, ack.traceback)
-        lanes.setdefault((ack.partition_id, ack.lease_id), []).append(signal)
-    return [LaneAck(queue, group.name, group.id, lane, lease, tuple(said)) for (lane, lease), said in lanes.items()]
+        """Run a round of upkeep now."""
+        return await self._parts.upkeep.run_once()

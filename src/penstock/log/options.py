@@ -1,55 +1,68 @@
-"""What a queue can be told, and the checking of it and of the numbers and times in requests."""
+"""Queue options and their validation, and validation of numbers and times in requests."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from penstock.core.errors import InvalidOption, InvalidRequest, shown
-from penstock.core.names import key_problem
+from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
+from penstock.core.names import find_key_problem
 
-#: The largest number of hash partitions: more cost reads without giving parallelism.
+#: The largest number of hash partitions. More partitions make reads slower and add no parallelism.
 MAX_PARTITIONS = 1024
-#: The longest lease.
 MAX_LEASE_SECONDS = 7 * 86400
-#: More than any offset or number of events.
+#: An upper bound for offsets and numbers of events.
 MAX_COUNT = 2**62
-#: The largest number that a row can have.
+#: The largest value of a bigint column.
 MAX_ID = 2**63 - 1
 
-_SECONDS = ("a number of seconds", (int, float))
-_COUNT = ("a whole number", (int,))
-_FLAG = ("true or false", (bool,))
-#: How far behind its slowest group a queue may be, unless it is told.
+
+class _NumberType(NamedTuple):
+    description: str
+    types: tuple[type, ...]
+
+
+class _NumberRule(NamedTuple):
+    """The type and the range of an option that is a number or a flag."""
+
+    type: _NumberType
+    lowest: float
+    highest: float
+    is_nullable: bool = False
+
+
+_SECONDS = _NumberType("a number of seconds", (int, float))
+_COUNT = _NumberType("a whole number", (int,))
+_FLAG = _NumberType("true or false", (bool,))
+#: The default of ``max_depth_events``.
 DEFAULT_DEPTH = 100_000
 
-# option: (kind, lowest, highest, may be None)
-_RULES: dict[str, tuple[tuple[str, tuple[type, ...]], float, float, bool]] = {
-    "lease_seconds": (_SECONDS, 0.1, MAX_LEASE_SECONDS, False),
-    "retry_limit": (_COUNT, 0, 1_000_000_000, False),
-    "retry_delay_ms": (_COUNT, 0, 86_400_000, False),
-    "expiry_limit": (_COUNT, 1, 1_000_000_000, True),
-    "delay_seconds": (_SECONDS, 0, 366 * 86400, False),
-    "quiet_seconds": (_SECONDS, 0, 366 * 86400, False),
-    "retention_seconds": (_SECONDS, 1, 1e18, True),
-    "retention_drops_unread": (_FLAG, 0, 1, False),
-    "dedup_window_seconds": (_SECONDS, 0, 366 * 86400, False),
-    "max_depth_events": (_COUNT, 1, MAX_COUNT, True),
-    "max_event_bytes": (_COUNT, 1, 64 << 20, True),
-    "max_redrives": (_COUNT, 0, 1_000_000, False),
-    "away_seconds": (_SECONDS, 300, 366 * 86400, True),
+_NUMBERS: dict[str, _NumberRule] = {
+    "lease_seconds": _NumberRule(_SECONDS, 0.1, MAX_LEASE_SECONDS),
+    "retry_limit": _NumberRule(_COUNT, 0, 1_000_000_000),
+    "retry_delay_ms": _NumberRule(_COUNT, 0, 86_400_000),
+    "expiry_limit": _NumberRule(_COUNT, 1, 1_000_000_000, is_nullable=True),
+    "delay_seconds": _NumberRule(_SECONDS, 0, 366 * 86400),
+    "quiet_seconds": _NumberRule(_SECONDS, 0, 366 * 86400),
+    "retention_seconds": _NumberRule(_SECONDS, 1, 1e18, is_nullable=True),
+    "retention_drops_unread": _NumberRule(_FLAG, 0, 1),
+    "dedup_window_seconds": _NumberRule(_SECONDS, 0, 366 * 86400),
+    "max_depth_events": _NumberRule(_COUNT, 1, MAX_COUNT, is_nullable=True),
+    "max_event_bytes": _NumberRule(_COUNT, 1, 64 << 20, is_nullable=True),
+    "max_redrives": _NumberRule(_COUNT, 0, 1_000_000),
+    "away_seconds": _NumberRule(_SECONDS, 300, 366 * 86400, is_nullable=True),
 }
 
 _YES_OR_NO = ("yes", "no")
-# Options that are one of a few words.
-_WORDS: dict[str, tuple[str, ...]] = {"overflow": ("refuse", "shed")}
-# Options that are the name of a field of the events, or None.
+# Options with a fixed set of values.
+_CHOICES: dict[str, tuple[str, ...]] = {"overflow": ("refuse", "shed")}
+# Options that name a field of the events.
 _FIELD_NAMES = ("key_field", "id_field", "time_field")
 
-# Names that users of other queues know, for the same options.
-_ALSO_CALLED = {
+# Names of the same options in other queue systems.
+_ALIASES = {
     "lease_time": "lease_seconds",
     "retry_delay": "retry_delay_ms",
     "delayed_processing": "delay_seconds",
@@ -76,55 +89,56 @@ DEFAULTS: dict[str, Any] = {
     "id_field": None,
     "time_field": None,
 }
-#: Deduplication is on where events are commands to act upon, off where they are measurements by the million.
+#: Deduplication is on for queues by key, whose events are usually commands, and off for hash queues, whose events are
+#: usually measurements in large numbers.
 DEFAULT_DEDUP_SECONDS = {"key": 3600.0, "hash": 0.0}
 
 
 def check_options(options: Mapping[str, object]) -> dict[str, Any]:
-    """Return the options under their own names, or raise InvalidOption for the first that is wrong."""
+    """Validate options and return them under their canonical names; raise InvalidOption for the first invalid one."""
     checked: dict[str, Any] = {}
     for given, value in options.items():
-        name = _ALSO_CALLED.get(given, given)
-        if name not in DEFAULTS and name not in _RULES:
-            known = ", ".join(sorted({*DEFAULTS, *_RULES}))
-            raise InvalidOption(f"there is no option {shown(given)}; a queue has {known}", option=given)
+        name = _ALIASES.get(given, given)
+        if name not in DEFAULTS and name not in _NUMBERS:
+            known = ", ".join(sorted({*DEFAULTS, *_NUMBERS}))
+            raise InvalidOption(f"there is no option {short_repr(given)}; a queue has {known}", option=given)
         if name in checked:
-            raise InvalidOption(f"{given!r} and {name!r} are the same option; give one", option=given)
+            raise InvalidOption(f"{given!r} and {name!r} are the same option: give only one of them", option=given)
         checked[name] = _check(name, given, value)
     return checked
 
 
-def choices_of(name: str) -> tuple[str, ...]:
-    """The words of which an option is one; none, if it is a number or a name."""
-    return _YES_OR_NO if name in _RULES and _RULES[name][0] is _FLAG else _WORDS.get(name, ())
+def option_choices(name: str) -> tuple[str, ...]:
+    """Return the values that an option can have, or nothing if it is a number or a name."""
+    return _YES_OR_NO if name in _NUMBERS and _NUMBERS[name].type is _FLAG else _CHOICES.get(name, ())
 
 
-def may_be_none(name: str) -> bool:
-    """Whether an option can be switched off."""
-    return name in _FIELD_NAMES or (name in _RULES and _RULES[name][3])
+def is_nullable_option(name: str) -> bool:
+    """Whether an option may be None."""
+    return name in _FIELD_NAMES or (name in _NUMBERS and _NUMBERS[name].is_nullable)
 
 
-def read_option(name: str, text: str) -> Any:
-    """An option's value as a person writes it (``none``, ``yes``, a number, a word), or InvalidOption says why not."""
+def parse_option(name: str, text: str) -> Any:
+    """Parse an option's value from text such as ``none``, ``yes`` or a number; raise InvalidOption if it is invalid."""
     text = text.strip()
     value: Any = text
-    if text.lower() == "none" and may_be_none(name):
+    if text.lower() == "none" and is_nullable_option(name):
         value = None
-    elif choices_of(name) is _YES_OR_NO and text in _YES_OR_NO:
+    elif option_choices(name) is _YES_OR_NO and text in _YES_OR_NO:
         value = text == "yes"
-    elif name in _RULES:
+    elif name in _NUMBERS:
         try:
-            value = float(text) if _RULES[name][0] is _SECONDS else int(text)
+            value = float(text) if _NUMBERS[name].type is _SECONDS else int(text)
         except ValueError:
             value = text
     if text == "":
-        none = " or none" if may_be_none(name) else ""
-        raise InvalidOption(f"{name} needs a value: write one{none}", option=name)
+        none = " or none" if is_nullable_option(name) else ""
+        raise InvalidOption(f"{name} needs a value: enter one{none}", option=name)
     return check_options({name: value})[name]
 
 
-def written_option(value: object) -> str:
-    """The same the other way round."""
+def format_option(value: object) -> str:
+    """Format an option's value as text that :func:`parse_option` accepts."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -133,72 +147,79 @@ def written_option(value: object) -> str:
 
 
 def check_partitioning(partitioning: object, partitions: object) -> tuple[str, int | None]:
-    """Return how a queue is partitioned, if it can be so."""
+    """Validate a partitioning and return it with its number of partitions."""
     if partitioning not in ("key", "hash"):
         raise InvalidOption(
-            f"partitioning is 'key' (a lane per key) or 'hash' (a fixed number), not {shown(partitioning)}",
+            f"partitioning must be 'key' (one partition for each key) or 'hash' (a fixed number of partitions), "
+            f"not {short_repr(partitioning)}",
             option="partitioning",
         )
     if partitioning == "key":
         if partitions is not None:
             raise InvalidOption(
-                "a queue by 'key' makes its partitions itself: leave partitions out", option="partitions"
+                "a queue that is partitioned by 'key' creates its partitions itself: omit partitions",
+                option="partitions",
             )
         return "key", None
     count = 8 if partitions is None else partitions
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_PARTITIONS:
-        raise InvalidOption(f"partitions must be 1 to {MAX_PARTITIONS}, not {shown(count)}", option="partitions")
+        raise InvalidOption(f"partitions must be 1 to {MAX_PARTITIONS}, not {short_repr(count)}", option="partitions")
     return "hash", count
 
 
-def check_whole(what: str, value: object, lowest: int, highest: int) -> int:
-    """Return a whole number if it is one, in its range."""
+def check_integer(name: str, value: object, lowest: int, highest: int) -> int:
+    """Return the value if it is an integer in the range, or raise InvalidRequest."""
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise InvalidRequest(f"{what} must be a whole number from {lowest:,} to {highest:,}, not {shown(value)}")
+        raise InvalidRequest(f"{name} must be a whole number from {lowest:,} to {highest:,}, not {short_repr(value)}")
     return value
 
 
 def check_lease_seconds(seconds: object) -> float:
-    """Return how long a lease is to last, if one can."""
+    """Return the duration of a lease if it is valid, or raise InvalidRequest."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_LEASE_SECONDS:
-        raise InvalidRequest(f"a lease may last up to 7 days: give a number of seconds, not {shown(seconds)}")
+        raise InvalidRequest(
+            f"the time of a lease must be more than 0 and at most {MAX_LEASE_SECONDS:,} seconds, "
+            f"not {short_repr(seconds)}"
+        )
     return seconds
 
 
-def check_moment(what: str, moment: object) -> datetime | None:
-    """Return a time if it says which moment it means, or None."""
-    if moment is None:
+def check_timestamp(name: str, time: object) -> datetime | None:
+    """Return the time if it has a time zone, or None; raise InvalidRequest otherwise."""
+    if time is None:
         return None
-    if not isinstance(moment, datetime) or moment.utcoffset() is None:
-        raise InvalidRequest(f"{what} must be a time with a zone, such as datetime.now(UTC), not {shown(moment)}")
-    return moment
+    if not isinstance(time, datetime) or time.utcoffset() is None:
+        raise InvalidRequest(f"{name} must be a time with a zone, such as datetime.now(UTC), not {short_repr(time)}")
+    return time
 
 
 def _check(name: str, given: str, value: object) -> Any:
-    if name in _WORDS:
+    if name in _CHOICES:
         if value is None:
             return DEFAULTS[name]
-        if value not in _WORDS[name]:
-            raise InvalidOption(f"{given} is {' or '.join(map(repr, _WORDS[name]))}, not {shown(value)}", option=given)
+        if value not in _CHOICES[name]:
+            choices = " or ".join(map(repr, _CHOICES[name]))
+            raise InvalidOption(f"{given} must be {choices}, not {short_repr(value)}", option=given)
         return value
     if name in _FIELD_NAMES:
-        problem = None if value is None else key_problem(value)
+        problem = None if value is None else find_key_problem(value)
         if problem is not None:
-            raise InvalidOption(f"{given} is the name of a field of the events: it {problem}", option=given)
+            raise InvalidOption(f"{given} must be the name of a field of the events: it {problem}", option=given)
         return value
-    (kind, types), lowest, highest, optional = _RULES[name]
+    rule = _NUMBERS[name]
     if value is None:
-        if optional:
+        if rule.is_nullable:
             return None
         if name == "dedup_window_seconds":
             return 0.0
         return DEFAULTS[name]
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise InvalidOption(f"{given} must be {kind}, not {shown(value)}", option=given)
+    if not isinstance(value, rule.type.types) or (isinstance(value, bool) and rule.type is not _FLAG):
+        raise InvalidOption(f"{given} must be {rule.type.description}, not {short_repr(value)}", option=given)
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidOption(f"{given} must be finite, not {value!r}", option=given)
-    if isinstance(value, (int, float)) and not lowest <= value <= highest:
+    if isinstance(value, (int, float)) and not rule.lowest <= value <= rule.highest:
         raise InvalidOption(
-            f"{given} must be at least {lowest:g} and at most {highest:g}, not {shown(value)}", option=given
+            f"{given} must be at least {rule.lowest:g} and at most {rule.highest:g}, not {short_repr(value)}",
+            option=given,
         )
-    return float(value) if types == _SECONDS[1] and isinstance(value, int) else value
+    return float(value) if rule.type is _SECONDS and isinstance(value, int) else value

@@ -1,4 +1,4 @@
-"""What a queue is, as the catalog knows it."""
+"""A queue: its partitioning and its options, and which partition an event belongs to."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-#: The lane of events that come without a key.
+#: The partition of events without a key, in a queue that is partitioned by key.
 DEFAULT_KEY = "Default"
 
 
-def place_key(key: str, partition_count: int) -> str:
-    """The name of the one of so many hash partitions that a key belongs to."""
+def hash_partition(key: str, partition_count: int) -> str:
+    """Return the name of the hash partition that a key belongs to."""
     return str(zlib.crc32(key.encode()) % partition_count)
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue: how it is partitioned and what it was told."""
+    """A queue: its partitioning, its open segment and its options."""
 
     id: int
     name: str
+    #: ``key`` (one partition for each key) or ``hash`` (``partition_count`` partitions).
     partitioning: str
     partition_count: int | None
+    #: Counts how often the queue was repartitioned.
     epoch: int
+    #: The segment that events are appended to.
     segment: int
     lease_seconds: float
     retry_limit: int
@@ -39,35 +42,35 @@ class Queue:
     lanes_warned_at: datetime | None
     created_at: datetime
     expiry_limit: int | None
-    #: What becomes of pushes that the queue is too full for: ``refuse`` or ``shed``.
+    #: How a full queue treats a push: ``refuse`` or ``shed``.
     overflow: str
-    #: How long a group may not have been seen before it no longer counts for ``max_depth_events``; None: for ever.
+    #: A group that has not popped for this long does not count towards ``max_depth_events``. None: it always counts.
     away_seconds: float | None
-    #: The fields of NDJSON events that hold their key, id and time, where a push does not name them.
+    #: The fields of NDJSON events that hold key, id and time, unless a push names others.
     key_field: str | None
     id_field: str | None
     time_field: str | None
-    #: A partition is read when nothing was pushed to it for so long.
+    #: A partition becomes readable when nothing was appended to it for this long.
     quiet_seconds: float
-    #: Segments whose ids may still lie in the deduplication window, newest first.
+    #: Segments that may hold ids within the deduplication window, newest first.
     id_segments: list[int]
 
-    def place(self, key: str) -> str:
-        """The name of the partition that a key belongs to."""
+    def partition_for_key(self, key: str) -> str:
+        """Return the name of the partition that a key belongs to."""
         if self.partition_count is None:
             return key
-        return place_key(key, self.partition_count)
+        return hash_partition(key, self.partition_count)
 
-    def place_event(self, key: str | None, event_id: str | None) -> str:
-        """The name of the partition that an event belongs to; one with neither key nor id may go anywhere."""
+    def partition_for_event(self, key: str | None, event_id: str | None) -> str:
+        """Return the name of the partition that an event belongs to. An event without key and id fits any of them."""
         if key is not None:
-            return self.place(key)
+            return self.partition_for_key(key)
         if self.partition_count is None:
             return DEFAULT_KEY
-        return "0" if event_id is None or self.dedup_window_seconds <= 0 else self.place(event_id)
+        return "0" if event_id is None or self.dedup_window_seconds <= 0 else self.partition_for_key(event_id)
 
-    def kept_keys(self, partition: str, keys: Sequence[str | None] | None) -> Sequence[str | None] | None:
-        """Of the keys of a partition's events, those that its name does not tell."""
+    def stored_keys(self, partition: str, keys: Sequence[str | None] | None) -> Sequence[str | None] | None:
+        """Return the keys to store with a partition's events: None if its name is the key, or if there are none."""
         if keys is None or (self.partition_count is None and partition != DEFAULT_KEY):
             return None
         return keys if any(key is not None for key in keys) else None

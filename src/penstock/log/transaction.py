@@ -1,126 +1,240 @@
-"""Acks and pushes that happen together or not at all."""
+"""Transactions: acks and pushes that are committed together."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import psycopg
 
 from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, TransactionRefused
-from penstock.db.retry import LOST
+from penstock.core.names import check_name
+from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
+from penstock.db.user_connection import UserConnection, wrap_user_connection
+from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
 from penstock.log.notify import CHANNEL
-from penstock.log.write.append import MOST_LOOKS, moved_on
+from penstock.log.read.ack import EventStatus, PartitionAck, group_by_lease, partition_ack
+from penstock.log.read.ack_request import TransactionAck, group_acks
+from penstock.log.write.batch import Batch
+from penstock.log.write.flush import AppendRequest, PartitionName
+from penstock.log.write.idempotency import encode_results, fingerprint
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
 
     from penstock.log.catalog import Catalog
-    from penstock.log.read.ack import Acks, LaneAck
-    from penstock.log.read.position import Verdict
+    from penstock.log.groups import Groups
+    from penstock.log.read.ack import Acks
+    from penstock.log.read.position import AckOutcome
     from penstock.log.write.append import Appender
-    from penstock.log.write.flush import Request
+    from penstock.log.write.idempotency import IdempotencyKeys
+    from penstock.log.write.piece import Piece
+    from penstock.log.write.push import Pusher
     from penstock.log.write.result import PushResult
 
-#: What else is to happen in a transaction, on its connection.
-Also: TypeAlias = Callable[["AsyncConnection[Any]"], Awaitable[None]]
+#: A function that runs in a transaction, with its connection.
+TransactionStep: TypeAlias = Callable[["AsyncConnection[Any]"], Awaitable[None]]
 
 _sql = Statements("penstock.log", "transaction.sql")
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """What a transaction stored: one result for each push it held, in order."""
+    """The result of a transaction: one result for each push, in order, and the number of acks."""
 
     pushes: list[PushResult]
     acked: int
-    #: What became of each ack, partition by partition.
-    verdicts: Sequence[Verdict] = ()
+    #: The outcome of each ack, partition by partition.
+    outcomes: Sequence[AckOutcome] = ()
 
 
 class Transactions:
     """Runs transactions."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, acks: Acks, appender: Appender) -> None:
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any],
+        catalog: Catalog,
+        groups: Groups,
+        acks: Acks,
+        pusher: Pusher,
+        appender: Appender,
+        idempotency_keys: IdempotencyKeys,
+    ) -> None:
         self._pool = pool
         self._catalog = catalog
+        self._groups = groups
         self._acks = acks
+        self._pusher = pusher
         self._appender = appender
+        self._idempotency_keys = idempotency_keys
 
-    async def run(
-        self,
-        acks: Sequence[LaneAck],
-        request: Request,
-        claim: Request | None = None,
-        also: Also | None = None,
+    async def transact(
+        self, statuses: Sequence[EventStatus], batches: Sequence[Batch], connection: UserConnection | None = None
     ) -> TransactionResult:
-        """Settle the acks under their leases and append the request, or raise TransactionRefused and do neither.
+        """Ack events and push batches, in the transaction of a user's connection or in a new one.
 
-        A ``claim`` has the idempotency key under which it happens once: the answer is kept, and given again. What is
-        to happen ``also`` is done in between: after cursors are locked and before partitions are.
+        Raise TransactionRefused, and do neither, if an ack is refused.
         """
-        if not acks and also is None:
-            # A push, and nothing else: it knows how to survive a lost answer.
-            request = claim or request
+        event_acks = [status.event_ack() for status in statuses]
+        events = [status.event for status in statuses]
+        acks = [
+            partition_ack(events[indices[0]].delivery, tuple(event_acks[index] for index in indices))
+            for indices in group_by_lease(events)
+        ]
+        parts = [await self._pusher.encode(batch) for batch in batches]
+        shed = await self._pusher.admit_parts(parts, Counter(event.queue for event in events))
+        request = AppendRequest.without_shed(parts, shed)
+        if connection is not None:
+            return await self._run_on(await wrap_user_connection(connection), acks, request)
+        return await self._run(acks, request)
+
+    async def transact_leased(
+        self, acks: Sequence[TransactionAck], batches: Sequence[Batch], idempotency_key: str | None = None
+    ) -> TransactionResult:
+        """Like :meth:`transact`, with acks by partition, offset and lease.
+
+        A repetition with the same idempotency key returns the result of the first transaction.
+        """
+        by_group: dict[tuple[str, str], list[TransactionAck]] = {}
+        for ack in acks:
+            by_group.setdefault((ack.queue, ack.group), []).append(ack)
+        partition_acks: list[PartitionAck] = []
+        for (queue, group_name), group_items in by_group.items():
+            group = await self._groups.require(await self._catalog.get(queue), group_name)
+            partition_acks += group_acks(queue, group, group_items)
+        if idempotency_key is not None:
+            check_name(idempotency_key, "request")
+        parts = [await self._pusher.encode(batch) for batch in batches]
+        acked = Counter(ack.queue for ack in acks)
+        shed = await self._pusher.admit_parts(parts, acked, idempotency_key)
+        request = AppendRequest.without_shed(parts, shed)
+        if idempotency_key is not None:
+            request.idempotency_key = idempotency_key
+            request.fingerprint = fingerprint(parts, acks=msgspec.msgpack.encode(partition_acks))
+        return await self._run(partition_acks, request)
+
+    async def transact_offsets(
+        self, acks: Sequence[PartitionAck], batches: Sequence[Batch], step: TransactionStep | None = None
+    ) -> TransactionResult:
+        """Like :meth:`transact`, with acks by offset.
+
+        ``step`` runs in the same transaction. With it, the pushes ignore the maximum depth of their queues: the outputs
+        of a cycle must not block it.
+        """
+        parts: list[list[Piece]] = [await self._pusher.encode(batch) for batch in batches]
+        shed: dict[int, int] = {}
+        if step is None:
+            shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks for _ in ack.acks))
+        return await self._run(acks, AppendRequest.without_shed(parts, shed), step)
+
+    async def _run(
+        self, acks: Sequence[PartitionAck], request: AppendRequest, step: TransactionStep | None = None
+    ) -> TransactionResult:
+        if not acks and step is None:
+            # Without acks it is a push, which survives lost connections.
             await self._appender.append([request])
             return TransactionResult(request.results, 0)
         while True:
             try:
-                verdicts = await self._once(acks, request, claim, also)
+                outcomes = await self._run_once(acks, request, step)
                 break
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
                 continue
             except psycopg.ProgrammingError as error:
-                if not moved_on(error):
+                if not is_layout_change(error):
                     raise
-                await self._appender.look_again([request])
-            except LOST as error:
-                if claim is not None:
+                await self._appender.follow_layout([request])
+            except CONNECTION_ERRORS as error:
+                if request.idempotency_key is not None:
                     raise DatabaseUnavailable(
                         f"the connection was lost in a transaction: {error}; repeat it under the same key"
                     ) from error
-                # Whether it got through is written in the positions: asking again is refused if it did.
+                # If it was committed, the positions have moved, and a repetition is refused.
                 raise DatabaseUnavailable(
-                    f"the connection was lost in a transaction, which may or may not have happened: {error}; "
-                    "pop again, and what it had completed will not come"
+                    f"the connection was lost in a transaction, and its result is unknown: {error}; pop again: events "
+                    "that it has completed are not delivered"
                 ) from error
         self._appender.announce([request])
         await self._acks.announce(acks)
-        return TransactionResult(request.results, sum(len(ack.signals) for ack in acks), verdicts)
+        return TransactionResult(request.results, sum(len(ack.acks) for ack in acks), outcomes)
 
-    async def run_on(self, conn: AsyncConnection[Any], acks: Sequence[LaneAck], request: Request) -> TransactionResult:
-        """The same inside the transaction of a borrowed connection: it happens when that commits, if it does."""
-        for looks in count():
-            lanes = await self._appender.lanes([request])
+    async def _run_once(
+        self, acks: Sequence[PartitionAck], request: AppendRequest, step: TransactionStep | None
+    ) -> list[AckOutcome]:
+        partition_ids = await self._appender.partition_ids([request])
+        async with self._pool.connection() as conn, conn.transaction():
+            if await self._idempotency_keys.claim_or_replay(conn, request):
+                return []
+            outcomes = await self._apply(conn, acks, request, partition_ids, step)
+            if request.idempotency_key is not None:
+                await self._idempotency_keys.store(conn, request.idempotency_key, encode_results(request.results))
+            return outcomes
+
+    async def _run_on(
+        self, conn: AsyncConnection[Any], acks: Sequence[PartitionAck], request: AppendRequest
+    ) -> TransactionResult:
+        """Run in the transaction of a user's connection. It takes effect when the user commits."""
+        for attempt in count():
+            partition_ids = await self._appender.partition_ids([request])
             try:
                 async with conn.transaction():
                     await self._check_database(conn, request)
-                    await self._act(conn, acks, request, lanes)
-                    await self._notify(conn, acks, request)
+                    await self._apply(conn, acks, request, partition_ids)
+                    await self._notify_on_commit(conn, acks, request)
                 break
             except psycopg.errors.SerializationFailure:
-                continue  # a position has moved meanwhile
+                continue
             except psycopg.errors.DeadlockDetected as error:
                 raise Conflict(
-                    "the transaction and another one wait for each other's locks; roll it back and repeat the whole. "
-                    "One that pushes once, at its end, to all queues together, does not come to that"
+                    "the transaction and another one wait for each other's locks; roll it back and repeat it. To avoid "
+                    "this, push to all queues in one call at the end of the transaction"
                 ) from error
             except psycopg.ProgrammingError as error:
-                if not moved_on(error) or looks > MOST_LOOKS:
+                if not is_layout_change(error) or attempt > MAX_LAYOUT_RETRIES:
                     raise
-            await self._appender.look_again([request])
-        return TransactionResult(request.results, sum(len(ack.signals) for ack in acks))
+            await self._appender.follow_layout([request])
+        return TransactionResult(request.results, sum(len(ack.acks) for ack in acks))
 
-    async def _check_database(self, conn: AsyncConnection[Any], request: Request) -> None:
-        """A queue of that number in another database is another queue."""
-        there = await (await conn.execute("SELECT to_regclass('penstock.queues') IS NOT NULL")).fetchone()
+    async def _apply(
+        self,
+        conn: AsyncConnection[Any],
+        acks: Sequence[PartitionAck],
+        request: AppendRequest,
+        partition_ids: dict[PartitionName, int],
+        step: TransactionStep | None = None,
+    ) -> list[AckOutcome]:
+        """Apply the acks, run the step, and append. The order of the locks is cursors first, then partitions."""
+        outcomes = await self._acks.apply_on(conn, acks) if acks else {}
+        for ack in acks:
+            for outcome in outcomes[ack.key]:
+                if outcome.problem or outcome.noop:
+                    reason = outcome.problem or "committed already, by another consumer or before"
+                    raise TransactionRefused(
+                        f"the ack of offset {outcome.offset} in partition {ack.partition_id} of queue "
+                        f"{ack.queue!r} was refused ({reason}), so the transaction was rolled back",
+                        outcome.problem,
+                    )
+        if step is not None:
+            await step(conn)
+        # The key of the request is claimed in _run_once.
+        keyless = AppendRequest(request.parts, shed=request.shed)
+        await self._appender.append_on(conn, [keyless], partition_ids)
+        request.results = keyless.results
+        return [outcome for ack in acks for outcome in outcomes[ack.key]]
+
+    async def _check_database(self, conn: AsyncConnection[Any], request: AppendRequest) -> None:
+        """Raise InvalidRequest if the connection is to another database, where the queue's id is another queue."""
+        exists = await (await conn.execute(_sql["has_schema"])).fetchone()
         for queue in {piece.queue.id: piece.queue for piece in request.pieces()}.values():
-            if there is not None and there[0]:
-                row = await (await conn.execute(_sql["creation"], {"queue": queue.id})).fetchone()
+            if exists is not None and exists[0]:
+                row = await (await conn.execute(_sql["created_at"], {"queue": queue.id})).fetchone()
                 if row is None or row[0] == queue.created_at:
                     continue
             raise InvalidRequest(
@@ -128,44 +242,11 @@ class Transactions:
                 "transaction in their own database only"
             )
 
-    async def _notify(self, conn: AsyncConnection[Any], acks: Sequence[LaneAck], request: Request) -> None:
-        """Wake those who wait, when it is committed: nobody but PostgreSQL will know when that is."""
-        queues = {piece.queue.id for piece in request.pieces()}
+    async def _notify_on_commit(
+        self, conn: AsyncConnection[Any], acks: Sequence[PartitionAck], request: AppendRequest
+    ) -> None:
+        """Send notifications with the commit, which only the user's connection sees."""
+        queue_ids = {piece.queue.id for piece in request.pieces()}
         for name in {ack.queue for ack in acks}:
-            queues.add((await self._catalog.get_on(conn, name)).id)
-        await conn.execute(_sql["notify"], {"channel": CHANNEL, "queues": sorted(queues)})
-
-    async def _once(
-        self, acks: Sequence[LaneAck], request: Request, claim: Request | None, also: Also | None
-    ) -> list[Verdict]:
-        lanes = await self._appender.lanes([request])
-        async with self._pool.connection() as conn, conn.transaction():
-            if claim is not None and await self._appender.answered_before(conn, claim):
-                request.results = claim.results
-                return []
-            verdicts = await self._act(conn, acks, request, lanes, also)
-            if claim is not None and claim.idempotency_key is not None:
-                await self._appender.remember(conn, claim.idempotency_key, request.results)
-            return verdicts
-
-    async def _act(
-        self,
-        conn: AsyncConnection[Any],
-        acks: Sequence[LaneAck],
-        request: Request,
-        lanes: dict[tuple[int, str], int],
-        also: Also | None = None,
-    ) -> list[Verdict]:
-        verdicts = await self._acks.settle_on(conn, acks) if acks else {}
-        for ack in acks:
-            for verdict in verdicts[ack.group_id, ack.partition_id]:
-                if verdict.problem or verdict.noop:
-                    why = verdict.problem or "committed already, by somebody else or before"
-                    raise TransactionRefused(
-                        f"the ack of offset {verdict.offset} in partition {ack.partition_id} of queue "
-                        f"{ack.queue!r} was refused ({why}), so the transaction was rolled back"
-                    )
-        if also is not None:
-            await also(conn)
-        await self._appender.append_on(conn, [request], lanes)
-        return [verdict for ack in acks for verdict in verdicts[ack.group_id, ack.partition_id]]
+            queue_ids.add((await self._catalog.get_on(conn, name)).id)
+        await conn.execute(_sql["notify"], {"channel": CHANNEL, "queues": sorted(queue_ids)})

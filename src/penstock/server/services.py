@@ -1,57 +1,56 @@
-"""What a server process has at hand while it runs: one of each, made when it starts and closed when it ends."""
+"""The objects that all requests of a server process share."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import Any, TypeVar
 
 from penstock.log.log import Log
-from penstock.log.read.pop import FIRST_BYTES
-from penstock.server.auth.authenticate import Guard
-from penstock.server.http.endpoint import Endpoint
-from penstock.server.http.openapi import rendered
-from penstock.server.http.search_limits import Looks
-from penstock.server.ingest.memory_budget import Budget
-from penstock.server.ingest.rate_limit import Producers
-from penstock.server.live.registry import Hubs
-from penstock.server.metrics.counters import Instruments
-from penstock.server.metrics.database import Standing
+from penstock.log.read.pop import MIN_POP_BYTES
+from penstock.server.auth.authenticate import Authenticator
+from penstock.server.http.memory_budget import MemoryBudget
+from penstock.server.http.rate_limit import ProducerRateLimiter
+from penstock.server.http.search_limits import SearchLimiter
+from penstock.server.live.registry import BroadcasterRegistry
+from penstock.server.metrics.counters import ServerMetrics
+from penstock.server.metrics.database import DatabaseMetrics
 from penstock.server.settings import ServerSettings
+
+_ComponentT = TypeVar("_ComponentT")
 
 
 @dataclass
 class Services:
-    """Handed to every handler."""
+    """Shared objects of a server process, created at its start."""
 
     settings: ServerSettings
     log: Log
-    #: Knows callers by their keys; None where access is off.
-    guard: Guard | None = None
-    #: Set when the process is asked to end: long polls and live streams answer what they have and let go.
+    #: None while access control is off.
+    authenticator: Authenticator | None
+    metrics: ServerMetrics
+    #: Returns the OpenAPI document of the server.
+    openapi: Callable[[], bytes]
+    #: Set when the process stops: long polls and live streams then return.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    #: What this process counts, and what the database knows.
-    metrics: Instruments = field(default_factory=Instruments)
-    #: Every route, as it is documented.
-    endpoints: Sequence[Endpoint] = ()
-    #: What bounds what is taken in: all of it together, and that of each producer.
-    budget: Budget = field(init=False)
-    #: The same for the events that are given out, until they are sent.
-    given_out: Budget = field(init=False)
-    producers: Producers = field(init=False)
 
     def __post_init__(self) -> None:
-        self.budget = Budget(self.settings.max_held_bytes)
-        self.given_out = Budget(self.settings.max_held_bytes, "answers", FIRST_BYTES)
-        rate = self.settings.producer_events_per_second
-        # Each process knows of its own requests only.
-        self.producers = Producers(None if rate is None else rate / max(1, self.settings.workers))
-        self.looks = Looks(self.settings.core.pool_size)
-        self.standing = Standing(self.log.database)
-        self.hubs = Hubs(self.log, self.metrics, self.stopping, self.settings.live_streams)
+        settings = self.settings
+        #: Memory of request bodies, and of responses until they are sent.
+        self.request_memory = MemoryBudget(settings.max_held_bytes)
+        self.response_memory = MemoryBudget(settings.max_held_bytes, "responses", MIN_POP_BYTES)
+        rate = settings.producer_events_per_second
+        # Each worker process counts its own requests only.
+        self.producer_rates = ProducerRateLimiter(None if rate is None else rate / max(1, settings.workers))
+        self.searches = SearchLimiter(settings.core.pool_size)
+        self.database_metrics = DatabaseMetrics(self.log.database)
+        self.broadcasters = BroadcasterRegistry(self.log, self.metrics, self.stopping, settings.live_streams)
+        self._components: dict[Callable[[Log], Any], Any] = {}
 
-    @cached_property
-    def openapi(self) -> bytes:
-        """The OpenAPI document."""
-        return rendered(self.endpoints)
+    def component(self, build: Callable[[Log], _ComponentT]) -> _ComponentT:
+        """Return an object that a group of routes shares in this process; ``build`` makes it on the first call."""
+        component: _ComponentT | None = self._components.get(build)
+        if component is None:
+            component = self._components[build] = build(self.log)
+        return component

@@ -1,4 +1,4 @@
-"""How a server process is to run."""
+"""Settings of a server."""
 
 from __future__ import annotations
 
@@ -22,35 +22,37 @@ _OFF = ("0", "false", "no", "off")
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What ``penstock serve`` is told, by option or by variable: ``PENSTOCK_`` and the name in capitals.
+    """Settings of ``penstock serve``. Each has an option and an environment variable ``PENSTOCK_<NAME>``.
 
     Attributes:
-        core: The database and the like.
-        host: The address to listen on; one that is not loopback needs access control.
-        workers: How many processes share the port.
-        request_seconds: How long a request may take to arrive; uploads that keep arriving may take longer.
+        core: The database and other settings that all commands share.
+        host: The address to listen on. An address that is not loopback needs access control.
+        port: The port to listen on.
+        workers: Worker processes that share the port.
+        request_seconds: How long a request may take to arrive. Uploads may take longer while they keep arriving.
         idle_seconds: How long a connection may stay open without a request.
-        stop_seconds: How long the requests that are being answered may take when the server is to stop.
-        max_connections: Most connections at a time, over all workers.
-        live_streams: Most live streams at a time in one process.
-        cors_origins: The origins whose pages may call; none by default.
-        metrics_dir: Where worker processes that serve together keep their counts; None, if there is only one.
-        allowed_hosts: Names that the server answers for where no key protects it, beside those of loopback.
-        trusted_proxies: Addresses whose ``X-Forwarded-For`` and ``-Proto`` are believed; none by default.
-        request_log: Which requests have a line in the log: all, errors (those of status 400 and above) or none.
-        tls_cert: A certificate with its chain, as PEM; with ``tls_key`` the server speaks HTTPS.
-        require_access: Ask for keys on loopback too.
-        jwt_jwks: A file of keys (JWKS) with which bearer tokens may be signed.
-        jwt_secret_file: A file that holds a secret with which they may be signed (HS256).
-        jwt_audience: What a token's ``aud`` must name.
-        jwt_issuer: What a token's ``iss`` must be.
-        failed_attempts: So many wrong keys from one address in a minute; then it has to wait.
-        audit_days: How long the audit log is kept.
-        min_bytes_per_second: How fast a body must come after that, on the whole; who is slower is cut off.
-        max_upload_bytes: How large a body of lines may be, undone; other bodies may have 32 MiB.
-        max_held_bytes: How much of all bodies together a process holds in memory before it refuses more, and how much
-            of what it gives out before the next who ask get less, or have to wait.
-        producer_events_per_second: How fast one producer may push, over all processes; None: as fast as it can.
+        stop_seconds: How long requests in progress may take when the server stops.
+        max_connections: Connections at a time, over all workers.
+        live_streams: Live streams at a time, per process.
+        cors_origins: Origins whose pages may call the server; none by default.
+        allowed_hosts: Host names, beside those of loopback, that a server without access control answers for.
+        trusted_proxies: Addresses whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are trusted; none by default.
+        request_log: Requests to log: all, errors (status 400 and above) or none.
+        metrics_dir: Directory in which worker processes share their counters; None for a single process.
+        tls_cert: Certificate with its chain, as PEM. With ``tls_key`` the server uses HTTPS.
+        tls_key: Private key of the certificate, as PEM.
+        require_access: Require keys on loopback too.
+        jwt_jwks: File with the keys (JWKS) that verify bearer tokens.
+        jwt_secret_file: File with a secret that verifies bearer tokens (HS256).
+        jwt_audience: Audience (``aud``) that tokens must name.
+        jwt_issuer: Issuer (``iss``) that tokens must have.
+        failed_attempts: Failed authentications per address and minute before the address is throttled.
+        audit_days: How long audit entries are kept.
+        min_bytes_per_second: Average rate at which a body must arrive after ``request_seconds``.
+        max_upload_bytes: Largest NDJSON body, decompressed. Other bodies are limited to 32 MiB.
+        max_held_bytes: Memory of request bodies, and of responses, per process. Beyond it, requests are refused, and
+            responses get smaller or wait.
+        producer_events_per_second: Events per second that one producer may push, over all processes; None for no limit.
     """
 
     core: Settings = field(default_factory=Settings.from_env)
@@ -85,18 +87,18 @@ class ServerSettings:
         for name, lowest, highest in _RANGES:
             if not lowest <= getattr(self, name) <= highest:
                 raise ConfigurationError(
-                    f"{variable(name)} is {getattr(self, name)}: set it from {lowest} to {highest}"
+                    f"{variable(name)} is {getattr(self, name)}: it must be from {lowest} to {highest}"
                 )
         if self.request_log not in REQUEST_LOGS:
             raise ConfigurationError(
-                f"PENSTOCK_REQUEST_LOG is {self.request_log!r}: set it to one of {', '.join(REQUEST_LOGS)}"
+                f"PENSTOCK_REQUEST_LOG is {self.request_log!r}: it must be one of {', '.join(REQUEST_LOGS)}"
             )
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ConfigurationError("TLS needs both a certificate and its key: give --tls-cert and --tls-key")
+            raise ConfigurationError("TLS needs both a certificate and its key: pass --tls-cert and --tls-key")
         for name in ("tls_cert", "tls_key", "jwt_jwks", "jwt_secret_file"):
             path: Path | None = getattr(self, name)
             if path is not None and not path.is_file():
-                raise ConfigurationError(f"{variable(name)} names {str(path)!r}, and there is no such file")
+                raise ConfigurationError(f"{variable(name)} is {str(path)!r}: there is no such file")
         for origin in self.cors_origins:
             _check_origin(origin)
 
@@ -104,39 +106,39 @@ class ServerSettings:
     def from_env(
         cls, core: Settings | None = None, environ: Mapping[str, str] = os.environ, **overrides: Any
     ) -> ServerSettings:
-        """Read the settings from ``environ``; what is given by keyword and is not None wins."""
+        """Read the settings from environment variables. Keyword arguments that are not None take precedence."""
         given = {name: value for name, value in overrides.items() if value is not None}
-        found: dict[str, Any] = {"core": core if core is not None else Settings.from_env(environ)}
-        for each in fields(cls):
-            text = environ.get(variable(each.name), "").strip()
-            if each.name != "core" and each.name not in given and text:
-                found[each.name] = _READERS[str(each.type)](variable(each.name), text)
-        return cls(**found, **given)
+        values: dict[str, Any] = {"core": core if core is not None else Settings.from_env(environ)}
+        for setting in fields(cls):
+            text = environ.get(variable(setting.name), "").strip()
+            if setting.name != "core" and setting.name not in given and text:
+                values[setting.name] = _PARSERS[str(setting.type)](variable(setting.name), text)
+        return cls(**values, **given)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether nobody outside this machine can reach the server."""
+        """Whether only this machine can reach the server."""
         if self.host == "localhost":
             return True
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
-            # A name: whatever it stands for now may be something else tomorrow.
+            # A host name may resolve to another address later.
             return False
 
     @property
-    def is_guarded(self) -> bool:
-        """Whether callers have to say who they are."""
+    def has_access_control(self) -> bool:
+        """Whether callers need a credential."""
         return self.require_access or not self.is_loopback
 
     @property
     def scheme(self) -> str:
-        """How the server's address begins."""
+        """The URL scheme of the server."""
         return "https" if self.tls_cert is not None else "http"
 
 
 def variable(name: str) -> str:
-    """The variable of a setting."""
+    """Return the environment variable of a setting."""
     return f"PENSTOCK_{name.upper()}"
 
 
@@ -156,34 +158,34 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
 )
 
 
-def _whole(name: str, text: str) -> int:
+def _parse_int(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigurationError(f"{name} is {text!r}: set it to a whole number, in digits") from None
+        raise ConfigurationError(f"{name} is {text!r}: it must be a whole number") from None
 
 
-def _number(name: str, text: str) -> float:
+def _parse_float(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ConfigurationError(f"{name} is {text!r}: set it to a number of seconds") from None
+        raise ConfigurationError(f"{name} is {text!r}: it must be a number") from None
 
 
-def _switch(name: str, text: str) -> bool:
+def _parse_bool(name: str, text: str) -> bool:
     if text.lower() not in (*_ON, *_OFF):
-        raise ConfigurationError(f"{name} is {text!r}: set it to 1 (on) or 0 (off)")
+        raise ConfigurationError(f"{name} is {text!r}: it must be 1 (on) or 0 (off)")
     return text.lower() in _ON
 
 
-#: How a variable becomes a setting, by the setting's type.
-_READERS: dict[str, Callable[[str, str], Any]] = {
+#: Parsers of environment variables, by the type of the setting.
+_PARSERS: dict[str, Callable[[str, str], Any]] = {
     "str": lambda _, text: text,
     "str | None": lambda _, text: text,
-    "int": _whole,
-    "float": _number,
-    "float | None": _number,
-    "bool": _switch,
+    "int": _parse_int,
+    "float": _parse_float,
+    "float | None": _parse_float,
+    "bool": _parse_bool,
     "Path | None": lambda _, text: Path(text).expanduser(),
     "tuple[str, ...]": lambda _, text: tuple(part.strip() for part in text.split(",") if part.strip()),
 }
@@ -193,6 +195,6 @@ def _check_origin(origin: str) -> None:
     parts = urlsplit(origin)
     if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
         raise ConfigurationError(
-            f"{origin!r} is no origin: write it as https://app.example.com or http://localhost:3000, without a path; "
-            "* is not taken, name the pages that may call"
+            f"{origin!r} is not an origin: write https://app.example.com or http://localhost:3000, without a path; "
+            "* is not supported"
         )

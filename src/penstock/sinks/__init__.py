@@ -1,9 +1,9 @@
-"""Where events go when they leave: sinks, each a group on a queue with its own pace, retries and dead letters."""
+"""Sinks: deliver the events of a queue to a destination, as a consumer group with retries and dead letters."""
 
+from penstock.core.backoff import Backoff
 from penstock.core.errors import SinkBusy, SinkClosed, SinkError, SinkRejected
-from penstock.sinks.alerts import Alerts, Rules
-from penstock.sinks.background import flowing_beside
-from penstock.sinks.backoff import Backoff
+from penstock.sinks.alerts import Alerts, RuleStore
+from penstock.sinks.background import run_sinks_in_background
 from penstock.sinks.base import Sink, TransactionalSink
 from penstock.sinks.console import Console
 from penstock.sinks.files.file import File
@@ -11,13 +11,13 @@ from penstock.sinks.files.parquet import Parquet
 from penstock.sinks.forward import Forward
 from penstock.sinks.function import Call
 from penstock.sinks.http.webhook import Webhook
-from penstock.sinks.options import Counters, Pace
+from penstock.sinks.options import Counters, SinkOptions
 from penstock.sinks.runner import Sinks
 from penstock.sinks.table import Table
-from penstock.sinks.worker import Outlet
-from penstock.stream.sink_binding import run_sinks_with
+from penstock.sinks.worker import SinkWorker
+from penstock.stream.sink_binding import set_sink_runner
 
-run_sinks_with(flowing_beside)
+set_sink_runner(run_sinks_in_background)
 
 __all__ = [
     "Alerts",
@@ -27,15 +27,15 @@ __all__ = [
     "Counters",
     "File",
     "Forward",
-    "Outlet",
-    "Pace",
     "Parquet",
-    "Rules",
+    "RuleStore",
     "Sink",
     "SinkBusy",
     "SinkClosed",
     "SinkError",
+    "SinkOptions",
     "SinkRejected",
+    "SinkWorker",
     "Sinks",
     "Table",
     "TransactionalSink",

@@ -1,8 +1,8 @@
-"""Follows the results of queries and pushes alerts, each once.
+"""``Alerts``: evaluates a rule on the events of a queue and pushes its alerts, each once.
 
-What a rule remembers, its alerts and how far it has read are one transaction. Windows that a query closes have been
-looked at by then, in the cycle that closed them; this is for what no cycle brings: keys that fall silent, windows that
-are open, and queues that no query writes.
+The state of the rule, its alerts and the position in the queue are one transaction. The cycle that closes a window of a
+query evaluates the rules too. This sink adds the cases that no cycle handles: keys without results, windows that are
+still open, and queues that no query writes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from psycopg.rows import class_row, scalar_row
 
 from penstock.core.errors import NotFound
 from penstock.core.timestamps import EPOCH
 from penstock.db.statements import Statements
-from penstock.engine.alerts.evaluate import Result, Rung, alert_batch, keep, look_at, rung, states_of
-from penstock.engine.alerts.store import RuleInfo, Rules
-from penstock.log.log import Batch
+from penstock.engine.alerts.evaluate import (
+    AlertEvent,
+    RuleInput,
+    alert_batch,
+    alert_event,
+    evaluate_rule,
+    load_states,
+    store_states,
+)
+from penstock.engine.alerts.store import RuleInfo, RuleStore
+from penstock.log.write.batch import Batch
 from penstock.sinks.base import TransactionalSink
 from penstock.stream.rules import KeyState, Rule, end_of, miss, peek
 
@@ -29,134 +38,156 @@ if TYPE_CHECKING:
 
     from penstock.log.event import Event
 
-__all__ = ["Alerts", "RuleInfo", "Rules"]
+__all__ = ["Alerts", "RuleInfo", "RuleStore"]
 
 _sql = Statements("penstock.sinks", "alerts.sql")
-#: So many open windows are fetched at a time.
-_PAGE = 10_000
+
+
+class _RuleRow(NamedTuple):
+    definition: dict[str, Any]
+    now: datetime
+    updated_at: datetime
+
+
+class _StateRow(NamedTuple):
+    key: str
+    state: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
-    """An open window that is above the limit already."""
+class _OpenWindow:
+    """An open window whose value fires the rule."""
 
-    at: datetime
+    updated_at: datetime
     key: str
     start: datetime
     row: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Glance:
-    """What was found among the open windows, by which rule, and up to when they had changed."""
+class _OpenWindowScan:
+    """The open windows that fire a rule, and the time of the last change that the scan has seen."""
 
     rule: Rule
-    windows: Sequence[_Window]
+    windows: Sequence[_OpenWindow]
     until: datetime
 
 
 class Alerts(TransactionalSink):
-    """Watches the results in a rule's queue; add it to the runner for that queue, as ``penstock rule run`` does."""
+    """Evaluates a rule. Add it to the runner for the rule's queue, as ``penstock rule run`` does.
 
-    def __init__(self, rule: Rule) -> None:
+    Args:
+        rule: The rule.
+        page_size: How many open windows are fetched at a time.
+    """
+
+    def __init__(self, rule: Rule, *, page_size: int = 10_000) -> None:
         self.rule = rule
         self.name = f"rule:{rule.name}"[:200]
         if rule.condition.kind == "absent":
             self.tick_seconds = min(max(rule.condition.limit / 4, 0.1), 10.0)
         elif rule.live is not None:
             self.tick_seconds = 1.0
-        self._looked_at = EPOCH
+        self._page_size = page_size
+        self._scanned_until = EPOCH
 
     async def write_in(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> Sequence[Batch]:
-        """Look at results, or where there are none at what time has brought about; answer the alerts."""
-        # Before the rule is held, which every commit that closes windows waits for: there may be many.
-        glance = None if events else await self._glance(connection)
-        row = await (await connection.execute(_sql["lock"], {"name": self.rule.name})).fetchone()
+        """Evaluate the rule on events; without events on open windows or missing keys. Return the alerts."""
+        # The scan can be long, so it runs before the lock: every commit that closes windows waits for that lock.
+        scan = None if events else await self._scan_open_windows(connection)
+        async with connection.cursor(row_factory=class_row(_RuleRow)) as cursor:
+            row = await (await cursor.execute(_sql["lock"], {"name": self.rule.name})).fetchone()
         if row is None:
-            raise NotFound(f"there is no rule {self.rule.name!r} any more: save it again, or stop watching")
-        rule = msgspec.convert(row[0], Rule)
+            raise NotFound(f"the rule {self.rule.name!r} does not exist any more: save it again, or stop this sink")
+        rule = msgspec.convert(row.definition, Rule)
         if events:
-            alerts = await self._look(connection, rule, events)
+            alerts = await self._evaluate(connection, rule, events)
         elif rule.condition.kind == "absent":
-            alerts = await self._miss(connection, rule, now=row[1], since=row[2])
+            alerts = await self._evaluate_missing_keys(connection, rule, now=row.now, since=row.updated_at)
         else:
-            alerts = await self._peek(connection, rule, glance, now=row[1])
+            alerts = await self._evaluate_open_windows(connection, rule, scan, now=row.now)
         return [alert_batch(rule, alerts)] if alerts else []
 
-    async def _look(self, conn: AsyncConnection[Any], rule: Rule, events: Sequence[Event]) -> list[Rung]:
-        results = [_result(event) for event in events]
-        if any(end_of(result.row) is None for result in results):
-            row = await (await conn.execute(_sql["is_selected"], {"queue": rule.queue})).fetchone()
-            if row is not None and row[0]:
-                # The cycle that closed their windows has looked at them, and nothing tells that here.
-                results = [result for result in results if end_of(result.row) is not None]
-        return await look_at(conn, rule, results)
+    async def _evaluate(self, conn: AsyncConnection[Any], rule: Rule, events: Sequence[Event]) -> list[AlertEvent]:
+        inputs = [_rule_input(event) for event in events]
+        if any(end_of(given.row) is None for given in inputs):
+            async with conn.cursor(row_factory=scalar_row) as cursor:
+                is_selected = await (await cursor.execute(_sql["is_selected"], {"queue": rule.queue})).fetchone()
+            if is_selected:
+                # The cycle that closed these windows has evaluated them.
+                inputs = [given for given in inputs if end_of(given.row) is not None]
+        return await evaluate_rule(conn, rule, inputs)
 
-    async def _glance(self, conn: AsyncConnection[Any]) -> _Glance | None:
-        """Look through the open windows that have changed since the last time."""
-        row = await (await conn.execute(_sql["definition"], {"name": self.rule.name})).fetchone()
-        rule = None if row is None else msgspec.convert(row[0], Rule)
+    async def _scan_open_windows(self, conn: AsyncConnection[Any]) -> _OpenWindowScan | None:
+        """Find the open windows that fire the rule, among those that have changed since the last scan."""
+        async with conn.cursor(row_factory=scalar_row) as cursor:
+            definition = await (await cursor.execute(_sql["definition"], {"name": self.rule.name})).fetchone()
+        rule = None if definition is None else msgspec.convert(definition, Rule)
         if rule is None or rule.live is None:
             return None
         if rule != self.rule:
-            self.rule, self._looked_at = rule, EPOCH
-        found: list[_Window] = []
-        until = self._looked_at
+            self.rule, self._scanned_until = rule, EPOCH
+        firing: list[_OpenWindow] = []
+        until = self._scanned_until
         async with conn.cursor("open_windows") as windows:
-            windows.itersize = _PAGE
-            await windows.execute(_sql["open_windows"], {"query": rule.live, "since": self._looked_at})
-            async for key, start, end, value, at in windows:
-                until = max(until, at)
-                told = {**value} if isinstance(value, dict) else {"value": value}
-                told |= {"window_start": start.isoformat(), "window_end": end.isoformat()}
-                if peek(rule, KeyState(), key, told, at)[1] is not None:
-                    found.append(_Window(at, key, start, told))
-        found.sort(key=attrgetter("at", "key", "start"))
-        return _Glance(rule, found, until)
+            windows.itersize = self._page_size
+            await windows.execute(_sql["open_windows"], {"query": rule.live, "since": self._scanned_until})
+            async for key, start, end, value, updated_at in windows:
+                until = max(until, updated_at)
+                row = {**value} if isinstance(value, dict) else {"value": value}
+                row |= {"window_start": start.isoformat(), "window_end": end.isoformat()}
+                if peek(rule, KeyState(), key, row, updated_at)[1] is not None:
+                    firing.append(_OpenWindow(updated_at, key, start, row))
+        firing.sort(key=attrgetter("updated_at", "key", "start"))
+        return _OpenWindowScan(rule, firing, until)
 
-    async def _peek(
-        self, conn: AsyncConnection[Any], rule: Rule, glance: _Glance | None, *, now: datetime
-    ) -> list[Rung]:
-        if glance is None or glance.rule != rule:
-            return []  # it was changed meanwhile: the next look is by what it is now
-        states = await states_of(conn, rule, sorted({window.key for window in glance.windows}))
+    async def _evaluate_open_windows(
+        self, conn: AsyncConnection[Any], rule: Rule, scan: _OpenWindowScan | None, *, now: datetime
+    ) -> list[AlertEvent]:
+        if scan is None or scan.rule != rule:
+            return []  # the rule was changed after the scan: the next tick scans again
+        states = await load_states(conn, rule, sorted({window.key for window in scan.windows}))
         changed: dict[str, KeyState] = {}
-        alerts: list[Rung] = []
-        for window in glance.windows:
+        alerts: list[AlertEvent] = []
+        for window in scan.windows:
             key = window.key
             states[key], alert = peek(rule, states[key], key, window.row, now)
             if alert is not None:
-                alerts.append(rung(alert, states[key].turns))
+                alerts.append(alert_event(alert, states[key].turns))
                 changed[key] = states[key]
         if changed:
-            await keep(conn, rule, changed, {})
+            await store_states(conn, rule, changed, {})
         else:
-            # Not before the alerts are committed: a second look at the same rows finds the rule firing.
-            self._looked_at = glance.until
+            # Only without alerts, because the transaction can fail: the next scan then reads the same rows again.
+            self._scanned_until = scan.until
         return alerts
 
-    async def _miss(self, conn: AsyncConnection[Any], rule: Rule, *, now: datetime, since: datetime) -> list[Rung]:
+    async def _evaluate_missing_keys(
+        self, conn: AsyncConnection[Any], rule: Rule, *, now: datetime, since: datetime
+    ) -> list[AlertEvent]:
         if rule.expect:
             await conn.execute(_sql["expect"], {"name": rule.name, "keys": list(rule.expect), "since": since})
-        # Of what came after the oldest that waits to be looked at, not all has been looked at.
-        asked = await conn.execute(_sql["unread"], {"queue": rule.queue, "group": self.name})
-        row = await asked.fetchone()
-        until = now if row is None or row[0] is None else min(now, row[0])
-        params = {"name": rule.name, "seconds": rule.condition.limit, "now": until}
-        rows = await (await conn.execute(_sql["missing"], params)).fetchall()
+        # Events after the oldest unread one may not have been evaluated, so a key is missing only before that.
+        async with conn.cursor(row_factory=scalar_row) as cursor:
+            params: dict[str, Any] = {"queue": rule.queue, "group": self.name}
+            oldest_unread = await (await cursor.execute(_sql["unread"], params)).fetchone()
+        until = now if oldest_unread is None else min(now, oldest_unread)
+        async with conn.cursor(row_factory=class_row(_StateRow)) as state_cursor:
+            params = {"name": rule.name, "seconds": rule.condition.limit, "now": until}
+            rows = await (await state_cursor.execute(_sql["missing"], params)).fetchall()
         states: dict[str, KeyState] = {}
-        alerts: list[Rung] = []
-        for key, state in rows:
-            states[key], alert = miss(rule, msgspec.convert(state, KeyState), key, now)
+        alerts: list[AlertEvent] = []
+        for row in rows:
+            states[row.key], alert = miss(rule, msgspec.convert(row.state, KeyState), row.key, now)
             if alert is not None:
-                alerts.append(rung(alert, states[key].turns))
+                alerts.append(alert_event(alert, states[row.key].turns))
         if states:
-            await keep(conn, rule, states, {})
+            await store_states(conn, rule, states, {})
         return alerts
 
 
-def _result(event: Event) -> Result:
-    """Whose result it is: the window's key, which need not be the event's."""
+def _rule_input(event: Event) -> RuleInput:
+    """Return an event as the input of a rule; the key of a window can differ from the key of the event."""
     row = event.data if isinstance(event.data, Mapping) else {"value": event.data}
-    named = row.get("key")
-    return Result(named if isinstance(named, str) else event.key or "", row, event.appended_at)
+    key = row.get("key")
+    return RuleInput(key if isinstance(key, str) else event.key or "", row, event.appended_at)

@@ -1,17 +1,22 @@
-"""The sinks of streams that run: beside the queries, on a thread of their own."""
+"""Runs the sinks of a stream in a thread while its query runs."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from penstock.core.event_loop import EventLoopThread
 from penstock.db.pool import Database
 from penstock.log.log import Log
-from penstock.sinks.runner import Sinks, check_sink
+from penstock.sinks.runner import STOP_SECONDS, Sinks
+from penstock.sinks.worker import check_sink
 
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
@@ -19,97 +24,117 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("penstock.sinks")
 
-#: A query makes its queue when it starts.
-_LOOK_SECONDS = 0.2
-#: When the queries have ended, sinks go on until they have had nothing to do for so long, but not for ever.
-_REST_SECONDS = 0.5
-_MOST_REST_SECONDS = 15.0
-#: One that hangs in a call is not waited for any longer: its query has to go on, here or elsewhere.
-_MOST_WAIT_SECONDS = 40.0
+#: The interval of checks whether the query has created its queue.
+_POLL_SECONDS = 0.2
 
 
-class _Flowing:
-    """The sinks of a stream, on a thread."""
+@dataclass(frozen=True, slots=True)
+class StopTimes:
+    """The time limits of the end of a stream, in seconds."""
 
-    def __init__(self, stream: Definition, settings: Settings) -> None:
+    #: After the query, the sinks write the remaining results until they are idle for this long.
+    idle: float = 0.5
+    #: The limit of writing the remaining results.
+    drain: float = 15.0
+    #: The limit of one sink's stop; then it is cancelled.
+    stop: float = STOP_SECONDS
+    #: The limit of the whole stop. A sink that hangs in a call is left behind after that.
+    total: float = 40.0
+
+
+class _BackgroundSinks:
+    """The sinks of a stream on an event loop of their own."""
+
+    def __init__(self, stream: Definition, settings: Settings, times: StopTimes) -> None:
         self._stream = stream
-        self._queues = sorted({flow.queue for flow in stream.outlets})
+        self._queues = sorted({binding.queue for binding in stream.sink_bindings})
         self._settings = settings
-        self._ending = threading.Event()
-        self._drain = True
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="penstock-sinks", daemon=True)
+        self._times = times
+        self._must_drain = True
+        self._loop = EventLoopThread("penstock-sinks")
+        self._stopping = asyncio.Event()
+        self._running: Future[None] = self._loop.submit(self._run())
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self, *, drain: bool) -> None:
-        """Write what is there, or only what is in hand, and end."""
-        self._drain = drain
-        self._ending.set()
-        self._thread.join(_MOST_WAIT_SECONDS)
-        if self._thread.is_alive():
+    def stop(self, *, drain: bool) -> None:
+        """Write the remaining results if ``drain``, else only finish the writes that run, and end."""
+        self._must_drain = drain
+        self._loop.submit(self._set_stopping())
+        deadline = monotonic() + self._times.total
+        wait([self._running], self._times.total)
+        if not self._loop.close(max(deadline - monotonic(), 0.0)):
             _logger.error(
-                "a sink of %s hangs, and is left alone; what it has not taken it gets again", ", ".join(self._queues)
+                "a sink of %s hangs and is left behind; it gets the events that it has not written again",
+                ", ".join(self._queues),
             )
+
+    async def _set_stopping(self) -> None:
+        self._stopping.set()
 
     async def _run(self) -> None:
         log = Log(Database(self._settings))
         try:
             await log.open()
-            if not await self._are_made(log):
+            if not await self._wait_for_queues(log):
                 return
-            await self._until_the_end(Sinks(log=log).follow(self._stream))
-            if self._drain:
-                await self._write_the_rest(Sinks(log=log).follow(self._stream))
+            await self._run_until_stop(self._create_sinks(log))
+            if self._must_drain:
+                await self._drain(self._create_sinks(log))
         except Exception as error:
-            # The queries go on: what they have put into their queues is not lost.
+            # The query goes on: its results stay in the queues.
             _logger.error("the sinks have ended: %s", error)
         finally:
             await log.close()
 
-    async def _are_made(self, log: Log) -> bool:
-        """Wait for the queues to be made; False if it ends before."""
+    def _create_sinks(self, log: Log) -> Sinks:
+        return Sinks(log=log, stop_seconds=self._times.stop).follow(self._stream)
+
+    async def _wait_for_queues(self, log: Log) -> bool:
+        """Wait until the query has created its queues; return False if it ends before."""
         for queue in self._queues:
             while await log.catalog.find(queue) is None:
-                if self._ending.is_set():
+                if self._stopping.is_set():
                     return False
-                await asyncio.sleep(_LOOK_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await self._stopping.wait()
         return True
 
-    async def _until_the_end(self, sinks: Sinks) -> None:
+    async def _run_until_stop(self, sinks: Sinks) -> None:
         running = asyncio.create_task(sinks.run())
-        while not self._ending.is_set() and not running.done():
-            await asyncio.wait([running], timeout=_LOOK_SECONDS)
-        is_over = not self._ending.is_set()
+        stopped = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+        has_ended_early = not self._stopping.is_set()
+        stopped.cancel()
         sinks.stop()
         await asyncio.wait([running])
-        problem = running.exception()
-        if is_over and problem is not None:
-            raise problem
-        # Where only some have ended, each has said why, and the others write the rest.
+        error = running.exception()
+        if has_ended_early and error is not None:
+            raise error
+        # After a stop, a sink that failed has logged its error, and the other sinks write the remaining results.
 
-    async def _write_the_rest(self, sinks: Sinks) -> None:
-        """Write what is there; what a sink does not take in time stays in the queue, and it goes on there next time."""
-        running = asyncio.create_task(sinks.run(idle_seconds=_REST_SECONDS))
-        await asyncio.wait([running], timeout=_MOST_REST_SECONDS)
+    async def _drain(self, sinks: Sinks) -> None:
+        """Write the remaining results. The queue keeps those that a sink does not write in time."""
+        running = asyncio.create_task(sinks.run(idle_seconds=self._times.idle))
+        await asyncio.wait([running], timeout=self._times.drain)
         sinks.stop()
         await running
 
 
-def flowing_beside(stream: Definition, settings: Settings) -> AbstractContextManager[None]:
-    """Run the sinks of a stream meanwhile; in the end they write what is there, unless it was an error."""
-    for flow in stream.outlets:
-        check_sink(flow.sink)
-    return _flowing(stream, settings)
+def run_sinks_in_background(
+    stream: Definition, settings: Settings, times: StopTimes | None = None
+) -> AbstractContextManager[None]:
+    """Run the sinks of a stream while the block runs; after it they write the remaining results, unless it raised."""
+    for binding in stream.sink_bindings:
+        check_sink(binding.sink)
+    return _run_in_background(stream, settings, times or StopTimes())
 
 
 @contextmanager
-def _flowing(stream: Definition, settings: Settings) -> Iterator[None]:
-    flowing = _Flowing(stream, settings)
-    flowing.start()
+def _run_in_background(stream: Definition, settings: Settings, times: StopTimes) -> Iterator[None]:
+    sinks = _BackgroundSinks(stream, settings, times)
     try:
         yield
     except BaseException:
-        flowing.end(drain=False)
+        sinks.stop(drain=False)
         raise
-    flowing.end(drain=True)
+    sinks.stop(drain=True)

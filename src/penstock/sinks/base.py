@@ -1,4 +1,4 @@
-"""What a sink is: the small class that everything which takes events out of queues is an instance of."""
+"""``Sink`` and ``TransactionalSink``, the base classes of all sinks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.log.event import Event
-    from penstock.log.log import Batch
+    from penstock.log.write.batch import Batch
 
-#: Whether an event can be written twice when a process dies at the wrong moment.
+#: Whether an event can be written twice if the process dies between write and acknowledgement.
 Guarantee = Literal["at_least_once", "exactly_once"]
 
 
 class Sink:
-    """Somewhere for events to go. Subclass it and write ``write``; the rest has defaults.
+    """A destination of events. Subclass it and implement ``write``; the other methods have defaults.
 
     ::
 
@@ -30,63 +30,64 @@ class Sink:
                 for event in events:
                     print(event.data["text"].upper())
 
-    Who calls what: a runner calls ``open`` once, then ``write`` again and again, then ``close`` once, whatever
-    happened. ``write`` is given events of one queue, one or more, those of a partition in their order, and is never
-    called twice at the same time. When it returns, the events are the sink's: the runner acknowledges them, and calls
-    ``acknowledged`` when that is done. If it raises, none of them count as written, and they come again in the same
-    order, perhaps in smaller batches:
+    The runner calls ``open`` once, then ``write`` for each batch, then ``close`` once, also after errors. ``write``
+    gets one or more events of one queue, in order within each partition, and is never called concurrently. When it
+    returns, the runner acknowledges the events and calls ``acknowledged``. When it raises, none of the events counts as
+    written. They come again in the same order, possibly in smaller batches:
 
-    * ``SinkBusy(retry_after=...)``: not now. The same batch comes again then, as often as it takes; none before.
-    * ``SinkRejected(events={0, 3})``: these can never be written. They become dead letters, and the others come again
-      without them. Without ``events``, the runner finds out which they are by trying them one by one.
-    * ``SinkClosed``: never again. The runner ends this sink, and puts the events back.
-    * anything else: it is tried again after a pause that grows. What fails alone ``attempts`` times becomes a dead
-      letter, with the traceback.
+    * ``SinkBusy(retry_after=...)``: the sink is unavailable. The runner repeats the same batch after that time, without
+      limit, and writes no other batch before.
+    * ``SinkRejected(events={0, 3})``: these events can never be written. They become dead letters, and the others come
+      again without them. Without ``events`` the runner finds them by writing smaller batches.
+    * ``SinkClosed``: the sink has ended. The runner stops it and releases the events.
+    * Any other exception: the runner retries with a backoff. An event that fails alone ``attempts`` times becomes a
+      dead letter with the traceback.
 
-    An event can come twice if the process dies between ``write`` and the acknowledgement. A sink that can tell (the
-    event's partition, offset and ``appended_at`` never change, and no other event has them) says ``guarantee =
-    "exactly_once"``.
+    An event can come twice if the process dies between ``write`` and the acknowledgement. A sink that recognizes such
+    events sets ``guarantee = "exactly_once"``: the partition, the offset and ``appended_at`` of an event identify it
+    and never change.
     """
 
-    #: What it is called; the group that it reads as, unless that is told otherwise.
+    #: The name of the sink, and by default of its consumer group.
     name: str = "sink"
     guarantee: Guarantee = "at_least_once"
-    #: How many events a batch has at the most, unless the runner is told otherwise.
+    #: The most events of a batch, unless the option ``batch`` is set.
     batch: ClassVar[int] = 500
 
     @property
     def is_resting(self) -> bool:
-        """Whether it leaves the other side alone for a while, because that has failed too often."""
+        """Whether the sink sends nothing for a while because its target has failed repeatedly."""
         return False
 
     async def open(self) -> None:
-        """Get ready. What it raises is tried again, unless the sink is set up in a wrong way (InvalidRequest).
+        """Prepare for writes.
 
-        With Conflict, another process writes where it is to write: it stands by until that one has ended.
+        InvalidRequest, ConfigurationError and NotFound end the sink. Conflict means that another process uses the
+        target: the sink waits until that process ends. After other exceptions the runner calls ``open`` again.
         """
 
     async def write(self, events: Sequence[Event]) -> None:
-        """Take these events, all or none."""
+        """Write these events, all or none."""
         raise NotImplementedError
 
     async def acknowledged(self, events: Sequence[Event]) -> None:
-        """Hear that these events will not come again."""
+        """Called after the acknowledgement: these events do not come again."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 class TransactionalSink(Sink):
-    """A sink in the queues' own database: what it writes and the acknowledgement are one transaction.
+    """A sink in the database of the queues: the write and the acknowledgement are one transaction.
 
-    ``write_in`` is called instead of ``write``, on a connection in whose transaction the events are acknowledged
-    already. It answers what is to be pushed in the same transaction. If it raises, none of it happened.
+    The runner calls ``write_in`` instead of ``write``, in a transaction that has acknowledged the events. The method
+    returns batches to push in the same transaction. If it raises, the transaction is rolled back.
     """
 
     guarantee: Guarantee = "exactly_once"
-    #: Be called without events too, every so many seconds, for what time alone brings about.
+    #: The interval at which ``write_in`` is called without events too; None for never.
     tick_seconds: float | None = None
 
     async def write_in(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> Sequence[Batch]:
-        """Take these events, all or none, and answer what is to be pushed with them."""
+        """Write these events, all or none; return batches to push in the same transaction."""
         raise NotImplementedError

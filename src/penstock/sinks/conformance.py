@@ -1,4 +1,4 @@
-"""What every sink has to do, as tests that you can run on your own.
+"""Tests that every sink has to pass, for sinks of your own too.
 
 ::
 
@@ -11,7 +11,7 @@
         async def written(self):
             return [json.loads(line) for line in open("shouted.txt")]
 
-pytest finds the tests in the class. They need no database.
+pytest collects the tests of the class. They need no database.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Any
 
 from penstock.core import json
 from penstock.core.names import check_name
-from penstock.log.event import Delivery, Event, StoredChunk
-from penstock.log.storage.chunk import Columns
+from penstock.log.event import Delivery, Event
+from penstock.log.storage.chunk import ChunkColumns, StoredChunk
 from penstock.sinks.base import Sink, TransactionalSink
 
-#: Data that is harmless and easy to get wrong.
-ODD = (
+#: Data with line breaks, quotes and characters beyond ASCII.
+EDGE_CASES = (
     {"n": 0, "text": "a line\nand another"},
     {"n": 1, "text": "quotes \"' and \\ backslashes"},
     {"n": 2, "text": "Zürich 東京 🚰"},
@@ -37,7 +37,7 @@ ODD = (
 )
 
 
-def made_events(
+def make_events(
     datas: Sequence[Any],
     *,
     key: str = "a",
@@ -45,105 +45,105 @@ def made_events(
     first: int = 0,
     appended_at: datetime = datetime(2026, 1, 31, 12, 0, tzinfo=UTC),
 ) -> list[Event]:
-    """Events as a queue by key would deliver them, from an offset on."""
+    """Return events of a queue by key, from an offset on."""
     lines = [json.encode(data) for data in datas]
-    chunk = StoredChunk.of(Columns(b"\n".join(lines), len(lines)), lines, first, appended_at)
+    chunk = StoredChunk.of(ChunkColumns(b"\n".join(lines), len(lines)), lines, first, appended_at)
     delivery = Delivery("conformance", key, partition_id, True, "conformance")
     return [Event(delivery, chunk, first + i) for i in range(len(lines))]
 
 
 class SinkConformance:
-    """Subclass it, say how to make your sink and how to read back what it wrote, and let pytest run it.
+    """Subclass it, implement ``make`` and ``written``, and let pytest run it.
 
-    ``make`` is called several times in a test, for the same place: as a process that is started again makes it.
-    ``written`` answers the data of everything that arrived at that place, in the order in which it did. Each test is
-    given a new instance of the class, so that ``make`` may keep the place on ``self``.
+    A test calls ``make`` several times for the same target, like a process that is started again. ``written`` returns
+    the data of all events that arrived at the target, in order. Each test has a new instance of the class, so ``make``
+    can keep the target in ``self``.
     """
 
     def make(self) -> Sink:
-        """A new sink."""
+        """Return a new sink."""
         raise NotImplementedError
 
     async def written(self) -> list[Any]:
-        """What arrived, in order."""
+        """Return the data that arrived, in order."""
         raise NotImplementedError
 
-    def test_it_has_a_name_that_a_group_can_have_and_says_what_it_guarantees(self) -> None:
-        """The name is the group that it reads as."""
+    def test_name_and_guarantee_are_valid(self) -> None:
+        """The name can be the name of a consumer group."""
         sink = self.make()
         assert isinstance(sink, Sink)
         assert not isinstance(sink, TransactionalSink), "a transactional sink is tested with a database"
         check_name(sink.name, "group")
         assert sink.guarantee in ("at_least_once", "exactly_once")
 
-    def test_it_opens_and_closes_without_having_written(self) -> None:
-        """A queue may be empty."""
-        assert self._run(lambda sink: _nothing()) == []
+    def test_opens_and_closes_without_a_write(self) -> None:
+        """The queue can be empty."""
+        assert self._run(lambda sink: _do_nothing()) == []
 
-    def test_what_is_written_arrives_in_order(self) -> None:
-        """One batch after the other."""
+    def test_batches_arrive_in_order(self) -> None:
+        """Three batches."""
         datas = [{"n": n} for n in range(30)]
 
         async def act(sink: Sink) -> None:
             for first in (0, 10, 20):
-                await _write(sink, made_events(datas[first : first + 10], first=first))
+                await _write(sink, make_events(datas[first : first + 10], first=first))
 
         assert self._run(act) == datas
 
-    def test_the_events_of_each_key_arrive_in_order(self) -> None:
-        """A batch may hold events of several partitions."""
+    def test_events_of_each_key_arrive_in_order(self) -> None:
+        """A batch can have events of several partitions."""
         datas = {key: [{"key": key, "n": n} for n in range(20)] for key in ("a", "b", "c")}
 
         async def act(sink: Sink) -> None:
             batch = [
                 event
-                for lane, (key, some) in enumerate(datas.items())
-                for event in made_events(some, key=key, partition_id=lane)
+                for partition_id, (key, values) in enumerate(datas.items())
+                for event in make_events(values, key=key, partition_id=partition_id)
             ]
             await _write(sink, batch)
 
         arrived = self._run(act)
         assert {key: [d for d in arrived if d["key"] == key] for key in datas} == datas
 
-    def test_data_arrives_as_it_was(self) -> None:
-        """Line breaks, quotes and what lies beyond ASCII."""
+    def test_data_arrives_unchanged(self) -> None:
+        """Line breaks, quotes and characters beyond ASCII."""
 
         async def act(sink: Sink) -> None:
-            await _write(sink, made_events(ODD))
+            await _write(sink, make_events(EDGE_CASES))
 
-        assert self._run(act) == list(ODD)
+        assert self._run(act) == list(EDGE_CASES)
 
-    def test_it_goes_on_where_it_was_when_it_is_started_again(self) -> None:
-        """Closed and made anew."""
+    def test_restarted_sink_appends(self) -> None:
+        """The sink is closed and created again."""
         datas = [{"n": n} for n in range(20)]
-        self._run(lambda sink: _write(sink, made_events(datas[:10])))
+        self._run(lambda sink: _write(sink, make_events(datas[:10])))
 
-        assert self._run(lambda sink: _write(sink, made_events(datas[10:], first=10))) == datas
+        assert self._run(lambda sink: _write(sink, make_events(datas[10:], first=10))) == datas
 
-    def test_a_batch_that_comes_again_is_there_at_least_once_or_exactly_once(self) -> None:
-        """A process that dies between writing and acknowledging is given the batch again."""
+    def test_repeated_batch_arrives_as_guaranteed(self) -> None:
+        """After a crash between write and acknowledgement the batch comes again."""
         datas = [{"n": n} for n in range(10)]
-        events = made_events(datas)
+        events = make_events(datas)
 
         async def act() -> tuple[Sink, list[Any]]:
-            dies, lives = self.make(), self.make()
-            await dies.open()
-            await dies.write(events)
-            await dies.close()
-            await lives.open()
-            await _write(lives, events)
-            await lives.close()
-            return lives, await self.written()
+            crashed, restarted = self.make(), self.make()
+            await crashed.open()
+            await crashed.write(events)
+            await crashed.close()
+            await restarted.open()
+            await _write(restarted, events)
+            await restarted.close()
+            return restarted, await self.written()
 
         sink, arrived = asyncio.run(act())
         if sink.guarantee == "exactly_once":
             assert arrived == datas
         else:
-            firsts = [data for i, data in enumerate(arrived) if data not in arrived[:i]]
-            assert firsts == datas
+            without_repetitions = [data for i, data in enumerate(arrived) if data not in arrived[:i]]
+            assert without_repetitions == datas
 
-    def test_it_lets_go_of_everything_when_it_is_closed(self) -> None:
-        """Another one can be opened at the same place."""
+    def test_close_releases_the_target(self) -> None:
+        """Another sink can open the same target."""
 
         async def act() -> None:
             sink = self.make()
@@ -173,5 +173,5 @@ async def _write(sink: Sink, events: Sequence[Event]) -> None:
     await sink.acknowledged(events)
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     pass

@@ -1,4 +1,4 @@
-"""Events as lines for people: when, whose, and what."""
+"""``Console``: prints each event as a line."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ if TYPE_CHECKING:
 
     from penstock.log.event import Event
 
-#: Fields that the beginning of the line tells already.
-_TOLD = ("key", "window_start", "window_end")
-#: What an alert of a rule has, and little else.
-_ALERT = frozenset(("rule", "state", "message"))
+#: Fields that the beginning of the line shows.
+_PREFIX_FIELDS = ("key", "window_start", "window_end")
+#: The fields by which an alert of a rule is recognized.
+_ALERT_FIELDS = frozenset(("rule", "state", "message"))
 
 
 class Console(Sink):
-    """Prints ``[2026-01-31T12:00:00Z] boiler: avg=61.2 min=40.1 max=83.9 count=50 [2 ALERTS]``, coloured on a terminal.
+    """Prints ``[2026-01-31T12:00:00Z] boiler: avg=61.2 min=40.1 max=83.9 count=50 [2 ALERTS]``, in color on a terminal.
 
-    The time is a window's start, or else the event's own. A field called ``alerts`` (or as ``alerts`` says) with a
-    number above 0 is shouted at the end. An alert of a rule is its message.
+    The time is the start of the window, or the time of the event if it has none. An alert of a rule is printed as its
+    message.
+
+    Args:
+        stream: The stream to print to (default: standard output).
+        alerts: The field with a number of alerts, which is printed at the end of the line if it is above 0.
+        color: Whether to print in color; None detects a terminal.
     """
 
     name = "console"
@@ -38,45 +43,43 @@ class Console(Sink):
         self._color = color
 
     async def write(self, events: Sequence[Event]) -> None:
-        """Print them, a line each."""
+        """Print the events."""
         try:
             await asyncio.to_thread(self._print, [self.line(event) for event in events])
         except BrokenPipeError:
-            raise SinkClosed("whoever read what is printed has gone") from None
+            raise SinkClosed("the reader of the output has closed it") from None
 
     def line(self, event: Event) -> Text:
-        """One event as a line."""
+        """Return the line of an event."""
         from rich.text import Text
 
         data = event.data
         start = data.get("window_start") if isinstance(data, Mapping) else None
         when = start if isinstance(start, str) else _iso(event.time)
-        line = Text.assemble(
-            (f"[{_visible(_short(when))}] ", "dim"), (f"{_visible(event.key or event.queue)}:", "cyan")
-        )
-        if isinstance(data, Mapping) and data.keys() >= _ALERT:
+        line = Text.assemble((f"[{_escape(_short(when))}] ", "dim"), (f"{_escape(event.key or event.queue)}:", "cyan"))
+        if isinstance(data, Mapping) and data.keys() >= _ALERT_FIELDS:
             style = "bold red" if data["state"] == "firing" else "green"
-            line = Text.assemble((f"[{_visible(_short(when))}] ", "dim"), (f"{_value(data['rule'])} ", "cyan"))
+            line = Text.assemble((f"[{_escape(_short(when))}] ", "dim"), (f"{_value(data['rule'])} ", "cyan"))
             return line.append(f"{_value(data['state'])}: ", style).append(_value(data["message"]))
         if not isinstance(data, Mapping):
             return line.append(f" {_value(data)}")
         for name, value in data.items():
-            if name not in _TOLD and name != self._alerts:
-                line.append(f" {_visible(str(name))}=", "dim").append(_value(value))
+            if name not in _PREFIX_FIELDS and name != self._alerts:
+                line.append(f" {_escape(str(name))}=", "dim").append(_value(value))
         alerts = data.get(self._alerts)
         if isinstance(alerts, int | Decimal) and not isinstance(alerts, bool) and alerts > 0:
             line.append(f" [{alerts} ALERTS]", "bold red")
         return line
 
     def _print(self, lines: Sequence[Text]) -> None:
-        from rich.console import Console as Screen
+        from rich.console import Console as Terminal
 
         stream = self._stream or sys.stdout
-        screen = Screen(file=stream, force_terminal=self._color, highlight=False, emoji=False, markup=False)
-        # Not printed by the screen itself, which would end the process when nobody reads any more.
-        with screen.capture() as text:
+        terminal = Terminal(file=stream, force_terminal=self._color, highlight=False, emoji=False, markup=False)
+        # rich ends the process when it prints to a closed pipe, so the text is written here.
+        with terminal.capture() as text:
             for line in lines:
-                screen.print(line, soft_wrap=True)
+                terminal.print(line, soft_wrap=True)
         stream.write(text.get())
         stream.flush()
 
@@ -92,9 +95,9 @@ def _short(when: str) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, float | Decimal):
         return f"{value:.1f}"
-    return _visible(value if isinstance(value, str) else str(value))
+    return _escape(value if isinstance(value, str) else str(value))
 
 
-def _visible(text: str) -> str:
-    """The text with everything escaped that could do something to a terminal."""
+def _escape(text: str) -> str:
+    """Escape the control characters of a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""Another queue as a sink: the events are there exactly once."""
+"""``Forward``: pushes events into another queue, exactly once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.core.names import check_name
-from penstock.log.log import Batch
+from penstock.log.write.batch import Batch
 from penstock.sinks.base import TransactionalSink
 
 if TYPE_CHECKING:
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 class Forward(TransactionalSink):
-    """Pushes events into another queue of the same database, with the key, time and headers that they have.
+    """Pushes events into another queue of the same database, with their key, time, headers and given id.
 
-    ``key`` chooses another key: a function of the event. Their ids go with them where they were given one.
+    Args:
+        queue: The queue to push to.
+        key: A function that returns another key for an event.
     """
 
     def __init__(self, queue: str, *, key: Callable[[Event], str | None] | None = None) -> None:
@@ -29,11 +31,11 @@ class Forward(TransactionalSink):
         self.name = f"queue:{queue}"[:200]
 
     async def write_in(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> Sequence[Batch]:
-        """Answer the events as a push."""
-        return [Batch(self._queue, [self._pass_on(event) for event in events])] if events else []
+        """Return the events as a batch to push."""
+        return [Batch(self._queue, [self._copy_event(event) for event in events])] if events else []
 
-    def _pass_on(self, event: Event) -> dict[str, Any]:
-        made: dict[str, Any] = {"data": msgspec.Raw(event.raw)}
+    def _copy_event(self, event: Event) -> dict[str, Any]:
+        copy: dict[str, Any] = {"data": msgspec.Raw(event.raw)}
         key = event.key if self._key is None else self._key(event)
         for name, value in (
             ("key", key),
@@ -42,5 +44,5 @@ class Forward(TransactionalSink):
             ("headers", event.headers or None),
         ):
             if value is not None:
-                made[name] = value
-        return made
+                copy[name] = value
+        return copy

@@ -1,4 +1,4 @@
-"""A function of one's own as a sink."""
+"""``Call``: calls a function with events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.errors import InvalidRequest, shown
+from penstock.core.errors import InvalidRequest, short_repr
 from penstock.sinks.base import Sink
 
 if TYPE_CHECKING:
@@ -15,22 +15,26 @@ if TYPE_CHECKING:
 
 
 class Call(Sink):
-    """Calls a function with each batch, a list of events, or with ``each`` for every event.
+    """Calls a function with the list of events of each batch.
 
-    A plain function runs in a thread, a coroutine function on the event loop. What it raises is what a sink may raise.
+    A plain function runs in a thread, a coroutine function on the event loop. It may raise the exceptions of a sink.
+
+    Args:
+        function: The function.
+        each: Call the function with each event instead of a list.
     """
 
     def __init__(
         self, function: Callable[[Any], object] | Callable[[Any], Awaitable[object]], *, each: bool = False
     ) -> None:
         if not callable(function):
-            raise InvalidRequest(f"a function of a list of events is needed, not {shown(function)}")
+            raise InvalidRequest(f"Call takes a function of a list of events, not {short_repr(function)}")
         self.name = f"call:{getattr(function, '__name__', type(function).__name__)}"
         self._function = function
         self._each = each
 
     async def write(self, events: Sequence[Event]) -> None:
-        """Call the function."""
+        """Call the function with the events."""
         for argument in events if self._each else [list(events)]:
             if inspect.iscoroutinefunction(self._function):
                 await self._function(argument)

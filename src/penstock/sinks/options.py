@@ -1,70 +1,70 @@
-"""How an outlet reads and tries, and what it has done."""
+"""The options and the counters of a sink."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.core.backoff import Backoff
 from penstock.core.errors import InvalidOption
-from penstock.log.options import check_lease_seconds, check_whole
-from penstock.sinks.backoff import Backoff
+from penstock.log.options import check_integer, check_lease_seconds
 
 if TYPE_CHECKING:
-    from penstock.log.groups import Place
+    from penstock.log.start_position import StartPosition
 
 
 @dataclass(slots=True)
 class Counters:
-    """What an outlet has done since it was started."""
+    """The work of a sink worker since its start."""
 
     written: int = 0
     batches: int = 0
-    #: Attempts that failed and were made again.
+    #: Attempts that failed and were repeated.
     retries: int = 0
-    #: Attempts that the sink was too busy for.
+    #: Attempts that the sink refused because it was busy.
     busy: int = 0
     dead_letters: int = 0
-    #: Events whose lease ended before they were acknowledged: they come again.
+    #: Events whose lease ended before they were acknowledged. They are delivered again.
     lost: int = 0
-    #: What the last attempt said, until one succeeds.
+    #: The error of the last attempt; None after a success.
     error: str | None = None
-    #: Whether it still runs.
+    #: Whether the worker runs.
     running: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How an outlet reads and how it tries."""
+class SinkOptions:
+    """How a sink reads its queue and how it retries."""
 
-    #: Events of a batch; None: as many as the sink likes.
+    #: The most events of a batch; None for the default of the sink.
     batch: int | None = None
-    #: Partitions of a batch.
+    #: The most partitions of a batch.
     partitions: int = 100
-    #: Seconds between two batches, at the least, unless one is full.
+    #: The pause after a batch that is not full, in seconds.
     every: float = 0.0
-    #: How often an event is tried alone before it is a dead letter; None: for ever.
+    #: Attempts to write an event alone before it is a dead letter; None for no limit.
     attempts: int | None = 10
     backoff: Backoff = field(default_factory=Backoff)
     lease_seconds: float = 30.0
-    #: Where a new group begins.
-    start: Place = "beginning"
-    #: Whether pushes wait for it when the queue is full (``max_depth_events``); None: as it was, a new group counts.
+    #: The start position of a new group.
+    start: StartPosition = "beginning"
+    #: Whether the lag of this sink counts for ``max_depth_events`` of the queue; None leaves it as it is (new: yes).
     counts: bool | None = None
-    #: Partitions that may be stuck, each trying on its own, before the others wait too.
+    #: How many partitions may be in retry on their own before the sink stops reading.
     stuck: int = 64
 
     def __post_init__(self) -> None:
         if self.batch is not None:
-            check_whole("batch", self.batch, 1, 100_000)
-        check_whole("partitions", self.partitions, 1, 100_000)
-        check_whole("stuck", self.stuck, 1, 100_000)
+            check_integer("batch", self.batch, 1, 100_000)
+        check_integer("partitions", self.partitions, 1, 100_000)
+        check_integer("stuck", self.stuck, 1, 100_000)
         if self.attempts is not None:
-            check_whole("attempts", self.attempts, 1, 1_000_000)
+            check_integer("attempts", self.attempts, 1, 1_000_000)
         check_lease_seconds(self.lease_seconds)
-        # From a file of statements they come as they were written there.
+        # Options from a file of SQL statements have any type.
         backoff: object = self.backoff
         if not isinstance(backoff, Backoff):
-            raise InvalidOption(f"backoff is a Backoff(...), not {backoff!r}", option="backoff")
+            raise InvalidOption(f"backoff must be a Backoff(...), not {backoff!r}", option="backoff")
         every: object = self.every
         if not isinstance(every, int | float) or not 0 <= every <= 86_400:
             raise InvalidOption(f"every must be 0 to 86400 seconds, not {self.every!r}", option="every")

@@ -1,4 +1,4 @@
-"""Many sinks in one process, each at its own pace."""
+"""``Sinks``: runs several sinks in one process."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from penstock.core.settings import Overrides, Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.sinks.base import Sink
-from penstock.sinks.options import Counters, Pace
-from penstock.sinks.stats import Totals
-from penstock.sinks.worker import Outlet
+from penstock.sinks.options import Counters, SinkOptions
+from penstock.sinks.stats import SinkStatsWriter
+from penstock.sinks.worker import SinkWorker, check_sink
 from penstock.stream.definition import Definition
 
 _logger = logging.getLogger("penstock.sinks")
 
-#: How long a batch that is being written may take once it is time to stop.
-_STOP_SECONDS = 10.0
+#: How long a sink may take to stop before its task is cancelled.
+STOP_SECONDS = 10.0
 
 
-def pace_of(given: Mapping[str, Any]) -> Pace:
-    """A pace by the names of its options, if they are that."""
+def read_sink_options(given: Mapping[str, Any]) -> SinkOptions:
+    """Return the options of a sink by name, or raise InvalidOption for an unknown one."""
     for name in given:
-        if name not in Pace.__dataclass_fields__:
+        if name not in SinkOptions.__dataclass_fields__:
             raise InvalidOption(
-                f"{name!r} is no option of a sink; there are {', '.join(Pace.__dataclass_fields__)}", option=name
+                f"{name!r} is not an option of a sink; the options are {', '.join(SinkOptions.__dataclass_fields__)}",
+                option=name,
             )
-    return Pace(**given)
+    return SinkOptions(**given)
 
 
 class Sinks:
-    """Runs sinks on queues; a slow or dead one holds back no other.
+    """Runs sinks on queues. A sink that is slow or fails does not delay the others.
 
     ::
 
@@ -46,7 +47,11 @@ class Sinks:
             sinks.add("readings-5s", File("output.jsonl"))
             await sinks.run()
 
-    It takes a database as ``Penstock`` does, or a log that is open already.
+    Args:
+        url: The PostgreSQL database, as for ``Penstock``.
+        data_dir: The data directory of a PostgreSQL that Penstock starts.
+        log: An open log, instead of ``url`` or ``data_dir``.
+        stop_seconds: How long sinks may take to stop before they are cancelled.
     """
 
     def __init__(
@@ -55,9 +60,10 @@ class Sinks:
         *,
         data_dir: str | os.PathLike[str] | None = None,
         log: Log | None = None,
+        stop_seconds: float = STOP_SECONDS,
     ) -> None:
         if sum(given is not None for given in (url, data_dir, log)) > 1:
-            raise ConfigurationError("url, data_dir and log name the database in three ways: give one of them")
+            raise ConfigurationError("url, data_dir and log each name the database: give only one of them")
         overrides: Overrides = {}
         if url is not None:
             overrides["database_url"] = url
@@ -65,100 +71,108 @@ class Sinks:
             overrides["database_url"] = None
             overrides["data_dir"] = Path(data_dir).expanduser().absolute()
         self._log = log or Log(Database(Settings.from_env(**overrides)))
-        self._is_ours = log is None
-        self.outlets: list[Outlet] = []
+        self._owns_log = log is None
+        self._stop_seconds = stop_seconds
+        self.workers: list[SinkWorker] = []
         self._stopping = asyncio.Event()
 
     async def open(self) -> Self:
-        """Open the database, if it is not."""
-        if self._is_ours:
+        """Connect to the database. ``async with`` calls this."""
+        if self._owns_log:
             await self._log.open()
         return self
 
     async def close(self) -> None:
-        """Let go of it."""
-        if self._is_ours:
+        """Disconnect. ``async with`` calls this."""
+        if self._owns_log:
             await self._log.close()
 
-    def add(self, queue: str, *sinks: Sink, group: str | None = None, **pace: Any) -> Self:
-        """Bring what is in a queue to each of these sinks, which read as groups of their own.
+    def add(self, queue: str, *sinks: Sink, group: str | None = None, **options: Any) -> Self:
+        """Deliver the events of a queue to sinks. Each sink reads as a consumer group of its own.
 
-        ``group`` is the name of the group, for a single sink; else each is called as the sink is. The other options
-        are those of :class:`~penstock.sinks.Pace`.
+        Args:
+            queue: The queue.
+            sinks: The sinks.
+            group: The name of the group, for a single sink. By default it is the name of the sink.
+            options: The fields of :class:`~penstock.sinks.SinkOptions`.
         """
         if not sinks or (group is not None and len(sinks) > 1):
-            raise InvalidRequest("give a sink and perhaps its group, or several sinks without one")
-        chosen = pace_of(pace)
+            raise InvalidRequest("give one sink with or without a group, or several sinks without a group")
+        checked = read_sink_options(options)
         for sink in sinks:
-            outlet = Outlet(self._log, queue, sink, group=group, pace=chosen)
-            if any((other.queue, other.group) == (outlet.queue, outlet.group) for other in self.outlets):
+            worker = SinkWorker(self._log, queue, sink, group=group, options=checked)
+            if any((other.queue, other.group) == (worker.queue, worker.group) for other in self.workers):
                 raise InvalidRequest(
-                    f"two sinks would read {queue!r} as {outlet.group!r}, each a part of it: give one another group"
+                    f"two sinks would share the group {worker.group!r} on queue {queue!r}, so that each would get a "
+                    "part of the events: give one of them another group"
                 )
-            self.outlets.append(outlet)
+            self.workers.append(worker)
         return self
 
-    def follow(self, stream: Definition, **pace: Any) -> Self:
-        """Bring a stream's results to the sinks that its ``.to(...)`` names."""
-        if not stream.outlets:
-            raise InvalidRequest("the stream names no sinks: .to('totals', Console(), File('totals.jsonl'))")
-        for flow in stream.outlets:
-            self.add(flow.queue, check_sink(flow.sink), **{"group": flow.group, **flow.pace, **pace})
+    def follow(self, stream: Definition, **options: Any) -> Self:
+        """Deliver a stream's results to the sinks in its ``.to(...)``."""
+        if not stream.sink_bindings:
+            raise InvalidRequest(
+                "the stream has no sinks: add them with .to('totals', Console(), File('totals.jsonl'))"
+            )
+        for binding in stream.sink_bindings:
+            sink = check_sink(binding.sink)
+            self.add(binding.queue, sink, **{"group": binding.group, **binding.options, **options})
         return self
 
     @property
     def log(self) -> Log:
-        """The log that they read."""
+        """The log that the sinks read."""
         return self._log
 
     @property
     def counters(self) -> dict[tuple[str, str], Counters]:
-        """What each has done, by queue and group."""
-        return {(outlet.queue, outlet.group): outlet.counters for outlet in self.outlets}
+        """The counters of each sink, by queue and group."""
+        return {(worker.queue, worker.group): worker.counters for worker in self.workers}
 
     def stop(self) -> None:
-        """Let all of them finish what they have in hand, and end."""
+        """Let all sinks finish their writes, and end."""
         self._stopping.set()
 
     async def run(self, idle_seconds: float | None = None) -> None:
-        """Run until :meth:`stop`, or until none of them has had anything to do for so long.
+        """Run until :meth:`stop`, or until no sink had events for ``idle_seconds``.
 
-        One that is set up in a wrong way ends alone, and its error is raised at the end. When cancelled, it ends as
-        with :meth:`stop`.
+        A sink that is configured wrongly ends alone, and its error is raised when all sinks have ended. A cancelled
+        run ends like after :meth:`stop`.
         """
-        if not self.outlets:
-            raise InvalidRequest("there is nothing to run: add('queue', sink) first")
-        totals = Totals(self._log.database, self.outlets)
-        counting = asyncio.create_task(totals.keep_writing())
-        tasks = [asyncio.create_task(self._run_one(outlet, idle_seconds)) for outlet in self.outlets]
+        if not self.workers:
+            raise InvalidRequest("there are no sinks to run: call add('queue', sink) first")
+        stats = SinkStatsWriter(self._log.database, self.workers)
+        writing_stats = asyncio.create_task(stats.run())
+        tasks = [asyncio.create_task(self._run_worker(worker, idle_seconds)) for worker in self.workers]
         stopped = asyncio.create_task(self._stopping.wait())
-        ended = asyncio.create_task(_all_of(tasks))
+        ended = asyncio.create_task(_wait_for_all(tasks))
         try:
             await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-            await self._end(tasks)
+            await self._stop_workers(tasks)
             await ended
-            counting.cancel()
-            await asyncio.wait([counting])
-            await totals.write()
+            writing_stats.cancel()
+            await asyncio.wait([writing_stats])
+            await stats.write()
         for task in tasks:
             error = None if task.cancelled() else task.exception()
             if error is not None:
                 raise error
 
-    async def _run_one(self, outlet: Outlet, idle_seconds: float | None) -> None:
+    async def _run_worker(self, worker: SinkWorker, idle_seconds: float | None) -> None:
         try:
-            await outlet.run(idle_seconds)
+            await worker.run(idle_seconds)
         except Exception as error:
-            outlet.counters.error = str(error)
-            _logger.error("%s: %s; this sink has ended, the others go on", outlet.group, error)
+            worker.counters.error = str(error)
+            _logger.error("%s: %s; this sink has ended, the others go on", worker.group, error)
             raise
 
-    async def _end(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        for outlet in self.outlets:
-            outlet.stop()
-        _, late = await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+    async def _stop_workers(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for worker in self.workers:
+            worker.stop()
+        _, late = await asyncio.wait(tasks, timeout=self._stop_seconds)
         for task in late:
             task.cancel()
         if late:
@@ -173,12 +187,5 @@ class Sinks:
         await self.close()
 
 
-def check_sink(given: object) -> Sink:
-    """What a stream takes for a sink, if it is one."""
-    if not isinstance(given, Sink):
-        raise InvalidRequest(f"a sink is an instance of penstock.sinks.Sink, not {type(given).__name__}")
-    return given
-
-
-async def _all_of(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _wait_for_all(tasks: Sequence[asyncio.Task[None]]) -> None:
     await asyncio.wait(tasks)

@@ -1,8 +1,8 @@
-"""Sinks as one word on a command line: ``file:out.jsonl``."""
+"""Parses a sink from text such as ``file:out.jsonl``, for the command line and SQL."""
 
 from __future__ import annotations
 
-from penstock.core.errors import InvalidRequest, shown
+from penstock.core.errors import InvalidRequest, short_repr
 from penstock.sinks.base import Sink
 from penstock.sinks.console import Console
 from penstock.sinks.files.file import File
@@ -12,7 +12,7 @@ KINDS = "console, file:PATH, parquet:DIRECTORY, queue:NAME, table:NAME, or a URL
 
 
 def read_sink(text: str) -> Sink:
-    """The sink that a text names."""
+    """Return the sink that the text describes."""
     if text.startswith(("http://", "https://")):
         from penstock.sinks.http.webhook import Webhook
 
@@ -33,4 +33,4 @@ def read_sink(text: str) -> Sink:
             from penstock.sinks.table import Table
 
             return Table(rest)
-    raise InvalidRequest(f"{shown(text)} names no sink: give {KINDS}")
+    raise InvalidRequest(f"{short_repr(text)} is not a sink: give {KINDS}")

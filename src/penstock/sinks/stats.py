@@ -1,4 +1,4 @@
-"""What sinks have done, where metrics and SQL find it: a row for each, to which the processes that run it add."""
+"""Writes the counters of sinks to the database, for metrics and for the view ``penstock.sinks``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
+from psycopg.rows import class_row
 
 from penstock.core.errors import DatabaseError
 from penstock.db.statements import Statements
@@ -16,68 +17,72 @@ from penstock.sinks.options import Counters
 
 if TYPE_CHECKING:
     from penstock.db.pool import Database
-    from penstock.sinks.worker import Outlet
+    from penstock.sinks.worker import SinkWorker
 
 _sql = Statements("penstock.sinks", "stats.sql")
 
-#: How often what has changed is written, and how often a sink that does nothing says that it is there.
-_EVERY_SECONDS = 1.0
-_SIGN_OF_LIFE_SECONDS = 10.0
-_COUNTED = ("written", "batches", "retries", "busy", "dead_letters", "lost")
+_WRITE_SECONDS = 1.0
+#: The interval of writes for a sink whose counters do not change.
+_HEARTBEAT_SECONDS = 10.0
+_COUNTS = ("written", "batches", "retries", "busy", "dead_letters", "lost")
+
+
+class _GroupRow(NamedTuple):
+    queue: str
+    name: str
 
 
 @dataclass(slots=True)
-class _Told:
-    """What was last written of an outlet."""
-
+class _LastWrite:
     counters: Counters
     at: float
 
 
-class Totals:
-    """Writes the counters of some outlets to the database while they run. What cannot be written is, the next time."""
+class SinkStatsWriter:
+    """Adds the counters of sink workers to the rows of their groups. A write that fails is repeated with the next."""
 
-    def __init__(self, database: Database, outlets: Sequence[Outlet]) -> None:
+    def __init__(self, database: Database, workers: Sequence[SinkWorker]) -> None:
         self._database = database
-        self._outlets = outlets
-        self._told = {outlet: _Told(Counters(), float("-inf")) for outlet in outlets}
+        self._workers = workers
+        self._last_writes = {worker: _LastWrite(Counters(), float("-inf")) for worker in workers}
 
-    async def keep_writing(self) -> None:
-        """Write every so often, until cancelled."""
+    async def run(self) -> None:
+        """Write every second until cancelled."""
         while True:
             await self.write()
-            await asyncio.sleep(_EVERY_SECONDS)
+            await asyncio.sleep(_WRITE_SECONDS)
 
     async def write(self) -> None:
-        """Write what has changed since the last time."""
+        """Write the counters that have changed since the last write."""
         now = asyncio.get_running_loop().time()
-        some = [(outlet, replace(outlet.counters)) for outlet in self._outlets if self._has_news(outlet, now)]
-        if not some:
+        changed = {worker: replace(worker.counters) for worker in self._workers if self._is_due(worker, now)}
+        if not changed:
             return
         with contextlib.suppress(DatabaseError, psycopg.Error, TimeoutError):
-            async with self._database.connection() as conn:
-                rows = await (await conn.execute(_sql["add"], self._params(some))).fetchall()
-            for outlet, counters in some:
-                if (outlet.queue, outlet.group) in rows:
-                    self._told[outlet] = _Told(counters, now)
+            async with self._database.connection() as conn, conn.cursor(row_factory=class_row(_GroupRow)) as cursor:
+                groups = await (await cursor.execute(_sql["add"], self._params(changed))).fetchall()
+            for worker, counters in changed.items():
+                if (worker.queue, worker.group) in groups:
+                    self._last_writes[worker] = _LastWrite(counters, now)
 
-    def _has_news(self, outlet: Outlet, now: float) -> bool:
-        told = self._told[outlet]
-        if outlet.stands_by or outlet.counters == told.counters == Counters():
-            return False  # it has not begun, and another process may have: that one says how it goes
-        return told.counters != outlet.counters or now - told.at >= _SIGN_OF_LIFE_SECONDS
+    def _is_due(self, worker: SinkWorker, now: float) -> bool:
+        last = self._last_writes[worker]
+        if worker.is_standby or worker.counters == last.counters == Counters():
+            return False  # the worker has not started, and another process may write the row
+        return last.counters != worker.counters or now - last.at >= _HEARTBEAT_SECONDS
 
-    def _params(self, some: Sequence[tuple[Outlet, Counters]]) -> dict[str, list[object]]:
+    def _params(self, changed: dict[SinkWorker, Counters]) -> dict[str, list[object]]:
         params: dict[str, list[object]] = {
-            "queues": [outlet.queue for outlet, _ in some],
-            "groups": [outlet.group for outlet, _ in some],
-            "guarantees": [outlet.sink.guarantee for outlet, _ in some],
-            "running": [counters.running for _, counters in some],
-            "resting": [outlet.sink.is_resting for outlet, _ in some],
-            "errors": [counters.error for _, counters in some],
+            "queues": [worker.queue for worker in changed],
+            "groups": [worker.group for worker in changed],
+            "guarantees": [worker.sink.guarantee for worker in changed],
+            "running": [counters.running for counters in changed.values()],
+            "resting": [worker.sink.is_resting for worker in changed],
+            "errors": [counters.error for counters in changed.values()],
         }
-        for name in _COUNTED:
+        for name in _COUNTS:
             params[name] = [
-                getattr(counters, name) - getattr(self._told[outlet].counters, name) for outlet, counters in some
+                getattr(counters, name) - getattr(self._last_writes[worker].counters, name)
+                for worker, counters in changed.items()
             ]
         return params

@@ -1,20 +1,21 @@
-"""A PostgreSQL table as a sink: a row for each key, written with the acknowledgement."""
+"""``Table``: writes events as rows of a PostgreSQL table."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import class_row
 
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, SinkRejected
 from penstock.core.names import check_name
 from penstock.db.pool import connect_options
-from penstock.db.retry import is_not_now
-from penstock.db.statements import Statements, quoted
+from penstock.db.retry import is_transient
+from penstock.db.statements import Statements, quote_identifier
 from penstock.db.table_names import find_table
 from penstock.sinks.base import Guarantee, TransactionalSink
 from penstock.sinks.validation import read_mapping, read_texts
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.log.event import Event
-    from penstock.log.log import Batch
+    from penstock.log.write.batch import Batch
 
 _sql = Statements("penstock.sinks", "table.sql")
 
-#: What a column can hold that is not in the event's data.
-_OF_EVENT = {
+#: Values of an event that are not in its data, for the option ``columns``.
+_EVENT_VALUES = {
     "$id": lambda event: event.id,
     "$key": lambda event: event.key,
     "$time": lambda event: event.time,
@@ -37,38 +38,48 @@ _OF_EVENT = {
     "$offset": lambda event: event.offset,
     "$data": lambda event: event.data,
 }
-#: There is no such field.
-_NOTHING: Any = object()
+_MISSING: Any = object()
+
+
+class _TargetColumn(NamedTuple):
+    name: str
+    is_primary_key: bool
+    has_default: bool
+    is_writable: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """A table, as far as rows of it are written."""
+class _TargetTable:
+    """The columns of the table that the sink writes."""
 
+    #: The qualified and quoted name.
+    name: sql.SQL
     columns: tuple[str, ...]
-    #: Those that have a default: they are left to the table by an event that says nothing of them.
+    #: Columns with a default. The table sets them if an event has no value for them.
     optional: frozenset[str]
     key: tuple[str, ...]
-    #: As statements name it.
-    table: sql.SQL
 
-    def names_itself(self, row: Mapping[str, Any]) -> bool:
-        """Whether it is the row that says which one it is, and not a default."""
-        left_to_the_table = self.optional.difference(row).union(set(self.key).difference(self.columns))
-        return bool(self.key) and left_to_the_table.isdisjoint(self.key)
+    def has_key_of(self, row: Mapping[str, Any]) -> bool:
+        """Return whether the row has values for the whole key, so that no default is part of it."""
+        set_by_table = self.optional.difference(row).union(set(self.key).difference(self.columns))
+        return bool(self.key) and set_by_table.isdisjoint(self.key)
 
 
 class Table(TransactionalSink):
-    """Writes events into a table, a row each; one whose key is there already takes that row's place.
+    """Writes each event as a row of a table, or updates the row with the same key.
 
-    Fields of the data go to the columns of their names, the others are left out. A column that an event has no field
-    for is NULL; one with a default is left to the table: a new row has the default, one that is there keeps its value.
-    ``columns`` says otherwise: ``{"customer": "$key", "city": "address.city"}`` takes the event's key (there are
-    ``$id``, ``$key``, ``$time``, ``$queue``, ``$partition``, ``$offset`` and ``$data``) and a field within a field.
-    ``key`` names the columns that rows are told apart by, the primary key unless you say so; they need a unique index.
+    A field of the data goes to the column of the same name; other fields are left out. A column without a field is
+    NULL. A column with a default and without a field keeps its value, and has the default in a new row.
 
-    In the queues' own database the rows and the acknowledgement are one transaction: exactly once. With the ``url`` of
-    another one, rows are written before: at least once, which a key makes harmless.
+    In the database of the queues, the rows and the acknowledgement are one transaction: exactly once. With the ``url``
+    of another database the rows are written first: at least once. With a key, writing a row twice changes nothing.
+
+    Args:
+        table: The table.
+        key: The columns that identify a row; they need a unique index (default: the primary key).
+        columns: The source of each column: ``{"customer": "$key", "city": "address.city"}``. A source is a path in the
+            data, or ``$id``, ``$key``, ``$time``, ``$queue``, ``$partition``, ``$offset`` or ``$data``.
+        url: The database of the table, if it is not the database of the queues.
     """
 
     def __init__(
@@ -79,28 +90,28 @@ class Table(TransactionalSink):
         columns: Mapping[str, str] | None = None,
         url: str | None = None,
     ) -> None:
-        self._names = check_name(table, "table")
+        self._table_name = check_name(table, "table")
         self.name = f"table:{table}"[:200].rstrip()
         self._key = None if key is None else read_texts("key", [key] if isinstance(key, str) else key)
         self._mapping = None if columns is None else read_mapping("columns", columns)
         for source in (self._mapping or {}).values():
-            if source.startswith("$") and source not in _OF_EVENT:
-                raise InvalidRequest(f"there is no {source!r}; an event has {', '.join(_OF_EVENT)}")
+            if source.startswith("$") and source not in _EVENT_VALUES:
+                raise InvalidRequest(f"an event has no {source!r}; it has {', '.join(_EVENT_VALUES)}")
         self._url = url
         if url is not None:
             self.guarantee: Guarantee = "at_least_once"
-        self._other: AsyncConnection[Any] | None = None
-        self._shape: _Shape | None = None
+        self._own_connection: AsyncConnection[Any] | None = None
+        self._target: _TargetTable | None = None
 
     async def open(self) -> None:
-        """Connect to the other database, if there is one."""
+        """Connect to the other database, if ``url`` is set."""
         if self._url is not None:
             await self._connect(self._url)
 
     async def close(self) -> None:
         """Close the connection to the other database."""
-        if self._other is not None:
-            await self._other.close()
+        if self._own_connection is not None:
+            await self._own_connection.close()
 
     async def write_in(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> Sequence[Batch]:
         """Write the rows."""
@@ -114,102 +125,114 @@ class Table(TransactionalSink):
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
             raise SinkRejected(f"{self.name}: {str(error).strip()}") from error
         except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidColumnReference) as error:
-            self._shape = None
-            raise InvalidRequest(f"{self.name} is not set up for it: {str(error).strip()}") from error
+            self._target = None
+            raise InvalidRequest(f"{self.name} cannot be written as configured: {str(error).strip()}") from error
         except psycopg.Error as error:
-            if not is_not_now(error):
-                # The table may have been changed: look at it again.
-                self._shape = None
+            if not is_transient(error):
+                # The table may have been changed: read its columns again.
+                self._target = None
             raise
         return []
 
     async def _connect(self, url: str) -> AsyncConnection[Any]:
-        if self._other is None or self._other.closed or self._other.broken:
-            self._other = await psycopg.AsyncConnection.connect(url, **connect_options(url))
-        return self._other
+        if self._own_connection is None or self._own_connection.closed or self._own_connection.broken:
+            self._own_connection = await psycopg.AsyncConnection.connect(url, **connect_options(url))
+        return self._own_connection
 
     async def _write(self, connection: AsyncConnection[Any], events: Sequence[Event]) -> None:
-        shape = self._shape = self._shape or await self._look(connection)
+        target = self._target = self._target or await self._read_target(connection)
         rows: list[dict[str, Any]] = []
-        bad: dict[int, str] = {}
+        reasons: dict[int, str] = {}
         for i, event in enumerate(events):
             try:
-                rows.append(self._row(event, shape))
-            except TypeError as error:
-                bad[i] = str(error)
-        if bad:
-            raise SinkRejected(f"{self.name}: {next(iter(bad.values()))}", events=frozenset(bad))
-        # Rows that leave the same columns to the table are written together.
-        alike: dict[frozenset[str], list[dict[str, Any]]] = {}
-        for row in _last_of_each(rows, shape):
-            alike.setdefault(shape.optional.difference(row), []).append(row)
-        for left_out, some in alike.items():
-            await connection.execute(self._statement(shape, left_out), [json.encode(some).decode()])
+                rows.append(self._build_row(event, target))
+            except _NoRow as error:
+                reasons[i] = str(error)
+        if reasons:
+            raise SinkRejected(f"{self.name}: {next(iter(reasons.values()))}", events=frozenset(reasons))
+        # Rows that leave the same columns to the table go into one statement.
+        by_missing: dict[frozenset[str], list[dict[str, Any]]] = {}
+        for row in _merge_by_key(rows, target):
+            by_missing.setdefault(target.optional.difference(row), []).append(row)
+        for missing, batch in by_missing.items():
+            await connection.execute(_build_statement(target, missing), [json.encode(batch).decode()])
 
-    async def _look(self, connection: AsyncConnection[Any]) -> _Shape:
-        table = await find_table(connection, self._names)
+    async def _read_target(self, connection: AsyncConnection[Any]) -> _TargetTable:
+        table = await find_table(connection, self._table_name)
         if table is None:
-            raise InvalidRequest(f"there is no table {self._names!r}: create it first, or name its schema too")
-        found = await (await connection.execute(_sql["columns"], [self._names])).fetchall()
-        known = {name: has_default for name, _, has_default, is_writable in found if is_writable}
-        primary = [name for name, is_key, *_ in found if is_key]
-        key = self._key if self._key is not None else [name for name in primary if known.keys() >= set(primary)]
-        columns = tuple(known) if self._mapping is None else tuple(self._mapping)
-        missing = [name for name in (*columns, *key) if name not in known]
-        if missing:
+            raise InvalidRequest(f"there is no table {self._table_name!r}: create it first, or name its schema too")
+        async with connection.cursor(row_factory=class_row(_TargetColumn)) as cursor:
+            rows = await (await cursor.execute(_sql["columns"], [self._table_name])).fetchall()
+        has_default = {row.name: row.has_default for row in rows if row.is_writable}
+        primary_key = [row.name for row in rows if row.is_primary_key]
+        key = self._key
+        if key is None:
+            key = primary_key if has_default.keys() >= set(primary_key) else []
+        columns = tuple(has_default) if self._mapping is None else tuple(self._mapping)
+        unknown = [name for name in (*columns, *key) if name not in has_default]
+        if unknown:
             raise InvalidRequest(
-                f"table {self._names!r} has no column {missing[0]!r} that can be written; it has {', '.join(known)}"
+                f"table {self._table_name!r} has no writable column {unknown[0]!r}; it has {', '.join(has_default)}"
             )
-        return _Shape(columns, frozenset(name for name in columns if known[name]), tuple(key), table)
+        optional = frozenset(name for name in columns if has_default[name])
+        return _TargetTable(table, columns, optional, tuple(key))
 
-    def _statement(self, shape: _Shape, left_out: Collection[str]) -> sql.Composed:
-        named = [name for name in shape.columns if name not in left_out]
-        statement = sql.SQL(_sql["insert"]).format(table=shape.table, columns=sql.SQL(", ").join(map(quoted, named)))
-        if not shape.key:
-            return statement
-        key = sql.SQL(", ").join(map(quoted, shape.key))
-        others = [name for name in named if name not in shape.key]
-        if not others:
-            return sql.Composed([statement, sql.SQL(" "), sql.SQL(_sql["keep"]).format(key=key)])
-        replace = sql.SQL(_sql["replace"]).format(
-            key=key,
-            others=sql.SQL(", ").join(map(quoted, others)),
-            excluded=sql.SQL(", ").join(quoted("excluded", name) for name in others),
-        )
-        return sql.Composed([statement, sql.SQL(" "), replace])
-
-    def _row(self, event: Event, shape: _Shape) -> dict[str, Any]:
+    def _build_row(self, event: Event, target: _TargetTable) -> dict[str, Any]:
         if self._mapping is not None:
-            taken = {column: _take(event, source) for column, source in self._mapping.items()}
-            row = {column: value for column, value in taken.items() if value is not _NOTHING}
+            values = {column: _read_value(event, source) for column, source in self._mapping.items()}
+            row = {column: value for column, value in values.items() if value is not _MISSING}
         elif isinstance(event.data, Mapping):
-            row = {name: event.data[name] for name in shape.columns if name in event.data}
+            row = {name: event.data[name] for name in target.columns if name in event.data}
         else:
-            raise TypeError("an event that is no object has no columns; use columns={'name': '$data'}")
-        if shape.optional.issuperset(shape.columns) and not row:
-            raise TypeError("it has no field for any column of the table")
+            raise _NoRow("the data is not an object and has no fields for columns; use columns={'name': '$data'}")
+        if target.optional.issuperset(target.columns) and not row:
+            raise _NoRow("the event has no field for any column of the table")
         return row
 
 
-def _last_of_each(rows: Sequence[dict[str, Any]], shape: _Shape) -> list[dict[str, Any]]:
-    """The last row for each key, as a statement may touch a row once; with what those before it said and it does not.
+class _NoRow(Exception):
+    """An event cannot be a row."""
 
-    What the table would have kept, had they been written one by one.
+
+def _build_statement(target: _TargetTable, missing: Collection[str]) -> sql.Composed:
+    columns = [name for name in target.columns if name not in missing]
+    insert = sql.SQL(_sql["insert"]).format(
+        table=target.name, columns=sql.SQL(", ").join(map(quote_identifier, columns))
+    )
+    if not target.key:
+        return insert
+    key = sql.SQL(", ").join(map(quote_identifier, target.key))
+    others = [name for name in columns if name not in target.key]
+    if not others:
+        return sql.Composed([insert, sql.SQL(" "), sql.SQL(_sql["keep"]).format(key=key)])
+    replace = sql.SQL(_sql["replace"]).format(
+        key=key,
+        others=sql.SQL(", ").join(map(quote_identifier, others)),
+        excluded=sql.SQL(", ").join(quote_identifier("excluded", name) for name in others),
+    )
+    return sql.Composed([insert, sql.SQL(" "), replace])
+
+
+def _merge_by_key(rows: Sequence[dict[str, Any]], target: _TargetTable) -> list[dict[str, Any]]:
+    """Return one row for each key, because a statement can update a row only once.
+
+    The last row of a key wins. Optional columns that it does not have come from the rows before it, as if the rows had
+    been written one by one.
     """
-    last: dict[object, dict[str, Any]] = {}
+    merged: dict[object, dict[str, Any]] = {}
     for i, row in enumerate(rows):
-        name: object = json.encode([row.get(each) for each in shape.key]) if shape.names_itself(row) else i
-        before = last.pop(name, {})
-        last[name] = {each: value for each, value in before.items() if each in shape.optional} | row
-    return list(last.values())
+        identity: object = json.encode([row.get(name) for name in target.key]) if target.has_key_of(row) else i
+        earlier = merged.pop(identity, {})
+        merged[identity] = {name: value for name, value in earlier.items() if name in target.optional} | row
+    return list(merged.values())
 
 
-def _take(event: Event, source: str) -> Any:
-    if source in _OF_EVENT:
-        return _OF_EVENT[source](event)
+def _read_value(event: Event, source: str) -> Any:
+    if source in _EVENT_VALUES:
+        return _EVENT_VALUES[source](event)
     value = event.data
     for name in source.split("."):
         if not isinstance(value, Mapping) or name not in value:
-            return _NOTHING
+            return _MISSING
         value = value[name]
     return value

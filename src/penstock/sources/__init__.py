@@ -1,23 +1,24 @@
-"""Where events come from besides pushes: files, tables, and a simulator."""
+"""Sources: push the rows of files and tables to a queue, and simulate events."""
 
-from penstock.log.write.result import Rejected
-from penstock.sources.base import Position, Read, Source
-from penstock.sources.files import Csv, Ndjson
+from penstock.log.write.result import RejectedInput
+from penstock.sources.base import Position, ReadResult, Source
+from penstock.sources.csv import Csv
+from penstock.sources.ndjson import Ndjson
 from penstock.sources.parquet import Parquet
-from penstock.sources.runner import Feed, SourceInfo, forget, sources
+from penstock.sources.runner import SourceInfo, SourceRunner, forget_source, list_sources
 from penstock.sources.table import Table
 
 __all__ = [
     "Csv",
-    "Feed",
     "Ndjson",
     "Parquet",
     "Position",
-    "Read",
-    "Rejected",
+    "ReadResult",
+    "RejectedInput",
     "Source",
     "SourceInfo",
+    "SourceRunner",
     "Table",
-    "forget",
-    "sources",
+    "forget_source",
+    "list_sources",
 ]

@@ -1,4 +1,4 @@
-"""What a source is: something to read on from a position."""
+"""``Source``, the base class of all sources."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from penstock.log.write.result import Rejected
+from penstock.log.write.result import RejectedInput
 
-#: Where a source was left: anything that JSON can hold. None: it was never read.
+#: How far a source has been read: any JSON object. None before the first read.
 Position: TypeAlias = dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What was read: events as JSON, a line each, and where to go on after them."""
+class ReadResult:
+    """The result of a read: events as JSON, and the position after them."""
 
     lines: Sequence[bytes]
     position: Position
-    #: Nothing will come any more.
+    #: Whether the source has no more events.
     ended: bool = False
-    #: What was found there and can be no event, to become dead letters.
-    rejected: Sequence[Rejected] = ()
+    #: Input that is not an event; it becomes dead letters.
+    rejected: Sequence[RejectedInput] = ()
 
 
 class Source:
-    """Somewhere events come from. Subclass it, and write ``read``.
+    """An origin of events. Subclass it and implement ``read`` and ``wait``.
 
-    A feed calls ``open`` once, then ``read`` again and again, each time from the position that it answered the last
-    time, or that an earlier process had come to; then ``close``, whatever happened. The events and the position are
-    stored in one transaction, so each event is in the queue once, if reading from a position gives the same ones again.
+    The runner calls ``open`` once, then ``read`` repeatedly, each time with the last position, then ``close``, also
+    after errors. The first position is the last one of an earlier process. Events and position are stored in one
+    transaction. So each event is in the queue once, if a read from the same position returns the same events.
     """
 
-    #: What it is called: its position is kept under this name.
+    #: The name of the source. Its position is stored under this name.
     name: str = "source"
     kind: ClassVar[str] = "source"
 
     async def open(self) -> None:
-        """Get ready."""
+        """Prepare for reads."""
 
-    async def read(self, position: Position, most: int) -> Read:
-        """Up to so many events after the position; none if there are none yet."""
+    async def read(self, position: Position, limit: int) -> ReadResult:
+        """Return up to ``limit`` events after the position; none if there are none yet."""
         raise NotImplementedError
 
     async def wait(self, seconds: float) -> None:
-        """Wait until there may be more, but not longer."""
+        """Wait until there may be more events, at most for ``seconds``."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""

@@ -1,4 +1,4 @@
-"""A Parquet file as a source."""
+"""``Parquet``: Parquet files as a source."""
 
 from __future__ import annotations
 
@@ -12,24 +12,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.core import json
 from penstock.core.errors import ConfigurationError, InvalidRequest, NotFound
-from penstock.log.write.result import Rejected
+from penstock.log.write.result import RejectedInput
 from penstock.sources import rotation
-from penstock.sources.base import Position, Read, Source
+from penstock.sources.base import Position, ReadResult, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a file is known by: so much of its beginning and of its end, where its own index is.
-_MARK_BYTES = 64 << 10
+#: How much of the beginning and of the end of a file identifies it. The index of the file is at its end.
+_HASH_BYTES = 64 << 10
 
 
 class Parquet(Source):
-    """The rows of a Parquet file, or of those of a directory in the order of their names, as objects.
+    """The rows of a Parquet file, or of all Parquet files of a directory in the order of their names.
 
-    With ``follow``, files that come into the directory later are read too; each must come whole, by a rename say, and
-    with a name after those before it. A file that was written anew since its last row was read is read again. What JSON
-    does not have becomes what is nearest to it: numbers that are none null, bytes base64, times those of microseconds.
-    It needs pyarrow (``pip install 'penstock[spark]'``).
+    A file that was written again after its last row was read is read again. Values that JSON does not have are
+    converted: NaN and infinity to null, bytes to base64, and nanoseconds to microseconds. The source needs pyarrow
+    (``pip install 'penstock[spark]'``).
+
+    Args:
+        path: The file or directory.
+        follow: Read files that appear later too. A file must appear completely, such as by a rename, and its name must
+            come after the others.
     """
 
     kind: ClassVar[str] = "parquet"
@@ -40,7 +44,7 @@ class Parquet(Source):
         self._follow = follow
 
     async def open(self) -> None:
-        """See that it can be read."""
+        """Check for pyarrow and for the file."""
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
@@ -48,59 +52,60 @@ class Parquet(Source):
         if not await asyncio.to_thread(self._path.exists):
             raise NotFound(f"there is no file or directory {self._path}")
 
-    async def read(self, position: Position, most: int) -> Read:
-        """The next rows."""
-        return await asyncio.to_thread(self._read, position, most)
+    async def read(self, position: Position, limit: int) -> ReadResult:
+        """Return the next rows."""
+        return await asyncio.to_thread(self._read, position, limit)
 
     async def wait(self, seconds: float) -> None:
-        """Look again later."""
+        """Wait for the next check of the directory."""
         await asyncio.sleep(seconds)
 
-    def _read(self, position: Position, most: int) -> Read:
-        at = position or {"file": "", "row": 0}
-        for path in self._files():
-            if path.name < at["file"]:
+    def _read(self, position: Position, limit: int) -> ReadResult:
+        last = position or {"file": "", "row": 0}
+        for path in self._list_files():
+            if path.name < last["file"]:
                 continue
             try:
-                mark = _mark(path)
-                # A position that an earlier version stored has no mark.
-                row = at["row"] if path.name == at["file"] and at.get("mark", mark) == mark else 0
-                rows = self._rows(path, row, most)
-            except (OSError, ValueError) as error:  # Arrow's own are among these
+                mark = _hash_file(path)
+                # Positions of early versions have no mark.
+                row = last["row"] if path.name == last["file"] and last.get("mark", mark) == mark else 0
+                rows = _read_rows(path, row, limit)
+            except (OSError, ValueError) as error:  # the errors of Arrow are subclasses of these
                 raise InvalidRequest(f"{path} cannot be read as Parquet: {error}") from error
             if rows:
-                lines, rejected = _as_json(rows, path.name, row)
-                return Read(lines, {"file": path.name, "row": row + len(rows), "mark": mark}, rejected=rejected)
-        return Read([], position, ended=not self._follow)
+                lines, rejected = _encode_rows(rows, path.name, row)
+                return ReadResult(lines, {"file": path.name, "row": row + len(rows), "mark": mark}, rejected=rejected)
+        return ReadResult([], position, ended=not self._follow)
 
-    def _files(self) -> list[Path]:
+    def _list_files(self) -> list[Path]:
         return sorted(self._path.glob("[!.]*.parquet")) if self._path.is_dir() else [self._path]
 
-    def _rows(self, path: Path, start: int, most: int) -> list[dict[str, Any] | Exception]:
-        """Rows of a file from a number on, group by group; why not, where one is more than Python can tell."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        found: list[dict[str, Any] | Exception] = []
-        with pq.ParquetFile(path) as file:
-            first = 0
-            for group in range(file.num_row_groups):
-                count = file.metadata.row_group(group).num_rows
-                if first + count > start and len(found) < most:
-                    table = file.read_row_group(group).slice(max(start - first, 0), most - len(found))
-                    told = pa.schema([each.with_type(_to_microseconds(each.type)) for each in table.schema])
-                    found += _told(table if told == table.schema else table.cast(told, safe=False))
-                first += count
-        return found
+def _read_rows(path: Path, start: int, limit: int) -> list[dict[str, Any] | Exception]:
+    """Return rows of a file from a number on; an exception for each row that Python cannot represent."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows: list[dict[str, Any] | Exception] = []
+    with pq.ParquetFile(path) as file:
+        first = 0
+        for group in range(file.num_row_groups):
+            count = file.metadata.row_group(group).num_rows
+            if first + count > start and len(rows) < limit:
+                table = file.read_row_group(group).slice(max(start - first, 0), limit - len(rows))
+                schema = pa.schema([column.with_type(_to_microseconds(column.type)) for column in table.schema])
+                rows += _to_python(table if schema == table.schema else table.cast(schema, safe=False))
+            first += count
+    return rows
 
 
-def _mark(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
-        return rotation.mark(file, os.fstat(file.fileno()).st_size, _MARK_BYTES)
+        return rotation.hash_before(file, os.fstat(file.fileno()).st_size, _HASH_BYTES)
 
 
 def _to_microseconds(kind: pa.DataType) -> pa.DataType:
-    """A type with times as Python has them: nanoseconds are more than it can tell."""
+    """Return a type with times in microseconds, because Python has no nanoseconds."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
@@ -110,7 +115,7 @@ def _to_microseconds(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_duration(kind):
         return pa.duration("us")
     if pa.types.is_struct(kind):
-        return pa.struct([each.with_type(_to_microseconds(each.type)) for each in kind])
+        return pa.struct([member.with_type(_to_microseconds(member.type)) for member in kind])
     if pa.types.is_large_list(kind):
         return pa.large_list(kind.value_field.with_type(_to_microseconds(kind.value_type)))
     if pa.types.is_list(kind):
@@ -120,42 +125,44 @@ def _to_microseconds(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _told(table: pa.Table) -> list[dict[str, Any] | Exception]:
+def _to_python(table: pa.Table) -> list[dict[str, Any] | Exception]:
     try:
         rows: list[dict[str, Any] | Exception] = table.to_pylist()
         return rows
-    except (ValueError, OverflowError) as error:  # such as a year beyond 9999
+    except (ValueError, OverflowError) as error:  # such as a year after 9999
         if table.num_rows == 1:
             return [error]
     half = table.num_rows // 2
-    return _told(table.slice(0, half)) + _told(table.slice(half))
+    return _to_python(table.slice(0, half)) + _to_python(table.slice(half))
 
 
-def _as_json(rows: Sequence[dict[str, Any] | Exception], file: str, first: int) -> tuple[list[bytes], list[Rejected]]:
+def _encode_rows(
+    rows: Sequence[dict[str, Any] | Exception], file: str, first: int
+) -> tuple[list[bytes], list[RejectedInput]]:
     lines: list[bytes] = []
-    rejected: list[Rejected] = []
+    rejected: list[RejectedInput] = []
     for i, row in enumerate(rows):
         if isinstance(row, Exception):
-            rejected.append(Rejected(i, "data", str(row), json.encode({"file": file, "row": first + i})))
+            rejected.append(RejectedInput(i, "data", str(row), json.encode({"file": file, "row": first + i})))
             continue
         try:
             lines.append(json.encode(row))
         except json.JSONProblem:
             try:
-                lines.append(json.encode(_plain(row)))
+                lines.append(json.encode(_to_json_value(row)))
             except json.JSONProblem as problem:
-                rejected.append(Rejected(i, "data", str(problem), repr(row).encode("utf-8", "backslashreplace")))
+                rejected.append(RejectedInput(i, "data", str(problem), repr(row).encode("utf-8", "backslashreplace")))
     return lines, rejected
 
 
-def _plain(value: Any) -> Any:
-    """What is nearest to a value that JSON does not have."""
+def _to_json_value(value: Any) -> Any:
+    """Convert values that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _to_json_value(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_to_json_value(item) for item in value]
     return value

@@ -1,7 +1,7 @@
-"""Which file a position is in, and which comes after it: files are renamed, copied, cut and written anew meanwhile.
+"""Finds files after log rotation: the file of a position, and the file after it.
 
-A file is known by its number and by what stands before the position. Log rotation either renames it and begins another,
-or copies it and cuts it; both are followed, also when they happened while nobody was looking.
+A position has the inode of its file and a hash of the bytes before it. Log rotation renames a file and creates another,
+or copies a file and truncates it. Both are followed, also if they happened while no process read the file.
 """
 
 from __future__ import annotations
@@ -13,112 +13,114 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
-#: Names that rotation gives, after the name of the file or before its ending: a number, or a day and perhaps more.
+#: Suffixes of rotated files, after the name of the file or before its extension: a number, or a date.
 _NUMBERED = r"[-._]\d[\dTZ.:_-]*"
 _DATED = r"[-._]\d{4}-?\d\d-?\d\d[\dTZ.:_-]*"
 
 
-def mark(file: BinaryIO, offset: int, size: int = 1024) -> str:
-    """What stands at the beginning of a file and right before a place in it, in short."""
-    some = min(size, offset)
-    held = os.pread(file.fileno(), some, 0) + os.pread(file.fileno(), some, offset - some)
-    return blake2b(held, digest_size=12).hexdigest()
+def hash_before(file: BinaryIO, offset: int, size: int = 1024) -> str:
+    """Return a hash of the beginning of a file and of the bytes before an offset."""
+    length = min(size, offset)
+    content = os.pread(file.fileno(), length, 0) + os.pread(file.fileno(), length, offset - length)
+    return blake2b(content, digest_size=12).hexdigest()
 
 
 def inode(file: BinaryIO) -> int:
-    """The number of an open file."""
+    """Return the inode of an open file."""
     return os.fstat(file.fileno()).st_ino
 
 
-def place(file: BinaryIO, offset: int) -> dict[str, Any]:
-    """A position: which file, where in it, and when that was written to, for when it is gone."""
+def position_in(file: BinaryIO, offset: int) -> dict[str, Any]:
+    """Return the position at an offset of a file. The modification time finds later files when the file is gone."""
     stat = os.fstat(file.fileno())
-    return {"inode": stat.st_ino, "mtime": stat.st_mtime_ns, "offset": offset, "before": mark(file, offset)}
+    return {"inode": stat.st_ino, "mtime": stat.st_mtime_ns, "offset": offset, "before": hash_before(file, offset)}
 
 
-def is_in(file: BinaryIO, position: dict[str, Any]) -> bool:
-    """Whether a file is the one that a position was in, and not written anew since."""
-    return position["inode"] == inode(file) and _holds(file, position)
+def is_position_in(file: BinaryIO, position: dict[str, Any]) -> bool:
+    """Return whether the position is in this file, and the file was not written again since."""
+    return position["inode"] == inode(file) and _has_content_before(file, position)
 
 
-def find(path: Path, position: dict[str, Any]) -> BinaryIO | None:
-    """The file that a position is in, opened, wherever rotation has put it; None if it is gone."""
-    # By its number alone a file is not known: when one is gone, the next may get it.
-    is_known = position["offset"] > 0 and "before" in position
-    rotated = _rotated(path)
-    named = _of_number(path.parent, position["inode"]) if is_known else rotated
-    # Copied before it was cut, it has another number.
-    copies = rotated if is_known else []
-    for tells, some in ((is_in, [path, *named]), (_holds, copies)):
-        for each in some:
-            if (file := _opened(each)) is not None:
-                if tells(file, position):
+def open_at(path: Path, position: dict[str, Any]) -> BinaryIO | None:
+    """Open the file of a position, also under a rotated name; None if it is gone."""
+    # The inode alone does not identify a file: a new file can get the inode of a deleted one.
+    has_hash = position["offset"] > 0 and "before" in position
+    rotated = _rotated_files(path)
+    same_inode = _files_with_inode(path.parent, position["inode"]) if has_hash else rotated
+    # A copy has another inode.
+    copies = rotated if has_hash else []
+    for matches, paths in ((is_position_in, [path, *same_inode]), (_has_content_before, copies)):
+        for candidate in paths:
+            if (file := _open(candidate)) is not None:
+                if matches(file, position):
                     return file
                 file.close()
     return None
 
 
-def after(path: Path, file: BinaryIO) -> BinaryIO | None:
-    """The file that was begun after this one, opened, if this one has been replaced and the other holds something."""
-    now = _opened(path)
-    if now is None:
+def open_next(path: Path, file: BinaryIO) -> BinaryIO | None:
+    """Open the file that follows a replaced one; None if it was not replaced, or the new file is empty."""
+    current = _open(path)
+    if current is None:
         return None
-    here, there = os.fstat(file.fileno()), os.fstat(now.fileno())
-    if there.st_ino != here.st_ino:
-        found = since(path, here.st_mtime_ns, now, file) or (now if there.st_size else None)
+    stat, current_stat = os.fstat(file.fileno()), os.fstat(current.fileno())
+    if current_stat.st_ino == stat.st_ino:
+        result = None
     else:
-        found = None
-    if found is not now:
-        now.close()
-    return found
+        result = open_first_since(path, stat.st_mtime_ns, current, file) or (current if current_stat.st_size else None)
+    if result is not current:
+        current.close()
+    return result
 
 
-def since(path: Path, moment: int, now: BinaryIO, left: BinaryIO | None = None) -> BinaryIO | None:
-    """The first of those rotated away that were written to after a moment, opened: what comes before the one there now.
+def open_first_since(path: Path, mtime_ns: int, current: BinaryIO, left: BinaryIO | None = None) -> BinaryIO | None:
+    """Open the oldest rotated file that was written after a time; None if there is none.
 
-    Others keep copies too: of the one there now, and of the one that is left.
+    Files that are copies of the current file, or of the file that was left, do not count.
     """
-    known = {inode(each) for each in (now, left) if each is not None}
-    for each in reversed(_rotated(path)):
-        file = _opened(each)
+    known = {inode(file) for file in (current, left) if file is not None}
+    for candidate in reversed(_rotated_files(path)):
+        file = _open(candidate)
         if file is None:
             continue
         stat = os.fstat(file.fileno())
-        if stat.st_size and stat.st_mtime_ns > moment and stat.st_ino not in known:
-            whole = {"offset": stat.st_size, "before": mark(file, stat.st_size)}
-            is_copy = left is not None and os.fstat(left.fileno()).st_size == stat.st_size and _holds(left, whole)
-            if not is_copy and not _holds(now, whole):
+        if stat.st_size and stat.st_mtime_ns > mtime_ns and stat.st_ino not in known:
+            end = {"offset": stat.st_size, "before": hash_before(file, stat.st_size)}
+            is_copy_of_left = (
+                left is not None and os.fstat(left.fileno()).st_size == stat.st_size and _has_content_before(left, end)
+            )
+            if not is_copy_of_left and not _has_content_before(current, end):
                 return file
         file.close()
     return None
 
 
-def _holds(file: BinaryIO, position: dict[str, Any]) -> bool:
+def _has_content_before(file: BinaryIO, position: dict[str, Any]) -> bool:
     offset = position["offset"]
     if offset > os.fstat(file.fileno()).st_size:
         return False
-    # What an earlier version stored says no more than where it was.
-    return "before" not in position or position["before"] == mark(file, offset)
+    # Positions of early versions have no hash.
+    return "before" not in position or position["before"] == hash_before(file, offset)
 
 
-def _of_number(directory: Path, number: int) -> list[Path]:
-    return [Path(entry.path) for entry in _entries(directory) if entry.inode() == number and entry.is_file()]
+def _files_with_inode(directory: Path, number: int) -> list[Path]:
+    return [Path(entry.path) for entry in _list_directory(directory) if entry.inode() == number and entry.is_file()]
 
 
-def _rotated(path: Path) -> list[Path]:
-    """What was rotated away of a file, the newest first."""
-    name = re.compile(
+def _rotated_files(path: Path) -> list[Path]:
+    """Return the rotated files of a file, newest first."""
+    pattern = re.compile(
         f"{re.escape(path.name)}{_NUMBERED}|{re.escape(path.stem)}{_DATED}{re.escape(path.suffix)}", re.ASCII
     )
-    found = []
-    for entry in _entries(path.parent):
-        if name.fullmatch(entry.name):
+    files: list[tuple[int, Path]] = []
+    for entry in _list_directory(path.parent):
+        if pattern.fullmatch(entry.name):
             with contextlib.suppress(OSError):
-                found.append((entry.stat().st_mtime_ns, Path(entry.path)))
-    return [each for _, each in sorted(found, reverse=True)]
+                files.append((entry.stat().st_mtime_ns, Path(entry.path)))
+    return [file for _, file in sorted(files, reverse=True)]
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def _list_directory(directory: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return list(entries)
@@ -126,7 +128,7 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _opened(path: Path) -> BinaryIO | None:
+def _open(path: Path) -> BinaryIO | None:
     try:
         return path.open("rb")
     except OSError:

@@ -1,4 +1,4 @@
-"""Brings what a source has into a queue, each event once: what was pushed and how far was read are one transaction."""
+"""Runs a source: pushes its events to a queue exactly once, in one transaction with the position."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from psycopg.rows import class_row
 
 from penstock.core import json
 from penstock.core.errors import Conflict, DatabaseError, InvalidEvent, InvalidRequest, QueueFull
 from penstock.core.names import check_name
-from penstock.db.retry import LOST, Patience
+from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.statements import Statements
-from penstock.log.log import Batch
-from penstock.log.options import check_whole
-from penstock.log.write.batch import MOST_REJECTED
-from penstock.log.write.flush import Request
-from penstock.log.write.result import Rejected
+from penstock.log.options import check_integer
+from penstock.log.write.batch import MAX_REJECTED, Batch
+from penstock.log.write.flush import AppendRequest
+from penstock.log.write.result import RejectedInput
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.log.log import Log
-    from penstock.sources.base import Position, Read, Source
+    from penstock.sources.base import Position, ReadResult, Source
 
 _logger = logging.getLogger("penstock.sources")
 _sql = Statements("penstock.sources", "runner.sql")
 
-#: A source that does not say when there is more is asked this often.
-_LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 60.0
+
+
+class _SourcePosition(NamedTuple):
+    queue: str
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,21 @@ class SourceInfo:
     updated_at: datetime
 
 
-class Feed:
-    """Reads one source into one queue."""
+class SourceRunner:
+    """Reads a source into a queue.
+
+    Args:
+        log: An open log.
+        source: The source.
+        queue: The queue.
+        name: The name under which the position is stored (default: the name of the source).
+        key: The key of all events.
+        key_field: The field with the key of an event.
+        id_field: The field with the id of an event.
+        time_field: The field with the time of an event.
+        batch: The most events of a push.
+        poll_seconds: How long the source waits for more events before the next read.
+    """
 
     def __init__(
         self,
@@ -62,6 +79,7 @@ class Feed:
         id_field: str | None = None,
         time_field: str | None = None,
         batch: int = 5_000,
+        poll_seconds: float = 1.0,
     ) -> None:
         self.pushed = 0
         self.rejected = 0
@@ -69,142 +87,152 @@ class Feed:
         self._source = source
         self._queue = check_name(queue, "queue")
         self._name = check_name(source.name if name is None else name, "source")
-        self._shape = {"key": key, "key_field": key_field, "id_field": id_field, "time_field": time_field}
-        self._batch = check_whole("batch", batch, 1, 100_000)
+        self._batch_options = {"key": key, "key_field": key_field, "id_field": id_field, "time_field": time_field}
+        self._limit = check_integer("batch", batch, 1, 100_000)
+        self._poll_seconds = poll_seconds
         self._stopping = asyncio.Event()
         self._conn: AsyncConnection[Any] | None = None
 
     def stop(self) -> None:
-        """End after what is being pushed."""
+        """End after the push that runs."""
         self._stopping.set()
 
     async def run(self, idle_seconds: float | None = None) -> None:
-        """Read until the source ends, there has been nothing for so long, or :meth:`stop`."""
+        """Read until the source ends, there were no events for ``idle_seconds``, or :meth:`stop`."""
         clock = asyncio.get_running_loop().time
         try:
             await self._source.open()
-            position = await self._first_position()
-            quiet_since = clock()
+            position = await self._load_first_position()
+            idle_since = clock()
             while not self._stopping.is_set():
-                read = await self._source.read(position, self._batch)
-                if read.lines or read.rejected or read.position != position:
-                    position = await self._store(position, read)
-                    quiet_since = clock()
-                if read.ended:
+                result = await self._source.read(position, self._limit)
+                has_input = bool(result.lines or result.rejected)
+                if has_input or result.position != position:
+                    await self._store(position, result)
+                    position = result.position
+                    idle_since = clock()
+                if result.ended:
                     return
-                if not read.lines and not read.rejected:
-                    if idle_seconds is not None and clock() - quiet_since >= idle_seconds:
+                if not has_input:
+                    if idle_seconds is not None and clock() - idle_since >= idle_seconds:
                         return
-                    await self._source.wait(_LOOK_SECONDS if idle_seconds is None else min(_LOOK_SECONDS, idle_seconds))
+                    wait = self._poll_seconds if idle_seconds is None else min(self._poll_seconds, idle_seconds)
+                    await self._source.wait(wait)
         finally:
             await self._source.close()
             if self._conn is not None:
                 await self._conn.close()
 
-    async def _connection(self) -> AsyncConnection[Any]:
+    async def _connect(self) -> AsyncConnection[Any]:
         if self._conn is None or self._conn.closed or self._conn.broken:
             self._conn = await self._log.database.connect()
         return self._conn
 
-    async def _first_position(self) -> Position:
-        patience = Patience(_RETRY_SECONDS)
+    async def _load_first_position(self) -> Position:
+        retry = DatabaseRetry(_RETRY_SECONDS)
         while True:
             try:
-                return await self._position()
-            except LOST as error:
-                await patience.pause(error)
+                return await self._load_position()
+            except CONNECTION_ERRORS as error:
+                await retry.pause(error)
 
-    async def _position(self) -> Position:
-        conn = await self._connection()
-        await conn.execute(_sql["begin"], {"name": self._name, "kind": self._source.kind, "queue": self._queue})
-        row = await (await conn.execute(_sql["look"], {"name": self._name})).fetchone()
-        queue, position = row or (self._queue, None)
-        if queue != self._queue:
-            raise Conflict(f"the source {self._name!r} goes to queue {queue!r} already: give this one another name")
-        found: Position = position
-        return found
+    async def _load_position(self) -> Position:
+        conn = await self._connect()
+        await conn.execute(_sql["create"], {"name": self._name, "kind": self._source.kind, "queue": self._queue})
+        async with conn.cursor(row_factory=class_row(_SourcePosition)) as cursor:
+            row = await (await cursor.execute(_sql["position"], {"name": self._name})).fetchone()
+        if row is None:
+            return None
+        if row.queue != self._queue:
+            raise Conflict(f"the source {self._name!r} is read into queue {row.queue!r}: give this one another name")
+        return row.position
 
-    async def _store(self, before: Position, read: Read) -> Position:
-        """Push what was read and move on, together; answers where that is."""
-        lines, bad = [line for line in read.lines if line.strip(b" \t\r\n")], list(read.rejected)
-        patience = Patience(_RETRY_SECONDS)
-        is_unsure = is_refused = False
+    async def _store(self, before: Position, result: ReadResult) -> None:
+        """Push the events and store the position in one transaction, with retries."""
+        lines, rejected = [line for line in result.lines if line.strip(b" \t\r\n")], list(result.rejected)
+        retry = DatabaseRetry(_RETRY_SECONDS)
+        # A lost connection leaves unknown whether the transaction was committed; the stored position tells.
+        is_outcome_unknown = has_invalid_lines = False
         while True:
             try:
-                # Whether it was stored is told by where we are.
-                if is_unsure and await self._position() == read.position:
+                if is_outcome_unknown and await self._load_position() == result.position:
                     break
-                if is_refused:
-                    lines, bad = await self._sift(lines, bad)
-                if len(bad) > MOST_REJECTED:
-                    raise self._hopeless(bad[0].reason)
-                await self._commit(before, read.position, lines, bad)
+                if has_invalid_lines:
+                    lines, rejected = await self._split_invalid(lines, rejected)
+                if len(rejected) > MAX_REJECTED:
+                    raise self._too_many_rejected(rejected[0].reason)
+                await self._commit(before, result.position, lines, rejected)
                 break
             except InvalidEvent:
-                if is_refused:
+                if has_invalid_lines:
                     raise
-                is_refused = True
+                has_invalid_lines = True
             except QueueFull as error:
                 _logger.info("%s: %s", self._name, error)
                 await asyncio.sleep(error.retry_after)
-                patience = Patience(_RETRY_SECONDS)
-            except (*LOST, DatabaseError) as error:
-                is_unsure = True
-                _logger.warning("%s: %s; tried again", self._name, str(error).strip())
-                await patience.pause(error)
+                retry = DatabaseRetry(_RETRY_SECONDS)
+            except (*CONNECTION_ERRORS, DatabaseError) as error:
+                is_outcome_unknown = True
+                _logger.warning("%s: %s; the source retries", self._name, str(error).strip())
+                await retry.pause(error)
         self.pushed += len(lines)
-        self.rejected += len(bad)
-        return read.position
+        self.rejected += len(rejected)
 
-    async def _sift(self, lines: Sequence[bytes], bad: Sequence[Rejected]) -> tuple[list[bytes], list[Rejected]]:
-        """Tell what can be events from what cannot."""
+    async def _split_invalid(
+        self, lines: Sequence[bytes], rejected: Sequence[RejectedInput]
+    ) -> tuple[list[bytes], list[RejectedInput]]:
+        """Return the valid lines, and all rejected input."""
         try:
-            _, found = await self._log.prepare_partly(self._batch_of(lines))
+            _, invalid = await self._log.encode_valid(self._build_batch(lines))
         except InvalidEvent as error:
-            raise self._hopeless(error.reason) from None
-        wrong = {each.index for each in found}
-        return [line for i, line in enumerate(lines) if i not in wrong], [*bad, *found]
+            raise self._too_many_rejected(error.reason) from None
+        indices = {found.index for found in invalid}
+        return [line for i, line in enumerate(lines) if i not in indices], [*rejected, *invalid]
 
-    def _hopeless(self, reason: str) -> InvalidRequest:
+    def _too_many_rejected(self, reason: str) -> InvalidRequest:
         return InvalidRequest(
-            f"{self._name}: more than {MOST_REJECTED:,} of what comes next can be no events, so it is hardly "
-            f"{self._source.kind}, and nothing of it was stored ({reason}). If they are to become dead letters all the "
-            f"same, read {MOST_REJECTED:,} at a time: --batch {MOST_REJECTED}"
+            f"{self._name}: more than {MAX_REJECTED:,} of the next lines or rows are not events, so the input is "
+            f"probably not {self._source.kind}, and none of them was stored ({reason}). To store them as dead letters, "
+            f"read {MAX_REJECTED:,} at a time: --batch {MAX_REJECTED}"
         )
 
-    def _batch_of(self, lines: Sequence[bytes]) -> Batch:
-        return Batch(self._queue, b"\n".join(lines), **self._shape)
+    def _build_batch(self, lines: Sequence[bytes]) -> Batch:
+        return Batch(self._queue, b"\n".join(lines), **self._batch_options)
 
-    async def _commit(self, before: Position, after: Position, lines: Sequence[bytes], bad: Sequence[Rejected]) -> None:
-        conn = await self._connection()
+    async def _commit(
+        self, before: Position, after: Position, lines: Sequence[bytes], rejected: Sequence[RejectedInput]
+    ) -> None:
+        conn = await self._connect()
         queue = await self._log.catalog.get(self._queue)
         async with conn.transaction():
-            row = await (await conn.execute(_sql["lock"], {"name": self._name})).fetchone()
-            if row is None or row[0] != before:
-                raise Conflict(f"somebody else reads the source {self._name!r} too, or has forgotten it: one is enough")
-            moved = {
+            async with conn.cursor(row_factory=class_row(_SourcePosition)) as cursor:
+                row = await (await cursor.execute(_sql["lock"], {"name": self._name})).fetchone()
+            if row is None or row.position != before:
+                raise Conflict(
+                    f"another process reads the source {self._name!r}, or its position was deleted: run only one"
+                )
+            progress = {
                 "name": self._name,
                 "position": json.encode(after).decode(),
                 "events": len(lines),
-                "rejected": len(bad),
+                "rejected": len(rejected),
             }
-            await conn.execute(_sql["move"], moved)
-            if bad:
-                request = Request([])
-                request.rejected = [(queue.id, each) for each in bad]
+            await conn.execute(_sql["advance"], progress)
+            if rejected:
+                request = AppendRequest([])
+                request.rejected = [(queue.id, item) for item in rejected]
                 await self._log.appender.reject(conn, [request])
             if lines:
-                await self._log.transact([], [self._batch_of(lines)], connection=conn)
+                await self._log.transact([], [self._build_batch(lines)], connection=conn)
 
 
-async def sources(log: Log) -> list[SourceInfo]:
-    """All sources that have been read, and how far."""
+async def list_sources(log: Log) -> list[SourceInfo]:
+    """Return all sources that have been read, ordered by name."""
+    async with log.database.connection() as conn, conn.cursor(row_factory=class_row(SourceInfo)) as cursor:
+        return await (await cursor.execute(_sql["list"])).fetchall()
+
+
+async def forget_source(log: Log, name: str) -> bool:
+    """Delete the position of a source, so that it is read from the beginning; return False if there is none."""
     async with log.database.connection() as conn:
-        rows = await (await conn.execute(_sql["list"])).fetchall()
-    return [SourceInfo(*row) for row in rows]
-
-
-async def forget(log: Log, name: str) -> bool:
-    """Forget how far a source was read, so that it begins anew; False if there is none of that name."""
-    async with log.database.connection() as conn:
-        return (await conn.execute(_sql["forget"], {"name": name})).rowcount > 0
+        return (await conn.execute(_sql["delete"], {"name": name})).rowcount > 0

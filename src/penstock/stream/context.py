@@ -1,4 +1,4 @@
-"""What a callable is told beside its event."""
+"""The context that a user-defined function can take beside its event."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any
 
 @dataclass(slots=True)
 class Context:
-    """Handed to a callable that takes ``(event, ctx)``.
+    """The second argument of a function ``f(event, ctx)``.
 
-    ``metadata`` has the event's queue, partition, offset, key, id, time, appended_at and headers; what a stage adds
-    to it, the stages after it in the same worker see.
+    Attributes:
+        query_id: The id of the query.
+        stage: The name of the step.
+        attempt: 0 for the first call, then 1, 2, ... when the function is called again for the same event because it
+            raised.
+        metadata: The event's queue, partition, offset, key, id, time, appended_at and headers. Values that a step adds
+            are visible to the later steps in the same worker.
     """
 
     query_id: str
     stage: str
-    #: 0 at first, then 1, 2, ... when the callable is called again for the same event because it raised.
     attempt: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)

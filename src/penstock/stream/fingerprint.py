@@ -1,4 +1,7 @@
-"""What makes a query the one that it is: a description of its steps, its hash, and what changed between two."""
+"""The identity of a query: a description of its stream, its hash, and the differences between two descriptions.
+
+Descriptions are stored. If a new version describes an unchanged stream in other words, its query does not start.
+"""
 
 from __future__ import annotations
 
@@ -9,89 +12,93 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from penstock.core import json
-from penstock.stream.aggregates import Aggregate, spelled
+from penstock.stream.aggregates import Aggregate
 from penstock.stream.code_hash import code_hash
-from penstock.stream.definition import Definition, TimeRules
-from penstock.stream.expression import is_python
-from penstock.stream.gates import Gate, amount_text
+from penstock.stream.definition import Definition
+from penstock.stream.expression import describe_expression, is_python
+from penstock.stream.gates import Gate, format_amount
 from penstock.stream.joins import Join
-from penstock.stream.steps import Call, Filter, FlatMap, Foreach, Lookup, Map, Sql, Step, Table
-from penstock.stream.windows import seconds_text
+from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Lookup, Map, ReferenceTable, Sql, Step
+from penstock.stream.time_rules import TimeRules
+from penstock.stream.windows import format_seconds
 
 
 def describe(stream: Definition) -> list[str]:
-    """The stream, a line a part: what its result depends on and nothing else."""
+    """Return a line for each part of the stream on which its result depends."""
     lines = [f"from: {', '.join(sorted(stream.sources))}"]
     if stream.joined is not None:
-        lines = [*_join(stream.joined), *_rules(stream.time)]
+        lines = [*_describe_join(stream.joined), *_describe_lateness(stream.time)]
     lines += [f"type {name}: {kind}" for name, kind in sorted(stream.schema.items())]
-    lines += [_step(step) for step in stream.steps]
+    lines += [_describe_step(step) for step in stream.steps]
     if stream.key is not None:
         keys = stream.key if isinstance(stream.key, tuple) else (stream.key,)
-        lines.append(f"key: {', '.join(map(_expression, keys))}")
+        lines.append(f"key: {', '.join(map(_describe_code, keys))}")
     lines += [f"window: {window.describe()}" for window in stream.windows]
     if stream.windows:
-        lines += _time(stream.time)
-    lines += [_aggregate(name, aggregate) for name, aggregate in stream.aggregates.items()]
+        lines += _describe_time(stream.time)
+    lines += [_describe_aggregate(name, aggregate) for name, aggregate in stream.aggregates.items()]
     if stream.fold is not None:
         initial = json.encode(stream.fold.initial).decode()
-        lines.append(f"reduce: {_expression(stream.fold.function)}, beginning with {initial}")
-    lines += [f"field {name}: {spelled(text)}" for name, text in stream.outputs.items()]
+        lines.append(f"reduce: {_describe_code(stream.fold.function)}, beginning with {initial}")
+    lines += [f"field {name}: {describe_expression(text)}" for name, text in stream.outputs.items()]
     if stream.condition is not None:
-        lines.append(f"having: {spelled(stream.condition)}")
-    lines += [f"gate {place}: {_gate(gate)}" for place, gate in enumerate(stream.gates, 1)]
+        lines.append(f"having: {describe_expression(stream.condition)}")
+    lines += [f"gate {number}: {_describe_gate(gate)}" for number, gate in enumerate(stream.gates, 1)]
     if stream.sink is not None:
-        key = "" if stream.sink_key is None else f", key {_expression(stream.sink_key)}"
+        key = "" if stream.sink_key is None else f", key {_describe_code(stream.sink_key)}"
         lines.append(f"to: {stream.sink}{key}")
-    return [_one_line(line) for line in lines]
+    return [_on_one_line(line) for line in lines]
 
 
 def fingerprint(lines: list[str]) -> str:
-    """The hash of a description; in which order aggregates were named changes nothing."""
-    return hashlib.sha256("\n".join(_sorted(lines)).encode("utf-8", "backslashreplace")).hexdigest()
+    """Return the hash of a description. It does not depend on the order of the aggregates."""
+    return hashlib.sha256("\n".join(_with_sorted_aggregates(lines)).encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def in_order_of(stream: Definition, lines: Sequence[str], columns: Sequence[str]) -> Definition:
-    """A stream with its aggregates in the order of when it was first started: that is how its tables are laid out.
+def with_stored_order(stream: Definition, lines: Sequence[str], columns: Sequence[str]) -> Definition:
+    """Return the stream with its aggregates in the order of its tables, which is that of its first start.
 
-    Descriptions of earlier versions have them sorted; the columns of the tables, once these are made, do not.
+    Earlier versions stored descriptions with sorted aggregates. The columns of the tables, if they exist, are in order.
     """
-    places = {name: place for place, name in enumerate(columns)}
-    if not places.keys() >= stream.aggregates.keys():
-        described = {line: place for place, line in enumerate(lines)}
-        places = {name: described[_one_line(_aggregate(name, how))] for name, how in stream.aggregates.items()}
-    names = sorted(stream.aggregates, key=places.__getitem__)
+    order = {name: index for index, name in enumerate(columns)}
+    if not order.keys() >= stream.aggregates.keys():
+        described = {line: index for index, line in enumerate(lines)}
+        order = {
+            name: described[_on_one_line(_describe_aggregate(name, aggregate))]
+            for name, aggregate in stream.aggregates.items()
+        }
+    names = sorted(stream.aggregates, key=order.__getitem__)
     return dataclasses.replace(stream, aggregates={name: stream.aggregates[name] for name in names})
 
 
 def changes(before: list[str], after: list[str]) -> str:
-    """What differs, for a message: ``- filter big: amount > 10`` above ``+ filter big: amount > 20``."""
-    before, after = _sorted(before), _sorted(after)
-    told: list[str] = []
+    """Return the differences, for a message: ``- filter big: amount > 10`` above ``+ filter big: amount > 20``."""
+    before, after = _with_sorted_aggregates(before), _with_sorted_aggregates(after)
+    differences: list[str] = []
     for kind, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal":
             continue
         added = list(after[k:m])
         for line in before[i:j]:
-            told.append(f"- {line}")
+            differences.append(f"- {line}")
             same_part = [other for other in added if _label(other) == _label(line)]
             if same_part:
-                told.append(f"+ {same_part[0]}")
+                differences.append(f"+ {same_part[0]}")
                 added.remove(same_part[0])
-        told += [f"+ {line}" for line in added]
-    return "\n".join(told)
+        differences += [f"+ {line}" for line in added]
+    return "\n".join(differences)
 
 
-def _sorted(lines: list[str]) -> list[str]:
-    """A description with its aggregates, which stand together, by name."""
-    places = [place for place, line in enumerate(lines) if line.startswith("aggregate ")]
-    if not places:
+def _with_sorted_aggregates(lines: list[str]) -> list[str]:
+    """Return a description with its aggregates, which are adjacent, sorted by name."""
+    indexes = [index for index, line in enumerate(lines) if line.startswith("aggregate ")]
+    if not indexes:
         return lines
-    first, end = places[0], places[-1] + 1
+    first, end = indexes[0], indexes[-1] + 1
     return [*lines[:first], *sorted(lines[first:end], key=_label), *lines[end:]]
 
 
-def _one_line(line: str) -> str:
+def _on_one_line(line: str) -> str:
     return line.replace("\r", "\\r").replace("\n", "\\n")
 
 
@@ -99,32 +106,38 @@ def _label(line: str) -> str:
     return line.partition(": ")[0]
 
 
-def _step(step: Step) -> str:
-    label = f"{type(step).__name__.lower()} {step.name}"
+def _describe_step(step: Step) -> str:
     match step:
-        case Map(expression=what) | FlatMap(expression=what):
-            return f"{label}: {_expression(what)}{_returns(step.returns)}"
-        case Filter(condition=what) | Foreach(function=what):
-            return f"{label}: {_expression(what)}"
-        case Call(function=what):
-            return f"{label}: {_expression(what)}{_returns(step.returns)}"
+        case Map(expression=expression, returns=returns):
+            return f"map {step.name}: {_describe_code(expression)}{_describe_types(returns)}"
+        case FlatMap(expression=expression, returns=returns):
+            return f"flatmap {step.name}: {_describe_code(expression)}{_describe_types(returns)}"
+        case Filter(condition=condition):
+            return f"filter {step.name}: {_describe_code(condition)}"
+        case Foreach(function=function):
+            return f"foreach {step.name}: {_describe_code(function)}"
+        case EnrichCall(function=function, returns=returns):
+            return f"call {step.name}: {_describe_code(function)}{_describe_types(returns)}"
         case Sql(query=query, tables=tables):
-            return f"{label}: {spelled(query)}" + "".join(f"; {n} is {_table(t)}" for n, t in sorted(tables.items()))
+            described = "".join(f"; {name} is {_describe_table(table)}" for name, table in sorted(tables.items()))
+            return f"sql {step.name}: {describe_expression(query)}{described}"
         case Lookup(table=table, on=on, how=how):
-            return f"{label}: {how} join with {_table(table)} on {', '.join(on)}"
+            return f"lookup {step.name}: {how} join with {_describe_table(table)} on {', '.join(on)}"
 
 
-def _table(table: Table) -> str:
+def _describe_table(table: ReferenceTable) -> str:
     if table.query is not None:
-        return spelled(table.query)
-    return _expression(table.frame) if is_python(table.frame) else "a DataFrame"
+        from penstock.stream.sql.postgres import on_one_line
+
+        return on_one_line(table.query)
+    return _describe_code(table.frame) if is_python(table.frame) else "a DataFrame"
 
 
-def _returns(types: Mapping[str, str] | None) -> str:
+def _describe_types(types: Mapping[str, str] | None) -> str:
     return f", returns {', '.join(f'{name} {kind}' for name, kind in sorted(types.items()))}" if types else ""
 
 
-def _time(rules: TimeRules) -> list[str]:
+def _describe_time(rules: TimeRules) -> list[str]:
     match rules.event_time:
         case None:
             time = "when an event was appended"
@@ -133,37 +146,36 @@ def _time(rules: TimeRules) -> list[str]:
         case str(field):
             time = f"the field {field}"
         case function:
-            time = _expression(function)
-    return [f"time: {time}", f"grace: {seconds_text(rules.grace_us)}", *_rules(rules)]
+            time = _describe_code(function)
+    return [f"time: {time}", f"grace: {format_seconds(rules.grace_us)}", *_describe_lateness(rules)]
 
 
-def _join(join: Join) -> list[str]:
+def _describe_lateness(rules: TimeRules) -> list[str]:
+    return [f"allowed lateness: {format_seconds(rules.lateness_us)}", f"late events: {rules.late}"]
+
+
+def _describe_join(join: Join) -> list[str]:
+    before, after = format_seconds(join.before_us), format_seconds(join.after_us)
+    lines = [f"join: {join.how}, from {before} before to {after} after"]
     sides = (("left", join.left, join.left_on, join.left_time), ("right", join.right, join.right_on, join.right_time))
-    lines = [f"join: {join.how}, from {seconds_text(join.before_us)} before to {seconds_text(join.after_us)} after"]
     for name, side, on, time in sides:
         lines += [f"{name} {line}" for line in describe(side)]
-        lines += [f"{name} on: {', '.join(on)}", f"{name} {_time(TimeRules(time))[0]}"]
+        lines += [f"{name} on: {', '.join(on)}", f"{name} {_describe_time(TimeRules(time))[0]}"]
     return lines
 
 
-def _rules(rules: TimeRules) -> list[str]:
-    return [
-        f"allowed lateness: {seconds_text(rules.lateness_us)}",
-        f"late events: {rules.late}",
-    ]
-
-
-def _aggregate(name: str, aggregate: Aggregate) -> str:
+def _describe_aggregate(name: str, aggregate: Aggregate) -> str:
     code = f", code {code_hash(aggregate.argument)}" if is_python(aggregate.argument) else ""
     return f"aggregate {name}: {aggregate.describe()}{code}"
 
 
-def _gate(gate: Gate) -> str:
+def _describe_gate(gate: Gate) -> str:
     cost = gate.cost
     if cost.expression is not None:
-        return f"{gate.describe()}, cost {_expression(cost.expression)}"
-    return f"{gate.describe()}, cost {amount_text(cost.fixed or 0)}"
+        return f"{gate.describe()}, cost {_describe_code(cost.expression)}"
+    return f"{gate.describe()}, cost {format_amount(cost.fixed or 0)}"
 
 
-def _expression(value: Any) -> str:
-    return f"{spelled(value)}, code {code_hash(value)}" if is_python(value) else spelled(value)
+def _describe_code(value: Any) -> str:
+    text = describe_expression(value)
+    return f"{text}, code {code_hash(value)}" if is_python(value) else text

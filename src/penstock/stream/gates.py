@@ -1,6 +1,6 @@
-"""Gates: how much of each lane may pass, and how fast. A definition only; the engine makes them run.
+"""Rate-limit gates of a definition: how many events of a lane may pass, and how fast.
 
-Amounts are kept as whole billionths of a token, so that no number of events adds up to anything but their sum.
+Amounts are integers in billionths of a token, so that sums are exact.
 """
 
 from __future__ import annotations
@@ -9,50 +9,49 @@ from dataclasses import dataclass
 from decimal import Decimal, DecimalException
 from typing import TypeAlias
 
-from penstock.core.errors import InvalidOption, InvalidRequest, shown
+from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name
 from penstock.stream.expression import Expression, check_expression, is_column, is_python
-from penstock.stream.windows import micros, seconds_text
+from penstock.stream.windows import format_seconds, parse_seconds
 
-#: So many of the smallest part make one token.
-NANO = 1_000_000_000
-#: More than any partner allows; a bigint holds it in billionths.
-_MOST = 1_000_000_000
+NANOS_PER_TOKEN = 1_000_000_000
+#: A bigint holds this many tokens in billionths.
+_MAX_TOKENS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an event costs: the same for all, or what an expression or a function says of it."""
+    """The tokens that an event takes: a number, or an expression or a function of the event."""
 
-    #: In billionths of a token; None, where it is computed.
-    fixed: int | None = NANO
+    #: In billionths of a token; None if it is computed.
+    fixed: int | None = NANOS_PER_TOKEN
     expression: Expression | None = None
     allow_zero: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class TokenBucket:
-    """Up to ``capacity`` at once, and ``rate`` a second in the long run."""
+class TokenBucketGate:
+    """Admits up to ``capacity`` at once, and ``rate`` per second in the long run."""
 
     capacity: int
     rate: int
     cost: Cost
-    #: One budget for all lanes of the query, which are served in turn.
+    #: One budget for all lanes of the query, which take turns.
     shared: bool = False
 
     @property
     def amount(self) -> int:
-        """The most that an event may cost."""
+        """The maximum cost of an event."""
         return self.capacity
 
     def describe(self) -> str:
-        """What kind of gate it is. Its limits may change without making the query another one."""
+        """Return the text that is part of a query's fingerprint. The limits may change without making another query."""
         return f"token bucket{', shared' if self.shared else ''}"
 
 
 @dataclass(frozen=True, slots=True)
-class SlidingWindow:
-    """Never more than ``limit`` in any ``window_us`` microseconds, wherever they begin."""
+class SlidingWindowGate:
+    """Admits at most ``limit`` in any ``window_us`` microseconds."""
 
     limit: int
     window_us: int
@@ -61,42 +60,42 @@ class SlidingWindow:
 
     @property
     def amount(self) -> int:
-        """The most that an event may cost."""
+        """The maximum cost of an event."""
         return self.limit
 
     def describe(self) -> str:
-        """What kind of gate it is."""
+        """Return the text that is part of a query's fingerprint."""
         return f"sliding window{', shared' if self.shared else ''}"
 
 
 @dataclass(frozen=True, slots=True)
-class Concurrency:
-    """At most ``limit`` events of a lane that were let through and that the group has yet to acknowledge."""
+class ConcurrencyGate:
+    """Admits an event while fewer than ``limit`` admitted events of its lane are not acknowledged by the group."""
 
     limit: int
     group: str
 
     @property
     def amount(self) -> int:
-        """The most that may be in flight, in billionths."""
-        return self.limit * NANO
+        """The maximum number of events in flight, in billionths."""
+        return self.limit * NANOS_PER_TOKEN
 
     @property
     def cost(self) -> Cost:
-        """Every event counts as one."""
+        """One token per event."""
         return Cost()
 
     @property
     def shared(self) -> bool:
-        """Never: what is in flight is counted by lane."""
+        """Always False: events in flight are counted per lane."""
         return False
 
     def describe(self) -> str:
-        """What kind of gate it is."""
+        """Return the text that is part of a query's fingerprint."""
         return f"concurrency, group {self.group}"
 
 
-Gate: TypeAlias = TokenBucket | SlidingWindow | Concurrency
+Gate: TypeAlias = TokenBucketGate | SlidingWindowGate | ConcurrencyGate
 
 
 def token_bucket_gate(
@@ -106,18 +105,22 @@ def token_bucket_gate(
     cost_fn: Expression | float | None = None,
     allow_zero_cost: bool = True,
     shared: bool = False,
-) -> TokenBucket:
-    """Let up to ``capacity`` tokens through at once and ``refill_per_sec`` a second in the long run, for each lane.
+) -> TokenBucketGate:
+    """Limit each lane with a token bucket.
 
-    ``cost_fn`` says how many tokens an event takes: a number, a field or SQL over its fields (``"weight"``,
-    ``"size(items)"``), or a function of the event; one without it. An event that costs more than the capacity could
-    never pass: it becomes a dead letter. With ``shared``, all lanes of the query have one bucket together and are
-    served in turn.
+    Args:
+        capacity: The tokens of a full bucket: the maximum burst.
+        refill_per_sec: The tokens that are added per second.
+        cost_fn: The tokens that an event takes: a number, a field or SQL over fields (``"weight"``, ``"size(items)"``),
+            or a function of the event; 1 by default. An event that costs more than the capacity can never pass, and
+            becomes a dead letter.
+        allow_zero_cost: Whether an event may cost nothing.
+        shared: One bucket for all lanes of the query, which take turns.
     """
-    amount = read_amount("capacity", capacity)
-    rate = read_amount("refill_per_sec", refill_per_sec)
-    cost = _cost(cost_fn, allow_zero_cost, amount, "capacity")
-    return TokenBucket(amount, rate, cost, _flag("shared", shared))
+    amount = parse_amount("capacity", capacity)
+    rate = parse_amount("refill_per_sec", refill_per_sec)
+    cost = _parse_cost(cost_fn, allow_zero_cost, amount, "capacity")
+    return TokenBucketGate(amount, rate, cost, _check_bool("shared", shared))
 
 
 def sliding_window_gate(
@@ -127,99 +130,105 @@ def sliding_window_gate(
     cost_fn: Expression | float | None = None,
     allow_zero_cost: bool = True,
     shared: bool = False,
-) -> SlidingWindow:
-    """Let no more than ``limit`` through in any ``window_sec`` seconds, wherever they begin, for each lane."""
-    amount = read_amount("limit", limit)
-    span = micros("window_sec", window_sec)
-    cost = _cost(cost_fn, allow_zero_cost, amount, "limit")
-    return SlidingWindow(amount, span, cost, _flag("shared", shared))
+) -> SlidingWindowGate:
+    """Limit each lane to ``limit`` tokens in any ``window_sec`` seconds. See ``token_bucket_gate``."""
+    amount = parse_amount("limit", limit)
+    window = parse_seconds("window_sec", window_sec)
+    cost = _parse_cost(cost_fn, allow_zero_cost, amount, "limit")
+    return SlidingWindowGate(amount, window, cost, _check_bool("shared", shared))
 
 
-def concurrency_gate(*, limit: int, group: str) -> Concurrency:
-    """Let an event through while fewer than ``limit`` of its lane wait for the ack of ``group`` in the sink queue."""
+def concurrency_gate(*, limit: int, group: str) -> ConcurrencyGate:
+    """Limit each lane to ``limit`` events that ``group`` has not acknowledged in the sink queue."""
     given: object = limit
     if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 1_000_000:
-        raise InvalidOption(f"limit must be a whole number from 1 to 1000000, not {shown(limit)}", option="limit")
-    return Concurrency(limit, check_name(group, "group"))
+        raise InvalidOption(f"limit must be a whole number from 1 to 1000000, not {short_repr(limit)}", option="limit")
+    return ConcurrencyGate(limit, check_name(group, "group"))
 
 
 def check_gate(gate: object) -> Gate:
     """Return the gate, if it is one."""
-    if not isinstance(gate, TokenBucket | SlidingWindow | Concurrency):
+    if not isinstance(gate, TokenBucketGate | SlidingWindowGate | ConcurrencyGate):
         raise InvalidRequest(
-            "gate takes what token_bucket_gate(...), sliding_window_gate(...) or concurrency_gate(...) gives, "
-            f"not {shown(gate)}"
+            "gate takes the result of token_bucket_gate(...), sliding_window_gate(...) or concurrency_gate(...), "
+            f"not {short_repr(gate)}"
         )
     return gate
 
 
-def nanos(value: object) -> int | None:
-    """A number in whole billionths; None if it is no number that can be one."""
+def to_nanotokens(value: object) -> int | None:
+    """Return a number of tokens in billionths; None if the value is no finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     try:
         exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-        return int((exact * NANO).to_integral_value()) if exact.is_finite() else None
+        return int((exact * NANOS_PER_TOKEN).to_integral_value()) if exact.is_finite() else None
     except DecimalException:
         return None
 
 
-def read_amount(name: str, value: object) -> int:
-    """A limit in billionths, if it is one."""
-    found = nanos(value)
-    if found is None or not 1 <= found <= _MOST * NANO:
-        raise InvalidOption(f"{name} must be a number above 0 and up to {_MOST}, not {shown(value)}", option=name)
-    return found
+def parse_amount(name: str, value: object) -> int:
+    """Return a limit in billionths of a token."""
+    amount = to_nanotokens(value)
+    if amount is None or not 1 <= amount <= _MAX_TOKENS * NANOS_PER_TOKEN:
+        raise InvalidOption(
+            f"{name} must be a number above 0 and up to {_MAX_TOKENS}, not {short_repr(value)}", option=name
+        )
+    return amount
 
 
-def amount_text(amount: int) -> str:
-    """Billionths as people write them."""
-    return f"{(Decimal(amount) / NANO).normalize():f}"
+def format_amount(amount: int) -> str:
+    """Format billionths of a token as tokens."""
+    return f"{(Decimal(amount) / NANOS_PER_TOKEN).normalize():f}"
 
 
-def gate_text(gate: Gate) -> str:
-    """A gate with its limits, for messages."""
+def format_gate(gate: Gate) -> str:
+    """Format a gate with its limits, for messages."""
     match gate:
-        case TokenBucket():
-            return f"token bucket of {amount_text(gate.capacity)}, {amount_text(gate.rate)}/s"
-        case SlidingWindow():
-            return f"{amount_text(gate.limit)} in any {seconds_text(gate.window_us)}"
-        case Concurrency():
+        case TokenBucketGate():
+            return f"token bucket of {format_amount(gate.capacity)}, {format_amount(gate.rate)}/s"
+        case SlidingWindowGate():
+            return f"{format_amount(gate.limit)} in any {format_seconds(gate.window_us)}"
+        case ConcurrencyGate():
             return f"{gate.limit} in flight of group {gate.group}"
 
 
-def cost_problem(cost: int | None, allow_zero: bool, amount: int, what: str) -> str | None:
-    """Why an event that costs so much can never pass; None if it can."""
+def find_cost_problem(cost: int | None, allow_zero: bool, amount: int, what: str) -> str | None:
+    """Return why an event with this cost can never pass; None if it can."""
     if cost is None:
         return "its cost is no number"
     if cost < 0:
-        return f"it costs {amount_text(cost)}: a cost is not negative"
+        return f"it costs {format_amount(cost)}: a cost is not negative"
     if cost == 0 and not allow_zero:
         return "it costs nothing, which this gate does not allow"
     if cost > amount:
-        return f"it costs {amount_text(cost)}, more than the {what} of {amount_text(amount)}, so it could never pass"
+        return (
+            f"it costs {format_amount(cost)}, more than the {what} of {format_amount(amount)}, so it could never pass"
+        )
     return None
 
 
-def _cost(given: object, allow_zero: bool, amount: int, what: str) -> Cost:
-    allow = _flag("allow_zero_cost", allow_zero)
+def _parse_cost(given: object, allow_zero: bool, amount: int, what: str) -> Cost:
+    allow = _check_bool("allow_zero_cost", allow_zero)
     if given is None:
         given = 1
     if isinstance(given, int | float | Decimal) and not isinstance(given, bool):
-        fixed = nanos(given)
-        problem = cost_problem(fixed, allow, amount, what)
+        fixed = to_nanotokens(given)
+        problem = find_cost_problem(fixed, allow, amount, what)
         if problem is not None:
-            raise InvalidOption(f"cost_fn={shown(given)}: no event would ever pass, as {problem}", option="cost_fn")
+            raise InvalidOption(
+                f"cost_fn={short_repr(given)}: no event would ever pass, as {problem}", option="cost_fn"
+            )
         return Cost(fixed, None, allow)
     if not (isinstance(given, str) or is_column(given) or is_python(given)):
         raise InvalidOption(
-            f"cost_fn must be a number, a field or SQL over fields, or a function of an event, not {shown(given)}",
+            f"cost_fn must be a number, a field or SQL over fields, or a function of an event, not {short_repr(given)}",
             option="cost_fn",
         )
     return Cost(None, check_expression(given, "cost_fn"), allow)
 
 
-def _flag(name: str, value: object) -> bool:
+def _check_bool(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidOption(f"{name} must be True or False, not {shown(value)}", option=name)
+        raise InvalidOption(f"{name} must be True or False, not {short_repr(value)}", option=name)
     return value

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.core.errors import InvalidOption, InvalidRequest, shown
-from penstock.core.names import check_name, key_problem, text_problem
+from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
+from penstock.core.names import check_name, find_key_problem, find_text_problem
 
 _LARGEST = sys.float_info.max
 
@@ -127,18 +127,24 @@ def rule(
         expect: Keys that should be there; one that never comes is absent too.
     """
     keys: object = expect
-    if isinstance(keys, str) or not isinstance(keys, Sequence) or any(key_problem(each) is not None for each in keys):
-        raise InvalidOption(f"expect must be a list of keys, not {shown(expect)}", option="expect")
+    if (
+        isinstance(keys, str)
+        or not isinstance(keys, Sequence)
+        or any(find_key_problem(each) is not None for each in keys)
+    ):
+        raise InvalidOption(f"expect must be a list of keys, not {short_repr(expect)}", option="expect")
     field: object = value
-    if not isinstance(field, str) or not field or text_problem(field) is not None:
-        raise InvalidOption(f"value must name a field of the results, not {shown(value)}", option="value")
+    if not isinstance(field, str) or not field or find_text_problem(field) is not None:
+        raise InvalidOption(f"value must name a field of the results, not {short_repr(value)}", option="value")
     given: object = when
     if not isinstance(given, Condition):
-        raise InvalidRequest(f"when is a condition such as above(80), not {shown(when)}")
+        raise InvalidRequest(f"when is a condition such as above(80), not {short_repr(when)}")
     counts: dict[str, object] = {"fire_after": fire_after, "clear_after": clear_after}
     for option, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 10_000:
-            raise InvalidOption(f"{option} must be a whole number from 1 to 10,000, not {shown(count)}", option=option)
+            raise InvalidOption(
+                f"{option} must be a whole number from 1 to 10,000, not {short_repr(count)}", option=option
+            )
     if live is not None and (when.kind != "above" or fire_after != 1):
         raise InvalidOption(
             "an open window can only be known to be above a limit already: live goes with above(...) and fire_after=1",
@@ -353,16 +359,18 @@ def _condition(kind: Kind, limit: object, clear: object, over: object, *, is_low
     for option, value in (("limit", limit), ("clear", limit if clear is None else clear)):
         # A float holds no more, and what is no number is not within it either.
         if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
-            raise InvalidOption(f"{kind}: {option} must be a number, not {shown(value)}", option=option)
+            raise InvalidOption(f"{kind}: {option} must be a number, not {short_repr(value)}", option=option)
         numbers.append(float(value))
     if kind in ("change", "zscore", "absent") and numbers[0] <= 0:
-        raise InvalidOption(f"{kind}: the limit must be more than 0, not {shown(limit)}", option="limit")
+        raise InvalidOption(f"{kind}: the limit must be more than 0, not {short_repr(limit)}", option="limit")
     if numbers[1] > numbers[0] if is_lower else numbers[1] < numbers[0]:
         side = "below" if is_lower else "above"
-        raise InvalidOption(f"{kind}: it has to clear at the limit or {side} it, not at {shown(clear)}", option="clear")
+        raise InvalidOption(
+            f"{kind}: it has to clear at the limit or {side} it, not at {short_repr(clear)}", option="clear"
+        )
     least = {"change": 1, "zscore": 2}.get(kind, 0)
     if isinstance(over, bool) or not isinstance(over, int) or not least <= over <= 10_000:
         raise InvalidOption(
-            f"{kind}: over must be a number of windows from {least} on, not {shown(over)}", option="over"
+            f"{kind}: over must be a number of windows from {least} on, not {short_repr(over)}", option="over"
         )
     return Condition(kind, numbers[0], numbers[1], over)

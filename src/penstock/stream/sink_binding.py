@@ -1,4 +1,4 @@
-"""The sinks that streams name, and who runs them. They are in a room above, and say how when they are loaded."""
+"""The sinks that a stream names, and the hook through which ``penstock.sinks`` runs them."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ if TYPE_CHECKING:
     from penstock.core.settings import Settings
     from penstock.stream.definition import Definition
 
-Runner: TypeAlias = "Callable[[Definition, Settings], AbstractContextManager[None]]"
+SinkRunner: TypeAlias = "Callable[[Definition, Settings], AbstractContextManager[None]]"
 
-_runners: list[Runner] = []
+_runners: list[SinkRunner] = []
 
 
-class Outlet(Protocol):
-    """A sink, as far as a stream has to know it."""
+class StreamSink(Protocol):
+    """The part of ``penstock.sinks.Sink`` that a stream uses."""
 
     name: str
 
     async def write(self, events: Any) -> None:
-        """Take events."""
+        """Write events."""
 
 
 @dataclass(frozen=True)
-class Flow:
-    """A sink on a queue, at its own pace; as a group of its own name, unless it is given another."""
+class SinkBinding:
+    """A sink on the queue of a stream's results, with its options; ``group`` is the sink's name by default."""
 
     queue: str
-    sink: Outlet
+    sink: StreamSink
     group: str | None = None
-    pace: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run_sinks_with(runner: Runner) -> None:
-    """Say how the sinks of a stream are run while a block lasts."""
+def set_sink_runner(runner: SinkRunner) -> None:
+    """Set the function that runs the sinks of a stream; ``penstock.sinks`` calls this when it is imported."""
     _runners[:] = [runner]
 
 
-def sinks_running(stream: Definition, settings: Settings) -> AbstractContextManager[None]:
-    """The sinks of a stream at work, while the block lasts; they end with what it has brought them."""
-    if not stream.outlets:
+def run_stream_sinks(stream: Definition, settings: Settings) -> AbstractContextManager[None]:
+    """Run the sinks of a stream while the block runs, and write its last results to them at the end."""
+    if not stream.sink_bindings:
         return nullcontext()
     if not _runners:
         raise InvalidRequest(
-            f"a sink is an instance of penstock.sinks.Sink, not {type(stream.outlets[0].sink).__name__}"
+            f"a sink is an instance of penstock.sinks.Sink, not {type(stream.sink_bindings[0].sink).__name__}"
         )
     return _runners[0](stream, settings)

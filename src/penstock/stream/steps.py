@@ -7,34 +7,33 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from penstock.stream.expression import Expression, is_python
-from penstock.stream.sql.select_rules import passes_all
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a callable is called again for an event that it raised for, and after which pauses."""
+    """How often a function is called again for an event for which it raised."""
 
     limit: int = 3
     #: The pause before the n-th retry is n times this.
     pause_seconds: float = 0.1
-    #: A call that takes longer is given up, and its event with it. Zero: never.
+    #: A call that takes longer fails, and so does its event. Zero: no limit.
     timeout_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Each event becomes another: a select list, or a function whose answer is an event, several, or None."""
+    """Replaces each event: by a select list, or by a function that returns an event, a list of events, or None."""
 
     name: str
     expression: Expression
-    #: The types of the fields that a function's answer has, as Spark spells them; inferred where nothing is said.
+    #: The Spark types of the fields that a function returns. Others are inferred.
     returns: Mapping[str, str] | None = None
     retries: Retries = field(default_factory=Retries)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Events for which the condition holds go on."""
+    """Passes the events for which a condition holds."""
 
     name: str
     condition: Expression
@@ -43,7 +42,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class FlatMap:
-    """Each event becomes any number of others: SQL text for an array, or a function that returns a list."""
+    """Replaces each event by any number of events: SQL for an array, or a function that returns a list."""
 
     name: str
     expression: Expression
@@ -57,35 +56,35 @@ class Sql:
 
     name: str
     query: str
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, ReferenceTable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """A reference table: a PostgreSQL table or query, or a Spark DataFrame (or a function that returns one)."""
+class ReferenceTable:
+    """A table to join with: a PostgreSQL table or query, a Spark DataFrame, or a function that returns one."""
 
     #: SQL for PostgreSQL, or None.
     query: str | None = None
     frame: Any = None
     refresh_seconds: float = 60.0
-    #: A NOTIFY on this channel refreshes it at once.
+    #: A NOTIFY on this channel refreshes the table at once.
     notify: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Fields of a reference table are added to each event that has the same values in ``on``."""
+    """Adds the fields of a reference table to each event with the same values in ``on``."""
 
     name: str
-    table: Table
+    table: ReferenceTable
     on: tuple[str, ...]
-    #: "left": an event without a match goes on with nulls. "inner": it is left out.
+    #: "left" passes an event without a match, with nulls. "inner" drops it.
     how: str = "left"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """Fields that an async (or plain) function answers with are added to each event, many calls at a time."""
+class EnrichCall:
+    """Adds the fields that an async (or plain) function returns to each event, with concurrent calls."""
 
     name: str
     function: Callable[..., Any]
@@ -96,28 +95,32 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Foreach:
-    """A function is called for each event, at least once, and the event goes on as it is."""
+    """Calls a function for each event, at least once, and passes the event unchanged."""
 
     name: str
     function: Callable[..., Any]
     retries: Retries = field(default_factory=Retries)
 
 
-Step: TypeAlias = Map | Filter | FlatMap | Sql | Lookup | Call | Foreach
+Step: TypeAlias = Map | Filter | FlatMap | Sql | Lookup | EnrichCall | Foreach
 
 
 def makes_columns(step: Step) -> bool:
-    """Whether events become others, of the fields that the step names."""
-    return isinstance(step, Map | FlatMap) or (isinstance(step, Sql) and not passes_all(step.query))
+    """Return whether a step replaces events by others that have only the fields which the step names."""
+    if not isinstance(step, Sql):
+        return isinstance(step, Map | FlatMap)
+    from penstock.stream.sql.select_step import selects_all_fields
+
+    return not selects_all_fields(step.query)
 
 
 def runs_in_python(step: Step) -> bool:
-    """Whether the step is a Python callable."""
+    """Return whether a step is a Python function."""
     match step:
         case Map(expression=expression) | FlatMap(expression=expression):
             return is_python(expression)
         case Filter(condition=condition):
             return is_python(condition)
-        case Call() | Foreach():
+        case EnrichCall() | Foreach():
             return True
     return False

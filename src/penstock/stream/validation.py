@@ -1,4 +1,4 @@
-"""Checks of what the steps of a stream are given. Each error says how to write it."""
+"""Checks of the arguments of a definition."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.core import json
-from penstock.core.errors import InvalidOption, InvalidRequest, shown
-from penstock.core.names import text_problem
-from penstock.stream.expression import check_expression, check_plain, function_name, is_python, takes_context
-from penstock.stream.sql.tokens import arguments_in, one_line
+from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
+from penstock.core.names import find_text_problem
+from penstock.stream.expression import check_expression, check_not_async, function_name, is_python, takes_context
 from penstock.stream.steps import Retries
 
-#: A column's name: PostgreSQL cuts off what is longer, and a view needs one without surprises.
+#: The name of an aggregate is a column of a view. PostgreSQL truncates longer names.
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
-TAKEN = frozenset(
+#: The columns that every result table has.
+RESERVED_COLUMNS = frozenset(
     ("key", "window_start", "window_end", "updated_at", "closed_at", "revision", "replaced_by", "is_open")
 )
 
 
-def read_retries(given: dict[str, Any]) -> Retries:
-    """The retries that a step was given as options."""
+def parse_retries(options: dict[str, Any]) -> Retries:
+    """Return the retries of a step from its options."""
     known = {"retry_limit": "limit", "retry_pause_seconds": "pause_seconds", "timeout_seconds": "timeout_seconds"}
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in known:
             raise InvalidOption(f"{name!r} is no option of a step; there are {', '.join(known)}", option=name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 86_400:
-            raise InvalidOption(f"{name} must be a number from 0 to 86400, not {shown(value)}", option=name)
+            raise InvalidOption(f"{name} must be a number from 0 to 86400, not {short_repr(value)}", option=name)
         if name == "retry_limit" and not isinstance(value, int):
-            raise InvalidOption(f"retry_limit must be a whole number, not {shown(value)}", option=name)
-    return Retries(**{known[name]: value for name, value in given.items()})
+            raise InvalidOption(f"retry_limit must be a whole number, not {short_repr(value)}", option=name)
+    return Retries(**{known[name]: value for name, value in options.items()})
 
 
-def only_for_functions(expression: object, returns: object, retry: Mapping[str, Any]) -> None:
-    """Refuse options that SQL would silently ignore."""
+def check_function_options(expression: object, returns: object, retry: Mapping[str, Any]) -> None:
+    """Refuse the options of functions if the expression is SQL, which would ignore them."""
     options = [*retry, *([] if returns is None else ["returns"])]
     if options and not is_python(expression):
-        read_retries({name: 1 for name in retry})
+        parse_retries({name: 1 for name in retry})
         raise InvalidOption(f"{', '.join(options)}: only for functions; leave it out for SQL", option=options[0])
 
 
-def read_types(option: str, types: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Types by field, if they are that."""
+def parse_types(option: str, types: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return the types of fields by name."""
     if types is None:
         return None
     given: object = types
@@ -51,44 +51,48 @@ def read_types(option: str, types: Mapping[str, str] | None) -> dict[str, str] |
         isinstance(name, str) and name and isinstance(kind, str) and kind.strip() for name, kind in given.items()
     ):
         raise InvalidOption(
-            f"{option} must map fields to types, such as {{'total': 'decimal(18,2)'}}, not {shown(types)}",
+            f"{option} must map fields to types, such as {{'total': 'decimal(18,2)'}}, not {short_repr(types)}",
             option=option,
         )
     return dict(types)
 
 
-def read_fields(on: object) -> tuple[str, ...]:
-    """The fields to join on."""
+def parse_join_fields(on: object) -> tuple[str, ...]:
+    """Return the fields to join on."""
     given = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, Sequence) else ()
     names = tuple(name for name in given if isinstance(name, str) and name.strip())
     if not names or len(names) != len(given) or len(set(names)) != len(names):
-        raise InvalidOption(f"on takes a field or a list of different fields to join on, not {shown(on)}", option="on")
+        raise InvalidOption(
+            f"on takes a field or a list of different fields to join on, not {short_repr(on)}", option="on"
+        )
     return names
 
 
 def select_list(fields: Mapping[str, Any]) -> str:
-    """A mapping of fields to SQL as the select list that it stands for."""
+    """Return the select list for a mapping of fields to SQL."""
+    from penstock.stream.sql.text import on_one_line, split_arguments
+
     if not fields:
         raise InvalidRequest(
             "map takes the fields of the new event, {'total': 'price * quantity'}, not an empty mapping"
         )
-    parts: list[str] = []
+    items: list[str] = []
     for name, text in fields.items():
         given: object = name
         if not isinstance(given, str) or not given or "`" in given:
-            raise InvalidRequest(f"map: {shown(name)} cannot name a field: give it a text without backquotes")
-        if not isinstance(text, str) or len(arguments_in(text)) != 1:
+            raise InvalidRequest(f"map: {short_repr(name)} cannot name a field: give it a text without backquotes")
+        if not isinstance(text, str) or len(split_arguments(check_expression(text, f"map: the field {name!r}"))) != 1:
             raise InvalidRequest(
-                f"map: the field {name!r} takes one SQL expression, such as 'price * quantity', not {shown(text)}; "
-                "for Python, give map a function that returns the whole event"
+                f"map: the field {name!r} takes one SQL expression, such as 'price * quantity', not "
+                f"{short_repr(text)}; for Python, give map a function that returns the whole event"
             )
-        parts.append(f"{one_line(check_expression(text, f'map: the field {name!r}'))} AS `{name}`")
-    return ", ".join(parts)
+        items.append(f"{on_one_line(text)} AS `{name}`")
+    return ", ".join(items)
 
 
 def check_fold(function: Callable[..., Any], initial: Any) -> None:
-    """Raise if a window cannot be folded so."""
-    if not _takes(function, initial, {}):
+    """Raise if a window cannot be folded with the function and the initial value."""
+    if not _accepts(function, initial, {}):
         raise InvalidRequest(
             f"reduce: {function_name(function)} must take a value and an event: write def f(value, event)"
         )
@@ -96,20 +100,20 @@ def check_fold(function: Callable[..., Any], initial: Any) -> None:
         json.encode(initial)
     except json.JSONProblem as problem:
         raise InvalidRequest(
-            f"reduce: the value to begin with must be JSON, and {shown(initial)} is not: {problem}"
+            f"reduce: the initial value must be JSON, and {short_repr(initial)} is not: {problem}"
         ) from None
 
 
-def check_frame_maker(function: Callable[..., Any]) -> None:
-    """Raise if a function cannot give a reference table."""
-    if not _takes(function, None):
+def check_frame_function(function: Callable[..., Any]) -> None:
+    """Raise if a function cannot return a reference table."""
+    if not _accepts(function, None):
         raise InvalidRequest(
             f"{function_name(function)} must take the Spark session and return a DataFrame: write def rates(spark)"
         )
 
 
-def _takes(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether a function can be called so; a builtin that does not say what it takes may be."""
+def _accepts(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Return whether a function takes the arguments; True for a builtin without a signature."""
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError:
@@ -119,37 +123,39 @@ def _takes(function: Callable[..., Any], *arguments: Any) -> bool:
     return True
 
 
-def check_time(event_time: Any) -> None:
-    """Raise if events cannot say their time so."""
+def check_event_time(event_time: Any) -> None:
+    """Raise if the event time is not a field, a function, True or None."""
     if event_time is not None and event_time is not True and not isinstance(event_time, str):
         if not is_python(event_time):
             raise InvalidOption(
-                f"event_time is a field, a function of an event or True, not {shown(event_time)}", option="event_time"
+                f"event_time is a field, a function of an event or True, not {short_repr(event_time)}",
+                option="event_time",
             )
-        check_plain(event_time, "event_time")
+        check_not_async(event_time, "event_time")
         takes_context(event_time, "event_time")
     if isinstance(event_time, str) and not all(part.strip() for part in event_time.split(".")):
         raise InvalidOption(
-            f"event_time {shown(event_time)} names no field: write 'created_at', or 'order.created_at' for one inside",
+            f"event_time {short_repr(event_time)} names no field: write 'created_at', or 'order.created_at' for a "
+            "nested one",
             option="event_time",
         )
 
 
-def check_field(name: object) -> None:
-    """Raise if a field of the events that closed windows become cannot be called that."""
-    problem = text_problem(name) or (None if name else "must not be empty")
+def check_output_name(name: object) -> None:
+    """Raise if a field of the events for closed windows cannot have the name."""
+    problem = find_text_problem(name) or (None if name else "must not be empty")
     if problem is not None:
         raise InvalidRequest(f"select: the name of a field {problem}")
 
 
-def check_column(name: object, names: Mapping[Any, Any]) -> None:
-    """Raise if an aggregate cannot be called that."""
+def check_aggregate_name(name: object, names: Mapping[Any, Any]) -> None:
+    """Raise if an aggregate cannot have the name."""
     if not isinstance(name, str) or not _COLUMN.fullmatch(name):
         raise InvalidRequest(
-            f"{shown(name)} cannot name an aggregate: it becomes a column, so use letters, digits and underscores, "
-            "60 at the most"
+            f"{short_repr(name)} cannot name an aggregate: it becomes a column, so use letters, digits and "
+            "underscores, at most 60"
         )
-    if name.lower() in TAKEN:
+    if name.lower() in RESERVED_COLUMNS:
         raise InvalidRequest(f"{name!r} is a column of every result: give the aggregate another name")
     same = [other for other in names if isinstance(other, str) and other.lower() == name.lower()]
     if len(same) > 1:

@@ -1,109 +1,140 @@
-"""Windows: which spans of time an event counts in. A definition only; the engine makes them run."""
+"""Time windows of a definition, and the durations that describe them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from penstock.core.errors import InvalidOption, shown
+from penstock.core.errors import InvalidOption, short_repr
 
-_LONGEST = 366 * 86_400
+_MAX_SECONDS = 366 * 86_400
+_MAX_WINDOWS_PER_EVENT = 1000
 CALENDAR_UNITS = ("minute", "hour", "day", "week")
+
+_MICROS = {
+    "microsecond": 1,
+    "millisecond": 1000,
+    "second": 10**6,
+    "minute": 60 * 10**6,
+    "hour": 3600 * 10**6,
+    "day": 86_400 * 10**6,
+    "week": 7 * 86_400 * 10**6,
+}
+_DURATION_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Tumbling:
-    """Spans of one length, one after the other."""
+class TumblingWindow:
+    """Windows of one length, one after the other."""
 
     size_us: int
 
     def describe(self) -> str:
-        """In words, for people and for the fingerprint of a query."""
-        return f"tumbling {seconds_text(self.size_us)}"
+        """Return the text that is part of a query's fingerprint."""
+        return f"tumbling {format_seconds(self.size_us)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Sliding:
-    """Spans of one length that begin every ``slide_us``, so that an event counts in several."""
+class SlidingWindow:
+    """Windows of one length that start every ``slide_us``. An event counts in several."""
 
     size_us: int
     slide_us: int
 
     def describe(self) -> str:
-        """In words, for people and for the fingerprint of a query."""
-        return f"sliding {seconds_text(self.size_us)} every {seconds_text(self.slide_us)}"
+        """Return the text that is part of a query's fingerprint."""
+        return f"sliding {format_seconds(self.size_us)} every {format_seconds(self.slide_us)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """A span that lasts while the events of a key follow one another within ``gap_us``."""
+class SessionWindow:
+    """A window that lasts while the events of a key follow one another within ``gap_us``."""
 
     gap_us: int
 
     def describe(self) -> str:
-        """In words, for people and for the fingerprint of a query."""
-        return f"session with gaps of {seconds_text(self.gap_us)}"
+        """Return the text that is part of a query's fingerprint."""
+        return f"session with gaps of {format_seconds(self.gap_us)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Calendar:
-    """A minute, hour, day or week on the clock of a time zone: a day may have 23 or 25 hours."""
+class CalendarWindow:
+    """A minute, hour, day or week on the clock of a time zone. A day may have 23 or 25 hours."""
 
     every: str
     timezone: str
 
     def describe(self) -> str:
-        """In words, for people and for the fingerprint of a query."""
+        """Return the text that is part of a query's fingerprint."""
         return f"each {self.every} in {self.timezone}"
 
 
-Window: TypeAlias = Tumbling | Sliding | Session | Calendar
+Window: TypeAlias = TumblingWindow | SlidingWindow | SessionWindow | CalendarWindow
 
 
-def micros(option: str, seconds: object, *, least: float = 0.001) -> int:
-    """Seconds as microseconds, or an error that names the option."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _LONGEST:
+def parse_seconds(option: str, seconds: object, *, least: float = 0.001) -> int:
+    """Return a number of seconds as microseconds."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _MAX_SECONDS:
         raise InvalidOption(
-            f"{option} must be a number of seconds from {least:g} to {_LONGEST}, not {shown(seconds)}", option=option
+            f"{option} must be a number of seconds from {least:g} to {_MAX_SECONDS}, not {short_repr(seconds)}",
+            option=option,
         )
     return round(seconds * 1_000_000)
 
 
-def seconds_text(micros: int) -> str:
-    """Microseconds as seconds, to the last digit: two that differ never read the same."""
+def parse_duration(text: str) -> int | None:
+    """Return a duration such as ``1 minute 30 seconds`` in microseconds; None if the text is none."""
+    total, end = 0.0, 0
+    text = text.strip().removeprefix("INTERVAL").removeprefix("interval")
+    for part in _DURATION_PART.finditer(text):
+        unit = _MICROS.get(part[2].lower().removesuffix("s"))
+        if part.start() != end or unit is None:
+            return None
+        total += float(part[1]) * unit
+        end = part.end()
+    return round(total) if end and not text[end:].strip() else None
+
+
+def format_seconds(micros: int) -> str:
+    """Format microseconds as seconds, to the last digit: texts of two durations differ if the durations do."""
     whole, rest = divmod(micros, 1_000_000)
     return f"{whole}.{rest:06d}".rstrip("0").rstrip(".") + " s"
 
 
-def tumbling(seconds: object) -> Tumbling:
-    """Check and make a tumbling window."""
-    return Tumbling(micros("seconds", seconds))
+def tumbling_window(seconds: object) -> TumblingWindow:
+    """Check the length of a tumbling window."""
+    return TumblingWindow(parse_seconds("seconds", seconds))
 
 
-def sliding(size: object, slide: object) -> Sliding:
-    """Check and make a sliding window."""
-    made = Sliding(micros("size", size), micros("slide", slide))
-    if made.slide_us > made.size_us:
+def sliding_window(size: object, slide: object) -> SlidingWindow:
+    """Check the lengths of a sliding window."""
+    window = SlidingWindow(parse_seconds("size", size), parse_seconds("slide", slide))
+    if window.slide_us > window.size_us:
         raise InvalidOption(
-            f"slide ({shown(slide)} s) is longer than size ({shown(size)} s), so events between two windows would "
-            "count in none: make it shorter",
+            f"slide ({short_repr(slide)} s) is longer than size ({short_repr(size)} s), so events between two windows "
+            "would count in none: make slide shorter",
             option="slide",
         )
-    if made.size_us > 1000 * made.slide_us:
-        raise InvalidOption("an event would count in more than 1,000 windows: make slide longer", option="slide")
-    return made
+    if window.size_us > _MAX_WINDOWS_PER_EVENT * window.slide_us:
+        raise InvalidOption(
+            f"an event would count in more than {_MAX_WINDOWS_PER_EVENT:,} windows: make slide longer", option="slide"
+        )
+    return window
 
 
-def session(gap: object) -> Session:
-    """Check and make a session window."""
-    return Session(micros("gap", gap))
+def session_window(gap: object) -> SessionWindow:
+    """Check the gap of a session window."""
+    return SessionWindow(parse_seconds("gap", gap))
 
 
-def calendar(every: object, timezone: object) -> Calendar:
-    """Check and make a calendar window."""
+def calendar_window(every: object, timezone: object) -> CalendarWindow:
+    """Check the unit and the time zone of a calendar window."""
     if not isinstance(every, str) or every not in CALENDAR_UNITS:
-        raise InvalidOption(f"every must be one of {', '.join(CALENDAR_UNITS)}, not {shown(every)}", option="every")
+        raise InvalidOption(
+            f"every must be one of {', '.join(CALENDAR_UNITS)}, not {short_repr(every)}", option="every"
+        )
     name = timezone.key if isinstance(timezone, ZoneInfo) else timezone
     try:
         if not isinstance(name, str):
@@ -111,6 +142,7 @@ def calendar(every: object, timezone: object) -> Calendar:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidOption(
-            f"timezone {shown(timezone)} is not known: give a name such as 'UTC' or 'Europe/Rome'", option="timezone"
+            f"timezone {short_repr(timezone)} is not known: give a name such as 'UTC' or 'Europe/Rome'",
+            option="timezone",
         ) from None
-    return Calendar(every, name)
+    return CalendarWindow(every, name)

@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+from msgspec import structs
 
 from penstock.cli import main as command_line
 from penstock.core.settings import Settings
@@ -26,8 +27,8 @@ from penstock.engine.foreground import run_until_stopped
 from penstock.engine.options import RunOptions
 from penstock.engine.query import Query
 from penstock.engine.worker import reports
-from penstock.engine.worker.reader import Reader
-from penstock.engine.worker.task import connection, current_task, load_plan
+from penstock.engine.worker.reader import EventReader
+from penstock.engine.worker.task import current_task, load_plan, worker_connection
 from tests.engine.crash import orders, pairs
 
 
@@ -53,7 +54,7 @@ def after_commit(commits: int, number: signal.Signals) -> None:
 
 def before_commit(commits: int, number: signal.Signals) -> None:
     """Everything is written and locked; the COMMIT has not been sent."""
-    real, made = Committer._finish, iter(range(1, 1_000_000))
+    real, made = Committer._finish_cycle, iter(range(1, 1_000_000))
 
     @wraps(real)
     async def finish(self: Committer, *arguments: Any) -> None:
@@ -61,7 +62,7 @@ def before_commit(commits: int, number: signal.Signals) -> None:
         if next(made) == commits:
             _hit_all(number)
 
-    mock.patch.object(Committer, "_finish", finish).start()
+    mock.patch.object(Committer, "_finish_cycle", finish).start()
 
 
 def before_transaction(commits: int, number: signal.Signals) -> None:
@@ -80,13 +81,13 @@ def before_transaction(commits: int, number: signal.Signals) -> None:
 def tasks_run_twice(notes: str, differs: bool) -> None:
     """Tasks fail once they have read and reported all: two of small cycles and two of large, each noted in a file."""
 
-    class ClumsyReader(Reader):
+    class ClumsyReader(EventReader):
         def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from super().__call__(batches)
             current = current_task()
             if current is None:
                 return
-            size = "small" if load_plan(self.reading, current[1]).is_small else "large"
+            size = "small" if load_plan(self.config, current.job).is_small else "large"
             for place in range(2):
                 try:
                     note = os.open(f"{notes}/{size}-{place}", os.O_CREAT | os.O_EXCL)
@@ -94,20 +95,20 @@ def tasks_run_twice(notes: str, differs: bool) -> None:
                     continue
                 os.close(note)
                 if differs:
-                    _say_something_else(self.reading.conninfo)
+                    _say_something_else(self.config.conninfo)
                 raise OSError("this task fails after it has reported")
 
-    mock.patch("penstock.engine.cycle.prepare.Reader", ClumsyReader).start()
+    mock.patch("penstock.engine.cycle.prepare.EventReader", ClumsyReader).start()
 
 
 def _say_something_else(conninfo: str) -> None:
     """As if the failed attempt had found one event less."""
-    conn = connection(conninfo)
+    conn = worker_connection(conninfo)
     newest = "SELECT ctid::text, report FROM penstock.reports ORDER BY fence DESC, cycle DESC LIMIT 1"
     for row, said in conn.execute(newest, binary=True).fetchall():
         report = reports.decode(said)
-        mark = report.marks[0]
-        report.marks[0] = type(mark)(mark.partition_id, mark.offsets - 1, mark.events - 1, mark.high_us, mark.last_us)
+        first = report.partitions[0]
+        report.partitions[0] = structs.replace(first, offsets_read=first.offsets_read - 1, events=first.events - 1)
         conn.execute("UPDATE penstock.reports SET report = %s WHERE ctid = %s::tid", (reports.encode(report), row))
 
 
@@ -154,7 +155,7 @@ def main() -> None:
         run_statements(url, file, options)
         return
     pipeline = {"orders": orders, "pairs": pairs}[options.pop("pipeline", "orders")]
-    query = Query(pipeline.stream(), pipeline.QUERY, Settings(database_url=url), RunOptions.of(options))
+    query = Query(pipeline.stream(), pipeline.QUERY, Settings(database_url=url), RunOptions.from_mapping(options))
     threading.Thread(target=_tell_states, args=(query,), daemon=True).start()
     run_until_stopped(query)
     print("state: ended", flush=True)

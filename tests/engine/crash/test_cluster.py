@@ -14,7 +14,7 @@ from tests.engine.spark_cluster import SparkCluster
 SMALL_EXECUTORS = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_worker_that_is_killed_in_mid_cycle_costs_nothing(
     database_url: str, standalone_cluster: SparkCluster, tmp_path: Path
@@ -40,7 +40,7 @@ def test_a_worker_that_is_killed_in_mid_cycle_costs_nothing(
         assert driver.process.poll() is None
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_large_cycle_has_a_task_for_each_core_that_came_after_the_driver(database_url: str, tmp_path: Path) -> None:
     url = database_url

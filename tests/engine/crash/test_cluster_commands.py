@@ -43,7 +43,7 @@ def test_a_file_of_streams_runs_on_a_cluster_and_the_password_shows_nowhere(
     assert not [path for path in written if shows(path)]
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_driver_goes_on_in_another_place_and_by_another_command(
     database_url: str, standalone_cluster: SparkCluster, tmp_path: Path
@@ -70,7 +70,7 @@ def test_a_driver_goes_on_in_another_place_and_by_another_command(
                     orders.check()
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_standby_on_another_machine_takes_over_with_executors_of_its_own(
     database_url: str, standalone_cluster: SparkCluster, tmp_path: Path
@@ -95,7 +95,7 @@ def test_a_standby_on_another_machine_takes_over_with_executors_of_its_own(
         orders.check()
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_standby_for_which_the_cluster_has_no_core_ends_when_asked_and_goes_on_when_there_is_one(
     database_url: str, standalone_cluster: SparkCluster, tmp_path: Path

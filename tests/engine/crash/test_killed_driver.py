@@ -12,7 +12,7 @@ import pytest
 from tests.engine.crash.drivers import Driver
 from tests.engine.crash.orders import Orders, committed, eventually
 
-#: At the two moments that matter most; `make test-chaos` adds any other.
+#: At the two moments that matter most; `make test-long` adds any other.
 SHORT: list[list[Any]] = [["killed after commit", 2], ["killed before commit", 2]]
 
 
@@ -37,7 +37,7 @@ def test_a_driver_that_is_killed_around_its_commit_counts_each_event_once(databa
     kill_again_and_again(database_url, tmp_path, SHORT, random.Random(3))
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_a_driver_that_is_killed_thirty_times_counts_each_event_once(database_url: str, tmp_path: Path) -> None:
     chance = random.Random(30)

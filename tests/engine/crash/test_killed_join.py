@@ -14,7 +14,7 @@ from tests.engine.crash.drivers import Driver
 from tests.engine.crash.pairs import Sides
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_a_join_that_is_killed_around_its_commits_gives_each_pair_once(database_url: str, tmp_path: Path) -> None:
     chance = random.Random(5)

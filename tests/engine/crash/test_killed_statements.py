@@ -14,7 +14,7 @@ from tests.engine.crash.drivers import Driver
 from tests.engine.crash.statements import FILE, Shop
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_statements_whose_driver_is_killed_around_its_commits_give_what_duckdb_gives(
     database_url: str, tmp_path: Path

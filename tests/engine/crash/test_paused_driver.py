@@ -15,7 +15,7 @@ def commits_by(url: str, fence: int) -> int:
     return int(ask(url, "SELECT count(*) FROM penstock.cycles WHERE fence = %s AND committed_at IS NOT NULL", fence))
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("moment", ["paused before its transaction", "paused before commit"])
 def test_a_paused_driver_is_followed_by_the_standby_and_becomes_the_standby(
@@ -44,7 +44,7 @@ def test_a_paused_driver_is_followed_by_the_standby_and_becomes_the_standby(
             assert fence(url) == successor
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_driver_whose_jvm_stands_still_in_a_cycle_loses_the_query(database_url: str, tmp_path: Path) -> None:
     url = database_url
@@ -64,7 +64,7 @@ def test_a_driver_whose_jvm_stands_still_in_a_cycle_loses_the_query(database_url
             orders.check()
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_driver_whose_jvm_is_killed_ends_and_says_so(database_url: str, tmp_path: Path) -> None:
     url = database_url
@@ -80,7 +80,7 @@ def test_a_driver_whose_jvm_is_killed_ends_and_says_so(database_url: str, tmp_pa
             orders.check()
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_sigterm_ends_the_cycle_and_hands_the_query_over_at_once(database_url: str, tmp_path: Path) -> None:
     url = database_url

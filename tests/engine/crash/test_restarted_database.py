@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.core.settings import Settings
 from penstock.db.embedded import server as embedded
 from penstock.db.embedded.server import EmbeddedPostgres
-from penstock.engine.worker.task import connection
+from penstock.engine.worker.task import worker_connection
 from tests.engine.crash.orders import QUERY, Orders, ask, committed, eventually, fence, stream
 from tests.servers import Server
 
@@ -92,7 +92,7 @@ def test_an_event_is_not_blamed_for_a_database_that_has_no_connection_to_spare(p
 
 
 def test_a_worker_notices_that_its_connection_was_cut(database_url: str) -> None:
-    mine = connection(database_url).execute("SELECT pg_backend_pid()").fetchone()
+    mine = worker_connection(database_url).execute("SELECT pg_backend_pid()").fetchone()
     assert mine is not None
     ask(database_url, "SELECT pg_terminate_backend(%s)", mine[0])
 
@@ -100,5 +100,5 @@ def test_a_worker_notices_that_its_connection_was_cut(database_url: str) -> None
         return not ask(database_url, "SELECT count(*) FROM pg_stat_activity WHERE pid = %s", mine[0])
 
     eventually(is_gone)
-    assert connection(database_url).execute("SELECT 1").fetchone() == (1,)
-    connection(database_url).close()
+    assert worker_connection(database_url).execute("SELECT 1").fetchone() == (1,)
+    worker_connection(database_url).close()

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.settings import Settings
 from penstock.db.embedded.server import EmbeddedPostgres
-from tests.backups import base_backup, program
+from tests.backups import run_program, take_base_backup
 from tests.conftest import reachable_directory
 from tests.engine.crash.orders import QUERY, Orders, committed, eventually, fence, stream
 from tests.servers import ROLE, Server
@@ -27,7 +27,7 @@ class Backup:
         self._server = server
         self._name = str(conninfo_to_dict(url)["dbname"])
         self._file = file
-        program("pg_dump", "--format=custom", f"--file={file}", url)
+        run_program("pg_dump", "--format=custom", f"--file={file}", url)
 
     def restore(self) -> None:
         """Put it where the database is, whoever is connected there."""
@@ -38,7 +38,7 @@ class Backup:
                 connection.execute(sql.SQL(text).format(*map(sql.Identifier, names)))
 
             do("CREATE DATABASE {} TEMPLATE template0 OWNER {}", fresh, ROLE)
-            program("pg_restore", "--exit-on-error", f"--dbname={self._server.url(fresh)}", str(self._file))
+            run_program("pg_restore", "--exit-on-error", f"--dbname={self._server.url(fresh)}", str(self._file))
             do("ALTER DATABASE {} ALLOW_CONNECTIONS false", self._name)
             connection.execute(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s", (self._name,)
@@ -57,7 +57,7 @@ def wait_for_cycles(url: str, more: int = 2) -> None:
     eventually(lambda: committed(url) >= goal, what=f"{more} more cycles")
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 def test_a_running_query_goes_on_from_the_state_that_was_restored(
     pg18: Server, database_url: str, tmp_path: Path
 ) -> None:
@@ -110,7 +110,7 @@ def test_a_query_that_starts_on_a_restored_state_reads_what_came_after_it(
             query.stop()
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 def test_a_base_backup_taken_while_a_query_runs_goes_on_elsewhere() -> None:
     root = reachable_directory()
     try:
@@ -121,7 +121,7 @@ def test_a_base_backup_taken_while_a_query_runs_goes_on_elsewhere() -> None:
                 with orders.pushing():
                     wait_for_cycles(here.url)
                     told = orders.copy_of_account()
-                    base_backup(here.url, root)
+                    take_base_backup(here.url, root)
                     wait_for_cycles(here.url, 5)
             finally:
                 query.stop()

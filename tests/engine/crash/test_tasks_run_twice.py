@@ -10,7 +10,7 @@ from tests.engine.crash.drivers import Driver
 from tests.engine.crash.orders import Orders, ask, eventually, rows_of
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("differs", [False, True], ids=["with the same report", "with another report"])
 def test_a_task_that_fails_after_its_report_is_counted_once(database_url: str, tmp_path: Path, differs: bool) -> None:

@@ -1,4 +1,4 @@
-"""A driver that is killed at any moment: the limit holds, and what passes does so once and in order."""
+"""A driver of a gated stream is killed: the limit holds, and every event is released once and in order."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import pytest
 
 from penstock import SyncPenstock
 from tests.engine.crash.orders import eventually
-from tests.engine.gates.calls import CAPACITY, TENANTS, check, prepare
+from tests.engine.gates.gated_calls import CAPACITY, TENANTS, check, prepare
 
 ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
 def driver(url: str, log: Path) -> Iterator[int]:
-    """A driver and its JVM, a process group, killed with -9 at the end of the block."""
+    """Run a driver and its JVM as a process group, and kill it with SIGKILL at the end of the block."""
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.engine.gates.driver", url],
+            [sys.executable, "-m", "tests.engine.gates.gated_driver", url],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -40,14 +40,14 @@ def driver(url: str, log: Path) -> Iterator[int]:
         process.wait()
 
 
-def kill_again_and_again(url: str, log: Path, kills: int, each: int, chance: random.Random) -> None:
+def kill_repeatedly(url: str, log: Path, kills: int, each: int, chance: random.Random) -> None:
     with SyncPenstock(url) as client:
         prepare(client, each)
         for _ in range(kills):
             before = check(client)
             with driver(url, log):
                 eventually(lambda before=before: check(client) > before, what=log.read_text()[-2000:])  # type: ignore[misc]
-                time.sleep(chance.random())  # at any moment of the releases that follow
+                time.sleep(chance.random())  # a random moment of a release
         with driver(url, log):
             eventually(lambda: check(client) == TENANTS * each, timeout=600, what=log.read_text()[-2000:])
         check(client, each)
@@ -55,21 +55,19 @@ def kill_again_and_again(url: str, log: Path, kills: int, each: int, chance: ran
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_driver_that_is_killed_breaks_no_limit_and_loses_nothing(database_url: str, tmp_path: Path) -> None:
-    kill_again_and_again(database_url, tmp_path / "driver.log", 1, 120, random.Random(2))
+def test_a_killed_driver_exceeds_no_limit_and_loses_nothing(database_url: str, tmp_path: Path) -> None:
+    kill_repeatedly(database_url, tmp_path / "driver.log", 1, 120, random.Random(2))
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_a_driver_that_is_killed_twenty_times_breaks_no_limit_and_loses_nothing(
-    database_url: str, tmp_path: Path
-) -> None:
-    kill_again_and_again(database_url, tmp_path / "driver.log", 20, 1200, random.Random(20))
+def test_twenty_kills_exceed_no_limit_and_lose_nothing(database_url: str, tmp_path: Path) -> None:
+    kill_repeatedly(database_url, tmp_path / "driver.log", 20, 1200, random.Random(20))
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_driver_that_sleeps_while_another_takes_over_breaks_no_limit(database_url: str, tmp_path: Path) -> None:
+def test_a_suspended_driver_exceeds_no_limit_while_another_takes_over(database_url: str, tmp_path: Path) -> None:
     each, logs = 500, [tmp_path / "first.log", tmp_path / "second.log"]
     with SyncPenstock(database_url) as client:
         prepare(client, each)

@@ -1,7 +1,7 @@
-"""A shop whose queries are half-way when its release is replaced: what they are, what is pushed and what comes of it.
+"""The queries and events of a shop, for the upgrade test.
 
-``python -m tests.engine.upgrades.shop URL``, run with the code of a release in a database that has its schema, makes
-what a dump of that release holds.
+``python -m tests.engine.upgrades.shop URL`` fills a database with unfinished work of every kind. A dump for the test is
+made with the code of a release: run this in a database with the schema of that release, then pg_dump.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import psycopg
 
 from penstock import Stream, concurrency_gate, token_bucket_gate
 from penstock.sinks import Sinks, Table
-from tests.connector.direct import Direct, arrow, schema_of
+from tests.connector.direct_source import DirectSource, arrow, schema_of
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, bench, eventually
 from tests.log.logs import opened, pop
 
-#: Up to where orders were read by all queries, where they were pushed, and where they are pushed by the new release.
+#: Number of orders that all queries have read, that the old release pushed, and that the new release pushes in total.
 READ, LEFT, ALL = 120, 150, 220
-#: Calls of each tenant in the same way, and how many of them may be in flight.
+#: Calls of each tenant: pushed by the old release, pushed in total. Limits of calls in flight.
 CALLS_LEFT, CALLS = 8, 12
 LIMITS = {"ada": 2, "bob": 3}
 
 RULES: dict[str, Any] = {"event_time": "ts", "allowed_lateness_seconds": 3, "idle_flush_seconds": NEVER_IDLE}
-#: However old a dump is, its history is kept.
+#: Long enough to keep the history of an old dump.
 OPTIONS: dict[str, Any] = {"history_retention_seconds": 1e10, "max_events_per_cycle": 50}
 
 
-# What is pushed
+# Events
 
 
 def orders() -> list[dict[str, Any]]:
-    """Orders that are out of order, though none of them is late."""
+    """Orders out of order, none of them late."""
     chance = random.Random(17)
     return [
         {
@@ -62,7 +62,7 @@ def payments() -> list[dict[str, Any]]:
 
 
 def push_orders(made: Bench, first: int, end: int) -> None:
-    """Orders from one number to another, with the payments of that time, a few at once."""
+    """Push the orders from ``first`` to ``end`` and the payments of that time, ten orders at a time."""
     for start in range(first, end, 10):
         stop = min(start + 10, end)
         made.push(((order["customer"], order) for order in orders()[start:stop]), "orders")
@@ -75,11 +75,11 @@ def push_calls(made: Bench, first: int, end: int) -> None:
         made.push([(tenant, {"seq": seq}) for tenant in LIMITS], "calls")
 
 
-# What is computed
+# Queries
 
 
 def sums() -> Any:
-    """Aggregates that are not in the order of their names."""
+    """The aggregates are not in alphabetical order."""
     windows = Stream.from_("orders").key_by("customer").window_tumbling(seconds=5, **RULES)
     return windows.aggregate(
         {
@@ -119,35 +119,35 @@ def gated() -> Any:
     return Stream.from_("calls").gate(bucket).gate(concurrency_gate(limit=2, group="workers")).to("approved")
 
 
-#: Those that close what they have when they are flushed.
+#: The queries whose windows close when they are flushed.
 QUERIES = {"sums": sums, "busy": busy, "visits": visits, "pairs": pairs}
 
 
-# What is done beside
+# A sink and a writer
 
 
 async def deliver(url: str) -> None:
-    """The sums that are there go into a table, which has no key that would hide a repetition."""
+    """Write the sums to a table without a key, which would hide duplicates."""
     async with opened(url) as log:
         sink = Table("delivered", columns={"key": "$key", "starts": "window_start", "n": "n"})
         await Sinks(log=log).add("sums", sink, group="delivery").run(idle_seconds=0.2)
 
 
 def write(url: str, version: int) -> None:
-    """As Spark appends a row to a queue, as some version of a job's."""
+    """Append a row to a queue as version ``version`` of a Spark job."""
     schema = schema_of("key", "value")
     rows = arrow(schema, [{"key": "k", "value": f'{{"version": {version}}}'}])
     with TemporaryDirectory() as directory:
         file = Path(directory, "url")
         file.write_text(url)
-        writer = Direct(str(file)).writer(schema, queue="copies", txnAppId="nightly", txnVersion=version)
+        writer = DirectSource(str(file)).writer(schema, queue="copies", txnAppId="nightly", txnVersion=version)
         writer.commit([writer.write(iter([rows]))])
 
 
-# What is left behind
+# The unfinished work of a dump
 
 
-def leave(url: str) -> None:
+def leave_unfinished(url: str) -> None:
     with bench(url) as made, psycopg.connect(url, autocommit=True) as conn:
         for queue, partitioning in (("orders", "hash"), ("payments", "hash"), ("copies", "hash"), ("calls", "key")):
             made.queue(queue, partitioning)
@@ -165,17 +165,17 @@ def leave(url: str) -> None:
 
 
 def _leave_calls(made: Bench, conn: psycopg.Connection[Any]) -> None:
-    """Lanes that wait: each has as many in flight as may be, and one tenant has got one answer."""
+    """Leave keys that wait at the gate: each has its limit of calls in flight, and one tenant has completed one."""
     limit = "INSERT INTO penstock.gate_limits (query, key, gate, amount) VALUES ('gated', 'bob', 2, %s)"
     conn.execute(limit, (LIMITS["bob"],))
     push_calls(made, 0, CALLS_LEFT)
     with made.running(gated(), "gated"):
-        eventually(lambda: _approved(made) == LIMITS, "each lane has passed what it may")
-        asyncio.run(_answer_one(made.url))
-        eventually(lambda: _approved(made) == {**LIMITS, "ada": 3}, "one more has passed")
+        eventually(lambda: _approved(made) == LIMITS, "every key is at its limit")
+        asyncio.run(_complete_one(made.url))
+        eventually(lambda: _approved(made) == {**LIMITS, "ada": 3}, "the gate has passed one more")
 
 
-async def _answer_one(url: str) -> None:
+async def _complete_one(url: str) -> None:
     async with opened(url) as log:
         assert await log.ack(await pop(log, "approved", partition="ada", batch=1))
 
@@ -185,4 +185,4 @@ def _approved(made: Bench) -> Counter[str | None]:
 
 
 if __name__ == "__main__":
-    leave(sys.argv[1])
+    leave_unfinished(sys.argv[1])

@@ -1,4 +1,4 @@
-"""Producers are told to slow down before anything breaks."""
+"""Limits that slow producers down: queue depth, rate and memory."""
 
 from __future__ import annotations
 
@@ -6,144 +6,141 @@ import concurrent.futures
 import json
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import httpx
 import psycopg
 import pytest
 
-from tests.client.conditions import soon
-from tests.server.ingest.pushing import Door, problem
-from tests.server.serving import Serving, serving
+from tests.server.ingest.push_client import CreateQueue, QueueClient, read_problem
+from tests.server.server_process import RunningServer, run_server, wait_until
 
 NDJSON = "application/x-ndjson"
 LIMIT = re.compile(r'"depth";r=(\d+);t=(\d+)')
 
 
-def test_a_full_queue_is_said_to_be_with_a_time_to_come_again(door: Callable[..., Door]) -> None:
-    queue = door(max_depth_events=100)
+def test_full_queue_refuses_with_retry_after(create_queue: CreateQueue) -> None:
+    queue = create_queue(max_depth_events=100)
     handle = queue.store.queue(queue.queue).group("readers")
     handle.pop()
-    assert queue.lines(list(range(100))).status_code == 200
-    answer = queue.push({"data": 1})
-    status, name, said = problem(answer)
+    assert queue.push_lines(list(range(100))).status_code == 200
+    response = queue.push({"data": 1})
+    status, name, problem = read_problem(response)
     assert (status, name) == (429, "queue-full")
-    assert (said["queue"], said["depth"], said["limit"]) == (queue.queue, 100, 100)
-    assert int(answer.headers["retry-after"]) >= 1
-    assert answer.headers["ratelimit-policy"] == '"depth";q=100'
-    assert LIMIT.fullmatch(answer.headers["ratelimit"])
+    assert (problem["queue"], problem["depth"], problem["limit"]) == (queue.queue, 100, 100)
+    assert int(response.headers["retry-after"]) >= 1
+    assert response.headers["ratelimit-policy"] == '"depth";q=100'
+    assert LIMIT.fullmatch(response.headers["ratelimit"])
     assert queue.data() == list(range(100))
-    # Drained below the mark, it accepts again.
+    # It accepts events again after consumers have read some.
     while events := handle.batch(100).pop():
         queue.store.ack(events)
-    soon(lambda: queue.push({"data": "again"}).status_code == 200)
+    wait_until(lambda: queue.push({"data": "again"}).status_code == 200)
 
 
-def test_success_says_how_much_room_is_left(door: Callable[..., Door]) -> None:
-    queue = door(max_depth_events=100)
+def test_response_has_the_remaining_capacity(create_queue: CreateQueue) -> None:
+    queue = create_queue(max_depth_events=100)
     queue.store.queue(queue.queue).group("readers").pop()
-    answer = queue.lines(list(range(30)))
-    found = LIMIT.fullmatch(answer.headers["ratelimit"])
+    response = queue.push_lines(list(range(30)))
+    found = LIMIT.fullmatch(response.headers["ratelimit"])
     assert found is not None
     assert found[1] == "70"
-    assert "ratelimit" not in door(max_depth_events=None).push({"data": 1}).headers
+    assert "ratelimit" not in create_queue(max_depth_events=None).push({"data": 1}).headers
 
 
-def test_a_full_queue_refuses_an_upload_before_it_is_sent(door: Callable[..., Door]) -> None:
-    queue = door(max_depth_events=10)
+def test_full_queue_refuses_an_upload_before_its_body(create_queue: CreateQueue) -> None:
+    queue = create_queue(max_depth_events=10)
     queue.store.queue(queue.queue).group("readers").pop()
-    queue.lines(list(range(10)))
+    queue.push_lines(list(range(10)))
     parts = urlsplit(str(queue.http.base_url))
-    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as wire:
-        wire.sendall(
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as connection:
+        connection.sendall(
             f"POST {queue.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
             "Content-Length: 500000000\r\nExpect: 100-continue\r\n\r\n".encode()
         )
-        answer = b"".join(iter(lambda: wire.recv(65536), b""))
-    assert answer.startswith(b"HTTP/1.1 429")
+        response = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert response.startswith(b"HTTP/1.1 429")
 
 
-def test_what_is_shed_is_counted_and_said(door: Callable[..., Door]) -> None:
-    queue = door(max_depth_events=10, overflow="shed")
+def test_shed_events_are_counted(create_queue: CreateQueue) -> None:
+    queue = create_queue(max_depth_events=10, overflow="shed")
     queue.store.queue(queue.queue).group("readers").pop()
-    queue.lines(list(range(10)))
-    answer = queue.accepted([{"data": 1}, {"data": 2}])
-    assert (answer["accepted"], answer["shed"]) == (0, 2)
+    queue.push_lines(list(range(10)))
+    response = queue.accepted([{"data": 1}, {"data": 2}])
+    assert (response["accepted"], response["shed"]) == (0, 2)
     assert queue.store.queue(queue.queue).describe().size.shed == 2
 
 
 @pytest.mark.parametrize("overflow", ["shed", "refuse"])
-def test_what_was_answered_is_answered_again_however_full_the_queue_is(
-    door: Callable[..., Door], overflow: str
-) -> None:
-    queue = door(max_depth_events=20_000, overflow=overflow)
+def test_full_queue_replays_repeated_requests(create_queue: CreateQueue, overflow: str) -> None:
+    queue = create_queue(max_depth_events=20_000, overflow=overflow)
     queue.store.queue(queue.queue).group("readers").pop()
     large = b"".join(b'"%0100d"\n' % n for n in range(15_000))
     pushes = [(b"1\n2", "small"), (large, "large")]
 
-    def answers() -> list[tuple[int, int, bool]]:
-        said = [queue.accepted(body, NDJSON, {"Idempotency-Key": key}) for body, key in pushes]
-        return [(each["accepted"], each["shed"], each["replayed"]) for each in said]
+    def responses() -> list[tuple[int, int, bool]]:
+        responses = [queue.accepted(body, NDJSON, {"Idempotency-Key": key}) for body, key in pushes]
+        return [(each["accepted"], each["shed"], each["replayed"]) for each in responses]
 
-    assert answers() == [(2, 0, False), (15_000, 0, False)]
-    queue.lines(list(range(4_998)))
-    assert answers() == [(2, 0, True), (15_000, 0, True)]
+    assert responses() == [(2, 0, False), (15_000, 0, False)]
+    queue.push_lines(list(range(4_998)))
+    assert responses() == [(2, 0, True), (15_000, 0, True)]
     if overflow == "shed":
         pushes = [(b"3\n4", "small shed"), (large + b"5", "large shed")]
-        assert answers() == [(0, 2, False), (0, 15_001, False)]
-        assert answers() == [(0, 2, True), (0, 15_001, True)]
+        assert responses() == [(0, 2, False), (0, 15_001, False)]
+        assert responses() == [(0, 2, True), (0, 15_001, True)]
         assert queue.store.queue(queue.queue).describe().size.shed == 15_003
     else:
         assert queue.refused(b"3", NDJSON, {"Idempotency-Key": "new"})[:2] == (429, "queue-full")
 
 
 @pytest.fixture(scope="module")
-def strict_server(module_url: str) -> Iterator[Serving]:
-    with serving(module_url, ["--producer-events-per-second", "50"]) as running:
+def rate_limited_server(shared_url: str) -> Iterator[RunningServer]:
+    with run_server(shared_url, ["--producer-events-per-second", "50"]) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def small_server(module_url: str) -> Iterator[Serving]:
-    with serving(module_url, ["--max-held-bytes", str(1 << 20)]) as running:
+def small_memory_server(shared_url: str) -> Iterator[RunningServer]:
+    with run_server(shared_url, ["--max-held-bytes", str(1 << 20)]) as running:
         yield running
 
 
-def test_a_producer_that_is_too_fast_has_to_wait(door: Callable[..., Door], strict_server: Serving) -> None:
-    queue = door()
-    with httpx.Client(base_url=strict_server.url) as http:
-        quick = Door(http, queue.store, queue.queue)
-        assert quick.lines(list(range(120))).status_code == 200
-        answer = quick.lines([1])
-        status, name, said = problem(answer)
-        assert (status, name, said["limit"]) == (429, "rate-limited", 50)
-        assert answer.headers["ratelimit-policy"] == '"producer";q=50;w=1'
-        assert 1 <= int(answer.headers["retry-after"]) <= 3
-        soon(lambda: quick.lines([1]).status_code == 200)
+def test_producer_rate_limit(create_queue: CreateQueue, rate_limited_server: RunningServer) -> None:
+    queue = create_queue()
+    with httpx.Client(base_url=rate_limited_server.url) as http:
+        quick = QueueClient(http, queue.store, queue.queue)
+        assert quick.push_lines(list(range(120))).status_code == 200
+        response = quick.push_lines([1])
+        status, name, problem = read_problem(response)
+        assert (status, name, problem["limit"]) == (429, "rate-limited", 50)
+        assert response.headers["ratelimit-policy"] == '"producer";q=50;w=1'
+        assert 1 <= int(response.headers["retry-after"]) <= 3
+        wait_until(lambda: quick.push_lines([1]).status_code == 200)
 
 
-def test_a_producer_that_is_too_fast_has_to_wait_on_the_message_plane_too(strict_server: Serving) -> None:
-    with httpx.Client(base_url=strict_server.url) as http:
+def test_producer_rate_limit_of_queen_clients(rate_limited_server: RunningServer) -> None:
+    with httpx.Client(base_url=rate_limited_server.url) as http:
 
         def push(events: int) -> httpx.Response:
             items = [{"queue": "plane", "payload": n} for n in range(events)]
             return http.post("/api/v1/push", json={"items": items})
 
-        soon(lambda: push(80).status_code == 201)
-        answer = push(1)
-        assert (answer.status_code, answer.json()["code"]) == (429, "rate_limited")
-        assert answer.headers["retry-after"] in ("1", "2")
+        wait_until(lambda: push(80).status_code == 201)
+        response = push(1)
+        assert (response.status_code, response.json()["code"]) == (429, "rate_limited")
+        assert response.headers["retry-after"] in ("1", "2")
         refused = http.post(
             "/api/v1/transaction", json={"operations": [{"type": "push", "items": [{"queue": "plane"}]}]}
         )
         assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
-        soon(lambda: push(1).status_code == 201)
+        wait_until(lambda: push(1).status_code == 201)
 
 
-def test_a_process_holds_no_more_than_it_may(door: Callable[..., Door], small_server: Serving) -> None:
-    queue = door()
-    parts = urlsplit(small_server.url)
+def test_memory_of_request_bodies_is_limited(create_queue: CreateQueue, small_memory_server: RunningServer) -> None:
+    queue = create_queue()
+    parts = urlsplit(small_memory_server.url)
     address = (parts.hostname or "", parts.port or 0)
     body = json.dumps({"data": "x" * 600_000}).encode()
     head = (
@@ -154,35 +151,35 @@ def test_a_process_holds_no_more_than_it_may(door: Callable[..., Door], small_se
         first.sendall(head + body[:-1])
 
         def refused() -> bool:
-            with httpx.Client(base_url=small_server.url) as http:
-                answer = http.post(queue.path, content=body, headers={"Content-Type": "application/json"})
-            return answer.status_code == 503 and answer.json()["type"].endswith("/overloaded")
+            with httpx.Client(base_url=small_memory_server.url) as http:
+                response = http.post(queue.path, content=body, headers={"Content-Type": "application/json"})
+            return response.status_code == 503 and response.json()["type"].endswith("/overloaded")
 
-        soon(refused)
+        wait_until(refused)
         first.sendall(body[-1:])
-        answer = b"".join(iter(lambda: first.recv(65536), b""))
-    assert answer.startswith(b"HTTP/1.1 200")
+        response = b"".join(iter(lambda: first.recv(65536), b""))
+    assert response.startswith(b"HTTP/1.1 200")
     assert len(queue.data()) == 1
 
 
-def test_a_database_that_stands_still_makes_pushes_wait_or_fail_and_the_process_not_grow(
-    door: Callable[..., Door], small_server: Serving, module_url: str
+def test_stalled_database_does_not_grow_memory(
+    create_queue: CreateQueue, small_memory_server: RunningServer, shared_url: str
 ) -> None:
-    queue = door(partitions=1)
+    queue = create_queue(partitions=1)
     body = b'"' + b"x" * 200_000 + b'"'
 
     def push() -> int:
-        with httpx.Client(base_url=small_server.url, timeout=60) as http:
-            return Door(http, queue.store, queue.queue).push(body, "application/x-ndjson").status_code
+        with httpx.Client(base_url=small_memory_server.url, timeout=60) as http:
+            return QueueClient(http, queue.store, queue.queue).push(body, "application/x-ndjson").status_code
 
-    with psycopg.connect(module_url) as holder, concurrent.futures.ThreadPoolExecutor(12) as pool:
+    with psycopg.connect(shared_url) as holder, concurrent.futures.ThreadPoolExecutor(12) as pool:
         holder.execute(
             "SELECT FROM penstock.partitions p JOIN penstock.queues q ON q.id = p.queue_id WHERE q.name = %s "
             "FOR UPDATE OF p",
             [queue.queue],
         )
         pushes = [pool.submit(push) for _ in range(12)]
-        soon(lambda: sum(each.done() for each in pushes) >= 7)
+        wait_until(lambda: sum(each.done() for each in pushes) >= 7)
         assert {each.result() for each in pushes if each.done()} == {503}
         holder.rollback()
         statuses = [each.result() for each in pushes]

@@ -1,4 +1,4 @@
-"""A producer far faster than its consumer, for as long as it likes."""
+"""A producer that is ten times faster than its consumer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from penstock import Penstock
-from tests.server.serving import Serving, serving
+from tests.server.server_process import RunningServer, run_server
 
 QUEUE = "orders"
 LIMIT = 2_000
@@ -22,7 +22,7 @@ DRAIN_PER_SECOND = 1_000
 
 @dataclass
 class Producer:
-    """Pushes ten times what is drained, if it is let; when it is told to wait, it waits as long as it was told."""
+    """Pushes ten times as fast as the consumer reads, and waits when it is told to."""
 
     accepted: list[int] = field(default_factory=list)
     refusals: list[int] = field(default_factory=list)
@@ -39,23 +39,23 @@ class Producer:
 
     async def _push(self, http: httpx.AsyncClient, numbers: range) -> bool:
         body = "\n".join(f'{{"n":{n}}}' for n in numbers)
-        answer = await http.post(
+        response = await http.post(
             f"/v1/queues/{QUEUE}/events", content=body, headers={"Content-Type": "application/x-ndjson"}
         )
-        if answer.status_code == 200:
-            assert answer.json()["accepted"] == len(numbers)
+        if response.status_code == 200:
+            assert response.json()["accepted"] == len(numbers)
             return True
-        assert answer.status_code == 429, answer.text
-        wait = int(answer.headers["retry-after"])
+        assert response.status_code == 429, response.text
+        wait = int(response.headers["retry-after"])
         assert 1 <= wait <= 30
-        assert answer.json()["depth"] + len(numbers) > LIMIT * 0.9
+        assert response.json()["depth"] + len(numbers) > LIMIT * 0.9
         self.refusals.append(wait)
         await asyncio.sleep(wait)
         return False
 
 
 async def consume(q: Penstock, seen: Counter[int], finished: asyncio.Event) -> None:
-    """Take events at a steady rate until there are no more."""
+    """Consume events at a steady rate until there are no more."""
     reader = q.queue(QUEUE).group("workers").batch(100)
     while True:
         events = await reader.pop()
@@ -66,7 +66,9 @@ async def consume(q: Penstock, seen: Counter[int], finished: asyncio.Event) -> N
         await asyncio.sleep(max(len(events), 10) / DRAIN_PER_SECOND)
 
 
-async def overload(url: str, server: Serving, seconds: float) -> tuple[list[int], Counter[int], list[int], int, int]:
+async def overload(
+    url: str, server: RunningServer, seconds: float
+) -> tuple[list[int], Counter[int], list[int], int, int]:
     process = psutil.Process(server.process.pid)
     producers = [Producer(next=n * 10_000_000) for n in range(4)]
     seen: Counter[int] = Counter()
@@ -75,7 +77,7 @@ async def overload(url: str, server: Serving, seconds: float) -> tuple[list[int]
     async with Penstock(url) as q, httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await q.queue(QUEUE).config(max_depth_events=LIMIT).create(partitions=4)
         await q.queue(QUEUE).group("workers").pop()
-        # Warm, so that what it needs anyhow is there; nobody reads yet, so it must not fill the queue.
+        # Warm up, so that memory growth is not due to the first requests. It must not fill the queue.
         for first in range(10**9, 10**9 + LIMIT // 2, BATCH):
             assert await Producer()._push(http, range(first, first + BATCH))
         before = process.memory_info().rss
@@ -93,7 +95,7 @@ async def overload(url: str, server: Serving, seconds: float) -> tuple[list[int]
 
         watching = asyncio.create_task(watch())
         pushing = [asyncio.create_task(each.run(http, until)) for each in producers]
-        # The consumer stands still for the first half.
+        # The consumer starts after half of the time.
         await asyncio.sleep(seconds / 2)
         consuming = asyncio.create_task(consume(q, seen, finished))
         await asyncio.gather(*pushing)
@@ -105,7 +107,7 @@ async def overload(url: str, server: Serving, seconds: float) -> tuple[list[int]
 
 
 async def check(url: str, seconds: float) -> None:
-    with serving(url, ["--request-log", "none"]) as server:
+    with run_server(url, ["--request-log", "none"]) as server:
         accepted, seen, refusals, grown, highest = await overload(url, server, seconds)
     warm = {n for n in seen if n >= 10**9}
     assert {n: times for n, times in seen.items() if n not in warm} == dict.fromkeys(accepted, 1)
@@ -116,10 +118,10 @@ async def check(url: str, seconds: float) -> None:
 
 
 @pytest.mark.slow
-async def test_ten_times_too_much_is_taken_as_fast_as_it_is_drained(database_url: str) -> None:
+async def test_overload_is_accepted_at_the_rate_of_consumption(database_url: str) -> None:
     await check(database_url, 6)
 
 
-@pytest.mark.chaos
-async def test_ten_times_too_much_for_half_a_minute(database_url: str) -> None:
+@pytest.mark.long
+async def test_long_overload_is_accepted_at_the_rate_of_consumption(database_url: str) -> None:
     await check(database_url, 30)

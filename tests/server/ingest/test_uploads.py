@@ -1,37 +1,36 @@
-"""Bodies that are larger than one likes to hold in memory."""
+"""NDJSON bodies that are staged as they arrive."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psutil
 import pytest
 
-from tests.client.conditions import soon
-from tests.server.ingest.pushing import Door, problem
-from tests.server.serving import Serving
+from tests.server.ingest.push_client import CreateQueue, QueueClient, read_problem
+from tests.server.server_process import RunningServer, wait_until
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 def lines(count: int, first: int = 0) -> Iterator[bytes]:
-    """Lines of about a hundred bytes, some thousand at a time."""
+    """Yield lines of about a hundred bytes, a thousand at a time."""
     for start in range(first, first + count, 1000):
-        some = range(start, min(start + 1000, first + count))
-        yield b"".join(b'{"n":%d,"k":"key-%d","text":"%s"}\n' % (n, n % 50, b"abcdefgh" * 8) for n in some)
+        numbers = range(start, min(start + 1000, first + count))
+        yield b"".join(b'{"n":%d,"k":"key-%d","text":"%s"}\n' % (n, n % 50, b"abcdefgh" * 8) for n in numbers)
 
 
-def counted(queue: Door) -> int:
+def counted(queue: QueueClient) -> int:
     return queue.store.queue(queue.queue).describe().size.appended
 
 
-def test_an_upload_is_stored_whole(door: Callable[..., Door]) -> None:
-    queue = door(partitions=4, key_field="k")
-    answer = queue.http.post(queue.path, content=lines(50_000), headers=NDJSON)
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["accepted"] == 50_000
+def test_upload_is_stored(create_queue: CreateQueue) -> None:
+    queue = create_queue(partitions=4, key_field="k")
+    response = queue.http.post(queue.path, content=lines(50_000), headers=NDJSON)
+    assert response.status_code == 200, response.text
+    assert response.json()["accepted"] == 50_000
     events = queue.events()
     assert sorted(event.data["n"] for event in events) == list(range(50_000))
     by_key: dict[str | None, list[int]] = {}
@@ -41,40 +40,40 @@ def test_an_upload_is_stored_whole(door: Callable[..., Door]) -> None:
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
 
 
-def test_an_upload_with_a_bad_line_stores_nothing(door: Callable[..., Door]) -> None:
-    queue = door(partitions=4)
+def test_upload_with_an_invalid_line_stores_nothing(create_queue: CreateQueue) -> None:
+    queue = create_queue(partitions=4)
     content = b"".join(lines(30_000)) + b"{\n" + b"".join(lines(1000))
-    status, name, said = queue.refused(content, "application/x-ndjson")
-    assert (status, name, said["index"]) == (422, "invalid-event", 30_000)
+    status, name, problem = queue.refused(content, "application/x-ndjson")
+    assert (status, name, problem["index"]) == (422, "invalid-event", 30_000)
     assert counted(queue) == 0
-    answer = queue.accepted(content, "application/x-ndjson", partial=True)
-    assert (answer["accepted"], [each["index"] for each in answer["rejected"]]) == (31_000, [30_000])
+    response = queue.accepted(content, "application/x-ndjson", partial=True)
+    assert (response["accepted"], [each["index"] for each in response["rejected"]]) == (31_000, [30_000])
     assert counted(queue) == 31_000
     assert len(queue.dead_letters()) == 1
 
 
-def test_a_file_that_is_none_is_not_a_million_dead_letters(door: Callable[..., Door]) -> None:
-    queue = door(partitions=4)
-    status, name, said = queue.refused(b"no json\n" * 400_000, "application/x-ndjson", partial=True)
+def test_number_of_dead_letters_of_an_upload_is_limited(create_queue: CreateQueue) -> None:
+    queue = create_queue(partitions=4)
+    status, name, problem = queue.refused(b"no json\n" * 400_000, "application/x-ndjson", partial=True)
     assert (status, name) == (422, "invalid-event")
-    assert "nothing was stored" in said["reason"]
+    assert "nothing was stored" in problem["reason"]
     assert queue.dead_letters() == []
 
 
-def test_an_upload_that_is_sent_again_stores_nothing(door: Callable[..., Door]) -> None:
-    queue = door(partitions=4)
-    said = {**NDJSON, "Idempotency-Key": "nightly", "Content-Encoding": "gzip"}
+def test_repeated_upload_stores_nothing(create_queue: CreateQueue) -> None:
+    queue = create_queue(partitions=4)
+    problem = {**NDJSON, "Idempotency-Key": "nightly", "Content-Encoding": "gzip"}
     body = gzip.compress(b"".join(lines(30_000)), 1)
     for replayed in (False, True):
-        answer = queue.http.post(queue.path, content=body, headers=said).json()
-        assert (answer["accepted"], answer["replayed"]) == (30_000, replayed)
+        response = queue.http.post(queue.path, content=body, headers=problem).json()
+        assert (response["accepted"], response["replayed"]) == (30_000, replayed)
     other = gzip.compress(b"".join(lines(30_000, 1)), 1)
-    assert problem(queue.http.post(queue.path, content=other, headers=said))[1] == "idempotency-conflict"
+    assert read_problem(queue.http.post(queue.path, content=other, headers=problem))[1] == "idempotency-conflict"
     assert counted(queue) == 30_000
 
 
-def test_a_sender_who_leaves_in_the_middle_leaves_nothing(door: Callable[..., Door], one_server: Serving) -> None:
-    queue = door(partitions=4)
+def test_aborted_upload_stores_nothing(create_queue: CreateQueue, shared_server: RunningServer) -> None:
+    queue = create_queue(partitions=4)
 
     def breaks_off() -> Iterator[bytes]:
         yield from lines(60_000)
@@ -82,11 +81,11 @@ def test_a_sender_who_leaves_in_the_middle_leaves_nothing(door: Callable[..., Do
 
     with pytest.raises(ConnectionError):
         queue.http.post(queue.path, content=breaks_off(), headers=NDJSON)
-    soon(lambda: queue.store.queue(queue.queue).describe().size.bytes < 1_000_000 and counted(queue) == 0)
+    wait_until(lambda: queue.store.queue(queue.queue).describe().size.bytes < 1_000_000 and counted(queue) == 0)
 
 
-def test_ids_of_an_upload_are_recognised(door: Callable[..., Door]) -> None:
-    queue = door(id_field="n", dedup_window_seconds=60)
+def test_ids_of_an_upload_are_deduplicated(create_queue: CreateQueue) -> None:
+    queue = create_queue(id_field="n", dedup_window_seconds=60)
     body = b"".join(b'{"n":"%d","text":"%s"}\n' % (n, b"x" * 500) for n in range(5000))
     assert queue.accepted(body, "application/x-ndjson")["accepted"] == 5000
     again = queue.accepted(body, "application/x-ndjson")
@@ -94,20 +93,20 @@ def test_ids_of_an_upload_are_recognised(door: Callable[..., Door]) -> None:
 
 
 @pytest.mark.slow
-def test_a_large_upload_needs_little_memory(door: Callable[..., Door], one_server: Serving) -> None:
-    queue = door(partitions=4)
-    server = psutil.Process(one_server.process.pid)
+def test_large_upload_needs_little_memory(create_queue: CreateQueue, shared_server: RunningServer) -> None:
+    queue = create_queue(partitions=4)
+    server = psutil.Process(shared_server.process.pid)
     queue.http.post(queue.path, content=lines(30_000), headers=NDJSON)
     before, most = server.memory_info().rss, 0
 
     def watched() -> Iterator[bytes]:
         nonlocal most
-        for some in lines(1_500_000):
+        for chunk in lines(1_500_000):
             most = max(most, server.memory_info().rss)
-            yield some
+            yield chunk
 
-    answer = queue.http.post(queue.path, content=watched(), headers=NDJSON)
-    assert answer.json()["accepted"] == 1_500_000
+    response = queue.http.post(queue.path, content=watched(), headers=NDJSON)
+    assert response.json()["accepted"] == 1_500_000
     assert counted(queue) == 1_530_000
-    # 150 MB went through it.
+    # The upload has 150 MB.
     assert most - before < 40 << 20, json.dumps({"before": before, "most": most})

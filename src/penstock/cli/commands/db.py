@@ -68,10 +68,10 @@ async def status(
 @command(app, "compat", examples=["penstock db compat"])
 async def compat(session: Session) -> None:
     """Make views under the names that users of Queen know: queen_streams.queries and queen_streams.state."""
-    from penstock.engine.gates.admin import GateBook
+    from penstock.engine.gates.admin import GateAdmin
 
     async with session.log() as log:
-        made = await GateBook(log.database).make_compatible()
+        made = await GateAdmin(log.database).create_queen_views()
     if session.out.json:
         session.out.document({"made": made})
     else:
@@ -81,7 +81,7 @@ async def compat(session: Session) -> None:
 @command(
     app,
     "sql",
-    examples=["penstock db sql | psql -v ON_ERROR_STOP=1 mydb", "penstock db sql --from-version 1 > upgrade.sql"],
+    examples=["penstock db sql | psql -v ON_ERROR_STOP=1 mydb", "penstock db sql --from-version 18 > upgrade.sql"],
 )
 def sql(
     session: Session,
@@ -94,7 +94,7 @@ def sql(
 
     text = migrate.render_sql(from_version)
     if session.out.json:
-        known = migrate.load_migrations()[from_version:]
+        known = [migration for migration in migrate.load_migrations() if migration.version > from_version]
         session.out.document({"migrations": [str(migration) for migration in known], "sql": text})
     else:
         session.out.text(text.rstrip("\n"))
@@ -132,7 +132,7 @@ async def roles(
     async with _connection(session) as conn:
         if apply:
             await roles.apply(conn, wanted)
-        text = await roles.statements(conn, wanted)
+        text = await roles.render_statements(conn, wanted)
     if session.out.json:
         session.out.document({"applied": apply, "roles": [wanted.server, wanted.engine, wanted.reader], "sql": text})
     elif apply:

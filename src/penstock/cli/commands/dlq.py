@@ -9,14 +9,14 @@ import typer
 from penstock.cli.command import FAILED, command
 from penstock.cli.commands.group import OptionalQueue
 from penstock.cli.commands.queue import Yes
-from penstock.cli.output import number
 from penstock.cli.session import Session, find_queue
 from penstock.cli.times import parse_time, show_time
+from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
     from penstock.client.transport import Transport
-    from penstock.log.dead_letters import DeadLetter, Filter
+    from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
 
 app = typer.Typer(help="Dead letters: events that could not be processed, why, and the way back.")
 
@@ -221,13 +221,15 @@ async def purge(
         session.out.note(f"Deleted {number(purged)} dead letters.")
 
 
-async def _filter(transport: Transport, queue: str | None, ids: list[int] | None, given: dict[str, Any]) -> Filter:
+async def _filter(
+    transport: Transport, queue: str | None, ids: list[int] | None, given: dict[str, Any]
+) -> DeadLetterFilter:
     from penstock.core.errors import NotFound
-    from penstock.log.dead_letters import Filter
+    from penstock.log.dead_letters.models import DeadLetterFilter
 
     if queue is not None:
         await find_queue(transport, queue)
-    which = Filter(ids=ids, queue=queue, **given)
+    which = DeadLetterFilter(ids=ids, queue=queue, **given)
     if ids:
         there = {letter.id for letter in await transport.dead_letters(which, limit=len(ids))}
         missing = [str(each) for each in ids if each not in there]
@@ -238,9 +240,9 @@ async def _filter(transport: Transport, queue: str | None, ids: list[int] | None
 
 async def _find_letter(transport: Transport, id: int) -> DeadLetter:
     from penstock.core.errors import NotFound
-    from penstock.log.dead_letters import Filter
+    from penstock.log.dead_letters.models import DeadLetterFilter
 
-    found = await transport.dead_letters(Filter(ids=[id]), limit=1)
+    found = await transport.dead_letters(DeadLetterFilter(ids=[id]), limit=1)
     if not found:
         raise NotFound(f"there is no dead letter {id}; it may have been redriven or purged")
     return found[0]

@@ -9,9 +9,9 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.commands.query import QueryName
 from penstock.cli.completion import query_names
-from penstock.cli.output import number
 from penstock.cli.session import Session
 from penstock.cli.times import show_time
+from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,17 +110,17 @@ async def hold(
 
 
 async def _gates(session: Session, query: str | None, key: str | None, limit: int) -> Sequence[GateInfo]:
-    from penstock.engine.gates.admin import GateBook
+    from penstock.engine.gates.admin import GateAdmin
 
     async with session.log() as log:
-        return await GateBook(log.database).list(query, key, limit=limit)
+        return await GateAdmin(log.database).list(query, key, limit=limit)
 
 
 async def _change(session: Session, query: str, change: GateChange, state: str) -> None:
-    from penstock.engine.gates.admin import GateBook
+    from penstock.engine.gates.admin import GateAdmin
 
     async with session.log() as log:
-        await GateBook(log.database).change(query, change)
+        await GateAdmin(log.database).change(query, change)
     if session.out.json:
         session.out.document({"query": query, "key": change.key, "state": state})
     else:

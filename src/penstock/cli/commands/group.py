@@ -10,13 +10,13 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.commands.queue import QueueName, Yes, holds_back
 from penstock.cli.completion import queue_names
-from penstock.cli.output import number
 from penstock.cli.session import Session, find_queue
 from penstock.cli.times import parse_time, show_time
+from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from penstock.client.transport import Transport
-    from penstock.log.log import GroupInfo
+    from penstock.log.queue_info import GroupInfo
 
 app = typer.Typer(help="Consumer groups: where each stands, and moving it.")
 
@@ -69,7 +69,7 @@ async def show(session: Session, queue: QueueName, group: GroupName) -> None:
 
     async with session.transport() as transport:
         info = await _find_group(transport, queue, group)
-        lanes = [json_output.group_lane(lane) for lane in await transport.group_lanes(queue, group)]
+        lanes = [json_output.group_lane(lane) for lane in await transport.group_positions(queue, group)]
     lanes.sort(key=lambda lane: -lane["lag"])
     if session.out.json:
         session.out.document({**json_output.group_listing(info), "partitions": lanes})

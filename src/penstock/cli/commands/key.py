@@ -17,9 +17,9 @@ from penstock.cli.session import Session
 from penstock.cli.times import parse_duration, show_time
 
 if TYPE_CHECKING:
-    from penstock.server.auth.api_keys import ApiKey, Keys
-    from penstock.server.auth.audit import Audit
-    from penstock.server.auth.key_format import KeyText
+    from penstock.server.auth.api_keys import ApiKey, ApiKeyStore
+    from penstock.server.auth.audit import AuditLog
+    from penstock.server.auth.key_format import PlaintextKey
 
 app = typer.Typer(help="API keys of the server: who may do what with which queues.")
 
@@ -56,15 +56,14 @@ async def create(
     ] = None,
 ) -> None:
     """Make a key, and print it: it is stored as a hash only, so this is the one time to see it."""
-    from penstock.server.auth.identity import EVERY_QUEUE
-    from penstock.server.http.endpoint import Role
+    from penstock.server.auth.identity import ALL_QUEUES, Role
 
     unknown = [each for each in role if each not in ROLES]
     if unknown:
         raise typer.BadParameter(f"there is no role {unknown[0]!r}: it is one of {', '.join(ROLES)}")
     until = None if expires is None else datetime.now(UTC) + parse_duration(expires)
     async with _opened(session) as (keys, audit):
-        key, text = await keys.create(name, [Role(each) for each in role], queue or EVERY_QUEUE, expires_at=until)
+        key, text = await keys.create(name, [Role(each) for each in role], queue or ALL_QUEUES, expires_at=until)
         await _note(session, audit, "key create", key)
     _show_new(session, key, text)
 
@@ -73,7 +72,7 @@ async def create(
 async def list_keys(session: Session) -> None:
     """List the keys, without their secrets."""
     async with _opened(session) as (keys, _):
-        found = await keys.all()
+        found = await keys.list_all()
     if session.out.json:
         session.out.document([asdict(key) for key in found])
         return
@@ -147,33 +146,33 @@ async def audit(
 
 
 @asynccontextmanager
-async def _opened(session: Session) -> AsyncIterator[tuple[Keys, Audit]]:
-    from penstock.server.auth.api_keys import Keys
-    from penstock.server.auth.audit import Audit
+async def _opened(session: Session) -> AsyncIterator[tuple[ApiKeyStore, AuditLog]]:
+    from penstock.server.auth.api_keys import ApiKeyStore
+    from penstock.server.auth.audit import AuditLog
 
     async with session.opened() as opened:
-        yield Keys(opened.database), Audit(opened.database)
+        yield ApiKeyStore(opened.database), AuditLog(opened.database)
 
 
-async def _note(session: Session, audit: Audit, action: str, key: ApiKey) -> None:
+async def _note(session: Session, audit: AuditLog, action: str, key: ApiKey) -> None:
     import psycopg
 
     from penstock.core.errors import DatabaseError
-    from penstock.server.auth.audit import Entry
+    from penstock.server.auth.audit import AuditEntry
 
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = "unknown"
     try:
-        await audit.write([Entry(f"cli:{user}", action, f"{key.id} {key.name}")])
+        await audit.write([AuditEntry(f"cli:{user}", action, f"{key.id} {key.name}")])
     except (DatabaseError, psycopg.Error) as error:
         # It is done, and what follows shows a secret that nobody could be shown again.
         reason = str(error).partition("\n")[0]
         session.out.warn(f"it is done, but could not be written into the audit log: {reason}")
 
 
-def _show_new(session: Session, key: ApiKey, text: KeyText) -> None:
+def _show_new(session: Session, key: ApiKey, text: PlaintextKey) -> None:
     if session.out.json:
         session.out.document({**asdict(key), "key": str(text)})
         return

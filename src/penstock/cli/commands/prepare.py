@@ -36,19 +36,19 @@ async def prepare(session: Session) -> None:
 
     need_spark()
     from penstock.core.errors import ConfigurationError
-    from penstock.engine.spark.class_archive import archive_of, can_make
-    from penstock.engine.spark.home import use_modules_as_installed
+    from penstock.engine.spark.class_archive import archive_path, supports_class_archive
+    from penstock.engine.spark.home import set_spark_home
     from penstock.engine.spark.java import find_java
 
     java = find_java()
-    if not can_make(java):
+    if not supports_class_archive(java):
         raise ConfigurationError(
             f"{java.program} comes without an archive of its own classes, which that of Spark's would be laid upon. "
             "Spark starts as before; a Java that has one, such as Debian's openjdk-17, lets it start sooner"
         )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    use_modules_as_installed(java)
-    archive = archive_of(java)
+    set_spark_home(java)
+    archive = archive_path(java)
     if archive is None:
         raise ConfigurationError(
             "SPARK_HOME or PYSPARK_PYTHON names a Spark or a Python other than the installed ones, and only for those "
@@ -67,14 +67,14 @@ async def prepare(session: Session) -> None:
 
 def _make(archive: Path, java: Java) -> None:
     from penstock.core.errors import ConfigurationError
-    from penstock.engine.spark.class_archive import remove_older, writing_to
+    from penstock.engine.spark.class_archive import remove_stale_archives, write_options
 
     directory = Path(tempfile.mkdtemp(prefix="penstock-prepare-"))
     # Whoever starts a Spark meanwhile must not see half an archive.
     draft = archive.with_suffix(f".{os.getpid()}")
     try:
         ran = subprocess.run(  # noqa: S603 - this Python
-            [sys.executable, "-m", "penstock.cli.prepare_workload", str(directory), writing_to(draft, java)],
+            [sys.executable, "-m", "penstock.cli.prepare_workload", str(directory), write_options(draft, java)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -85,7 +85,7 @@ def _make(archive: Path, java: Java) -> None:
                 f"Java has left no archive{f': {said[-1]}' if said else ''}. Spark starts as it did before"
             )
         os.replace(draft, archive)
-        remove_older(archive)
+        remove_stale_archives(archive)
     finally:
         draft.unlink(missing_ok=True)
         shutil.rmtree(directory, ignore_errors=True)

@@ -12,14 +12,15 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import query_names
-from penstock.cli.output import number
 from penstock.cli.session import Session
 from penstock.cli.times import show_time
+from penstock.core.formatting import number
 
 if TYPE_CHECKING:
-    from penstock.engine.ledger import Cycle
+    from penstock.engine.ledger import CycleRecord
     from penstock.engine.registry import QueryInfo
-    from penstock.log.log import GroupInfo, Log
+    from penstock.log.log import Log
+    from penstock.log.queue_info import GroupInfo
 
 app = typer.Typer(help="Queries: streams that run on Spark, or did, and what each of their cycles did.")
 
@@ -33,13 +34,13 @@ _LONGEST_ERROR = 60
 async def list_queries(session: Session) -> None:
     """List all queries: who runs each, how far behind it is, and when it last committed."""
     from penstock.cli import json_output
+    from penstock.engine.client_queries import list_client_queries
     from penstock.engine.registry import Registry
-    from penstock.server.queen.client_queries import shared_queries
 
     async with session.log() as log:
         groups = await log.groups()
         listing = [json_output.query_listing(each, _of(each, groups)) for each in await Registry(log).list()]
-        listing += [json_output.shared_listing(each) for each in await shared_queries(log, groups=groups)]
+        listing += [json_output.shared_listing(each) for each in await list_client_queries(log, groups=groups)]
         listing.sort(key=itemgetter("name"))
     if session.out.json:
         session.out.document(listing)
@@ -68,12 +69,12 @@ async def list_queries(session: Session) -> None:
 async def show(session: Session, query: QueryName) -> None:
     """Show a query: its steps, who runs it, its lag, its open windows, and what it did in the last five minutes."""
     from penstock.cli import json_output
-    from penstock.engine.ledger import activity_of
+    from penstock.engine.ledger import read_activity
 
     async with session.opened() as opened:
         info = await _find_query(opened.log, query)
         groups = await _groups(opened.log, info)
-        lately = await activity_of(opened.database, info.id, _LATELY)
+        lately = await read_activity(opened.database, info.id, _LATELY)
     if lately is None:
         raise _missing(query)
     details = json_output.query_details(info, groups, lately, _LATELY.total_seconds())
@@ -126,11 +127,11 @@ async def cycles(
     The ledger keeps the last 10,000 cycles.
     """
     from penstock.cli import json_output
-    from penstock.engine.ledger import cycles_of
+    from penstock.engine.ledger import read_cycles
 
     async with session.opened() as opened:
         info = await _find_query(opened.log, query)
-        found = await cycles_of(opened.database, info.id, limit=limit, failed=failed)
+        found = await read_cycles(opened.database, info.id, limit=limit, failed=failed)
     if session.out.json:
         for cycle in reversed(found):
             session.out.line(json_output.cycle(cycle))
@@ -147,7 +148,7 @@ def _when_it_runs(query: QueryInfo) -> str:
     return ", and paused when it is started" if query.is_paused and not query.is_running else ""
 
 
-def _row(cycle: Cycle) -> tuple[str, ...]:
+def _row(cycle: CycleRecord) -> tuple[str, ...]:
     counts = (cycle.events_in, cycle.events_out, cycle.windows, cycle.late, cycle.dead)
     millis = None if cycle.seconds is None else round(cycle.seconds * 1000)
     error = " ".join((cycle.error or "").split())[:_LONGEST_ERROR]
@@ -204,16 +205,16 @@ async def delete(session: Session, query: QueryName, yes: Yes = False) -> None:
 
     What it wrote to its queue stays, and so do its dead letters.
     """
+    from penstock.engine.client_queries import delete_client_query, find_client_query
     from penstock.engine.registry import Registry
-    from penstock.server.queen.client_queries import delete_shared, find_shared
 
     async with session.log() as log:
-        shared = await find_shared(log, query)
+        shared = await find_client_query(log, query)
         if shared is None:
             await _find_query(log, query)
         if not yes:
             session.out.confirm(f"Forget query {query}, its open windows and its history?")
-        deleted = await (Registry(log).delete(query) if shared is None else delete_shared(log, query))
+        deleted = await (Registry(log).delete(query) if shared is None else delete_client_query(log, query))
     if session.out.json:
         session.out.document({"query": query, "deleted": deleted})
     else:
@@ -222,13 +223,13 @@ async def delete(session: Session, query: QueryName, yes: Yes = False) -> None:
 
 async def _find_query(log: Log, name: str) -> QueryInfo:
     from penstock.core.errors import NotFound
+    from penstock.engine.client_queries import find_client_query
     from penstock.engine.registry import Registry
-    from penstock.server.queen.client_queries import find_shared
 
     for info in await Registry(log).list():
         if info.name == name:
             return info
-    if await find_shared(log, name) is not None:
+    if await find_client_query(log, name) is not None:
         raise NotFound(
             f"clients of the message plane compute the query {name!r}, so nothing more is known here than "
             "`penstock query list` shows, and its state, which is in the view penstock.state"

@@ -10,10 +10,10 @@ import typer
 
 from penstock.cli.command import command
 from penstock.cli.completion import queue_names
-from penstock.cli.output import number, size
 from penstock.cli.queue_options import queue_changes, queue_options, show_option
 from penstock.cli.session import Session, find_queue
 from penstock.cli.times import show_time
+from penstock.core.formatting import number, size
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output

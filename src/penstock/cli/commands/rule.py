@@ -9,10 +9,10 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import queue_names
-from penstock.cli.output import number
 from penstock.cli.session import Session, find_queue
 from penstock.cli.times import show_time
 from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from penstock.stream.rules import Kind
@@ -62,7 +62,7 @@ async def save(
     alerts: Annotated[str, typer.Option(metavar="QUEUE", help="The queue for alerts.")] = "alerts",
 ) -> None:
     """Store a rule, or change it; `penstock rule run` watches."""
-    from penstock.sinks.alerts import Rules
+    from penstock.sinks.alerts import RuleStore
     from penstock.stream import rules
 
     given: dict[Kind, float | None] = {
@@ -91,17 +91,17 @@ async def save(
     )
     async with session.log() as log:
         await find_queue(log, on)
-        await Rules(log).save(made)
+        await RuleStore(log).save(made)
     session.out.note(f"Saved: {name}. `penstock rule run` watches it; alerts go to the queue {alerts!r}.")
 
 
 @command(app, "list", examples=["penstock rule list", "penstock rule list --json"])
 async def list_(session: Session) -> None:
     """List the rules, and what fires."""
-    from penstock.sinks.alerts import Rules
+    from penstock.sinks.alerts import RuleStore
 
     async with session.log() as log:
-        found, firing = await Rules(log).all(), await Rules(log).firing()
+        found, firing = await RuleStore(log).all(), await RuleStore(log).firing()
     if session.out.json:
         import msgspec
 
@@ -134,12 +134,12 @@ async def list_(session: Session) -> None:
 @command(app, "delete", examples=["penstock rule delete hot"])
 async def delete(session: Session, name: RuleName, yes: Yes = False) -> None:
     """Forget a rule."""
-    from penstock.sinks.alerts import Rules
+    from penstock.sinks.alerts import RuleStore
 
     if not yes:
         session.out.confirm(f"Delete the rule {name!r}?")
     async with session.log() as log:
-        if not await Rules(log).delete(name):
+        if not await RuleStore(log).delete(name):
             raise NotFound(f"there is no rule {name!r}: `penstock rule list` shows them")
     session.out.note(f"Deleted: {name}")
 
@@ -156,11 +156,11 @@ async def run(
     ] = None,
 ) -> None:
     """Watch the rules, each at its own pace, until Ctrl-C."""
-    from penstock.sinks.alerts import Alerts, Rules
+    from penstock.sinks.alerts import Alerts, RuleStore
     from penstock.sinks.runner import Sinks
 
     async with session.log() as log:
-        found = [each.rule for each in await Rules(log).all() if not only or each.rule.name in only]
+        found = [each.rule for each in await RuleStore(log).all() if not only or each.rule.name in only]
         if not found:
             raise NotFound("there is no such rule to watch: `penstock rule save` makes one")
         runner = Sinks(log=log)

@@ -203,7 +203,7 @@ def _run_streams(
 ) -> None:
     from penstock.cli.foreground import report, run_together
     from penstock.core.errors import InvalidRequest
-    from penstock.engine.status import Meter
+    from penstock.engine.status import StatusReporter
 
     streams = program.streams()
     if not streams:
@@ -215,7 +215,7 @@ def _run_streams(
     settings = session.settings()
     starters = [partial(stream.start, name, settings=settings, **options) for name, stream in queries.items()]
     for query in run_together(starters, session.out, every):
-        report(session.out, query, Meter(query.status))
+        report(session.out, query, StatusReporter(query.status))
 
 
 def _named(streams: Mapping[str, Stream], ids: Mapping[str, str], file: Path) -> dict[str, Stream]:
@@ -276,7 +276,7 @@ def measured(session: Session, host: str, port: int | None) -> Iterator[None]:
     if port is None:
         yield
         return
-    from penstock.server.metrics.port import metrics_port
+    from penstock.server.process.metrics_port import metrics_port
     from penstock.server.settings import ServerSettings
 
     with metrics_port(ServerSettings.from_env(session.settings(), host=host, port=port)) as url:

@@ -12,12 +12,12 @@ import typer
 
 from penstock.cli.command import command
 from penstock.cli.completion import queue_names
-from penstock.cli.output import number
 from penstock.cli.session import Session, find_queue
 from penstock.core.errors import InvalidRequest, SinkClosed
+from penstock.core.formatting import number
 
 if TYPE_CHECKING:
-    from penstock.log.groups import Place
+    from penstock.log.start_position import StartPosition
     from penstock.sinks.base import Sink
 
 app = typer.Typer(help="Sinks: bring what is in a queue to a file, a webhook, a table, the screen.")
@@ -76,7 +76,7 @@ def pace_options(
     """How all of them read and try."""
     if from_ not in ("beginning", "end"):
         raise InvalidRequest(f"a new group begins at the beginning or at the end, not at {from_!r}")
-    start: Place = from_  # type: ignore[assignment]  # checked above
+    start: StartPosition = from_  # type: ignore[assignment]  # checked above
     pace = {"batch": batch, "every": every, "attempts": attempts or None, "start": start, "counts": count}
     return {"pace": pace, "idle_seconds": idle_seconds}
 
@@ -248,8 +248,8 @@ async def _run(session: Session, queue: str, sinks: Sequence[Sink], group: str |
         runner = Sinks(log=log)
         for sink in sinks:
             runner.add(queue, sink, group=group, **chosen["pace"])
-        for outlet in runner.outlets:
-            session.out.hint(f"{queue} → {outlet.group} ({outlet.sink.guarantee.replace('_', ' ')})")
+        for worker in runner.workers:
+            session.out.hint(f"{queue} → {worker.group} ({worker.sink.guarantee.replace('_', ' ')})")
         try:
             await runner.run(chosen["idle_seconds"])
         except SinkClosed as error:

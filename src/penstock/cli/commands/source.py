@@ -12,10 +12,10 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import queue_names
-from penstock.cli.output import number
 from penstock.cli.session import Session, find_queue
 from penstock.cli.times import show_time
 from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from penstock.client.transport import Transport
@@ -79,7 +79,8 @@ async def file(
     **options: Any,
 ) -> None:
     """Push what is in a file, from where it was left; every line is in the queue once."""
-    from penstock.sources.files import Csv, Ndjson
+    from penstock.sources.csv import Csv
+    from penstock.sources.ndjson import Ndjson
     from penstock.sources.parquet import Parquet
 
     kind = format or {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}.get(path.suffix, "ndjson")
@@ -135,10 +136,10 @@ async def list_(session: Session) -> None:
     """How far each source has been read."""
     from dataclasses import asdict
 
-    from penstock.sources.runner import sources
+    from penstock.sources.runner import list_sources
 
     async with session.log() as log:
-        found = await sources(log)
+        found = await list_sources(log)
     if session.out.json:
         session.out.document([asdict(each) for each in found])
         return
@@ -159,23 +160,23 @@ async def forget_(
     yes: Yes = False,
 ) -> None:
     """Forget how far a source was read: it begins anew, and its events are pushed again."""
-    from penstock.sources.runner import forget
+    from penstock.sources.runner import forget_source
 
     if not yes:
         session.out.confirm(f"Forget how far {name!r} was read?")
     async with session.log() as log:
-        if not await forget(log, name):
+        if not await forget_source(log, name):
             raise NotFound(f"there is no source {name!r}: `penstock source list` shows them")
     session.out.note(f"Forgotten: {name}")
 
 
 async def _feed(session: Session, queue: str, source: Source, options: dict[str, Any]) -> None:
-    from penstock.sources.runner import Feed
+    from penstock.sources.runner import SourceRunner
 
     chosen = feed_options(**options)
     async with session.log() as log:
         await find_queue(log, queue)
-        feed = Feed(log, source, queue, **chosen["shape"])
+        feed = SourceRunner(log, source, queue, **chosen["shape"])
         try:
             await feed.run(chosen["idle_seconds"])
         finally:
@@ -274,7 +275,7 @@ async def _push(transport: Transport, queue: str, events: list[dict[str, Any]]) 
     import asyncio
 
     from penstock.core.errors import QueueFull
-    from penstock.log.log import Batch
+    from penstock.log.write.batch import Batch
 
     while True:
         try:

@@ -17,8 +17,8 @@ from penstock.cli.session import Session
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
     from penstock.engine.query import Query
-    from penstock.stream.sink_binding import Flow
-    from penstock.stream.sql.statements import Application
+    from penstock.stream.sink_binding import SinkBinding
+    from penstock.stream.statements.application import Application
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +53,7 @@ def sql(
     on where it was when it last ran.
     """
     from penstock.stream.definition import Definition
-    from penstock.stream.sql.statements import read_application
+    from penstock.stream.statements.parser import parse_application
 
     if not file.is_file():
         raise typer.BadParameter(f"{str(file)!r} {'is no file' if file.exists() else 'does not exist'}")
@@ -62,13 +62,13 @@ def sql(
     except UnicodeDecodeError:
         raise typer.BadParameter(f"{str(file)!r} is not text") from None
     if check:
-        application = read_application(Definition, text, file.name)
+        application = parse_application(Definition, text, file.name)
         _flows(application)
         _show(session, application)
         return
     from penstock.engine.stream import Stream
 
-    application = read_application(Stream, text, file.name)
+    application = parse_application(Stream, text, file.name)
     need_spark()
     chosen = {"master": master, "spark_conf": spark_settings(conf, py_files), **run_options(**options)}
     try:
@@ -108,7 +108,7 @@ def _run(session: Session, application: Application, file: Path, every: float, o
 
     from penstock.cli.foreground import report, run_together
     from penstock.core.errors import InvalidRequest
-    from penstock.engine.status import Meter
+    from penstock.engine.status import StatusReporter
 
     if not application.queries:
         raise InvalidRequest(f"{file.name} has no query: write one, INSERT INTO totals SELECT ...")
@@ -116,38 +116,38 @@ def _run(session: Session, application: Application, file: Path, every: float, o
     flows = _flows(application)
     asyncio.run(_make_queues(settings, application))
     starters: list[Callable[[], Query]] = []
-    for wanted in application.in_order():
-        stream: Any = replace(wanted.stream, outlets=tuple(_of_query(wanted.name, application, flows)))
+    for wanted in application.queries_in_order():
+        stream: Any = replace(wanted.stream, sink_bindings=tuple(_of_query(wanted.name, application, flows)))
         starters.append(partial(stream.start, wanted.name, settings=settings, **{**wanted.options, **options}))
     # What is there for a query that reads what another writes is there when that one has ended.
     rounds = [[starter] for starter in starters] if options.get("available_now") else [starters]
     for together in rounds:
         for query in run_together(together, session.out, every):
-            report(session.out, query, Meter(query.status))
+            report(session.out, query, StatusReporter(query.status))
 
 
-def _of_query(name: str, application: Application, flows: Sequence[Flow]) -> Iterator[Flow]:
+def _of_query(name: str, application: Application, flows: Sequence[SinkBinding]) -> Iterator[SinkBinding]:
     """The sinks that run with a query, where it is driven: of the last one that writes to their queue, or the last."""
-    queries = application.in_order()
+    queries = application.queries_in_order()
     for flow in flows:
         writers = [query for query in queries if query.stream.sink == flow.queue] or queries
         if writers[-1].name == name:
             yield flow
 
 
-def _flows(application: Application) -> list[Flow]:
+def _flows(application: Application) -> list[SinkBinding]:
     from penstock.core.errors import InvalidRequest
-    from penstock.sinks.runner import pace_of
+    from penstock.sinks.runner import read_sink_options
     from penstock.sinks.spec import read_sink
-    from penstock.stream.sink_binding import Flow
+    from penstock.stream.sink_binding import SinkBinding
 
     flows = []
     for sink in application.sinks.values():
         try:
-            pace_of(sink.pace)
-            flows.append(Flow(sink.queue, read_sink(sink.to), sink.name, sink.pace))
+            read_sink_options(sink.options)
+            flows.append(SinkBinding(sink.queue, read_sink(sink.to), sink.name, sink.options))
         except InvalidRequest as error:
-            raise InvalidRequest(f"{sink.place}: {error}") from None
+            raise InvalidRequest(f"{sink.position}: {error}") from None
     return flows
 
 

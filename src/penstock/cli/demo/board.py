@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.demo.script import Phase
-from penstock.cli.output import number, visible
+from penstock.cli.output import visible
+from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -132,12 +132,12 @@ class Company:
 
     async def forget(self) -> None:
         """Delete what was made, where the database is somebody's."""
-        from penstock.sinks.alerts import Rules
+        from penstock.sinks.alerts import RuleStore
 
         if not self._has_begun:
             return
         for made in RULES:
-            await Rules(self._log).delete(made.name)
+            await RuleStore(self._log).delete(made.name)
         for query in QUERIES:
             await self._forget_query(query)
         for queue in QUEUES:
@@ -160,7 +160,7 @@ class Company:
     # Starting
 
     async def _prepare(self, conn: Connection) -> None:
-        from penstock.sinks.alerts import Rules
+        from penstock.sinks.alerts import RuleStore
 
         taken = await there_already(conn)
         if taken:
@@ -174,7 +174,7 @@ class Company:
         await self._log.configure("calls", {"max_depth_events": _MOST_CALLS}, partitioning="key")
         await self._log.configure("calls.allowed", partitioning="key")
         for made in RULES:
-            await Rules(self._log).save(made)
+            await RuleStore(self._log).save(made)
 
     async def _start(self, act: Act, called: Partner) -> None:
         spark = ["--interval", "1", "--report", "0", "--conf", _JAVA]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli.demo.script import WARM_UP, Phase
 from penstock.core.errors import QueueFull
-from penstock.log.log import Batch
+from penstock.log.write.batch import Batch
 
 if TYPE_CHECKING:
     from penstock.cli.demo.expected import Books

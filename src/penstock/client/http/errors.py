@@ -1,4 +1,4 @@
-"""From the problem that a server answers with to the error that it was there."""
+"""Converts the problem document of a server's response to an error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.client.http.connection import Answer
+from penstock.client.http.connection import HttpResponse
 from penstock.core import errors
 from penstock.core.errors import (
     AccessDenied,
@@ -21,8 +21,8 @@ from penstock.core.errors import (
     ServerUnavailable,
 )
 
-#: Kinds of problem whose error says nothing but what happened.
-_PLAIN: dict[str, type[PenstockError]] = {
+#: The error classes of problem types that carry nothing but a message.
+_SIMPLE_ERRORS: dict[str, type[PenstockError]] = {
     "invalid-request": InvalidRequest,
     "invalid-json": InvalidRequest,
     "invalid-encoding": InvalidRequest,
@@ -37,19 +37,19 @@ _PLAIN: dict[str, type[PenstockError]] = {
 }
 
 
-def error_of(server: str, answer: Answer) -> PenstockError:
-    """The error that an answer stands for; one that does not come from Penstock is the fault of what is in between."""
-    status = answer.status
-    problem = _problem(answer)
+def error_from_response(server: str, response: HttpResponse) -> PenstockError:
+    """Return the error for a response; a response that is no problem document comes from a proxy or another server."""
+    status = response.status
+    problem = _read_problem(response)
     if problem is None:
-        said = f"{server} answered {status} {answer.reason}, and not as a Penstock server does"
+        message = f"{server} responded {status} {response.reason}, and the response is not from a Penstock server"
         if status in (401, 403):
-            return AccessDenied(f"{said}; check the API key, and what is in between", status=status)
+            return AccessDenied(f"{message}; check the API key and the proxies in between", status=status)
         kind = ServerUnavailable if status in (408, 429, 502, 503, 504) else ServerError
-        return kind(f"{said}; check the url, and what is in between", status=status)
+        return kind(f"{message}; check the url and the proxies in between", status=status)
     name, detail = str(problem["type"]).rpartition("/")[2], str(problem.get("detail", ""))
-    if name in _PLAIN:
-        return _PLAIN[name](detail)
+    if name in _SIMPLE_ERRORS:
+        return _SIMPLE_ERRORS[name](detail)
     match name:
         case "invalid-event":
             return InvalidEvent(
@@ -68,17 +68,17 @@ def error_of(server: str, answer: Answer) -> PenstockError:
                 retry_after=float(problem.get("retry_after", 1.0)),
             )
         case "rate-limited":
-            return RateLimited(detail, retry_after=retry_after(answer) or 1.0, status=status)
+            return RateLimited(detail, retry_after=retry_after_seconds(response) or 1.0, status=status)
         case "unauthenticated" | "forbidden":
             return AccessDenied(detail, status=status)
         case "overloaded" | "stopping" | "request-timeout":
             return ServerUnavailable(detail, status=status)
-    return ServerError(f"the server refused: {detail or problem.get('title') or status}", status=status)
+    return ServerError(f"the server refused the request: {detail or problem.get('title') or status}", status=status)
 
 
-def retry_after(answer: Answer) -> float | None:
-    """The seconds that an answer asks to wait; None if it names none (a date is none that we send)."""
-    text = answer.headers.get("retry-after", "")
+def retry_after_seconds(response: HttpResponse) -> float | None:
+    """Return the seconds of the Retry-After header; None without one. Dates are ignored, a server sends none."""
+    text = response.headers.get("retry-after", "")
     try:
         seconds = float(text)
     except ValueError:
@@ -86,9 +86,9 @@ def retry_after(answer: Answer) -> float | None:
     return seconds if 0 <= seconds < 86_400 else None
 
 
-def _problem(answer: Answer) -> dict[str, Any] | None:
+def _read_problem(response: HttpResponse) -> dict[str, Any] | None:
     try:
-        problem = msgspec.json.decode(answer.content)
+        problem = msgspec.json.decode(response.content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return problem if isinstance(problem, dict) and isinstance(problem.get("type"), str) else None

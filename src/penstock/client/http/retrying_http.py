@@ -1,10 +1,9 @@
-"""One request and its answer, as often as it takes: what is repeated changes nothing the second time."""
+"""Requests to a Penstock server, with retries."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,8 +13,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 import zstandard
 
-from penstock.client.http.connection import Answer, Connections, NoAnswer
-from penstock.client.http.errors import error_of, retry_after
+from penstock.client.http.connection import ConnectionPool, HttpResponse, NoResponse
+from penstock.client.http.errors import error_from_response, retry_after_seconds
+from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import (
     ConfigurationError,
     DatabaseUnavailable,
@@ -28,25 +28,23 @@ from penstock.core.errors import (
 
 _logger = logging.getLogger("penstock.client")
 
-#: Bodies from this size on are compressed: on a fast network less is not worth the work.
+#: Bodies of this size and more are compressed. Compressing smaller ones costs more time than a fast network saves.
 _COMPRESS_BYTES = 16 << 10
-#: A server that has lost its database looks for it for so long before it says so.
-_ANSWER_SECONDS = 45.0
+#: The time for a response. A server that has lost its database retries for 30 s before it responds with an error.
+_RESPONSE_SECONDS = 45.0
 _CONNECT_SECONDS = 10.0
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 2.0
-#: Statuses of a server, or of what is in front of it, that may be different the next time.
-_PASSING = frozenset((429, 502, 503, 504))
+_BACKOFF = Backoff(first=0.05, longest=2.0)
+#: Statuses of a server, or of a proxy in front of it, after which the same request may succeed.
+_RETRYABLE = frozenset((429, 502, 503, 504))
 
-_Answer = TypeVar("_Answer")
+_T = TypeVar("_T")
 
 
-class Exchange:
-    """Talks to a server.
+class RetryingHttpClient:
+    """Sends requests to a server.
 
-    A request that gets no answer, or one that asks to come again (429, 503), is repeated until ``retry_seconds`` are
-    over: after what ``Retry-After`` says, and a little more by chance, so that those who were sent away together do not
-    come back together.
+    A request without a response, or with a retryable one (429, 502, 503, 504), is sent again until ``retry_seconds``
+    have passed. The pauses follow the Retry-After header or grow with each attempt, and have jitter.
     """
 
     def __init__(
@@ -63,55 +61,57 @@ class Exchange:
         self._retry_seconds = retry_seconds
         self._headers = {"User-Agent": "penstock", "Accept": "application/json"}
         if api_key is not None:
-            # One that was read from a file often ends in a line break.
+            # A key that was read from a file often ends with a line break.
             key = api_key.strip()
             if not key.isascii() or not key.isprintable() or " " in key:
-                raise ConfigurationError("the API key is not one: it is a single word, such as penstock_<id>_<secret>")
+                raise ConfigurationError(
+                    "the API key is not valid: it must be a single word, such as penstock_<id>_<secret>"
+                )
             self._headers["Authorization"] = f"Bearer {key}"
-        self._trusted = _trust(ca_file)
+        self._ssl_context = _create_ssl_context(ca_file)
         self._connections = connections
         self._wait_for_room = wait_for_room
-        self._server: Connections | None = None
+        self._pool: ConnectionPool | None = None
 
     async def open(self) -> None:
-        """Get ready; nothing is sent yet."""
-        self._server = Connections(self.url, self._trusted, self._connections, _CONNECT_SECONDS)
+        """Create the connection pool; this sends nothing yet."""
+        self._pool = ConnectionPool(self.url, self._ssl_context, self._connections, _CONNECT_SECONDS)
 
     async def close(self) -> None:
-        """End the connections."""
-        if self._server is not None:
-            await self._server.close()
+        """Close the connections."""
+        if self._pool is not None:
+            await self._pool.close()
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,
-        answer: type[_Answer],
+        response_type: type[_T],
         *,
         query: Mapping[str, object] | None = None,
         body: Callable[[], bytes] | bytes | None = None,
         key: str | None = None,
         wait_seconds: float = 0.0,
         once: bool = False,
-    ) -> _Answer:
-        """The answer to a request, or the error that it was.
+    ) -> _T:
+        """Send a request and return the decoded response, or raise the error of the response.
 
         Args:
-            method: The method.
-            path: The path, its parts quoted by :func:`part`.
-            answer: The type of the JSON that is expected.
-            query: The query string; what is None is left out.
-            body: JSON; called anew for each try, if a try has to differ from the one before.
-            key: The idempotency key, the same for every try.
-            wait_seconds: How long the server may take beyond what is usual.
-            once: To do it twice would be to do more: it is not repeated if it may have been done.
+            method: The HTTP method.
+            path: The path below ``/v1/``; its segments are quoted with :func:`quote_segment`.
+            response_type: The type of the JSON in the response.
+            query: The query string; entries that are None are left out.
+            body: JSON, or a function that returns it for each attempt.
+            key: The idempotency key, the same for every attempt.
+            wait_seconds: How long the server may wait for events before it responds.
+            once: Do not send the request again if the server may have executed it.
         """
         response = await self.send(method, path, query=query, body=body, key=key, wait_seconds=wait_seconds, once=once)
         try:
-            return msgspec.json.decode(response.content, type=answer)
+            return msgspec.json.decode(response.content, type=response_type)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ServerUnavailable(
-                f"{self.url} answered what no Penstock server of this version says ({error}): check the url",
+                f"the response of {self.url} is not one of a Penstock server of this version ({error}): check the url",
                 status=response.status,
             ) from error
 
@@ -125,87 +125,77 @@ class Exchange:
         key: str | None = None,
         wait_seconds: float = 0.0,
         once: bool = False,
-    ) -> Answer:
-        """The same for an answer that need not be read."""
-        server = self._server
-        assert server is not None  # noqa: S101 - the session opens it before it hands it out
-        target = _target(path, query or {})
-        extra = {} if key is None else {"Idempotency-Key": key}
-        tries = _Tries(self._retry_seconds)
+    ) -> HttpResponse:
+        """Send a request and return the response without decoding it."""
+        pool = self._pool
+        assert pool is not None  # noqa: S101 - the session opens the client before it uses it
+        target = _build_target(path, query or {})
+        key_header = {} if key is None else {"Idempotency-Key": key}
+        retries = RetryTimer(_BACKOFF, self._retry_seconds)
         while True:
-            content, headers = _packed(body() if callable(body) else body)
-            sent = {**self._headers, **headers, **extra}
+            content, content_headers = _encode_body(body() if callable(body) else body)
+            headers = {**self._headers, **content_headers, **key_header}
             try:
-                response = await server.ask(method, target, sent, content, _ANSWER_SECONDS + wait_seconds)
+                response = await pool.request(method, target, headers, content, _RESPONSE_SECONDS + wait_seconds)
             except ssl.SSLCertVerificationError as error:
                 raise ServerError(
-                    f"the certificate of {self.url} is not to be trusted ({error.verify_message}): if the server has "
-                    "one of its own, name the file that vouches for it as tls_ca_file"
+                    f"the certificate of {self.url} is not trusted ({error.verify_message}): if the server has a "
+                    "private CA, give the file with its certificate as tls_ca_file"
                 ) from error
-            except NoAnswer as error:
+            except NoResponse as error:
                 if once and error.was_sent:
                     raise ServerUnavailable(
-                        f"the server at {self.url} gave no answer ({error}), and may have done what it was asked to or "
-                        "not: look before you ask again"
+                        f"the server at {self.url} sent no response ({error}) and may or may not have executed the "
+                        "request: check before you repeat it"
                     ) from error
-                await tries.again(self._unreachable(error), None)
+                await self._pause(retries, self._unreachable(error), None)
                 continue
             if response.is_success:
                 return response
-            refusal = error_of(self.url, response)
+            refusal = error_from_response(self.url, response)
             is_full = isinstance(refusal, QueueFull)
-            if response.status not in _PASSING or (is_full and not self._wait_for_room):
+            if response.status not in _RETRYABLE or (is_full and not self._wait_for_room):
                 raise refusal
             if once and isinstance(refusal, DatabaseUnavailable):
                 raise refusal
-            wanted = refusal.retry_after if isinstance(refusal, QueueFull) else retry_after(response)
-            await tries.again(refusal, wanted)
+            retry_after = refusal.retry_after if isinstance(refusal, QueueFull) else retry_after_seconds(response)
+            await self._pause(retries, refusal, retry_after)
 
-    def _unreachable(self, error: NoAnswer) -> ServerUnavailable:
+    async def _pause(self, retries: RetryTimer, error: PenstockError, retry_after: float | None) -> None:
+        pause = retries.next_pause(retry_after)
+        if pause is None:
+            raise error
+        _logger.debug("retry in %.2f s: %s", pause, error)
+        await asyncio.sleep(pause)
+
+    def _unreachable(self, error: NoResponse) -> ServerUnavailable:
         return ServerUnavailable(
-            f"the server at {self.url} gave no answer within {self._retry_seconds:g} s ({error}): check that it runs "
+            f"the server at {self.url} sent no response within {self._retry_seconds:g} s ({error}): check that it runs "
             "(`penstock serve`) and that the url is right"
         )
 
 
-class _Tries:
-    """How long to go on, and when."""
-
-    def __init__(self, seconds: float) -> None:
-        self._clock = asyncio.get_running_loop().time
-        self._deadline = self._clock() + seconds
-        self._pause = _FIRST_PAUSE
-
-    async def again(self, error: PenstockError, wanted: float | None) -> None:
-        """Wait for the next try, or raise the error if there is to be none."""
-        pause = self._pause if wanted is None else wanted
-        if self._clock() + pause > self._deadline:
-            raise error
-        _logger.debug("asked again in about %.2f s: %s", pause, error)
-        # After what was wanted, never before; without a wish, anything up to the pause.
-        chance = random.random()  # noqa: S311 - spreads load
-        await asyncio.sleep(pause * (0.5 + chance / 2) if wanted is None else pause * (1 + chance / 4))
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-
-
-def _target(path: str, query: Mapping[str, object]) -> str:
-    """The address of a request, without the server's."""
-    given = {name: value for name, value in query.items() if value is not None}
-    try:
-        return f"/v1/{path}?{urlencode(given)}" if given else f"/v1/{path}"
-    except UnicodeEncodeError:
-        raise InvalidRequest("a lone surrogate was given, which UTF-8 cannot carry") from None
-
-
-def part(name: str) -> str:
-    """A name as a part of a path."""
+def quote_segment(name: str) -> str:
+    """Quote a name as a segment of a path."""
     try:
         return quote(name, safe="")
     except UnicodeEncodeError:
-        raise InvalidRequest("a lone surrogate was given, which UTF-8 cannot carry") from None
+        raise _lone_surrogate() from None
 
 
-def _packed(body: bytes | None) -> tuple[bytes | None, dict[str, str]]:
+def _build_target(path: str, query: Mapping[str, object]) -> str:
+    parameters = {name: value for name, value in query.items() if value is not None}
+    try:
+        return f"/v1/{path}?{urlencode(parameters)}" if parameters else f"/v1/{path}"
+    except UnicodeEncodeError:
+        raise _lone_surrogate() from None
+
+
+def _lone_surrogate() -> InvalidRequest:
+    return InvalidRequest("the text contains a lone surrogate, which UTF-8 cannot encode")
+
+
+def _encode_body(body: bytes | None) -> tuple[bytes | None, dict[str, str]]:
     if body is None:
         return None, {}
     headers = {"Content-Type": "application/json"}
@@ -214,11 +204,10 @@ def _packed(body: bytes | None) -> tuple[bytes | None, dict[str, str]]:
     return zstandard.compress(body, 1), {**headers, "Content-Encoding": "zstd"}
 
 
-def _trust(ca_file: Path | None) -> ssl.SSLContext:
-    """Whom to trust: those whom the system does, or those alone whose certificates are in a file."""
+def _create_ssl_context(ca_file: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(
-            f"the certificates to trust cannot be read from {ca_file}: {error}; name a file in PEM format"
+            f"the CA certificates cannot be read from {ca_file}: {error}; give a file in PEM format"
         ) from error

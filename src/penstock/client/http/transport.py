@@ -1,4 +1,4 @@
-"""The transport that asks a Penstock server."""
+"""The transport to a Penstock server over HTTP."""
 
 from __future__ import annotations
 
@@ -12,61 +12,62 @@ from typing import Any
 import msgspec
 
 from penstock.client.http.encode import encode_batches
-from penstock.client.http.retrying_http import Exchange, part
+from penstock.client.http.retrying_http import RetryingHttpClient, quote_segment
 from penstock.core.errors import AccessDenied, InvalidOption, InvalidRequest, NotFound, PenstockError
 from penstock.core.names import check_name, check_text
 from penstock.db.user_connection import UserConnection
 from penstock.engine.gates.admin import GateChange, GateInfo
-from penstock.log.dead_letters import DeadLetter, Filter, Redrive
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
 from penstock.log.event import Event
-from penstock.log.groups import GroupLane, Place
-from penstock.log.log import GroupInfo, QueueInfo, Said
+from penstock.log.groups import PartitionPosition
 from penstock.log.options import check_options
 from penstock.log.queue import Queue
-from penstock.log.read.ack import AckResult, AllCompleted, check_status, lane_ack
-from penstock.log.read.lease import PopRequest
+from penstock.log.queue_info import GroupInfo, QueueInfo
+from penstock.log.read.ack import AckResult, CompletedAckResults, EventStatus, check_status, partition_ack
+from penstock.log.read.ack_request import Ack, TransactionAck
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.start_position import StartPosition
 from penstock.log.storage.partitions import Partition
-from penstock.log.storage.segments import Upkeep
 from penstock.log.transaction import TransactionResult
+from penstock.log.upkeep import Upkeep
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult
 from penstock.protocol import messages
+from penstock.protocol.events import EventList
 
 _MICROSECOND = timedelta(microseconds=1)
-#: So many numbers fit an address.
-_IDS = 500
+#: The most ids in one query string.
+_MAX_IDS = 500
 
 
-class _Gates(msgspec.Struct):
+class _GateList(msgspec.Struct):
     gates: list[GateInfo]
 
 
-class _Groups(msgspec.Struct):
+class _GroupList(msgspec.Struct):
     groups: list[GroupInfo]
 
 
 class HttpTransport:
     """The queues of a server.
 
-    Every request can be repeated, so a lost answer is asked for again: a push and a transaction under an idempotency
-    key of their own, an ack because it changes nothing the second time, a pop under a new lease that says which one it
-    replaces. Only some of many dead letters are sent back once: if that answer is lost, who asked has to look.
+    Every request can be repeated, so a request whose response is lost is sent again. Pushes and transactions carry an
+    idempotency key, a repeated ack changes nothing, and a repeated pop names the lease that it replaces. The exception
+    is a redrive with a limit: a second one would send other dead letters.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, http: RetryingHttpClient) -> None:
+        self._http = http
         self._releasing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> HttpTransport:
-        """Get ready; whether the server is there shows with the first call."""
-        await self._exchange.open()
+        await self._http.open()
         return self
 
     async def close(self) -> None:
-        """Give back what was leased to calls that were cancelled, and end the connections."""
         if self._releasing:
             await asyncio.wait(self._releasing, timeout=5)
-        await self._exchange.close()
+        await self._http.close()
 
     # Queues
 
@@ -79,108 +80,98 @@ class HttpTransport:
         partitions: int | None = None,
         only_new: bool = False,
     ) -> Queue:
-        """Make a queue or change the options that are named."""
-        asked = {
+        configuration = {
             "options": check_options(options or {}),
             "partitioning": partitioning,
             "partitions": partitions,
             "only_new": only_new,
         }
         if partitioning not in (None, "key", "hash"):
-            raise InvalidOption(f"partitioning is 'key' or 'hash', not {partitioning!r}", option="partitioning")
-        found = await self._exchange.ask("PUT", _queue(name), messages.QueueDocument, body=_json(asked))
-        return found.queue()
+            raise InvalidOption(f"partitioning must be 'key' or 'hash', not {partitioning!r}", option="partitioning")
+        document = await self._http.request("PUT", _queue(name), messages.QueueDocument, body=_json(configuration))
+        return document.queue()
 
     async def queue(self, name: str) -> Queue:
-        """A queue as it was a moment ago."""
-        return (await self._exchange.ask("GET", _queue(name), messages.QueueDocument)).queue()
+        return (await self._http.request("GET", _queue(name), messages.QueueDocument)).queue()
 
     async def queues(self) -> list[Queue]:
-        """All queues that the caller may see, by name."""
-        found = await self._exchange.ask("GET", "queues", messages.Queues)
-        return [each.queue() for each in found.queues]
+        response = await self._http.request("GET", "queues", messages.QueueList)
+        return [document.queue() for document in response.queues]
 
     async def describe(self, name: str) -> QueueInfo:
-        """A queue with its size, its groups and its dead letters."""
-        found = await self._exchange.ask("GET", f"{_queue(name)}/status", messages.QueueStatus)
-        return QueueInfo(found.queue.queue(), found.size, found.groups, found.dead_letters)
+        status = await self._http.request("GET", f"{_queue(name)}/status", messages.QueueStatus)
+        return QueueInfo(status.queue.queue(), status.size, status.groups, status.dead_letters)
 
     async def partitions(self, queue: str, limit: int | None = None) -> list[Partition]:
-        """The partitions of a queue, the fullest first."""
         query = {"limit": 100_000 if limit is None else limit}
-        return (
-            await self._exchange.ask("GET", f"{_queue(queue)}/partitions", messages.Partitions, query=query)
-        ).partitions
+        path = f"{_queue(queue)}/partitions"
+        return (await self._http.request("GET", path, messages.PartitionList, query=query)).partitions
 
     async def delete_queue(self, name: str) -> bool:
-        """Delete a queue; False if there was none."""
-        return await self._deleted(_queue(name))
+        return await self._delete(_queue(name))
 
     async def repartition(self, name: str, partitioning: str, partitions: int | None = None) -> Queue:
-        """Partition a queue differently from now on."""
         if partitioning not in ("key", "hash"):
-            raise InvalidOption(f"partitioning is 'key' or 'hash', not {partitioning!r}", option="partitioning")
+            raise InvalidOption(f"partitioning must be 'key' or 'hash', not {partitioning!r}", option="partitioning")
         body = _json({"partitioning": partitioning, "partitions": partitions})
-        found = await self._exchange.ask("POST", f"{_queue(name)}/repartition", messages.QueueDocument, body=body)
-        return found.queue()
+        document = await self._http.request("POST", f"{_queue(name)}/repartition", messages.QueueDocument, body=body)
+        return document.queue()
 
     # Events
 
     async def push(self, batches: Sequence[Batch], *, idempotency_key: str | None = None) -> list[PushResult]:
-        """Store all batches or none, durably; one result for each."""
         key = str(uuid.uuid4()) if idempotency_key is None else check_name(idempotency_key, "request")
-        body = _json(messages.Push(encode_batches(batches)))
-        found = await self._exchange.ask("POST", "push", messages.Pushes, body=body, key=key)
-        return [each.result() for each in found.results]
+        body = _json(messages.PushRequest(encode_batches(batches)))
+        response = await self._http.request("POST", "push", messages.PushResponse, body=body, key=key)
+        return [batch.result() for batch in response.results]
 
     async def pop(self, request: PopRequest) -> list[Event]:
-        """Lease and deliver events; none if none came in time."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + request.wait_seconds
         while True:
-            wait = min(max(deadline - clock(), 0.0), messages.MOST_WAIT_SECONDS)
+            wait = min(max(deadline - clock(), 0.0), messages.MAX_WAIT_SECONDS)
             events = await self._pop(request, wait)
             if events or clock() >= deadline:
                 return events
 
     async def _pop(self, request: PopRequest, wait: float) -> list[Event]:
         path = _group(request.queue, request.group)
-        # One for all tries: from the second on, what the tries before may have leased is given up first.
+        # All attempts use one lease id. A repeated attempt first releases the lease of the attempt before.
         lease_id = uuid.uuid4()
-        tries = 0
-        place = request.subscribe_from
-        pop = messages.Pop(
+        attempts = 0
+        start = request.subscribe_from
+        pop = messages.PopOptions(
             request.batch,
             request.partitions,
             request.partition,
             wait,
             request.lease_seconds,
             request.auto_ack,
-            place.isoformat() if isinstance(place, datetime) else str(place),
+            start.isoformat() if isinstance(start, datetime) else str(start),
         )
 
         def body() -> bytes:
-            nonlocal tries
-            tries += 1
-            before = lease_id if tries > 1 else None
+            nonlocal attempts
+            attempts += 1
+            before = lease_id if attempts > 1 else None
             return msgspec.json.encode(msgspec.structs.replace(pop, lease_id=lease_id, instead_of=before))
 
         try:
-            found = await self._exchange.ask("POST", f"{path}/pop", messages.Events, body=body, wait_seconds=wait)
+            response = await self._http.request("POST", f"{path}/pop", EventList, body=body, wait_seconds=wait)
         except BaseException as error:
-            # What was refused has leased nothing.
+            # A pop that was refused has leased nothing.
             if not isinstance(error, InvalidRequest | NotFound | AccessDenied):
                 self._release(path, lease_id)
             raise
-        return found.read(request.queue, request.group)
+        return response.read(request.queue, request.group)
 
     def _release(self, path: str, lease_id: uuid.UUID) -> None:
-        """Give up what may have been leased to a call that is over; in the background, since it cannot wait for it."""
+        """Release the lease of a call that has ended, in the background: a cancelled call cannot wait."""
 
         async def release() -> None:
-            # If it fails, the lease ends by itself.
+            # If this fails, the lease expires.
             with contextlib.suppress(PenstockError):
-                await self._exchange.send("POST", f"{path}/release", body=_json({"lease_id": lease_id}))
+                await self._http.send("POST", f"{path}/release", body=_json({"lease_id": lease_id}))
 
         task = asyncio.create_task(release())
         self._releasing.add(task)
@@ -195,44 +186,45 @@ class HttpTransport:
         stage: str = "consumer",
         traceback: str | None = None,
     ) -> Sequence[AckResult]:
-        """Say of every event the same; one result for each."""
-        nothing = uuid.UUID(int=0)
-        said = messages.Ack(0, 0, nothing, check_status(status), _sane(error), _sane(stage), _sane_or_none(traceback))
-        if said.status != "completed":
-            return await self._ack(events, said)
-        # The last one of a partition speaks for those before it.
-        ends: dict[int, Event] = {}
+        no_lease = uuid.UUID(int=0)
+        template = Ack(
+            0, 0, no_lease, check_status(status), _escape(error), _escape(stage), _escape_optional(traceback)
+        )
+        if template.status != "completed":
+            return await self._ack(events, template)
+        # Completing the last event of a delivery completes those before it.
+        last_events: dict[int, Event] = {}
         for event in events:
-            last = ends.get(id(event.delivery))
+            last = last_events.get(id(event.delivery))
             if last is None or event.offset > last.offset:
-                ends[id(event.delivery)] = event
-        results = dict(zip(ends, await self._ack(list(ends.values()), said), strict=True))
-        done = {lane for lane, result in results.items() if result.success and not result.noop}
-        if len(done) == len(ends):
-            return AllCompleted(events)
-        rest = iter(await self._ack([event for event in events if id(event.delivery) not in done], said))
-        return [AckResult(e.id, True) if id(e.delivery) in done else next(rest) for e in events]
+                last_events[id(event.delivery)] = event
+        results = dict(zip(last_events, await self._ack(list(last_events.values()), template), strict=True))
+        completed = {delivery for delivery, result in results.items() if result.success and not result.noop}
+        if len(completed) == len(last_events):
+            return CompletedAckResults(events)
+        rest = iter(await self._ack([event for event in events if id(event.delivery) not in completed], template))
+        return [AckResult(event.id, True) if id(event.delivery) in completed else next(rest) for event in events]
 
-    async def _ack(self, events: Sequence[Event], said: messages.Ack) -> list[AckResult]:
+    async def _ack(self, events: Sequence[Event], template: Ack) -> list[AckResult]:
         by_group: dict[str, list[int]] = {}
         for index, event in enumerate(events):
-            lane_ack(event.delivery, ())
+            partition_ack(event.delivery, ())
             by_group.setdefault(_group(event.queue, event.group or ""), []).append(index)
         results: dict[int, AckResult] = {}
         for path, indices in by_group.items():
-            for start in range(0, len(indices), messages.MOST_EVENTS):
-                some = indices[start : start + messages.MOST_EVENTS]
-                body = _json(messages.Acks([_lease(events[i], said) for i in some]))
-                found = await self._exchange.ask("POST", f"{path}/ack", messages.AckResults, body=body)
-                results.update({i: each.result(events[i]) for i, each in zip(some, found.results, strict=True)})
+            for start in range(0, len(indices), messages.MAX_EVENTS):
+                page = indices[start : start + messages.MAX_EVENTS]
+                body = _json(messages.AckRequest([_fill_ack(template, events[i]) for i in page]))
+                response = await self._http.request("POST", f"{path}/ack", messages.AckResponse, body=body)
+                replies = zip(page, response.results, strict=True)
+                results.update({i: reply.result(events[i]) for i, reply in replies})
         return [results[i] for i in range(len(events))]
 
     async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
-        """Make the lease of these events, all of one, last longer; None if it has ended."""
         leases = {event.delivery.lease_id for event in events}
         groups = {_group(event.queue, event.group or "") for event in events}
         if len(leases) != 1 or len(groups) != 1:
-            raise InvalidRequest("events of one lease are needed, and these are of " + str(len(leases)))
+            raise InvalidRequest(f"the events must be of one lease and one group, not of {len(leases)} leases")
         body = _json(
             {
                 "lease_id": leases.pop(),
@@ -240,55 +232,53 @@ class HttpTransport:
                 "seconds": seconds,
             }
         )
-        return (await self._exchange.ask("POST", f"{groups.pop()}/extend", messages.Extended, body=body)).lease_until
+        path = f"{groups.pop()}/extend"
+        return (await self._http.request("POST", path, messages.ExtendResponse, body=body)).lease_until
 
     async def transact(
-        self, acks: Sequence[Said], batches: Sequence[Batch], *, connection: UserConnection | None = None
+        self, acks: Sequence[EventStatus], batches: Sequence[Batch], *, connection: UserConnection | None = None
     ) -> TransactionResult:
-        """Ack and push together, or raise and do neither."""
         if connection is not None:
             raise InvalidRequest(
-                "a transaction on your own connection is one of the database, which a server cannot join: open the "
-                "client with the database's url for it"
+                "a server cannot join a transaction on your own connection: open the client with the url of the "
+                "database instead"
             )
-        said: list[messages.TransactionAck] = []
+        requested: list[TransactionAck] = []
         for event, status, error, *more in acks:
-            lane_ack(event.delivery, ())
-            said.append(
-                messages.TransactionAck(
+            partition_ack(event.delivery, ())
+            requested.append(
+                TransactionAck(
                     partition_id=event.partition_id,
                     offset=event.offset,
                     lease_id=_lease_id(event),
                     status=check_status(status),
-                    error=_sane(error),
-                    traceback=_sane_or_none(more[0] if more else None),
+                    error=_escape(error),
+                    traceback=_escape_optional(more[0] if more else None),
                     queue=event.queue,
                     group=event.group or "",
                 )
             )
-        body = _json(messages.Transaction(said, encode_batches(batches)))
+        body = _json(messages.TransactionRequest(requested, encode_batches(batches)))
         key = str(uuid.uuid4())
-        found = await self._exchange.ask("POST", "transaction", messages.TransactionOutcome, body=body, key=key)
-        return TransactionResult([each.result() for each in found.results], found.acked)
+        response = await self._http.request("POST", "transaction", messages.TransactionResponse, body=body, key=key)
+        return TransactionResult([batch.result() for batch in response.results], response.acked)
 
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
-        """Events of a partition from an offset on."""
         return await self._read(queue, {"partition": check_text(partition, "the partition")}, offset, limit)
 
     async def read(self, queue: str, partition_id: int, offset: int = 0, limit: int = 100) -> list[Event]:
-        """The same by the partition's number."""
         return await self._read(queue, {"partition_id": partition_id}, offset, limit)
 
-    async def _read(self, queue: str, where: dict[str, object], offset: int, limit: int) -> list[Event]:
-        found: list[Event] = []
-        while len(found) < limit:
-            room = min(limit - len(found), messages.MOST_EVENTS)
-            query = {**where, "offset": found[-1].offset + 1 if found else offset, "limit": room}
-            page = await self._exchange.ask("GET", f"{_queue(queue)}/events", messages.Events, query=query)
-            found += page.read(queue)
+    async def _read(self, queue: str, partition: dict[str, object], offset: int, limit: int) -> list[Event]:
+        events: list[Event] = []
+        while len(events) < limit:
+            room = min(limit - len(events), messages.MAX_EVENTS)
+            query = {**partition, "offset": events[-1].offset + 1 if events else offset, "limit": room}
+            page = await self._http.request("GET", f"{_queue(queue)}/events", EventList, query=query)
+            events += page.read(queue)
             if not page.more and len(page.events) < room:
                 break
-        return found
+        return events
 
     async def browse(
         self,
@@ -301,151 +291,135 @@ class HttpTransport:
         matching: Callable[[Event], bool] | None = None,
         limit: int = 100,
     ) -> list[Event]:
-        """The newest events that match, newest first; ``matching`` is asked here, page by page."""
-        found: list[Event] = []
+        events: list[Event] = []
         seen: set[tuple[int, int]] = set()
         while True:
-            room = (
-                messages.MOST_EVENTS
-                if matching is not None
-                else min(limit - len(found) + len(seen), messages.MOST_EVENTS)
-            )
+            room = messages.MAX_EVENTS
+            if matching is None:
+                room = min(limit - len(events) + len(seen), room)
             query = {"partition": partition, "key": key, "since": _time(since), "until": _time(until), "limit": room}
-            page = await self._exchange.ask("GET", f"{_queue(queue)}/events", messages.Events, query=query)
+            page = await self._http.request("GET", f"{_queue(queue)}/events", EventList, query=query)
             new = [event for event in page.read(queue) if (event.partition_id, event.offset) not in seen]
-            found += [event for event in new if matching is None or matching(event)]
-            if len(found) >= limit or not new or (len(page.events) < room and not page.more):
-                return found[:limit]
-            # On from the oldest of this page; what was appended at the same moment comes again and is left out.
+            events += [event for event in new if matching is None or matching(event)]
+            if len(events) >= limit or not new or (len(page.events) < room and not page.more):
+                return events[:limit]
+            # The next page begins at the oldest event of this one, and skips the events of the same moment.
             oldest = min(event.appended_at for event in new)
-            again = {(event.partition_id, event.offset) for event in new if event.appended_at == oldest}
-            seen = again | seen if until == oldest + _MICROSECOND else again
+            repeated = {(event.partition_id, event.offset) for event in new if event.appended_at == oldest}
+            seen = repeated | seen if until == oldest + _MICROSECOND else repeated
             until = oldest + _MICROSECOND
 
     async def find(
         self, queue: str, event_id: str, *, since: datetime | None = None, until: datetime | None = None
     ) -> Event | None:
-        """The newest event with that id."""
         query = {"id": check_text(event_id, "the id"), "since": _time(since), "until": _time(until), "limit": 1}
-        found = (await self._exchange.ask("GET", f"{_queue(queue)}/events", messages.Events, query=query)).read(queue)
-        return found[0] if found else None
+        response = await self._http.request("GET", f"{_queue(queue)}/events", EventList, query=query)
+        events = response.read(queue)
+        return events[0] if events else None
 
     # Groups
 
     async def groups(self, queue: str | None = None) -> list[GroupInfo]:
-        """Every group, or every one of a queue."""
         query = {"queue": None if queue is None else check_name(queue, "queue")}
-        return (await self._exchange.ask("GET", "groups", _Groups, query=query)).groups
+        return (await self._http.request("GET", "groups", _GroupList, query=query)).groups
 
-    async def group_lanes(self, queue: str, group: str) -> list[GroupLane]:
-        """Where a group stands in each partition."""
-        return (await self._exchange.ask("GET", f"{_group(queue, group)}/partitions", messages.GroupLanes)).partitions
+    async def group_positions(self, queue: str, group: str) -> list[PartitionPosition]:
+        path = f"{_group(queue, group)}/partitions"
+        return (await self._http.request("GET", path, messages.PartitionPositionList)).partitions
 
-    async def seek(self, queue: str, group: str, place: Place, *, partition: str | None = None) -> int:
-        """Move a group; answers in how many partitions."""
+    async def seek(self, queue: str, group: str, position: StartPosition, *, partition: str | None = None) -> int:
         if partition is not None:
             check_text(partition, "the partition")
-        body = _json({"to": place, "partition": partition})
-        return (await self._exchange.ask("POST", f"{_group(queue, group)}/seek", messages.Moved, body=body)).partitions
+        body = _json({"to": position, "partition": partition})
+        path = f"{_group(queue, group)}/seek"
+        return (await self._http.request("POST", path, messages.SeekResponse, body=body)).partitions
 
     async def configure_group(self, queue: str, group: str, *, counts: bool) -> None:
-        """Say whether a group counts for the depth of its queue."""
-        await self._exchange.send("PATCH", _group(queue, group), body=_json({"counts": counts}))
+        await self._http.send("PATCH", _group(queue, group), body=_json({"counts": counts}))
 
     async def delete_group(self, queue: str, group: str) -> bool:
-        """Forget a group; False if there was none."""
         await self.queue(queue)
-        return await self._deleted(_group(queue, group))
+        return await self._delete(_group(queue, group))
 
     # Gates
 
     async def gates(self, query: str | None, key: str | None = None) -> Sequence[GateInfo]:
-        """Gates, lane by lane."""
-        asked = {
-            name: value for name, value in (("query", query), ("key", key), ("limit", 10_000)) if value is not None
-        }
-        return (await self._exchange.ask("GET", "gates", _Gates, query=asked)).gates
+        parameters = {"query": query, "key": key, "limit": 10_000}
+        return (await self._http.request("GET", "gates", _GateList, query=parameters)).gates
 
     async def change_gate(self, query: str, change: GateChange) -> None:
-        """Change the limits of a query's gates."""
-        await self._exchange.send("PATCH", f"gates/{part(check_name(query, 'query'))}", body=_json(change))
+        await self._http.send("PATCH", f"gates/{quote_segment(check_name(query, 'query'))}", body=_json(change))
 
     async def hold_gate(self, query: str, key: str | None, seconds: float) -> None:
-        """Let a gate pass nothing for so long."""
         body = _json({"key": key, "seconds": seconds})
-        await self._exchange.send("POST", f"gates/{part(check_name(query, 'query'))}/hold", body=body)
+        await self._http.send("POST", f"gates/{quote_segment(check_name(query, 'query'))}/hold", body=body)
 
     # Dead letters
 
-    async def dead_letters(self, which: Filter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
-        """Dead letters that match, newest failure first."""
-        found: list[DeadLetter] = []
-        for query in _queries(which):
-            passed = offset
-            while len(found) < limit:
-                room = min(limit - len(found), messages.MOST_EVENTS)
-                asked = {**query, "limit": room, "offset": passed}
-                page = await self._exchange.ask("GET", "dead-letters", messages.DeadLetters, query=asked)
-                found += [each.letter() for each in page.dead_letters]
-                passed += len(page.dead_letters)
+    async def dead_letters(self, which: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+        letters: list[DeadLetter] = []
+        for query in _filter_queries(which):
+            skipped = offset
+            while len(letters) < limit:
+                room = min(limit - len(letters), messages.MAX_EVENTS)
+                parameters = {**query, "limit": room, "offset": skipped}
+                page = await self._http.request("GET", "dead-letters", messages.DeadLetterList, query=parameters)
+                letters += [document.letter() for document in page.dead_letters]
+                skipped += len(page.dead_letters)
                 if not page.more and len(page.dead_letters) < room:
                     break
-        return found
+        return letters
 
-    async def count_dead_letters(self, which: Filter) -> int:
-        """How many match."""
+    async def count_dead_letters(self, which: DeadLetterFilter) -> int:
         counts = [
-            await self._exchange.ask("GET", "dead-letters/count", messages.Count, query=query)
-            for query in _queries(which)
+            await self._http.request("GET", "dead-letters/count", messages.Count, query=query)
+            for query in _filter_queries(which)
         ]
-        return sum(each.count for each in counts)
+        return sum(response.count for response in counts)
 
-    async def redrive(self, which: Filter, *, limit: int | None = 100) -> Redrive:
-        """Send the oldest that match back, at most ``limit`` (None: all)."""
-        more: dict[str, Any] = {"all": True} if limit is None else {"limit": limit}
-        body = _json({**msgspec.structs.asdict(messages.Which.of(which)), **more})
-        # Some of those that are left would be others the second time.
+    async def redrive(self, which: DeadLetterFilter, *, limit: int | None = 100) -> Redrive:
+        amount: dict[str, Any] = {"all": True} if limit is None else {"limit": limit}
+        body = _json({**msgspec.structs.asdict(messages.DeadLetterSelector.of(which)), **amount})
+        # A repeated redrive with a limit would send other dead letters.
         once = limit is not None and which.ids is None
-        return await self._exchange.ask("POST", "dead-letters/redrive", Redrive, body=body, once=once)
+        return await self._http.request("POST", "dead-letters/redrive", Redrive, body=body, once=once)
 
-    async def purge(self, which: Filter) -> int:
-        """Delete those that match; answers how many."""
-        body = _json({**msgspec.structs.asdict(messages.Which.of(which)), "all": True})
-        return (await self._exchange.ask("POST", "dead-letters/purge", messages.Count, body=body)).count
+    async def purge(self, which: DeadLetterFilter) -> int:
+        body = _json({**msgspec.structs.asdict(messages.DeadLetterSelector.of(which)), "all": True})
+        return (await self._http.request("POST", "dead-letters/purge", messages.Count, body=body)).count
 
     async def upkeep(self) -> Upkeep:
-        """Roll, drop and park what is due, now."""
-        return await self._exchange.ask("POST", "upkeep", Upkeep)
+        return await self._http.request("POST", "upkeep", Upkeep)
 
-    async def _deleted(self, path: str) -> bool:
+    async def _delete(self, path: str) -> bool:
         try:
-            await self._exchange.send("DELETE", path)
+            await self._http.send("DELETE", path)
         except NotFound:
             return False
         return True
 
 
 def _queue(name: str) -> str:
-    return f"queues/{part(check_name(name, 'queue'))}"
+    return f"queues/{quote_segment(check_name(name, 'queue'))}"
 
 
 def _group(queue: str, group: str) -> str:
-    return f"{_queue(queue)}/groups/{part(check_name(group, 'group'))}"
+    return f"{_queue(queue)}/groups/{quote_segment(check_name(group, 'group'))}"
 
 
 def _json(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        raise InvalidRequest("a lone surrogate was given, which UTF-8 cannot carry") from None
+        raise InvalidRequest("the text contains a lone surrogate, which UTF-8 cannot encode") from None
 
 
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def _queries(which: Filter) -> list[dict[str, object]]:
-    """A filter as query strings: one, or several where it names too many."""
+def _filter_queries(which: DeadLetterFilter) -> list[dict[str, object]]:
+    """Return the query strings of a filter: one, or several if it has too many ids for one."""
     query: dict[str, object] = {
         "queue": which.queue,
         "group": which.group,
@@ -457,28 +431,30 @@ def _queries(which: Filter) -> list[dict[str, object]]:
     if which.ids is None:
         return [query]
     ids = list(which.ids)
-    return [{**query, "ids": ",".join(map(str, ids[start : start + _IDS]))} for start in range(0, len(ids), _IDS)]
+    return [
+        {**query, "ids": ",".join(map(str, ids[start : start + _MAX_IDS]))} for start in range(0, len(ids), _MAX_IDS)
+    ]
 
 
-def _lease(event: Event, said: messages.Ack) -> messages.Ack:
+def _fill_ack(template: Ack, event: Event) -> Ack:
     return msgspec.structs.replace(
-        said, partition_id=event.partition_id, offset=event.offset, lease_id=_lease_id(event)
+        template, partition_id=event.partition_id, offset=event.offset, lease_id=_lease_id(event)
     )
 
 
 def _lease_id(event: Event) -> uuid.UUID:
     lease = event.delivery.lease_id
     if lease is None:
-        raise InvalidRequest("this event was read and not popped: it has no lease under which it could be acked")
+        raise InvalidRequest("this event was read and not popped, so it has no lease to acknowledge")
     return lease
 
 
-def _sane(text: object) -> str:
-    """What is said of an error, whatever it quotes."""
+def _escape(text: object) -> str:
+    """Replace the surrogates in the text of an error, which UTF-8 cannot encode."""
     if not isinstance(text, str):
-        raise InvalidRequest(f"what is said of an error must be text, not {type(text).__name__}; give str() of it")
+        raise InvalidRequest(f"the error, stage and traceback must be text, not {type(text).__name__}; use str()")
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _sane_or_none(text: object) -> str | None:
-    return None if text is None else _sane(text)
+def _escape_optional(text: object) -> str | None:
+    return None if text is None else _escape(text)

@@ -1,8 +1,8 @@
-"""``spark.read.format("penstock").option("queue", ...)``: a range of a queue, as it is when the read is planned."""
+"""``spark.read.format("penstock").option("queue", ...)``: reads a range of a queue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,92 +10,99 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.connector.options import Read
-from penstock.connector.read.offsets import Head, Lost, Places
-from penstock.connector.read.pushdown import Pushdown, Wanted, hash_counts
-from penstock.connector.read.ranges import Ranges, edge_offsets, lose, tasks
-from penstock.connector.read.task_reader import Task
-from penstock.connector.retrying_connection import Line
+from penstock.connector.options import ReadOptions
+from penstock.connector.read.offsets import LostRange, PartitionOffsets, QueueOffsets
+from penstock.connector.read.pushdown import EventFilter, FilterPushdown, count_hash_partitions
+from penstock.connector.read.ranges import TaskRanges, handle_loss, make_tasks, resolve_offset_spec
+from penstock.connector.read.task_reader import TaskReader
+from penstock.connector.retrying_connection import RetryingConnection
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class QueueReader(DataSourceReader):
-    """Plans in the driver's Python, reads in the tasks'; what Spark filters on is left to PostgreSQL if it can."""
+class QueueBatchReader(DataSourceReader):
+    """Plans in the driver's Python process and reads in the tasks."""
 
-    def __init__(self, read: Read, task: Task) -> None:
-        self._read = read
-        self._task = task
-        self._pushed = Pushdown(frozenset(task.output.events))
-        self.pushFilters = self._pushed  # type: ignore[method-assign]  # see there
+    def __init__(self, options: ReadOptions, task_reader: TaskReader) -> None:
+        self._options = options
+        self._task_reader = task_reader
+        self._pushdown = FilterPushdown(frozenset(task_reader.output.events))
+        self.pushFilters = self._pushdown  # type: ignore[method-assign]  # see FilterPushdown
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks."""
-        with closing(Line(self._task.database)) as line:
-            return line.ask(self._plan)
+        """Return the tasks."""
+        with closing(RetryingConnection(self._task_reader.database)) as connection:
+            return connection.run(self._plan)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one task."""
-        assert isinstance(partition, Ranges)  # noqa: S101 - Spark hands out what partitions() gave
-        return replace(self._task, keys=self._wanted.keys).read(partition)
+        """Return the events of a task."""
+        assert isinstance(partition, TaskRanges)  # noqa: S101 - partitions() returns these
+        return replace(self._task_reader, keys=self._filter.keys).read(partition)
 
     @property
-    def _wanted(self) -> Wanted:
-        """What the filters and the options leave."""
-        wanted = self._pushed.wanted
-        keys = self._read.keys
-        if keys is None or wanted.keys is None:
-            return replace(wanted, keys=wanted.keys if keys is None else keys)
-        return replace(wanted, keys=wanted.keys & keys)
+    def _filter(self) -> EventFilter:
+        """The filters of Spark with the keys of the options."""
+        pushed, keys = self._pushdown.filter, self._options.keys
+        if keys is None or pushed.keys is None:
+            return replace(pushed, keys=pushed.keys if keys is None else keys)
+        return replace(pushed, keys=pushed.keys & keys)
 
     def _plan(self, conn: psycopg.Connection[Any]) -> list[InputPartition]:
-        read, wanted = self._read, self._wanted
-        places = Places(conn, read.queues)
-        heads = places.heads()
-        ranges = self._ranges(places, heads)
-        lost = [Lost(p, start, heads[p].first) for p, (start, _) in ranges.items() if start < heads[p].first]
-        counts = hash_counts(heads)
-        chosen = {
-            partition: span
-            for partition, head in heads.items()
-            if wanted.keeps(head, places.names[head.queue], counts)
-            and (span := self._narrowed(ranges[partition], head))[0] < span[1]
+        options, event_filter = self._options, self._filter
+        offsets = QueueOffsets(conn, options.queues)
+        partitions = offsets.partitions()
+        ranges = self._ranges(offsets, partitions)
+        lost = [
+            LostRange(id_, start, partitions[id_].first)
+            for id_, (start, _) in ranges.items()
+            if start < partitions[id_].first
+        ]
+        counts = count_hash_partitions(partitions)
+        selected = {
+            partition_id: (start, stop)
+            for partition_id, partition in partitions.items()
+            if event_filter.may_match(partition, offsets.names[partition.queue_id], counts)
+            for start, stop in [self._narrow(ranges[partition_id], partition)]
+            if start < stop
         }
-        if wanted.since is not None or wanted.until is not None:
-            chosen = self._timed(places, heads, chosen)
-        lanes, gone = places.lanes(heads, chosen, 0)
-        lose(lost or gone, ", ".join(read.queues), fail=read.fail_on_loss)
-        # Spark makes one task of an empty list, and hands it something else.
-        return [*tasks(lanes, places.names, read.min_partitions)] or [Ranges([], {})]
+        if event_filter.since is not None or event_filter.until is not None:
+            selected = self._narrow_by_time(offsets, partitions, selected)
+        resolved, deleted = offsets.resolve(partitions, selected, 0)
+        handle_loss(lost or deleted, ", ".join(options.queues), fail=options.fail_on_loss)
+        # For an empty list, Spark makes one task with another kind of partition.
+        return [*make_tasks(resolved, offsets.names, options.min_partitions)] or [TaskRanges([], {})]
 
-    def _ranges(self, places: Places, heads: dict[int, Head]) -> dict[int, tuple[int, int]]:
-        """What the options say, of each partition."""
-        read = self._read
-        if read.starting_time is not None:
-            starts = places.at(heads, read.starting_time)
+    def _ranges(self, offsets: QueueOffsets, partitions: Mapping[int, PartitionOffsets]) -> dict[int, tuple[int, int]]:
+        """Return the range of each partition that the options select."""
+        options = self._options
+        if options.starting_time is not None:
+            starts = offsets.offsets_at(partitions, options.starting_time)
         else:
-            starts = edge_offsets("startingOffsets", read.starting, heads, "earliest")
-        if read.ending_time is not None:
-            ends = places.at(heads, read.ending_time)
+            starts = resolve_offset_spec("startingOffsets", options.starting, partitions, "earliest")
+        if options.ending_time is not None:
+            ends = offsets.offsets_at(partitions, options.ending_time)
         else:
-            ends = edge_offsets("endingOffsets", read.ending, heads, "latest")
-        return {partition: (starts[partition], ends[partition]) for partition in heads}
+            ends = resolve_offset_spec("endingOffsets", options.ending, partitions, "latest")
+        return {partition_id: (starts[partition_id], ends[partition_id]) for partition_id in partitions}
 
-    def _narrowed(self, span: tuple[int, int], head: Head) -> tuple[int, int]:
-        start, stop = self._pushed.wanted.offsets
-        return max(span[0], start, head.first), min(span[1], stop)
+    def _narrow(self, range_: tuple[int, int], partition: PartitionOffsets) -> tuple[int, int]:
+        (start, stop), (low, high) = range_, self._pushdown.filter.offsets
+        return max(start, low, partition.first), min(stop, high)
 
-    def _timed(
-        self, places: Places, heads: dict[int, Head], ranges: dict[int, tuple[int, int]]
+    def _narrow_by_time(
+        self,
+        offsets: QueueOffsets,
+        partitions: Mapping[int, PartitionOffsets],
+        ranges: Mapping[int, tuple[int, int]],
     ) -> dict[int, tuple[int, int]]:
-        """The part of the ranges that was appended in the time that is filtered on: time grows with the offsets."""
-        wanted = self._pushed.wanted
-        some = {partition: heads[partition] for partition in ranges}
-        since = places.at(some, wanted.since) if wanted.since is not None else {}
-        until = places.at(some, wanted.until) if wanted.until is not None else {}
-        timed = {
-            partition: (max(start, since.get(partition, start)), min(stop, until.get(partition, stop)))
-            for partition, (start, stop) in ranges.items()
+        """Narrow ranges to the times of the filter. Times grow with offsets."""
+        pushed = self._pushdown.filter
+        selected = {partition_id: partitions[partition_id] for partition_id in ranges}
+        since = offsets.offsets_at(selected, pushed.since) if pushed.since is not None else {}
+        until = offsets.offsets_at(selected, pushed.until) if pushed.until is not None else {}
+        narrowed = {
+            partition_id: (max(start, since.get(partition_id, start)), min(stop, until.get(partition_id, stop)))
+            for partition_id, (start, stop) in ranges.items()
         }
-        return {partition: span for partition, span in timed.items() if span[0] < span[1]}
+        return {partition_id: (start, stop) for partition_id, (start, stop) in narrowed.items() if start < stop}

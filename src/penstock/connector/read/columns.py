@@ -1,4 +1,4 @@
-"""Which columns come out: those that go with every event, and fields of its JSON."""
+"""The columns of a read: event columns, and fields of the event's JSON."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from penstock.connector.options import DEFAULT_COLUMNS, EVENT_COLUMNS, Read
+from penstock.connector.options import DEFAULT_COLUMNS, EVENT_COLUMNS, ReadOptions
 from penstock.core.errors import InvalidOption, InvalidRequest
 
 
 @dataclass(frozen=True)
-class Output:
-    """The columns of a read, as Arrow has them, and which of them are fields."""
+class OutputColumns:
+    """The columns of a read."""
 
     schema: pa.Schema
     fields: pa.Schema
-    #: Columns of the event itself, by where they stand.
+    #: The event columns in order; the others are fields.
     events: tuple[str, ...]
 
 
-def ddl(read: Read) -> str:
-    """The schema of a read for which nobody gave one, for Spark to parse."""
+def to_ddl(read: ReadOptions) -> str:
+    """Return the schema of a read without a schema of the user, as DDL."""
     columns = [
         f"`{name}` {EVENT_COLUMNS[name]}" for name in (DEFAULT_COLUMNS if read.columns is None else read.columns)
     ]
@@ -31,48 +31,46 @@ def ddl(read: Read) -> str:
         columns.append(read.fields)
     if not columns:
         raise InvalidOption(
-            "option 'columns' leaves no column: name some, or fields with the option 'fields'", option="columns"
+            "option 'columns' selects no column: name some, or fields with the option 'fields'", option="columns"
         )
     return ", ".join(columns)
 
 
-def output_of(read: Read, schema: StructType) -> Output:
-    """What the columns of a schema mean.
+def output_columns(read: ReadOptions, schema: StructType) -> OutputColumns:
+    """Split the columns of a schema into event columns and fields.
 
-    A name that the option ``columns`` lists, or where there is none that of a column of every event, means that
-    column; all others are fields.
+    Event columns are those that the option ``columns`` lists or, without the option, all event columns.
     """
     if read.columns is None and read.fields:
-        # The schema is ours: the usual columns, then the fields.
-        own = set(DEFAULT_COLUMNS)
+        # The schema is that of to_ddl: the default columns, then the fields.
+        event_columns = set(DEFAULT_COLUMNS)
     else:
-        own = set(EVENT_COLUMNS if read.columns is None else read.columns)
+        event_columns = set(EVENT_COLUMNS if read.columns is None else read.columns)
     names = schema.fieldNames()
     for name in names:
         if names.count(name) > 1:
             raise InvalidOption(
-                f"the field {name!r} has the name of a column of every event: leave that out with the option "
-                "'columns', which lists the ones you want",
+                f"the field {name!r} has the name of an event column: leave that out with the option 'columns', which "
+                "lists the event columns to read",
                 option="fields",
             )
     arrow = to_arrow_schema(schema, timezone="UTC")
     fields = []
-    for place, column in enumerate(schema.fields):
-        if column.name in own:
+    for index, column in enumerate(schema.fields):
+        if column.name in event_columns:
             _check_column(column)
         else:
-            _check_field(column.name, arrow.field(place).type)
-            fields.append(arrow.field(place))
-    return Output(arrow, pa.schema(fields), tuple(name for name in names if name in own))
+            _check_field(column.name, arrow.field(index).type)
+            fields.append(arrow.field(index))
+    return OutputColumns(arrow, pa.schema(fields), tuple(name for name in names if name in event_columns))
 
 
 def _check_column(column: StructField) -> None:
     kind = column.dataType.simpleString()
     if kind != EVENT_COLUMNS[column.name]:
         raise InvalidRequest(
-            f"column {column.name!r} of an event is {EVENT_COLUMNS[column.name]}, and the schema says {kind}; if a "
-            "field of the JSON is meant, list the columns of the event that you want with the option 'columns', and "
-            f"{column.name!r} not among them"
+            f"the event column {column.name!r} is {EVENT_COLUMNS[column.name]}, and the schema says {kind}; to read a "
+            f"field of that name, list the event columns to read with the option 'columns', without {column.name!r}"
         )
 
 

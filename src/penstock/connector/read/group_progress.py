@@ -1,4 +1,4 @@
-"""A group that stands where a stream of Spark's stands: for lag, for retention and for backpressure."""
+"""A consumer group at the position of a Spark stream: for lag, retention and backpressure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 import psycopg
 
 from penstock.connector.database import Conninfo
-from penstock.connector.read.offsets import Places
-from penstock.connector.write.staging import opened
+from penstock.connector.read.offsets import QueueOffsets
+from penstock.connector.write.staging import open_log
 from penstock.core.errors import GroupBusy
 from penstock.db.statements import Statements
+from penstock.log.groups import PartitionPosition
 
 _sql = Statements("penstock.connector.read", "offsets.sql")
 _groups = Statements("penstock.log", "groups.sql")
 
 
-class Standing:
-    """Publishes how far a stream has come. Its own checkpoint stays what counts."""
+class GroupProgress:
+    """Publishes the position of a stream as that of a group. The stream itself continues from its checkpoint."""
 
     def __init__(self, database: Conninfo, queues: tuple[str, ...], name: str) -> None:
         self._database = database
@@ -28,52 +29,65 @@ class Standing:
         self._name = name
 
     def subscribe(self) -> None:
-        """Make the group where there is none."""
+        """Create the group if it does not exist."""
         asyncio.run(self._subscribe())
 
     async def _subscribe(self) -> None:
-        async with opened(self._database) as log:
+        async with open_log(self._database) as log:
             for name in self._queues:
-                group = await log.group_book.subscribe(await log.queue(name), self._name)
+                group = await log.consumer_groups.subscribe(await log.queue(name), self._name)
                 if group.query_id is not None:
                     raise GroupBusy(
                         f"group {self._name!r} of queue {name!r} belongs to the query {group.query_id!r}: choose "
                         "another name for the option 'group'"
                     )
 
-    def ids(self, conn: psycopg.Connection[Any], places: Places) -> dict[int, int]:
-        """The number of the group in each queue."""
-        found = {}
-        for queue in places.names:
-            row = conn.execute(_sql["group"], {"queue": queue, "name": self._name}).fetchone()
+    def find_ids(self, conn: psycopg.Connection[Any], offsets: QueueOffsets) -> dict[int, int]:
+        """Return the id of the group by the id of the queue."""
+        ids = {}
+        for queue_id in offsets.names:
+            row = conn.execute(_sql["group"], {"queue": queue_id, "name": self._name}).fetchone()
             if row is not None:
-                found[queue] = row[0]
-        return found
+                (ids[queue_id],) = row
+        return ids
 
-    def publish(self, conn: psycopg.Connection[Any], places: Places, offsets: Mapping[int, int]) -> None:
-        """Move the group forward to these offsets, never back."""
-        segments = {head.queue: head.segment for head in places.heads().values()}
-        for queue, group in self.ids(conn, places).items():
-            if queue in segments:
+    def publish(self, conn: psycopg.Connection[Any], offsets: QueueOffsets, next_offsets: Mapping[int, int]) -> None:
+        """Move the group forward to these offsets. It never moves back."""
+        open_segments = {partition.queue_id: partition.open_segment for partition in offsets.partitions().values()}
+        for queue_id, group_id in self.find_ids(conn, offsets).items():
+            if queue_id in open_segments:
                 with conn.transaction():
-                    self._move(conn, queue, segments[queue], group, offsets)
+                    self._move(conn, queue_id, open_segments[queue_id], group_id, next_offsets)
 
     def _move(
-        self, conn: psycopg.Connection[Any], queue: int, segment: int, group: int, offsets: Mapping[int, int]
+        self,
+        conn: psycopg.Connection[Any],
+        queue_id: int,
+        open_segment: int,
+        group_id: int,
+        next_offsets: Mapping[int, int],
     ) -> None:
-        held = {"group": group, "skew": timedelta()}
-        conn.execute(_groups["lock_group"], held)
-        conn.execute(_groups["lock_group_cursors"], held)
-        while (row := conn.execute(_groups["lock_positions"], held).fetchone()) is not None and row[0] != row[1]:
-            pass  # some were moved while we looked
-        lanes = conn.execute(_groups.table("group_lanes", queue, segment), held).fetchall()
-        # Of each: name, number, epoch, where the group stands, where the partition ends.
-        stands = {number: max(stood, offsets.get(number, 0)) for _, number, _, stood, *_ in lanes}
-        moved = [number for _, number, _, stood, *_ in lanes if stands[number] > stood]
+        params = {"group": group_id, "skew": timedelta()}
+        conn.execute(_groups["lock_group"], params)
+        conn.execute(_groups["lock_group_cursors"], params)
+        self._lock_positions(conn, params)
+        rows = conn.execute(_groups.table("group_positions", queue_id, open_segment), params).fetchall()
+        positions = [PartitionPosition(*row) for row in rows]
+        targets = {
+            each.partition_id: max(each.next_offset, next_offsets.get(each.partition_id, 0)) for each in positions
+        }
+        moved = [each.partition_id for each in positions if targets[each.partition_id] > each.next_offset]
         if moved:
-            places = {"partitions": moved, "offsets": [stands[number] for number in moved]}
-            conn.execute(_groups["move_positions"], {**held, **places})
-        unread = [epoch for _, number, epoch, _, end, *_ in lanes if stands[number] < end]
-        newest = max((epoch for _, _, epoch, *_ in lanes), default=0)
-        conn.execute(_groups["set_epoch"], {"group": group, "epoch": min(unread, default=newest)})
-        conn.execute(_groups["saw_group"], held)
+            moves = {"partitions": moved, "offsets": [targets[partition_id] for partition_id in moved]}
+            conn.execute(_groups["move_positions"], {**params, **moves})
+        unread_epochs = [each.epoch for each in positions if targets[each.partition_id] < each.end_offset]
+        newest_epoch = max((each.epoch for each in positions), default=0)
+        conn.execute(_groups["set_epoch"], {"group": group_id, "epoch": min(unread_epochs, default=newest_epoch)})
+        conn.execute(_groups["record_activity"], params)
+
+    def _lock_positions(self, conn: psycopg.Connection[Any], params: Mapping[str, Any]) -> None:
+        """Lock all positions of the group. A position that moves while the statement waits is not locked."""
+        while (row := conn.execute(_groups["lock_positions"], params).fetchone()) is not None:
+            locked, total = row
+            if locked == total:
+                return

@@ -1,142 +1,139 @@
-"""Where the partitions of queues begin and end, and where a moment lies in them."""
+"""The offsets of queues: where partitions begin and end, and the first offset at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
 from penstock.core.errors import NotFound
-from penstock.db.pg_arrays import numbers
 from penstock.db.statements import Statements
-from penstock.engine.plan import Lane, Stretch
+from penstock.engine.plan import PartitionRange, SegmentRange
+from penstock.engine.planning.segment_ranges import OffsetRange, resolve_segments
 
 _sql = Statements("penstock.connector.read", "offsets.sql")
-_plan = Statements("penstock.engine.planning", "planner.sql")
 _groups = Statements("penstock.log", "groups.sql")
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A partition: the offsets from ``first`` to before ``end`` are there, those before ``sealed_end`` in segments."""
+class PartitionOffsets(NamedTuple):
+    """A partition with its offsets from ``first`` to ``end`` (exclusive)."""
 
-    queue: int
-    #: The queue's open segment.
-    segment: int
-    partition: int
+    queue_id: int
+    #: The open segment of the queue.
+    open_segment: int
+    partition_id: int
     name: str
-    is_lane: bool
+    is_key_partition: bool
     epoch: int
+    #: Offsets below this one are in sealed segments, the others in the open segment.
     sealed_end: int
     first: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Offsets of a partition that are no longer there."""
+class LostRange(NamedTuple):
+    """Offsets ``start`` to ``stop`` (exclusive) of a partition that are deleted."""
 
-    partition: int
+    partition_id: int
     start: int
     stop: int
 
 
-class Places:
-    """Looks up partitions. The queues are those of one reader."""
+class QueueRow(NamedTuple):
+    """A queue and its open segment."""
+
+    id: int
+    open_segment: int
+
+
+class QueueOffsets:
+    """Reads the offsets of the queues of one reader."""
 
     def __init__(self, conn: psycopg.Connection[Any], queues: Sequence[str]) -> None:
         self._conn = conn
         self._queues = queues
-        #: The names of the queues by their numbers, as of the last look.
+        #: The names of the queues by id, as of the last call of ``partitions``.
         self.names: dict[int, str] = {}
 
-    def heads(self) -> dict[int, Head]:
-        """All partitions by number, those of older epochs first."""
-        found: dict[int, Head] = {}
+    def partitions(self) -> dict[int, PartitionOffsets]:
+        """Return all partitions by id, those of older epochs first."""
         self.names = {}
-        for name in self._queues:
-            for head in self._heads(name):
-                found[head.partition] = head
-        return found
+        return {partition.partition_id: partition for name in self._queues for partition in self._partitions(name)}
 
-    def queue(self, name: str) -> tuple[int, int]:
-        """The number of a queue, and that of its open segment."""
+    def find_queue(self, name: str) -> QueueRow:
+        """Return a queue. Raises NotFound."""
         row = self._conn.execute(_sql["queue"], {"name": name}).fetchone()
         if row is None:
             raise NotFound(f"there is no queue {name!r}; create it with `penstock queue create {name}`")
-        return row[0], row[1]
+        return QueueRow._make(row)
 
-    def _heads(self, name: str) -> list[Head]:
+    def _partitions(self, name: str) -> list[PartitionOffsets]:
         while True:
-            queue, segment = self.queue(name)
-            self.names[queue] = name
+            queue = self.find_queue(name)
+            self.names[queue.id] = name
             try:
-                rows = self._conn.execute(_sql.table("heads", queue, segment), {"queue": queue}).fetchall()
+                statement = _sql.table("partitions", queue.id, queue.open_segment)
+                rows = self._conn.execute(statement, {"queue": queue.id}).fetchall()
             except psycopg.errors.UndefinedTable:
-                continue  # its segment was dropped since, or the queue as a whole, which the next look finds out
-            return [Head(queue, segment, *head) for head in rows]
+                continue  # the segment was dropped meanwhile, or the queue, which find_queue notices
+            return [PartitionOffsets(queue.id, queue.open_segment, *row) for row in rows]
 
-    def at(self, heads: Mapping[int, Head], moment: datetime) -> dict[int, int]:
-        """The first offset of each partition that was appended at a moment or later; its end, if there is none."""
-        found = {partition: head.end for partition, head in heads.items()}
+    def offsets_at(self, partitions: Mapping[int, PartitionOffsets], time: datetime) -> dict[int, int]:
+        """Return the first offset of each partition that was appended at a time or later, or its end."""
+        offsets = {partition_id: partition.end for partition_id, partition in partitions.items()}
         by_table: dict[tuple[int, int], list[int]] = {}
-        for queue in {head.queue for head in heads.values()}:
-            sealed = dict(self._conn.execute(_sql["segments_at"], {"queue": queue, "time": moment}).fetchall())
-            for partition, head in heads.items():
-                if head.queue == queue:
-                    by_table.setdefault((queue, sealed.get(partition, head.segment)), []).append(partition)
-        for (queue, segment), partitions in by_table.items():
-            statement = _groups.table("offsets_at", queue, segment)
-            params = {"partitions": partitions, "time": moment}
-            for partition, offset in self._conn.execute(statement, params).fetchall():
-                found[partition] = min(max(offset, heads[partition].first), heads[partition].end)
-        return found
+        for queue_id in {partition.queue_id for partition in partitions.values()}:
+            sealed = dict(self._conn.execute(_sql["segments_at"], {"queue": queue_id, "time": time}).fetchall())
+            for partition_id, partition in partitions.items():
+                if partition.queue_id == queue_id:
+                    segment = sealed.get(partition_id, partition.open_segment)
+                    by_table.setdefault((queue_id, segment), []).append(partition_id)
+        for (queue_id, segment), partition_ids in by_table.items():
+            statement = _groups.table("offsets_at", queue_id, segment)
+            params = {"partitions": partition_ids, "time": time}
+            for partition_id, offset in self._conn.execute(statement, params).fetchall():
+                partition = partitions[partition_id]
+                offsets[partition_id] = min(max(offset, partition.first), partition.end)
+        return offsets
 
-    def lanes(
-        self, heads: Mapping[int, Head], ranges: Mapping[int, tuple[int, int]], group: int
-    ) -> tuple[list[Lane], list[Lost]]:
-        """The ranges as the tables hold them, and what of them is gone."""
-        sealed = self._sealed(heads, ranges)
-        lanes, lost = [], []
-        for partition, (start, stop) in ranges.items():
-            head = heads[partition]
-            stretches = sealed.get(partition, [])
-            if stop > head.sealed_end:
-                stretches = [*stretches, Stretch(head.segment, max(start, head.sealed_end), stop)]
-            lost += gaps(partition, start, stop, stretches)
-            if stretches:
-                lanes.append(Lane(partition, head.queue, group, head.name, head.is_lane, stretches))
-        return lanes, lost
-
-    def _sealed(self, heads: Mapping[int, Head], ranges: Mapping[int, tuple[int, int]]) -> dict[int, list[Stretch]]:
-        some = {p: r for p, r in ranges.items() if r[0] < heads[p].sealed_end}
-        if not some:
-            return {}
-        params = {
-            "partitions": numbers(some),
-            "starts": numbers(start for start, _ in some.values()),
-            "stops": numbers(stop for _, stop in some.values()),
-        }
-        found: dict[int, list[Stretch]] = {}
-        for partition, segment, first, end in self._conn.execute(_plan["stretches"], params).fetchall():
-            start, stop = some[partition]
-            # What was sealed since is in the open segment that was seen, by the same name.
-            stop = min(stop, heads[partition].sealed_end, end)
-            if max(start, first) < stop:
-                found.setdefault(partition, []).append(Stretch(segment, max(start, first), stop))
-        return found
+    def resolve(
+        self, partitions: Mapping[int, PartitionOffsets], ranges: Mapping[int, tuple[int, int]], group_id: int
+    ) -> tuple[list[PartitionRange], list[LostRange]]:
+        """Resolve ranges of offsets to segment tables, and return the offsets that are deleted."""
+        resolved = resolve_segments(
+            self._conn,
+            [
+                OffsetRange(id_, start, stop, partitions[id_].sealed_end, partitions[id_].open_segment)
+                for id_, (start, stop) in ranges.items()
+            ],
+        )
+        found, lost = [], []
+        for partition_id, (start, stop) in ranges.items():
+            partition, segments = partitions[partition_id], resolved[partition_id]
+            lost += find_gaps(partition_id, start, stop, segments)
+            if segments:
+                found.append(
+                    PartitionRange(
+                        partition_id,
+                        partition.queue_id,
+                        group_id,
+                        partition.name,
+                        partition.is_key_partition,
+                        segments,
+                    )
+                )
+        return found, lost
 
 
-def gaps(partition: int, start: int, stop: int, stretches: Iterable[Stretch]) -> list[Lost]:
-    """What is missing between the stretches of a range."""
+def find_gaps(partition_id: int, start: int, stop: int, segments: Iterable[SegmentRange]) -> list[LostRange]:
+    """Return the offsets of a range that are in none of the segments."""
     lost = []
-    for stretch in stretches:
-        if stretch.start > start:
-            lost.append(Lost(partition, start, stretch.start))
-        start = max(start, stretch.stop)
+    for segment in segments:
+        if segment.start > start:
+            lost.append(LostRange(partition_id, start, segment.start))
+        start = max(start, segment.stop)
     if start < stop:
-        lost.append(Lost(partition, start, stop))
+        lost.append(LostRange(partition_id, start, stop))
     return lost

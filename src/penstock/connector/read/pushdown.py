@@ -1,4 +1,4 @@
-"""What a filter in Spark means for what PostgreSQL is asked: which partitions, which offsets, which keys."""
+"""Filter pushdown: which partitions, offsets and keys a filter of Spark leaves to read."""
 
 from __future__ import annotations
 
@@ -21,64 +21,68 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from penstock.connector.read.offsets import Head
-from penstock.log.queue import DEFAULT_KEY, place_key
+from penstock.connector.read.offsets import PartitionOffsets
+from penstock.log.queue import DEFAULT_KEY, hash_partition
 
 _T = TypeVar("_T")
 
 _MICROSECOND = timedelta(microseconds=1)
-#: Every event has these, so that the filter which Spark adds of itself holds.
 _NEVER_NULL = frozenset(("value", "queue", "partition", "offset", "timestamp", "id", "eventTime"))
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the filters leave of the events; None is all of them."""
+class EventFilter:
+    """The events that the filters leave; None does not filter."""
 
     keys: frozenset[str] | None = None
     queues: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
-    #: From the first on, to before the second.
+    #: From the first offset to the second (exclusive).
     offsets: tuple[int, int] = (0, 2**63 - 1)
     since: datetime | None = None
     until: datetime | None = None
 
-    def keeps(self, head: Head, queue: str, counts: Mapping[tuple[int, int], int]) -> bool:
-        """Whether a partition can hold any of them; ``counts`` are those of hash partitions by queue and epoch."""
+    def may_match(self, partition: PartitionOffsets, queue: str, counts: Mapping[tuple[int, int], int]) -> bool:
+        """Return whether a partition can have matching events.
+
+        ``counts`` are the numbers of hash partitions by queue and epoch.
+        """
         if self.queues is not None and queue not in self.queues:
             return False
-        if self.partitions is not None and head.partition not in self.partitions:
+        if self.partitions is not None and partition.partition_id not in self.partitions:
             return False
         if self.keys is None:
             return True
-        if head.is_lane:
-            # What lies there without a lane of its own may yet have a key.
-            return head.name == DEFAULT_KEY or head.name in self.keys
-        return any(place_key(key, counts[head.queue, head.epoch]) == head.name for key in self.keys)
+        if partition.is_key_partition:
+            # The default partition has events of keys without a partition of their own.
+            return partition.name == DEFAULT_KEY or partition.name in self.keys
+        count = counts[partition.queue_id, partition.epoch]
+        return any(hash_partition(key, count) == partition.name for key in self.keys)
 
 
-def hash_counts(heads: Mapping[int, Head]) -> Counter[tuple[int, int]]:
-    """How many hash partitions each epoch of each queue has."""
-    return Counter((head.queue, head.epoch) for head in heads.values() if not head.is_lane)
+def count_hash_partitions(partitions: Mapping[int, PartitionOffsets]) -> Counter[tuple[int, int]]:
+    """Return the number of hash partitions by queue and epoch."""
+    return Counter(
+        (partition.queue_id, partition.epoch) for partition in partitions.values() if not partition.is_key_partition
+    )
 
 
 @dataclass
-class Pushdown:
-    """Takes from Spark the filters that can be left to PostgreSQL. It is what Spark calls in place of a method.
+class FilterPushdown:
+    """Takes the filters that PostgreSQL can apply. An instance replaces the method ``pushFilters`` of a reader.
 
-    Spark refuses a reader with a method ``pushFilters`` unless ``spark.sql.python.filterPushdown.enabled`` is on, and
-    it is not by default. Nobody should have to set it to read a queue: so this says of itself that it is the method
-    that every reader inherits, and is asked where filters are pushed.
+    Spark refuses a reader that overrides ``pushFilters`` unless ``spark.sql.python.filterPushdown.enabled`` is set,
+    which is not the default. With ``__func__``, an instance looks like the inherited method.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
     columns: frozenset[str]
-    wanted: Wanted = field(default_factory=Wanted)
+    filter: EventFilter = field(default_factory=EventFilter)
 
     def __call__(self, filters: Iterable[Filter]) -> Iterator[Filter]:
-        """Those that Spark has to apply itself."""
-        # What says that a value is there comes first, and may be left out once it is known which values are.
+        """Return the filters that Spark has to apply."""
+        # IsNotNull comes last: if keys are compared, null keys are excluded.
         for each in sorted(filters, key=lambda one: isinstance(one, IsNotNull)):
             if not self._take(each):
                 yield each
@@ -88,13 +92,12 @@ class Pushdown:
         if name is None or name not in self.columns:
             return False
         if isinstance(given, IsNotNull):
-            # It comes with each comparison, and of a key it is the comparison that leaves out the null ones.
-            return name in _NEVER_NULL or (name == "key" and self.wanted.keys is not None)
+            return name in _NEVER_NULL or (name == "key" and self.filter.keys is not None)
         narrow = _NARROW.get(name)
-        narrowed = None if narrow is None else narrow(self.wanted, given)
+        narrowed = None if narrow is None else narrow(self.filter, given)
         if narrowed is None:
             return False
-        self.wanted = narrowed
+        self.filter = narrowed
         return True
 
 
@@ -104,7 +107,7 @@ def _column(given: Filter) -> str | None:
 
 
 def _values(given: Filter, kind: type[_T]) -> frozenset[_T] | None:
-    """The values of an equality; None if it is none."""
+    """Return the values that a column is compared with for equality; None for other filters."""
     if isinstance(given, EqualTo | EqualNullSafe):
         values: tuple[Any, ...] = (given.value,)
     elif isinstance(given, In):
@@ -114,27 +117,27 @@ def _values(given: Filter, kind: type[_T]) -> frozenset[_T] | None:
     return frozenset(values) if all(isinstance(value, kind) for value in values) else None
 
 
-def _both(a: frozenset[_T] | None, b: frozenset[_T]) -> frozenset[_T]:
-    return b if a is None else a & b
+def _intersect(one: frozenset[_T] | None, other: frozenset[_T]) -> frozenset[_T]:
+    return other if one is None else one & other
 
 
-def _by_key(wanted: Wanted, given: Filter) -> Wanted | None:
+def _by_key(current: EventFilter, given: Filter) -> EventFilter | None:
     keys = _values(given, str)
-    return None if keys is None else replace(wanted, keys=_both(wanted.keys, keys))
+    return None if keys is None else replace(current, keys=_intersect(current.keys, keys))
 
 
-def _by_queue(wanted: Wanted, given: Filter) -> Wanted | None:
+def _by_queue(current: EventFilter, given: Filter) -> EventFilter | None:
     queues = _values(given, str)
-    return None if queues is None else replace(wanted, queues=_both(wanted.queues, queues))
+    return None if queues is None else replace(current, queues=_intersect(current.queues, queues))
 
 
-def _by_partition(wanted: Wanted, given: Filter) -> Wanted | None:
+def _by_partition(current: EventFilter, given: Filter) -> EventFilter | None:
     partitions = _values(given, int)
-    return None if partitions is None else replace(wanted, partitions=_both(wanted.partitions, partitions))
+    return None if partitions is None else replace(current, partitions=_intersect(current.partitions, partitions))
 
 
-def _span(given: Filter, kind: type[_T], after: Callable[[_T], _T]) -> tuple[_T | None, _T | None] | None:
-    """From where on and to before where a comparison lets pass; None if it is none."""
+def _bounds(given: Filter, kind: type[_T], after: Callable[[_T], _T]) -> tuple[_T | None, _T | None] | None:
+    """Return the first value that passes a comparison and the first after the last one; None for other filters."""
     value = getattr(given, "value", None)
     if not isinstance(value, kind):
         return None
@@ -151,30 +154,30 @@ def _span(given: Filter, kind: type[_T], after: Callable[[_T], _T]) -> tuple[_T 
     return None
 
 
-def _by_offset(wanted: Wanted, given: Filter) -> Wanted | None:
-    span = _span(given, int, lambda value: value + 1)
-    if span is None:
+def _by_offset(current: EventFilter, given: Filter) -> EventFilter | None:
+    bounds = _bounds(given, int, lambda value: value + 1)
+    if bounds is None:
         return None
-    start, stop = wanted.offsets
+    (start, stop), (low, high) = current.offsets, bounds
     return replace(
-        wanted,
-        offsets=(start if span[0] is None else max(start, span[0]), stop if span[1] is None else min(stop, span[1])),
+        current, offsets=(start if low is None else max(start, low), stop if high is None else min(stop, high))
     )
 
 
-def _by_timestamp(wanted: Wanted, given: Filter) -> Wanted | None:
+def _by_timestamp(current: EventFilter, given: Filter) -> EventFilter | None:
     try:
-        span = _span(given, datetime, lambda value: value.astimezone(UTC) + _MICROSECOND)
+        bounds = _bounds(given, datetime, lambda value: value.astimezone(UTC) + _MICROSECOND)
     except OverflowError:
         return None
-    if span is None or any(moment is not None and moment.utcoffset() is None for moment in span):
+    if bounds is None or any(time is not None and time.utcoffset() is None for time in bounds):
         return None
-    since = [moment for moment in (wanted.since, span[0]) if moment is not None]
-    until = [moment for moment in (wanted.until, span[1]) if moment is not None]
-    return replace(wanted, since=max(since, default=None), until=min(until, default=None))
+    low, high = bounds
+    since = [time for time in (current.since, low) if time is not None]
+    until = [time for time in (current.until, high) if time is not None]
+    return replace(current, since=max(since, default=None), until=min(until, default=None))
 
 
-_NARROW: dict[str, Callable[[Wanted, Filter], Wanted | None]] = {
+_NARROW: dict[str, Callable[[EventFilter, Filter], EventFilter | None]] = {
     "key": _by_key,
     "queue": _by_queue,
     "partition": _by_partition,

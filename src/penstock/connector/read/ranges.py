@@ -1,4 +1,4 @@
-"""From options and checkpoints to the ranges of offsets that are read, and from those to tasks."""
+"""Ranges of offsets: from options and checkpoints to the ranges of each task."""
 
 from __future__ import annotations
 
@@ -8,124 +8,133 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from pyspark.sql.datasource import InputPartition
 
-from penstock.connector.options import Edge
-from penstock.connector.read.offsets import Head, Lost
+from penstock.connector.options import OffsetSpec
+from penstock.connector.read.offsets import LostRange, PartitionOffsets
 from penstock.core.errors import Conflict, InvalidOption
-from penstock.engine.plan import Lane, Stretch, spread
-from penstock.engine.planning.planner import shares
+from penstock.engine.plan import PartitionRange, SegmentRange, assign_tasks
+from penstock.engine.planning.cycle_size import divide_evenly
 
 _logger = logging.getLogger("penstock.connector")
 
-#: Up to so many events are one task, and no read is cut finer than into so many tasks unless that is asked for.
-_SMALL_EVENTS = 10_000
-_MOST_TASKS = 64
+#: Up to this many events are read by one task.
+_SMALL_READ_EVENTS = 10_000
+#: The maximum number of tasks, unless the option minPartitions asks for more.
+_MAX_TASKS = 64
 
 _EARLIEST, _LATEST = -2, -1
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Lane]).decode
+_decode = msgspec.msgpack.Decoder(list[PartitionRange]).decode
 
 
-class Ranges(InputPartition):
-    """What one task reads."""
+class TaskRanges(InputPartition):
+    """The ranges that one task reads."""
 
-    def __init__(self, lanes: Sequence[Lane], queues: Mapping[int, str]) -> None:
-        super().__init__(_encode(lanes))
-        #: The names of the queues by their numbers.
+    def __init__(self, ranges: Sequence[PartitionRange], queues: Mapping[int, str]) -> None:
+        super().__init__(_encode(ranges))
+        #: The names of the queues by id.
         self.queues = dict(queues)
 
-    def lanes(self) -> list[Lane]:
-        """The ranges, partition by partition."""
+    def ranges(self) -> list[PartitionRange]:
+        """Return the ranges of each partition."""
         return _decode(self.value)
 
 
-def edge_offsets(option: str, edge: Edge, heads: Mapping[int, Head], others: Edge) -> dict[int, int]:
-    """An end of each partition, or the offsets that were given; partitions that are not named are at ``others``."""
-    if edge == "earliest":
-        return {partition: head.first for partition, head in heads.items()}
-    if edge == "latest":
-        return {partition: head.end for partition, head in heads.items()}
-    found = edge_offsets(option, others, heads, others)
-    for partition, offset in edge.items():
-        head = heads.get(partition)
-        if head is None:
-            known = ", ".join(map(str, list(heads)[:10])) + (", ..." if len(heads) > 10 else "")
+def resolve_offset_spec(
+    option: str, spec: OffsetSpec, partitions: Mapping[int, PartitionOffsets], default: OffsetSpec
+) -> dict[int, int]:
+    """Return the offset of each partition. Partitions that a mapping does not contain are at ``default``."""
+    if spec == "earliest":
+        return {partition_id: partition.first for partition_id, partition in partitions.items()}
+    if spec == "latest":
+        return {partition_id: partition.end for partition_id, partition in partitions.items()}
+    offsets = resolve_offset_spec(option, default, partitions, default)
+    for partition_id, offset in spec.items():
+        partition = partitions.get(partition_id)
+        if partition is None:
+            known = ", ".join(map(str, list(partitions)[:10])) + (", ..." if len(partitions) > 10 else "")
             raise InvalidOption(
-                f"option {option!r} names partition {partition}, which is none of this queue: it has {known or 'none'}",
+                f"option {option!r} names partition {partition_id}, which the queue does not have: it has "
+                f"{known or 'none'}",
                 option=option,
             )
-        if offset > head.end:
+        if offset > partition.end:
             raise InvalidOption(
-                f"option {option!r} puts partition {partition} at offset {offset}, and it ends before {head.end}",
+                f"option {option!r} sets partition {partition_id} to offset {offset}, and it ends before "
+                f"{partition.end}",
                 option=option,
             )
-        found[partition] = {_EARLIEST: head.first, _LATEST: head.end}.get(offset, offset)
-    return found
+        offsets[partition_id] = {_EARLIEST: partition.first, _LATEST: partition.end}.get(offset, offset)
+    return offsets
 
 
-def limited(start: Mapping[int, int], ends: Mapping[int, int], heads: Mapping[int, Head], limit: int) -> dict[int, int]:
-    """How far to go with so many events: of each queue older epochs first, so that each key's events keep their order.
+def limit_offsets(
+    starts: Mapping[int, int], ends: Mapping[int, int], partitions: Mapping[int, PartitionOffsets], limit: int
+) -> dict[int, int]:
+    """Return the ends of ranges with at most ``limit`` events.
 
-    Queues count their epochs apart, and none waits for another.
+    Each queue reads older epochs first, so that the events of a key stay in order. Queues do not wait for each other.
     """
-    reached = {partition: start.get(partition, 0) for partition in ends}
-    while limit > 0 and (unread := [p for p in ends if ends[p] > reached[p]]):
+    reached = {partition_id: starts.get(partition_id, 0) for partition_id in ends}
+    while limit > 0 and (unread := [id_ for id_ in ends if ends[id_] > reached[id_]]):
         oldest: dict[int, int] = {}
-        for head in (heads[p] for p in unread):
-            oldest[head.queue] = min(head.epoch, oldest.get(head.queue, head.epoch))
-        some = [p for p in unread if heads[p].epoch == oldest[heads[p].queue]]
-        parts = shares([ends[p] - reached[p] for p in some], limit)
-        for partition, share in zip(some, parts, strict=True):
-            reached[partition] += share
-        limit -= sum(parts)
+        for partition in (partitions[id_] for id_ in unread):
+            oldest[partition.queue_id] = min(partition.epoch, oldest.get(partition.queue_id, partition.epoch))
+        next_ids = [id_ for id_ in unread if partitions[id_].epoch == oldest[partitions[id_].queue_id]]
+        shares = divide_evenly([ends[id_] - reached[id_] for id_ in next_ids], limit)
+        for partition_id, share in zip(next_ids, shares, strict=True):
+            reached[partition_id] += share
+        limit -= sum(shares)
     return reached
 
 
-def tasks(lanes: list[Lane], queues: Mapping[int, str], at_least: int) -> list[Ranges]:
-    """The ranges over tasks. A partition is read by one task, in order, unless there are to be more tasks than that."""
-    if not lanes:
+def make_tasks(ranges: list[PartitionRange], queues: Mapping[int, str], min_tasks: int) -> list[TaskRanges]:
+    """Assign ranges to tasks. A partition is split only if ``min_tasks`` is greater than the number of partitions."""
+    if not ranges:
         return []
-    events = sum(lane.stop - lane.start for lane in lanes)
-    if at_least > len(lanes):
-        lanes = [piece for lane in lanes for piece in _cut(lane, -(-at_least * (lane.stop - lane.start) // events))]
-    count = max(at_least, 1 if events <= _SMALL_EVENTS else min(len(lanes), _MOST_TASKS))
-    return [Ranges([lanes[place] for place in places], queues) for places in spread(lanes, count) if places]
+    events = sum(each.events for each in ranges)
+    if min_tasks > len(ranges):
+        ranges = [piece for each in ranges for piece in _split(each, -(-min_tasks * each.events // events))]
+    count = max(min_tasks, 1 if events <= _SMALL_READ_EVENTS else min(len(ranges), _MAX_TASKS))
+    return [
+        TaskRanges([ranges[index] for index in indexes], queues) for indexes in assign_tasks(ranges, count) if indexes
+    ]
 
 
-def _cut(lane: Lane, pieces: int) -> list[Lane]:
-    """A lane in so many pieces of about the same size, each after the other."""
-    size = lane.stop - lane.start
+def _split(whole: PartitionRange, pieces: int) -> list[PartitionRange]:
+    """Split a range into consecutive pieces of about the same size."""
+    size = whole.events
     pieces = min(pieces, size)
-    cut = []
-    for place in range(pieces):
-        start, stop = (lane.start + size * each // pieces for each in (place, place + 1))
-        some = [
-            Stretch(s.segment, max(s.start, start), min(s.stop, stop))
-            for s in lane.stretches
-            if s.start < stop and s.stop > start
+    split = []
+    for piece in range(pieces):
+        start, stop = (whole.start + size * number // pieces for number in (piece, piece + 1))
+        segments = [
+            SegmentRange(segment.segment, max(segment.start, start), min(segment.stop, stop))
+            for segment in whole.segments
+            if segment.start < stop and segment.stop > start
         ]
-        if some:
-            cut.append(msgspec.structs.replace(lane, stretches=some))
-    return cut
+        if segments:
+            split.append(msgspec.structs.replace(whole, segments=segments))
+    return split
 
 
 class EventsLost(Conflict):
-    """What was to be read is no longer there."""
+    """Events were deleted before they were read."""
 
 
-def lose(lost: Sequence[Lost], queues: str, *, fail: bool) -> None:
-    """Refuse to go on over a gap, or say how large it is."""
+def handle_loss(lost: Sequence[LostRange], queues: str, *, fail: bool) -> None:
+    """Raise EventsLost, or log a warning, if events were deleted before they were read."""
     if not lost:
         return
-    events = sum(gap.stop - gap.start for gap in lost)
+    events = sum(each.stop - each.start for each in lost)
     first = lost[0]
-    what = (
-        f"{events:,} events of queue {queues!r} are gone before they were read, by retention or because the database "
-        f"is another one: partition {first.partition}, offsets {first.start} to {first.stop - 1}"
+    message = (
+        f"{events:,} events of queue {queues!r} were deleted before they were read, by retention or because the "
+        f"database is another one: partition {first.partition_id}, offsets {first.start} to {first.stop - 1}"
         + (f", and {len(lost) - 1} more ranges" if len(lost) > 1 else "")
     )
     if fail:
         raise EventsLost(
-            f"{what}. To go on without them set the option failOnDataLoss to false; to begin anew take another "
-            "checkpointLocation; to keep this from happening read as a `group`, which retention waits for"
+            f"{message}. To continue without them set the option failOnDataLoss to false; to start again use another "
+            "checkpointLocation; to prevent this read as a `group`, which retention waits for"
         )
-    _logger.warning("%s; going on without them", what)
+    _logger.warning("%s; continuing without them", message)

@@ -1,12 +1,12 @@
-"""``spark.readStream.format("penstock").option("queue", ...)``: a queue as a stream, with Spark's own checkpoint.
+"""``spark.readStream.format("penstock").option("queue", ...)``: reads a queue as a stream.
 
-The offset that Spark keeps has the next offset of each partition by its number; partitions that are not in it are at
-their beginning, so that new lanes are read from there. Asked for the same range again it gives the same events.
+Spark's checkpoint stores the next offset of each partition by id. A partition without an entry is at its beginning, so
+that new partitions are read from there. The same range always returns the same events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,152 +14,165 @@ import psycopg
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from penstock.connector.options import Read
-from penstock.connector.read.group_progress import Standing
-from penstock.connector.read.offsets import Head, Lost, Places
-from penstock.connector.read.pushdown import Wanted, hash_counts
-from penstock.connector.read.ranges import Ranges, edge_offsets, limited, lose, tasks
-from penstock.connector.read.task_reader import Task
-from penstock.connector.retrying_connection import Line
+from penstock.connector.options import ReadOptions
+from penstock.connector.read.group_progress import GroupProgress
+from penstock.connector.read.offsets import LostRange, PartitionOffsets, QueueOffsets
+from penstock.connector.read.pushdown import EventFilter, count_hash_partitions
+from penstock.connector.read.ranges import TaskRanges, handle_loss, limit_offsets, make_tasks, resolve_offset_spec
+from penstock.connector.read.task_reader import TaskReader
+from penstock.connector.retrying_connection import RetryingConnection
 from penstock.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: How long Spark is kept waiting before it is told that there is nothing new. Short: it may have other sources.
+#: How long latestOffset waits for new events. Short, because the query may have other sources.
 _WAIT_SECONDS = 0.2
 
 
-class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in a Python process of the driver's that lasts as long as the stream, reads in the tasks'."""
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in a Python process of the driver, which runs as long as the stream, and reads in the tasks."""
 
-    def __init__(self, read: Read, task: Task) -> None:
-        self._read = read
-        self._task = replace(task, keys=read.keys)
-        self._line = Line(task.database)
-        self._standing = None if read.group is None else Standing(task.database, read.queues, read.group)
+    def __init__(self, options: ReadOptions, task_reader: TaskReader) -> None:
+        self._options = options
+        self._task_reader = replace(task_reader, keys=options.keys)
+        self._connection = RetryingConnection(task_reader.database)
+        self._group = (
+            None if options.group is None else GroupProgress(task_reader.database, options.queues, options.group)
+        )
         self._is_subscribed = False
-        #: Where a run that reads what is there ends.
+        #: The end of a run with the trigger availableNow.
         self._target: dict[int, int] | None = None
-        self._seen: dict[int, Head] | None = None
-        #: What was said to be lost.
-        self._missed: set[Lost] = set()
+        self._last_partitions: dict[int, PartitionOffsets] | None = None
+        #: Losses that were handled.
+        self._known_losses: set[LostRange] = set()
 
     def initialOffset(self) -> dict[str, int]:
-        """Where a stream without a checkpoint begins."""
-        return self._line.ask(self._begin)
+        """Return the start of a stream without a checkpoint."""
+        return self._connection.run(self._start)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """As many events as the option says."""
-        return ReadAllAvailable() if self._read.max_records is None else ReadMaxRows(self._read.max_records)
+        """Return the option ``maxRecordsPerTrigger``."""
+        return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note where the queue ends now."""
-        self._target = {p: head.end for p, head in self._line.ask(self._heads).items()}
+        """Store the current end of the queue."""
+        self._target = _ends(self._connection.run(self._partitions))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """How far the next batch goes; the start, when there is nothing new."""
-        begun = _parsed(start)
-        self._subscribe(begun)
-        reached = self._line.ask(lambda conn: self._advance(conn, begun, limit))
-        if reached == begun and self._target is None:
-            self._line.wait(_WAIT_SECONDS)
-            reached = self._line.ask(lambda conn: self._advance(conn, begun, limit))
-        return start if reached == begun else _spelt(reached)
+        """Return the end of the next batch; ``start`` if there are no new events."""
+        starts = _decode(start)
+        self._subscribe(starts)
+        ends = self._connection.run(lambda conn: self._advance(conn, starts, limit))
+        if ends == starts and self._target is None:
+            self._connection.wait_for_push(_WAIT_SECONDS)
+            ends = self._connection.run(lambda conn: self._advance(conn, starts, limit))
+        return start if ends == starts else _encode(ends)
 
     def reportLatestOffset(self) -> dict[str, int] | None:
-        """Where the queue ended at the last look, for Spark to show how far behind it is."""
-        return None if self._seen is None else _spelt({p: head.end for p, head in self._seen.items()})
+        """Return the end of the queue as of the last batch, from which Spark computes the lag."""
+        return None if self._last_partitions is None else _encode(_ends(self._last_partitions))
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """The tasks of a batch."""
-        begun, reached = _parsed(start), _parsed(end)
-        return self._line.ask(lambda conn: self._plan(conn, begun, reached))
+        """Return the tasks of a batch."""
+        starts, ends = _decode(start), _decode(end)
+        return self._connection.run(lambda conn: self._plan(conn, starts, ends))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one task."""
-        assert isinstance(partition, Ranges)  # noqa: S101 - Spark hands out what partitions() gave
-        return self._task.read(partition)
+        """Return the events of a task."""
+        assert isinstance(partition, TaskRanges)  # noqa: S101 - partitions() returns these
+        return self._task_reader.read(partition)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Spark is done with what is before: tell those who look at the group."""
-        self._publish(_parsed(end))
+        """Move the group to the end of a batch that Spark has completed."""
+        self._publish(_decode(end))
 
     def stop(self) -> None:
-        """Let go of the connection."""
-        self._line.close()
+        """Close the connection."""
+        self._connection.close()
 
-    def _places(self, conn: psycopg.Connection[Any]) -> Places:
-        return Places(conn, self._read.queues)
+    def _offsets(self, conn: psycopg.Connection[Any]) -> QueueOffsets:
+        return QueueOffsets(conn, self._options.queues)
 
-    def _heads(self, conn: psycopg.Connection[Any]) -> dict[int, Head]:
-        return self._places(conn).heads()
+    def _partitions(self, conn: psycopg.Connection[Any]) -> dict[int, PartitionOffsets]:
+        return self._offsets(conn).partitions()
 
-    def _begin(self, conn: psycopg.Connection[Any]) -> dict[str, int]:
-        places = self._places(conn)
-        heads = places.heads()
-        if self._read.starting_time is not None:
-            return _spelt(places.at(heads, self._read.starting_time))
-        starts = edge_offsets("startingOffsets", self._read.starting, heads, "earliest")
-        return _spelt(starts)
+    def _start(self, conn: psycopg.Connection[Any]) -> dict[str, int]:
+        offsets = self._offsets(conn)
+        partitions = offsets.partitions()
+        if self._options.starting_time is not None:
+            return _encode(offsets.offsets_at(partitions, self._options.starting_time))
+        return _encode(resolve_offset_spec("startingOffsets", self._options.starting, partitions, "earliest"))
 
-    def _advance(self, conn: psycopg.Connection[Any], begun: dict[int, int], limit: ReadLimit) -> dict[int, int]:
-        heads = self._seen = self._heads(conn)
-        self._check_loss(heads, begun)
-        # What ends before where the stream stands, as after a restore from a backup, is gone on from at its end.
-        here = {p: min(max(begun.get(p, 0), head.first), head.end) for p, head in heads.items()}
-        target = {p: head.end for p, head in heads.items()} if self._target is None else self._target
-        ends = {p: max(here[p], min(head.end, target.get(p, 0))) for p, head in heads.items()}
-        if _moved(ends) == _moved(begun):
-            return begun
-        return ends if isinstance(limit, ReadAllAvailable) else limited(here, ends, heads, _rows(limit))
+    def _advance(self, conn: psycopg.Connection[Any], starts: dict[int, int], limit: ReadLimit) -> dict[int, int]:
+        partitions = self._last_partitions = self._partitions(conn)
+        self._check_loss(partitions, starts)
+        # After a restore from a backup, a partition may end before the stream's position.
+        current = {
+            id_: min(max(starts.get(id_, 0), partition.first), partition.end) for id_, partition in partitions.items()
+        }
+        target = _ends(partitions) if self._target is None else self._target
+        ends = {id_: max(current[id_], min(partition.end, target.get(id_, 0))) for id_, partition in partitions.items()}
+        if _without_zeros(ends) == _without_zeros(starts):
+            return starts
+        return ends if isinstance(limit, ReadAllAvailable) else limit_offsets(current, ends, partitions, _rows(limit))
 
-    def _check_loss(self, heads: dict[int, Head], begun: dict[int, int]) -> None:
-        """Offsets that cannot be gone on from: dropped, or of another queue of the same name."""
-        lost = [Lost(p, begun.get(p, 0), head.first) for p, head in heads.items() if begun.get(p, 0) < head.first]
-        lost += [Lost(p, heads[p].end, offset) for p, offset in begun.items() if p in heads and offset > heads[p].end]
-        lost += [Lost(p, 0, offset) for p, offset in begun.items() if p not in heads and offset]
-        self._lose(lost)
+    def _check_loss(self, partitions: Mapping[int, PartitionOffsets], starts: Mapping[int, int]) -> None:
+        """Handle offsets that were deleted, or that belong to another queue of the same name."""
+        lost = [
+            LostRange(id_, starts.get(id_, 0), partition.first)
+            for id_, partition in partitions.items()
+            if starts.get(id_, 0) < partition.first
+        ]
+        for id_, offset in starts.items():
+            end = partitions[id_].end if id_ in partitions else 0
+            if offset > end:
+                lost.append(LostRange(id_, end, offset))
+        self._handle_loss(lost)
 
-    def _lose(self, lost: Sequence[Lost]) -> None:
-        """Refuse to go on over gaps, or say how large they are, once: Spark asks more than once for the same."""
-        new = [gap for gap in lost if gap not in self._missed]
-        lose(new, ", ".join(self._read.queues), fail=self._read.fail_on_loss)
-        self._missed.update(new)
+    def _handle_loss(self, lost: Sequence[LostRange]) -> None:
+        """Fail, or log a warning once per loss: Spark plans the same range more than once."""
+        new = [each for each in lost if each not in self._known_losses]
+        handle_loss(new, ", ".join(self._options.queues), fail=self._options.fail_on_loss)
+        self._known_losses.update(new)
 
     def _plan(
-        self, conn: psycopg.Connection[Any], begun: dict[int, int], reached: dict[int, int]
+        self, conn: psycopg.Connection[Any], starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> Sequence[InputPartition]:
-        places = self._places(conn)
-        heads = places.heads()
-        groups = {} if self._standing is None else self._standing.ids(conn, places)
-        lost = [Lost(p, begun.get(p, 0), stop) for p, stop in reached.items() if p not in heads]
-        lost = [gap for gap in lost if gap.start < gap.stop]
-        lanes = []
-        wanted, counts = Wanted(keys=self._read.keys), hash_counts(heads)
-        for queue, name in places.names.items():
+        offsets = self._offsets(conn)
+        partitions = offsets.partitions()
+        group_ids = {} if self._group is None else self._group.find_ids(conn, offsets)
+        lost = [
+            LostRange(id_, starts.get(id_, 0), stop)
+            for id_, stop in ends.items()
+            if id_ not in partitions and starts.get(id_, 0) < stop
+        ]
+        resolved = []
+        event_filter, counts = EventFilter(keys=self._options.keys), count_hash_partitions(partitions)
+        for queue_id, name in offsets.names.items():
             ranges = {
-                p: (begun.get(p, 0), min(stop, heads[p].end))
-                for p, stop in reached.items()
-                if p in heads and heads[p].queue == queue and begun.get(p, 0) < min(stop, heads[p].end)
-                if wanted.keeps(heads[p], name, counts)
+                id_: (starts.get(id_, 0), min(stop, partitions[id_].end))
+                for id_, stop in ends.items()
+                if id_ in partitions and partitions[id_].queue_id == queue_id
+                if starts.get(id_, 0) < min(stop, partitions[id_].end)
+                if event_filter.may_match(partitions[id_], name, counts)
             }
-            found, gone = places.lanes(heads, ranges, groups.get(queue, 0))
-            lanes += found
-            lost += gone
-        self._lose(lost)
-        return tasks(lanes, places.names, self._read.min_partitions)
+            found, deleted = offsets.resolve(partitions, ranges, group_ids.get(queue_id, 0))
+            resolved += found
+            lost += deleted
+        self._handle_loss(lost)
+        return make_tasks(resolved, offsets.names, self._options.min_partitions)
 
-    def _subscribe(self, begun: dict[int, int]) -> None:
-        if self._standing is not None and not self._is_subscribed:
-            self._standing.subscribe()
+    def _subscribe(self, starts: Mapping[int, int]) -> None:
+        if self._group is not None and not self._is_subscribed:
+            self._group.subscribe()
             self._is_subscribed = True
-            self._publish(begun)
+            self._publish(starts)
 
-    def _publish(self, offsets: dict[int, int]) -> None:
-        standing = self._standing
-        if standing is not None:
-            self._line.ask(lambda conn: standing.publish(conn, self._places(conn), offsets))
+    def _publish(self, positions: Mapping[int, int]) -> None:
+        group = self._group
+        if group is not None:
+            self._connection.run(lambda conn: group.publish(conn, self._offsets(conn), positions))
 
 
 def _rows(limit: ReadLimit) -> int:
@@ -168,15 +181,19 @@ def _rows(limit: ReadLimit) -> int:
     return limit.max_rows
 
 
-def _parsed(offset: dict[str, int]) -> dict[int, int]:
-    return {int(partition): next_offset for partition, next_offset in offset.items()}
+def _ends(partitions: Mapping[int, PartitionOffsets]) -> dict[int, int]:
+    return {partition_id: partition.end for partition_id, partition in partitions.items()}
 
 
-def _spelt(offsets: dict[int, int]) -> dict[str, int]:
-    """As Spark keeps it: always in the same order, so that the same offsets are the same text."""
-    return {str(partition): offset for partition, offset in sorted(_moved(offsets).items())}
+def _decode(offset: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition_id): next_offset for partition_id, next_offset in offset.items()}
 
 
-def _moved(offsets: dict[int, int]) -> dict[int, int]:
-    """Without the partitions that are at their beginning, as those are that nothing is known of."""
-    return {partition: offset for partition, offset in offsets.items() if offset}
+def _encode(offsets: Mapping[int, int]) -> dict[str, int]:
+    """Return offsets as Spark stores them, sorted, so that equal offsets have equal texts."""
+    return {str(partition_id): offset for partition_id, offset in sorted(_without_zeros(offsets).items())}
+
+
+def _without_zeros(offsets: Mapping[int, int]) -> dict[int, int]:
+    """Return offsets without those of partitions at their beginning, which are the default."""
+    return {partition_id: offset for partition_id, offset in offsets.items() if offset}

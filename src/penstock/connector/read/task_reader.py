@@ -1,4 +1,4 @@
-"""In a Spark worker: from the ranges of a task to Arrow batches."""
+"""Reads the ranges of a task as Arrow batches, in a Spark worker."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from penstock.connector.database import Conninfo
-from penstock.connector.read.columns import Output
-from penstock.connector.read.offsets import Lost
-from penstock.connector.read.ranges import Ranges, lose
+from penstock.connector.read.columns import OutputColumns
+from penstock.connector.read.offsets import LostRange
+from penstock.connector.read.ranges import TaskRanges, handle_loss
 from penstock.core.errors import CorruptChunk, InvalidEvent
-from penstock.engine.plan import Lane
-from penstock.engine.worker.chunk_reader import Progress, Slice, slices_of
-from penstock.engine.worker.decode import Meta
-from penstock.engine.worker.json_columns import Parser
-from penstock.engine.worker.task import asking, connection
-from penstock.engine.worker.udf import Failure
+from penstock.engine.plan import PartitionRange
+from penstock.engine.worker.chunk_reader import ChunkSlice, PartitionProgress, batch_slices, read_chunk_slices
+from penstock.engine.worker.event_failure import EventFailure
+from penstock.engine.worker.event_metadata import EventMetadata
+from penstock.engine.worker.json_columns import JsonColumnDecoder
+from penstock.engine.worker.task import translate_database_errors, worker_connection
 
 _logger = logging.getLogger("penstock.connector")
 
-#: A batch is handed on when it has so many events, or was made of so many bytes.
+#: The events and the bytes of JSON of a batch.
 _BATCH_EVENTS = 1 << 15
 _BATCH_BYTES = 16 << 20
 
@@ -36,150 +36,142 @@ _UTC = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True)
-class Task:
-    """How every task of a reader reads."""
+class TaskReader:
+    """The configuration of a reader's tasks."""
 
     database: Conninfo
-    output: Output
+    output: OutputColumns
     mode: str
-    #: None: whatever their key.
+    #: None: events of all keys.
     keys: frozenset[str] | None
     fail_on_loss: bool
 
-    def read(self, ranges: Ranges) -> Iterator[pa.RecordBatch]:
-        """The events, in the order of each partition."""
-        columns = _Columns(self, ranges.queues)
-        waiting = ranges.lanes()
+    def read(self, ranges: TaskRanges) -> Iterator[pa.RecordBatch]:
+        """Return the events, in order per partition."""
+        builder = _BatchBuilder(self, ranges.queues)
+        waiting = ranges.ranges()
         while waiting:
-            # One piece of each partition at a time.
-            now = {lane.partition_id: lane for lane in reversed(waiting)}
-            waiting = [lane for lane in waiting if now[lane.partition_id] is not lane]
-            yield from self._read(now, columns)
+            # One range per partition at a time.
+            current = {each.partition_id: each for each in reversed(waiting)}
+            waiting = [each for each in waiting if current[each.partition_id] is not each]
+            yield from self._read(current, builder)
 
-    def _read(self, lanes: dict[int, Lane], columns: _Columns) -> Iterator[pa.RecordBatch]:
-        with asking():
-            conn = connection(self.database.reveal())
-        slices: list[Slice] = []
-        events = size = 0
-        damaged: list[Failure] = []
-        missing: list[Lost] = []
-        for piece in _slices(conn, columns.queues, lanes, damaged, missing):
-            slices.append(piece)
-            events += piece.columns.count
-            size += len(piece.columns.data)
-            if events >= _BATCH_EVENTS or size >= _BATCH_BYTES:
-                yield from columns.batches(slices)
-                slices, events, size = [], 0, 0
-        if slices:
-            yield from columns.batches(slices)
+    def _read(self, ranges: dict[int, PartitionRange], builder: _BatchBuilder) -> Iterator[pa.RecordBatch]:
+        with translate_database_errors():
+            conn = worker_connection(self.database.reveal())
+        damaged: list[EventFailure] = []
+        missing: list[LostRange] = []
+        slices = _read_slices(conn, builder.queues, ranges, damaged, missing)
+        for batch in batch_slices(slices, _BATCH_EVENTS, _BATCH_BYTES):
+            yield from builder.build(batch)
         if damaged and self.fail_on_loss:
             raise CorruptChunk(damaged[0].error)
         if damaged:
-            _logger.warning("going on without %d events: %s", len(damaged), damaged[0].error)
-        lose(missing, ", ".join(columns.queues.values()), fail=self.fail_on_loss)
+            _logger.warning("continuing without %d events: %s", len(damaged), damaged[0].error)
+        handle_loss(missing, ", ".join(builder.queues.values()), fail=self.fail_on_loss)
 
 
-def _slices(
+def _read_slices(
     conn: psycopg.Connection[Any],
     queues: Mapping[int, str],
-    lanes: dict[int, Lane],
-    damaged: list[Failure],
-    missing: list[Lost],
-) -> Iterator[Slice]:
-    """The events, table by table: retention may drop one after the read was planned, and leaves the others."""
-    for _, some in sorted(_by_table(lanes.values()).items()):
-        progress = {partition: Progress(lane) for partition, lane in some.items()}
+    ranges: dict[int, PartitionRange],
+    damaged: list[EventFailure],
+    missing: list[LostRange],
+) -> Iterator[ChunkSlice]:
+    """Return the events, one table at a time: retention may drop a table after the read was planned."""
+    for _, in_table in sorted(_by_table(ranges.values()).items()):
+        progress = {partition_id: PartitionProgress(each) for partition_id, each in in_table.items()}
         with suppress(psycopg.errors.UndefinedTable):
-            yield from slices_of(conn, dict(queues), some, progress, damaged)
+            yield from read_chunk_slices(conn, dict(queues), in_table, progress, damaged)
         missing += [
-            Lost(partition, lane.start, lane.stop)
-            for partition, lane in some.items()
-            if progress[partition].offsets != lane.stop - lane.start
+            LostRange(partition_id, each.start, each.stop)
+            for partition_id, each in in_table.items()
+            if progress[partition_id].offsets_read != each.events
         ]
 
 
-def _by_table(lanes: Iterable[Lane]) -> dict[tuple[int, int], dict[int, Lane]]:
-    """What is read of each segment of each queue, by partition."""
-    found: dict[tuple[int, int], dict[int, Lane]] = {}
-    for lane in lanes:
-        for stretch in lane.stretches:
-            part = structs.replace(lane, stretches=[stretch])
-            found.setdefault((lane.queue_id, stretch.segment), {})[lane.partition_id] = part
-    return found
+def _by_table(ranges: Iterable[PartitionRange]) -> dict[tuple[int, int], dict[int, PartitionRange]]:
+    """Return the ranges by partition for each segment of each queue."""
+    by_table: dict[tuple[int, int], dict[int, PartitionRange]] = {}
+    for each in ranges:
+        for segment in each.segments:
+            in_segment = structs.replace(each, segments=[segment])
+            by_table.setdefault((each.queue_id, segment.segment), {})[each.partition_id] = in_segment
+    return by_table
 
 
-class _Columns:
-    """Makes batches of slices."""
+class _BatchBuilder:
+    """Builds Arrow batches from slices of chunks."""
 
-    def __init__(self, task: Task, queues: Mapping[int, str]) -> None:
-        self._task = task
+    def __init__(self, task: TaskReader, queues: Mapping[int, str]) -> None:
+        self._mode = task.mode
         self.queues = queues
         self._output = task.output
-        self._parser = Parser(task.output.fields)
+        self._decoder = JsonColumnDecoder(task.output.fields)
         self._keys = None if task.keys is None else pa.array(sorted(task.keys), pa.string())
 
-    def batches(self, slices: list[Slice]) -> Iterator[pa.RecordBatch]:
-        rows = sum(piece.columns.count for piece in slices)
-        data = b"\n".join(piece.columns.data for piece in slices)
-        meta = Meta(slices, rows)
-        fields, problems = self._parser.parse(data, rows)
-        if problems and self._task.mode == "failfast":
-            self._fail(meta, problems)
+    def build(self, slices: list[ChunkSlice]) -> Iterator[pa.RecordBatch]:
+        rows = sum(chunk.columns.count for chunk in slices)
+        data = b"\n".join(chunk.columns.data for chunk in slices)
+        metadata = EventMetadata(slices)
+        fields, problems = self._decoder.decode(data, rows)
+        if problems and self._mode == "failfast":
+            self._fail(metadata, problems)
         arrays = [
-            self._column(name, slices, meta, data) if name in self._output.events else fields.column(name)
+            self._column(name, slices, metadata, data) if name in self._output.events else fields.column(name)
             for name in self._output.schema.names
         ]
-        kept = self._kept(meta, problems, rows)
+        mask = self._mask(metadata, problems, rows)
         table = pa.Table.from_arrays(arrays, schema=self._output.schema)
-        yield from (table if kept is None else table.filter(kept)).combine_chunks().to_batches()
+        yield from (table if mask is None else table.filter(mask)).combine_chunks().to_batches()
 
-    def _kept(self, meta: Meta, problems: Mapping[int, str], rows: int) -> pa.Array | None:
-        """Which events are given; None, if all are."""
-        kept = None if self._keys is None else pc.is_in(meta.keys(), self._keys)
-        if problems and self._task.mode == "dropmalformed":
-            good = np.ones(rows, dtype=bool)
-            good[list(problems)] = False
-            kept = pa.array(good) if kept is None else pc.and_(kept, pa.array(good))
-        return kept
+    def _mask(self, metadata: EventMetadata, problems: Mapping[int, str], rows: int) -> pa.Array | None:
+        """Return which events are selected; None if all are."""
+        mask = None if self._keys is None else pc.is_in(metadata.keys(), self._keys)
+        if problems and self._mode == "dropmalformed":
+            is_valid = np.ones(rows, dtype=bool)
+            is_valid[list(problems)] = False
+            mask = pa.array(is_valid) if mask is None else pc.and_(mask, pa.array(is_valid))
+        return mask
 
-    def _fail(self, meta: Meta, problems: Mapping[int, str]) -> None:
-        place = min(problems)
-        about = meta.describe(place, dict(self.queues))
+    def _fail(self, metadata: EventMetadata, problems: Mapping[int, str]) -> None:
+        index = min(problems)
+        about = metadata.to_dict(index, dict(self.queues))
         raise InvalidEvent(
             f"in queue {about['queue']!r}, partition {about['partition_id']}, offset {about['offset']}: "
-            f"{problems[place]}. With the mode permissive its fields are null",
-            index=place,
+            f"{problems[index]}. With the mode permissive its fields are null",
+            index=index,
             field="data",
         )
 
-    def _column(self, name: str, slices: list[Slice], meta: Meta, data: bytes) -> pa.Array:
+    def _column(self, name: str, slices: list[ChunkSlice], metadata: EventMetadata, data: bytes) -> pa.Array:
         if name == "key":
-            return meta.keys()
+            return metadata.keys()
         if name == "value":
-            return _lines(data, len(meta.offset))
+            return _lines(data, len(metadata.offsets))
         if name == "queue":
-            return _repeated([self.queues[s.lane.queue_id] for s in slices], slices)
+            return _repeated([self.queues[chunk.partition.queue_id] for chunk in slices], slices)
         if name == "partition":
-            return pa.array(meta.partition)
+            return pa.array(metadata.partition_ids)
         if name == "offset":
-            return pa.array(meta.offset)
+            return pa.array(metadata.offsets)
         if name == "timestamp":
-            return pa.array(meta.times(None)).cast(_UTC)
+            return pa.array(metadata.appended_times()).cast(_UTC)
         if name == "eventTime":
-            return pa.array(meta.times(True)).cast(_UTC)
+            return pa.array(metadata.producer_times()).cast(_UTC)
         if name == "id":
             return pa.array(_ids(slices), pa.string())
         kind = self._output.schema.field(name).type
-        return pa.concat_arrays([_headers(piece, kind) for piece in slices])
+        return pa.concat_arrays([_headers(chunk, kind) for chunk in slices])
 
 
-def _repeated(values: list[str], slices: list[Slice]) -> pa.Array:
-    places = np.repeat(np.arange(len(slices), dtype=np.int32), [s.columns.count for s in slices])
-    return pa.DictionaryArray.from_arrays(pa.array(places), pa.array(values, pa.string())).dictionary_decode()
+def _repeated(values: list[str], slices: list[ChunkSlice]) -> pa.Array:
+    indexes = np.repeat(np.arange(len(slices), dtype=np.int32), [chunk.columns.count for chunk in slices])
+    return pa.DictionaryArray.from_arrays(pa.array(indexes), pa.array(values, pa.string())).dictionary_decode()
 
 
 def _lines(data: bytes, rows: int) -> pa.Array:
-    """The lines as text, cut without making an object of each."""
+    """Return the lines as an Arrow array, without a Python object for each."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0x0A)
     texts = data.replace(b"\n", b"")
     offsets = np.empty(rows + 1, dtype=np.int32)
@@ -188,17 +180,17 @@ def _lines(data: bytes, rows: int) -> pa.Array:
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(texts))
 
 
-def _ids(slices: list[Slice]) -> list[str]:
-    """The id that each event was given, or the one that its place is."""
+def _ids(slices: list[ChunkSlice]) -> list[str]:
+    """Return the id of each event: the producer's, or partition and offset."""
     ids = []
-    for piece in slices:
-        lane, first = piece.lane.partition_id, piece.first
-        given = piece.columns.ids or [None] * piece.columns.count
-        ids += [each or f"{lane}-{first + i}" for i, each in enumerate(given)]
+    for chunk in slices:
+        partition_id, start = chunk.partition.partition_id, chunk.start_offset
+        given = chunk.columns.ids or [None] * chunk.columns.count
+        ids += [id_ or f"{partition_id}-{start + index}" for index, id_ in enumerate(given)]
     return ids
 
 
-def _headers(piece: Slice, kind: pa.DataType) -> pa.Array:
-    if piece.columns.headers is None:
-        return pa.nulls(piece.columns.count, kind)
-    return pa.array([None if each is None else list(each.items()) for each in piece.columns.headers], kind)
+def _headers(chunk: ChunkSlice, kind: pa.DataType) -> pa.Array:
+    if chunk.columns.headers is None:
+        return pa.nulls(chunk.columns.count, kind)
+    return pa.array([None if headers is None else list(headers.items()) for headers in chunk.columns.headers], kind)

@@ -1,4 +1,4 @@
-"""What the columns of a DataFrame mean for the events that are made of its rows."""
+"""Maps the columns of a DataFrame to events."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, VariantType
 
-from penstock.connector.write.row_json import objects
+from penstock.connector.write.row_json import encode_rows
 from penstock.core.errors import InvalidOption, InvalidRequest
-from penstock.log.write.ndjson import Lines
+from penstock.log.write.json_events import JsonEvents
 
-#: What a queue gives an event itself: ignored, so that what was read from one queue can be written to another.
-_GIVEN = frozenset(("queue", "partition", "offset", "timestamp"))
-_TAKEN = ("key", "value", "headers", "id", "eventTime")
+#: Columns that the queue assigns. They are ignored, so that events of one queue can be written to another.
+_ASSIGNED = frozenset(("queue", "partition", "offset", "timestamp"))
+_WRITABLE = ("key", "value", "headers", "id", "eventTime")
 
 
 @dataclass(frozen=True)
-class Rows:
-    """With a column ``value``, that is the event as JSON, and others say what goes with it; else a row is an object."""
+class EventRows:
+    """How rows become events.
+
+    With a column ``value``, that is the event's JSON, and other columns are its metadata. Without one, the whole row is
+    the event.
+    """
 
     has_value: bool
     key: str | None
@@ -27,8 +31,8 @@ class Rows:
     has_times: bool
 
     @classmethod
-    def of(cls, schema: StructType, key_column: str | None) -> Rows:
-        """How rows of a schema are written."""
+    def from_schema(cls, schema: StructType, key_column: str | None) -> EventRows:
+        """Return the mapping for a schema."""
         names = schema.fieldNames()
         if key_column is not None and key_column not in names:
             raise InvalidOption(
@@ -39,11 +43,11 @@ class Rows:
             for field in schema.fields:
                 _check_type(field.name, field.dataType)
             return cls(False, key, False, False, False)
-        stray = [name for name in names if name not in _GIVEN and name not in _TAKEN and name != key]
-        if stray:
+        unknown = [name for name in names if name not in _ASSIGNED and name not in _WRITABLE and name != key]
+        if unknown:
             raise InvalidRequest(
-                f"column {stray[0]!r} would be lost: with a column 'value', which holds the event as JSON, there may "
-                f"be {', '.join(_TAKEN)}; drop it, or leave out 'value', and the whole row becomes the event"
+                f"column {unknown[0]!r} would be lost: with a column 'value', which is the event's JSON, there may "
+                f"be {', '.join(_WRITABLE)}; drop it, or leave out 'value', and the whole row becomes the event"
             )
         for name in ("value", "id"):
             kind = schema[name].dataType.simpleString() if name in names else "string"
@@ -57,15 +61,15 @@ class Rows:
                 raise InvalidRequest(f"column 'headers' has to be map<string,string>, not {given.simpleString()}")
         return cls(True, key, "headers" in names, "id" in names, "eventTime" in names)
 
-    def lines(self, batch: pa.RecordBatch, key_field: str | None) -> Lines:
-        """The events of a batch; ``key_field`` is the field that the queue takes for the key."""
+    def to_events(self, batch: pa.RecordBatch, key_field: str | None) -> JsonEvents:
+        """Return the events of a batch. ``key_field`` is the key field of the queue."""
         key = self.key
         if key is None and not self.has_value and key_field in batch.schema.names:
             key = key_field
         keys = None if key is None else _texts(batch.column(key))
         if not self.has_value:
-            return Lines(objects(batch), keys)
-        return Lines(
+            return JsonEvents(encode_rows(batch), keys)
+        return JsonEvents(
             _values(batch.column("value")),
             keys,
             _texts(batch.column("id")) if self.has_ids else None,
@@ -84,11 +88,11 @@ def _check_type(column: str, kind: DataType) -> None:
             _check_type(f"{column}.{field.name}", field.dataType)
     elif isinstance(kind, BinaryType | VariantType):
         instead = "base64(...) or a cast to string" if isinstance(kind, BinaryType) else "to_json(...) or a cast"
-        raise InvalidRequest(f"column {column!r} is {kind.simpleString()}, which JSON does not have: use {instead}")
+        raise InvalidRequest(f"column {column!r} is {kind.simpleString()}, which JSON cannot represent: use {instead}")
 
 
 def _texts(column: pa.Array) -> list[str | None] | None:
-    """Keys or ids as text; None if no row has one."""
+    """Return keys or ids as text; None if no row has one."""
     if column.null_count == len(column):
         return None
     texts: list[str | None] = column.cast(pa.string()).to_pylist()

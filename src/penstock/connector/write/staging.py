@@ -1,4 +1,4 @@
-"""In a Spark worker: rows become chunks, staged where nobody sees them until the write is committed."""
+"""Stages the rows of a task as chunks, in a Spark worker. Readers see them when the write is committed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from contextlib import asynccontextmanager
 import pyarrow as pa
 
 from penstock.connector.database import Conninfo
-from penstock.connector.write.rows import Rows
+from penstock.connector.write.rows import EventRows
 from penstock.core.errors import InvalidRequest
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
-from penstock.log.log import Batch, Log
+from penstock.log.log import Log
 from penstock.log.queue import Queue
-from penstock.log.write.staged_writes import Write
-from penstock.log.write.upload import Staged
+from penstock.log.write.batch import Batch
+from penstock.log.write.staged_writes import WriteVersion
+from penstock.log.write.upload import StagedUpload
 
 
 @asynccontextmanager
-async def opened(database: Conninfo) -> AsyncIterator[Log]:
-    """The log, with the few connections that one who does one thing at a time needs."""
+async def open_log(database: Conninfo) -> AsyncIterator[Log]:
+    """Open the log with a small connection pool."""
     settings = Settings.from_env(database_url=database.reveal(), pool_size=2, auto_upgrade=False)
     log = Log(Database(settings), retry_seconds=settings.retry_seconds)
     await log.open()
@@ -30,33 +31,32 @@ async def opened(database: Conninfo) -> AsyncIterator[Log]:
         await log.close()
 
 
-async def stage(
-    database: Conninfo, queue: str, rows: Rows, write: Write, batches: Iterable[pa.RecordBatch]
-) -> Staged | None:
-    """Store what a task has of a write; None if it has nothing."""
-    some = (batch for batch in batches if batch.num_rows)
-    first = next(some, None)
-    if first is None:
+async def stage_rows(
+    database: Conninfo, queue: str, rows: EventRows, write: WriteVersion, batches: Iterable[pa.RecordBatch]
+) -> StagedUpload | None:
+    """Stage the rows of a task; return None if there are none."""
+    pending = (batch for batch in batches if batch.num_rows)
+    batch = next(pending, None)
+    if batch is None:
         return None
-    async with opened(database) as log:
-        found = await log.queue(queue)
-        _check(found, rows)
-        upload = await log.writes.begin(found, write)
+    async with open_log(database) as log:
+        target = await log.queue(queue)
+        _check_ids(target, rows)
+        upload = await log.staged_writes.begin(target, write)
         try:
-            batch: pa.RecordBatch | None = first
             while batch is not None:
-                await upload.add(await log.prepare(Batch(queue, rows.lines(batch, found.key_field))))
-                batch = next(some, None)
-            return await upload.set_aside()
+                await upload.add(await log.encode(Batch(queue, rows.to_events(batch, target.key_field))))
+                batch = next(pending, None)
+            return await upload.finish_staging()
         except BaseException:
             await upload.abandon()
             raise
 
 
-def _check(queue: Queue, rows: Rows) -> None:
+def _check_ids(queue: Queue, rows: EventRows) -> None:
     if rows.has_ids and queue.dedup_window_seconds > 0:
         raise InvalidRequest(
-            f"queue {queue.name!r} recognises events by their ids for {queue.dedup_window_seconds:g} s, and what Spark "
-            "writes is not looked up there: leave out the column 'id', or set dedup_window_seconds of the queue to 0. "
-            "A write that is repeated is known by its transaction"
+            f"queue {queue.name!r} deduplicates events by id for {queue.dedup_window_seconds:g} s, which Spark writes "
+            "do not support: leave out the column 'id', or set dedup_window_seconds of the queue to 0. "
+            "A repeated write is recognized by its transaction"
         )

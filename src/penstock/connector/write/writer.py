@@ -1,7 +1,7 @@
-"""``df.write`` and ``df.writeStream`` to ``format("penstock")``: tasks stage, one commit makes it visible, once.
+"""``df.write`` and ``df.writeStream`` to ``format("penstock")``: tasks stage rows, and one commit makes them visible.
 
-A stream is known by the id that its checkpoint holds, and its writes by the number of the batch. So a batch that is
-repeated after a crash is recognised, and a stream that begins anew, with a new checkpoint, is not taken for it.
+A stream is identified by the id in its checkpoint, and a write by the number of its batch. So a batch that is repeated
+after a crash is recognized, and a stream with a new checkpoint is another stream.
 """
 
 from __future__ import annotations
@@ -18,81 +18,83 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from penstock.connector.database import Conninfo
-from penstock.connector.options import Written
-from penstock.connector.read.offsets import Places
-from penstock.connector.retrying_connection import Line
-from penstock.connector.write.rows import Rows
-from penstock.connector.write.staging import opened, stage
+from penstock.connector.options import WriteOptions
+from penstock.connector.read.offsets import QueueOffsets
+from penstock.connector.retrying_connection import RetryingConnection
+from penstock.connector.write.rows import EventRows
+from penstock.connector.write.staging import open_log, stage_rows
 from penstock.core.errors import InvalidRequest, NotFound, QueueFull
 from penstock.log.log import Log
 from penstock.log.queue import Queue
-from penstock.log.write.staged_writes import Write
-from penstock.log.write.upload import Staged
+from penstock.log.write.staged_writes import WriteVersion
+from penstock.log.write.upload import StagedUpload
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _logger = logging.getLogger("penstock.connector")
 
-#: What Spark tells the tasks of a stream: the id that its checkpoint holds, and the number of the batch.
+#: Local properties of the tasks of a stream: the id in its checkpoint, and the number of the batch.
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
-class Part(WriterCommitMessage):
-    """What a task says to the driver: of which write it is, and what it has staged."""
+class TaskCommit(WriterCommitMessage):
+    """The message of a task to the driver: its write, and the rows that it has staged."""
 
-    write: Write
-    staged: Staged | None
+    write: WriteVersion
+    staged: StagedUpload | None
 
 
 @dataclass(frozen=True)
-class Sink:
-    """Where a write goes."""
+class WriteTarget:
+    """The queue of a write."""
 
     database: Conninfo
-    written: Written
-    rows: Rows
+    options: WriteOptions
+    rows: EventRows
 
-    def find(self) -> None:
-        """In the driver: raise NotFound if there is no such queue, before any task has anything to do."""
-        with closing(Line(self.database)) as line:
-            line.ask(lambda conn: Places(conn, ()).queue(self.written.queue))
+    def check_queue(self) -> None:
+        """Raise NotFound in the driver if the queue does not exist."""
+        with closing(RetryingConnection(self.database)) as connection:
+            connection.run(lambda conn: QueueOffsets(conn, ()).find_queue(self.options.queue))
 
-    def stage(self, write: Write, batches: Iterator[pa.RecordBatch]) -> Part:
-        """In a task: store its rows, unseen."""
-        return Part(write, asyncio.run(stage(self.database, self.written.queue, self.rows, write, batches)))
+    def stage(self, write: WriteVersion, batches: Iterator[pa.RecordBatch]) -> TaskCommit:
+        """Stage the rows of a task."""
+        staged = asyncio.run(stage_rows(self.database, self.options.queue, self.rows, write, batches))
+        return TaskCommit(write, staged)
 
-    def commit(self, write: Write, parts: Sequence[Part | None]) -> None:
-        """In the driver: make all of it visible."""
-        staged = [part.staged for part in parts if part is not None and part.staged is not None]
+    def commit(self, write: WriteVersion, commits: Sequence[TaskCommit]) -> None:
+        """Make the staged rows of all tasks visible."""
+        staged = [each.staged for each in commits if each.staged is not None]
         if staged:
             asyncio.run(self._commit(write, staged))
 
-    def give_up(self, write: Write) -> None:
-        """In the driver: nothing of it will be seen."""
-        asyncio.run(self._give_up(write))
+    def abort(self, write: WriteVersion) -> None:
+        """Delete the staged rows."""
+        asyncio.run(self._abort(write))
 
-    async def _commit(self, write: Write, staged: list[Staged]) -> None:
-        async with opened(self.database) as log:
-            queue = await log.queue(self.written.queue)
-            if not await log.writes.was_written(queue, write) and not await self._admitted(log, queue, staged):
+    async def _commit(self, write: WriteVersion, staged: list[StagedUpload]) -> None:
+        async with open_log(self.database) as log:
+            queue = await log.queue(self.options.queue)
+            is_committed = await log.staged_writes.is_committed(queue, write)
+            if not is_committed and not await self._wait_for_room(log, queue, staged):
                 staged = []
-            if not await log.writes.commit(queue, write, staged) and not write.run:
-                # Nobody has said who counts: it may as well be one who has begun to count anew.
+            if not await log.staged_writes.commit(queue, write, staged) and not write.run:
+                # Without the id of a run, another writer that starts to count again looks the same.
                 _logger.warning(
-                    "version %d of %r to queue %r is taken for a repetition of what it has written before, and is left "
-                    "out; if it is something new, as under a new checkpoint, take another txnAppId, or count on",
+                    "version %d of %r was written to queue %r before, so this write is skipped as a repetition; if it "
+                    "is a new one, for example with a new checkpoint, use another txnAppId or a higher txnVersion",
                     write.version,
                     write.writer,
                     queue.name,
                 )
 
-    async def _admitted(self, log: Log, queue: Queue, staged: list[Staged]) -> bool:
-        """Wait until the queue has room; False, if it is one that drops what it is too full for."""
-        events = sum(part.events for part in staged)
-        deadline = time.monotonic() + self.written.full_seconds
+    async def _wait_for_room(self, log: Log, queue: Queue, staged: list[StagedUpload]) -> bool:
+        """Wait until the queue has room. Return False if the queue drops events when it is full."""
+        events = sum(upload.events for upload in staged)
+        deadline = time.monotonic() + self.options.full_seconds
         while True:
             try:
                 return await log.admit(queue, events)
@@ -102,75 +104,73 @@ class Sink:
                     raise
                 await asyncio.sleep(min(full.retry_after, left))
 
-    async def _give_up(self, write: Write) -> None:
-        # Without the queue there is nothing left of it, and why the write has failed is for its tasks to say.
-        async with opened(self.database) as log:
+    async def _abort(self, write: WriteVersion) -> None:
+        async with open_log(self.database) as log:
+            # A deleted queue has no staged rows, and the tasks report why the write failed.
             with suppress(NotFound):
-                await log.writes.give_up(await log.queue(self.written.queue), write)
+                await log.staged_writes.abort(await log.queue(self.options.queue), write)
 
 
 class QueueWriter(DataSourceArrowWriter):
-    """One write of a DataFrame. Without a transaction's name it gets one that nobody else has.
+    """Writes a DataFrame once. Without ``txnAppId`` and ``txnVersion``, the write has a unique name."""
 
-    In a `foreachBatch` it is a stream that counts, as far as its tasks know of it.
-    """
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        written = sink.written
-        if written.writer is None:
-            self._write = Write(f"write {uuid.uuid4()}", 0, is_kept=False)
+    def __init__(self, target: WriteTarget) -> None:
+        self._target = target
+        options = target.options
+        if options.writer is None:
+            self._write = WriteVersion(f"write {uuid.uuid4()}", 0, is_kept=False)
         else:
-            self._write = Write(written.writer, written.version or 0)
+            self._write = WriteVersion(options.writer, options.version or 0)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
-        """In a task."""
-        return self._sink.stage(replace(self._write, run=_told(_QUERY_ID) or ""), iterator)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
+        """Stage the rows of a task. In a ``foreachBatch``, the task knows the id of the stream."""
+        return self._target.stage(replace(self._write, run=_local_property(_QUERY_ID) or ""), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """When all tasks are done."""
-        parts = _parts(messages)
-        if parts:
-            self._sink.commit(parts[0].write, parts)
+        """Commit after all tasks."""
+        commits = _task_commits(messages)
+        if commits:
+            self._target.commit(commits[0].write, commits)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """When one has failed for good."""
-        self._sink.give_up(self._write)
+        """Abort after a task has failed."""
+        self._target.abort(self._write)
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):
-    """The batches of a stream, one write each."""
+    """Writes the batches of a stream."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    def __init__(self, target: WriteTarget) -> None:
+        self._target = target
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
-        """In a task: only there is known which stream and which batch it is."""
-        query, batch = _told(_QUERY_ID), _told(_BATCH_ID)
-        if not query or not batch:
-            raise InvalidRequest("this is a task of no stream: Spark has not said of which query and batch it is")
-        return self._sink.stage(Write(self._sink.written.writer or query, int(batch), query), iterator)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
+        """Stage the rows of a task. Only tasks know the stream and the batch."""
+        query_id, batch_id = _local_property(_QUERY_ID), _local_property(_BATCH_ID)
+        if not query_id or not batch_id:
+            raise InvalidRequest("Spark has not set the query and the batch of this task: use df.writeStream")
+        write = WriteVersion(self._target.options.writer or query_id, int(batch_id), query_id)
+        return self._target.stage(write, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """When all tasks of a batch are done."""
-        parts = _parts(messages)
-        if parts:
-            self._sink.commit(parts[0].write, parts)
+        """Commit after all tasks of a batch."""
+        commits = _task_commits(messages)
+        if commits:
+            self._target.commit(commits[0].write, commits)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """When one has failed for good."""
-        parts = _parts(messages)
-        if parts:
-            self._sink.give_up(parts[0].write)
+        """Abort after a task has failed."""
+        commits = _task_commits(messages)
+        if commits:
+            self._target.abort(commits[0].write)
 
 
-def _told(name: str) -> str | None:
-    """In a task: what Spark says of the stream that it is of."""
+def _local_property(name: str) -> str | None:
+    """Return a property that Spark has set for the current task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
 
 
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
-    return [message for message in messages if isinstance(message, Part)]
+def _task_commits(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit]:
+    return [message for message in messages if isinstance(message, TaskCommit)]

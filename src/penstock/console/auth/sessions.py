@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.server.auth.key_format import KeyText
+from penstock.server.auth.key_format import PlaintextKey
 
 COOKIE = "penstock_session"
 LASTS_SECONDS = 12 * 3600
@@ -39,7 +39,7 @@ class Sessions:
         self._clock = clock
         self._ended: dict[str, int] = {}
 
-    def begin(self, key: KeyText) -> str:
+    def begin(self, key: PlaintextKey) -> str:
         """The cookie of somebody who has shown this key."""
         until = int(self._clock()) + LASTS_SECONDS
         text = ".".join((key.id, str(until), secrets.token_hex(8), self._sign(key.hash)))

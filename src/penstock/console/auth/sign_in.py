@@ -12,9 +12,9 @@ from penstock.console.assets import address_of_asset
 from penstock.console.auth.middleware import SIGN_IN
 from penstock.console.auth.sessions import COOKIE, LASTS_SECONDS
 from penstock.console.console import Console
-from penstock.server.auth.authorize import address_of
+from penstock.server.auth.authorize import client_address
+from penstock.server.auth.identity import Role
 from penstock.server.auth.key_format import parse_key
-from penstock.server.http.endpoint import Role
 from penstock.server.http.errors import Problem
 
 _LONGEST_FORM = 8192
@@ -70,7 +70,7 @@ class SignIn:
 
     async def sign_in(self, request: Request) -> Response:
         """Look at the key, and let its owner in."""
-        guard = self._console.guard
+        guard = self._console.authenticator
         if guard is None:
             return RedirectResponse("/", status_code=303)
         given = await _form_of(request)
@@ -82,10 +82,10 @@ class SignIn:
         try:
             headers = [(b"x-api-key", text.encode("ascii"))]
             request_id = request.scope["state"].get("request_id", "")
-            identity = await guard.identify(headers, address_of(request), "console sign-in", request_id)
+            identity = await guard.authenticate(headers, client_address(request), "console sign-in", request_id)
         except Problem as problem:
             return _form(onward, f"{problem.detail}.", problem.status)
-        if not identity.has(LOOKERS):
+        if not identity.has_role(LOOKERS):
             return _form(onward, "This key may not read: the console needs the role read or admin.", 403)
         answer = RedirectResponse(onward, status_code=303)
         answer.set_cookie(

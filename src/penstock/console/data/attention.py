@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.console import formatting
 from penstock.console.data.vitals import Sight
 from penstock.console.page import link
+from penstock.core import formatting
 from penstock.server.metrics import database as database_metrics
 
 #: A queue that holds so much of what it may will soon refuse pushes.

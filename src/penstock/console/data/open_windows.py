@@ -10,7 +10,7 @@ from typing import Any
 from psycopg import sql
 
 from penstock.db.pool import Connection, Database
-from penstock.db.statements import Statements, filled, quoted
+from penstock.db.statements import Statements, fill_placeholders, quote_identifier
 
 _sql = Statements("penstock.console.data", "open_windows.sql")
 
@@ -135,13 +135,13 @@ def _params(asked: Asked) -> dict[str, Any]:
 def _filled(name: str, asked: Asked, column: str = "") -> bytes:
     order = _name(asked.sort) + (" DESC" if asked.is_descending else "")
     view = _name(asked.query.name)
-    text = filled(
+    text = fill_placeholders(
         _sql[name],
         sums="".join(f", sum(v.{_name(each)}), max(v.{_name(each)})" for each in asked.numbers),
         values="".join(f", v.{_name(each)}" for each, _ in asked.columns),
         matches="v.key ILIKE %(search)s" if asked.search else "true",
         order=f"v.{order}",
-        shown=f"penstock_live.{view}" if asked.every else f"({filled(_sql['one_a_key'], view=view)})",
+        shown=f"penstock_live.{view}" if asked.every else f"({fill_placeholders(_sql['one_a_key'], view=view)})",
         view=view,
         column=_name(column),
     )
@@ -150,7 +150,7 @@ def _filled(name: str, asked: Asked, column: str = "") -> bytes:
 
 def _name(name: str) -> str:
     """A name as part of a statement that takes parameters."""
-    return quoted(name).as_string()
+    return quote_identifier(name).as_string()
 
 
 def _escaped(search: str) -> str:

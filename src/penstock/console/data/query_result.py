@@ -11,11 +11,11 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.formatting import Times
 from penstock.console.widgets import charts, parts
 from penstock.console.widgets.parts import Cell
-from penstock.db.adhoc_query import Answer, Column
+from penstock.core import formatting
+from penstock.db.adhoc_query import AdhocColumn, AdhocResult
 
 #: More lines or bars than this nobody can tell apart.
 _SERIES = 8
@@ -24,7 +24,7 @@ _BARS = 60
 _LONG = 300
 
 
-def table(answer: Answer, times: Times) -> None:
+def table(answer: AdhocResult, times: Times) -> None:
     """Every row, with times in the reader's zone."""
     made = parts.table(
         "Result", [parts.Column(column.name, is_number=column.kind == "number") for column in answer.columns]
@@ -36,7 +36,7 @@ def table(answer: Answer, times: Times) -> None:
     )
 
 
-def as_csv(answer: Answer) -> bytes:
+def as_csv(answer: AdhocResult) -> bytes:
     """The same as a file for a spreadsheet, with times as the database has them."""
     text = io.StringIO()
     writer = csv.writer(text)
@@ -56,7 +56,7 @@ class Drawing:
     of: str
 
 
-def drawing(answer: Answer) -> Drawing | None:
+def drawing(answer: AdhocResult) -> Drawing | None:
     """What can be drawn of it: the first time or text against the numbers; None if there is nothing of the kind."""
     kinds = [column.kind for column in answer.columns]
     numbers = [i for i, kind in enumerate(kinds) if kind == "number"]
@@ -69,7 +69,7 @@ def drawing(answer: Answer) -> Drawing | None:
     return None
 
 
-def _over_time(answer: Answer, time: int, numbers: Sequence[int]) -> Drawing | None:
+def _over_time(answer: AdhocResult, time: int, numbers: Sequence[int]) -> Drawing | None:
     named = next((i for i, column in enumerate(answer.columns) if column.kind == "text"), None)
     lines: dict[str, list[tuple[int, float]]] = {}
     for row in answer.rows:
@@ -89,7 +89,7 @@ def _over_time(answer: Answer, time: int, numbers: Sequence[int]) -> Drawing | N
     return Drawing(True, [], [(name, sorted(lines[name])) for name in chosen], f"{of} over time")
 
 
-def _by_name(answer: Answer, name: int, number: int) -> Drawing:
+def _by_name(answer: AdhocResult, name: int, number: int) -> Drawing:
     rows = answer.rows[:_BARS]
     what = answer.columns[number].name
     series = [(what, [_number(row[number]) for row in rows])]
@@ -108,7 +108,7 @@ def draw(found: Drawing, height: int = 260) -> None:
         stacks.set(found.names, [(name, 1, values) for name, values in found.series])
 
 
-def summary(answer: Answer) -> str:
+def summary(answer: AdhocResult) -> str:
     """How much it is, and how long it took."""
     rows = "1 row" if len(answer.rows) == 1 else f"{formatting.number(len(answer.rows))} rows"
     cut = {
@@ -116,11 +116,11 @@ def summary(answer: Answer) -> str:
         "size": "; the rest is too large to show",
         "columns": "; more columns are not shown",
         None: "",
-    }[answer.cut]
+    }[answer.truncation]
     return f"{rows} in {formatting.duration(answer.seconds)}{cut}"
 
 
-def _cell(value: str | None, column: Column, times: Times) -> Cell | str:
+def _cell(value: str | None, column: AdhocColumn, times: Times) -> Cell | str:
     if value is None:
         return Cell("null", classes="ps-muted")
     if column.kind == "number":
@@ -159,6 +159,6 @@ def _number(text: str | None) -> float:
     return value if abs(value) < 1e300 else 0.0
 
 
-def downloaded(answer: Answer) -> None:
+def downloaded(answer: AdhocResult) -> None:
     """Give it to the browser as a file."""
     ui.download.content(as_csv(answer), "penstock.csv", "text/csv")

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.database import Standing
-from penstock.server.metrics.family import Distribution, Family
+from penstock.server.metrics.database import DatabaseMetrics
+from penstock.server.metrics.family import HistogramValue, MetricFamily
 
 #: Rates are those of the last seconds; what was seen longer ago than that says nothing about now.
 _SECONDS = 10.0
@@ -70,7 +70,7 @@ class _Seen:
 class QueueSights:
     """Looks, and remembers for a minute."""
 
-    def __init__(self, source: Standing) -> None:
+    def __init__(self, source: DatabaseMetrics) -> None:
         self._source = source
         self._seen: deque[_Seen] = deque(maxlen=_KEPT)
 
@@ -78,10 +78,10 @@ class QueueSights:
         """All queues, by name."""
         read = await self._source.read()
 
-        def values(family: Family) -> _Values:
+        def values(family: MetricFamily) -> _Values:
             sampled = read.sampled.get(family)
             found = {} if sampled is None else sampled.samples
-            return {labels: value for labels, value in found.items() if not isinstance(value, Distribution)}
+            return {labels: value for labels, value in found.items() if not isinstance(value, HistogramValue)}
 
         appended, lags = values(database_metrics.QUEUE_APPENDED), values(database_metrics.GROUP_LAG)
         if not self._seen or self._seen[-1].at != read.at:

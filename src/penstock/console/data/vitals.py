@@ -12,8 +12,8 @@ from typing import Any
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
 from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.database import Read, Standing
-from penstock.server.metrics.family import Distribution, Family
+from penstock.server.metrics.database import DatabaseMetrics, DatabaseSamples
+from penstock.server.metrics.family import HistogramValue, MetricFamily
 
 _sql = Statements("penstock.console.data", "vitals.sql")
 
@@ -31,7 +31,7 @@ class Sight:
 
     #: Milliseconds since the epoch, as charts want it.
     at: int
-    read: Read
+    read: DatabaseSamples
     #: How much each queue may hold.
     limits: Mapping[str, int | None]
     #: Queues that queries and rules write.
@@ -44,17 +44,17 @@ class Sight:
     #: Sinks whose last attempt failed, by queue and group: why, and whether they leave the other side alone.
     failing_sinks: Mapping[tuple[str, str], tuple[str, bool]]
 
-    def values(self, family: Family) -> Mapping[tuple[str, ...], float]:
+    def values(self, family: MetricFamily) -> Mapping[tuple[str, ...], float]:
         """The numbers of a metric."""
         sampled = self.read.sampled.get(family)
         found = {} if sampled is None else sampled.samples
-        return {labels: value for labels, value in found.items() if not isinstance(value, Distribution)}
+        return {labels: value for labels, value in found.items() if not isinstance(value, HistogramValue)}
 
-    def distributions(self, family: Family) -> Mapping[tuple[str, ...], Distribution]:
+    def distributions(self, family: MetricFamily) -> Mapping[tuple[str, ...], HistogramValue]:
         """The distributions of a metric."""
         sampled = self.read.sampled.get(family)
         found = {} if sampled is None else sampled.samples
-        return {labels: value for labels, value in found.items() if isinstance(value, Distribution)}
+        return {labels: value for labels, value in found.items() if isinstance(value, HistogramValue)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Past:
 class Vitals:
     """Looks, and remembers what it saw."""
 
-    def __init__(self, database: Database, source: Standing) -> None:
+    def __init__(self, database: Database, source: DatabaseMetrics) -> None:
         self._database = database
         self._source = source
         self.seen: deque[Sight] = deque(maxlen=KEPT)
@@ -108,7 +108,7 @@ class Vitals:
         return self.seen
 
 
-def _sight(read: Read, queues: list[Any], firing: list[Any], failed: list[Any], sinks: list[Any]) -> Sight:
+def _sight(read: DatabaseSamples, queues: list[Any], firing: list[Any], failed: list[Any], sinks: list[Any]) -> Sight:
     return Sight(
         int(time.time() * 1000),
         read,

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from penstock.console import formatting
 from penstock.console.page import Page, View, link
 from penstock.console.widgets import parts
 from penstock.console.widgets.parts import Cell, Column
+from penstock.core import formatting
 from penstock.core.errors import NotFound
+from penstock.engine.alerts.store import FiringAlert
 from penstock.log.event import Event
 from penstock.log.log import Log
-from penstock.sinks.alerts import RuleInfo, Rules
+from penstock.sinks.alerts import RuleInfo, RuleStore
 from penstock.stream.rules import Condition
 
 _MOST_FIRING = 200
@@ -25,13 +26,13 @@ class Found:
     """What there is to know of alerts."""
 
     rules: list[RuleInfo]
-    firing: list[tuple[str, str, datetime]]
+    firing: list[FiringAlert]
     said: list[Event]
 
 
 async def find(log: Log) -> Found:
     """Look at the rules, and at the newest events in their queues."""
-    rules = Rules(log)
+    rules = RuleStore(log)
     known = await rules.all()
     said: list[Event] = []
     for queue in sorted({each.rule.alerts for each in known}):

@@ -7,15 +7,15 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.page import View, link
 from penstock.console.widgets import forms, parts, payloads
 from penstock.console.widgets.editor import editor
+from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters import DeadLetter, Filter
-from penstock.log.log import Batch
-from penstock.log.write.ndjson import Lines
-from penstock.server.http.endpoint import Role
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
+from penstock.log.write.batch import Batch
+from penstock.log.write.json_events import JsonEvents
+from penstock.server.auth.identity import Role
 
 PATH = "/dead-letters"
 _WHY_NOT = "Your key may not do this: it needs the role admin"
@@ -117,7 +117,7 @@ def _event(view: View, letter: DeadLetter) -> None:
             ):
                 return
             async with view.acting("purge a dead letter", Role.ADMIN, subject=str(letter.id), queue=letter.queue):
-                await view.log.purge(Filter(ids=[letter.id]))
+                await view.log.purge(DeadLetterFilter(ids=[letter.id]))
                 ui.navigate.to(PATH)
 
         with parts.element("div", "ps-row ps-end"):
@@ -130,7 +130,7 @@ async def _redrive(view: View, letter: DeadLetter, data: str | None) -> None:
     action = "redrive a dead letter" if data is None else "edit and redrive a dead letter"
     async with view.acting(action, Role.ADMIN, subject=str(letter.id), queue=letter.queue):
         if data is None:
-            done = await view.log.redrive(Filter(ids=[letter.id]), limit=1)
+            done = await view.log.redrive(DeadLetterFilter(ids=[letter.id]), limit=1)
         else:
             done = await view.log.redrive_edited(letter.id, data.encode("utf-8", "surrogatepass"))
         tell(done.replayed, done.failed, next(iter(done.problems.values()), ""))
@@ -144,8 +144,8 @@ async def _push(view: View, letter: DeadLetter, data: str) -> None:
     # The same correction, sent twice, is one event.
     once = f"dead-letter-{letter.id}-{hashlib.sha256(raw).hexdigest()[:16]}"
     async with view.acting("push a dead letter corrected", Role.ADMIN, subject=str(letter.id), queue=letter.queue):
-        await view.log.push([Batch(letter.queue, Lines([raw], [letter.key]))], idempotency_key=once)
-        await view.log.purge(Filter(ids=[letter.id]))
+        await view.log.push([Batch(letter.queue, JsonEvents([raw], [letter.key]))], idempotency_key=once)
+        await view.log.purge(DeadLetterFilter(ids=[letter.id]))
         ui.navigate.to(link("/queues", queue=letter.queue, tab="events"))
 
 

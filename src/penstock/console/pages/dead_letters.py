@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.assets import address_of_asset
 from penstock.console.page import Page, View, link
 from penstock.console.pages import dead_letter
 from penstock.console.widgets import forms, parts, payloads
 from penstock.console.widgets.parts import Cell, Column
+from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.log.dead_letters import KINDS_OF, DeadLetter, DeadLetterKind, Filter
-from penstock.server.http.endpoint import Role
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind
+from penstock.log.dead_letters.store import KIND_SAMPLE
+from penstock.server.auth.identity import Role
 
 PATH = "/dead-letters"
 _PAGE = 50
@@ -64,7 +65,7 @@ async def _kinds(view: View) -> None:
         last = parts.tile("Last failure")
     with parts.card("By what went wrong", hint="The latest failure first") as card:
         table = parts.table("Dead letters by kind of error", _KINDS)
-    cut = parts.text(f"Of each queue, the newest {formatting.number(KINDS_OF)} are counted.", "ps-muted ps-small")
+    cut = parts.text(f"Of each queue, the newest {formatting.number(KIND_SAMPLE)} are counted.", "ps-muted ps-small")
     none = parts.nothing(
         "No dead letters",
         "An event that fails too often, or cannot be read, waits here until somebody sends it back or throws it away.",
@@ -83,7 +84,7 @@ async def _kinds(view: View) -> None:
         none.set_visibility(not seen)
         cut.set_visibility(any(not kind.is_whole for kind in seen))
         total = sum(kind.count for kind in seen)
-        count.set(formatting.short(total), tone="bad" if total else "good")
+        count.set(formatting.compact(total), tone="bad" if total else "good")
         kinds_tile.set(formatting.number(len(seen)))
         newest = max((kind.failed_at for kind in seen), default=None)
         last.set(view.times.clock(newest), view.times.ago(newest) if newest is not None else "")
@@ -110,7 +111,7 @@ def _address(kind: DeadLetterKind) -> str:
 async def _kind(view: View) -> None:
     queue, kind = view.params.get("queue", ""), view.params["kind"]
     group, stage = view.params.get("group"), view.params.get("stage", "")
-    which = Filter(queue=queue or None, group=group or None, kind=kind, stage=stage)
+    which = DeadLetterFilter(queue=queue or None, group=group or None, kind=kind, stage=stage)
     forms.trail(("Dead letters", PATH), here=kind or "no reason given")
     if not queue or not view.sees(queue):
         parts.nothing("There are none of these", "They were sent back or thrown away, or the queue is gone.")
@@ -154,7 +155,7 @@ def _rows(view: View, letters: Sequence[DeadLetter]) -> list[list[Cell | str]]:
     ]
 
 
-def _buttons(view: View, queue: str, which: Filter, total: int, *, can_redrive: bool) -> None:
+def _buttons(view: View, queue: str, which: DeadLetterFilter, total: int, *, can_redrive: bool) -> None:
     may = view.may(Role.ADMIN, queue=queue)
     why_not = "Your key may not do this: it needs the role admin"
 
@@ -167,7 +168,7 @@ def _buttons(view: View, queue: str, which: Filter, total: int, *, can_redrive: 
         async with view.acting("redrive dead letters", Role.ADMIN, subject=queue, queue=queue):
             ids = await view.log.dead_letter_ids(which)
             for start in range(0, len(ids), _STEP):
-                done = await view.log.redrive(Filter(ids=ids[start : start + _STEP]), limit=_STEP)
+                done = await view.log.redrive(DeadLetterFilter(ids=ids[start : start + _STEP]), limit=_STEP)
                 sent += done.replayed
                 refused = refused or next(iter(done.problems.values()), "")
             dead_letter.tell(sent, len(ids) - sent, refused)

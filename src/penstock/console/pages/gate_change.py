@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from msgspec import structs
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.page import View
 from penstock.console.pages.gate_formatting import available, limit_of, state_of, until
 from penstock.console.widgets import forms, parts
 from penstock.console.widgets.parts import Column
+from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.engine.gates.admin import GateBook, GateChange, GateInfo
-from penstock.server.http.endpoint import Role
+from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
+from penstock.server.auth.identity import Role
 
 PATH = "/gates"
 
@@ -40,7 +40,7 @@ _FIELDS: dict[str, Sequence[tuple[str, str]]] = {
 
 async def build(view: View, query: str, key: str | None) -> None:
     """Make the page of a key, or of all keys if there is none."""
-    book = GateBook(view.database)
+    book = GateAdmin(view.database)
     whose = "all keys" if key is None else key
     forms.trail(("Gates", PATH), here=f"{query}: {whose}")
 
@@ -69,9 +69,9 @@ async def build(view: View, query: str, key: str | None) -> None:
         lanes = {gate.key: gate for gate in gates}.values()
         denied = min((gate.denied_since for gate in gates if gate.denied_since is not None), default=None)
         waiting = sum(lane.backlog for lane in lanes)
-        backlog.set(formatting.short(waiting), tone="warn" if waiting else None)
+        backlog.set(formatting.compact(waiting), tone="warn" if waiting else None)
         since.set("–" if denied is None else view.times.clock(denied))
-        allowed.set(formatting.short(sum(lane.allowed_total for lane in lanes)))
+        allowed.set(formatting.compact(sum(lane.allowed_total for lane in lanes)))
         table.set(
             [
                 f"{gate.gate} · {_KINDS[gate.kind]}{'' if key is not None else f' · {gate.key or whose}'}",
@@ -79,7 +79,7 @@ async def build(view: View, query: str, key: str | None) -> None:
                 available(gate),
                 limit_of(gate),
                 until(view, gate, now),
-                formatting.short(gate.cost_total),
+                formatting.compact(gate.cost_total),
             ]
             for gate in gates[:20]
         )
@@ -94,7 +94,7 @@ async def build(view: View, query: str, key: str | None) -> None:
         _flow(view, book, query, key, may, any(gate.paused for gate in first))
 
 
-def _limits(view: View, book: GateBook, query: str, key: str | None, gate: GateInfo, may: bool) -> None:
+def _limits(view: View, book: GateAdmin, query: str, key: str | None, gate: GateInfo, may: bool) -> None:
     hint = "for every key that has none of its own" if key is None else "for this key alone"
     with parts.card(f"Limit of gate {gate.gate}", hint=hint):
         known = {
@@ -130,7 +130,7 @@ def _limits(view: View, book: GateBook, query: str, key: str | None, gate: GateI
             parts.button("Change the limit", save, tone="primary", enabled=may, why_not=_WHY_NOT)
 
 
-def _flow(view: View, book: GateBook, query: str, key: str | None, may: bool, is_paused: bool) -> None:
+def _flow(view: View, book: GateAdmin, query: str, key: str | None, may: bool, is_paused: bool) -> None:
     subject = _subject(query, key)
     whose = "all keys" if key is None else key
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.console import formatting
 from penstock.console.page import View
 from penstock.console.widgets.parts import Cell
+from penstock.core import formatting
 from penstock.engine.gates.admin import GateInfo
 
 

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.assets import address_of_asset
 from penstock.console.page import Page, View, link
 from penstock.console.pages import gate_change
 from penstock.console.pages.gate_formatting import available, limit_of, state_of, until
 from penstock.console.widgets import forms, parts
 from penstock.console.widgets.parts import Cell, Column
+from penstock.core import formatting
 from penstock.db.statements import Statements
-from penstock.engine.gates.admin import GateBook, GateInfo
+from penstock.engine.gates.admin import GateAdmin, GateInfo
 
 _sql = Statements("penstock.console.pages", "gates.sql")
 
@@ -38,7 +38,7 @@ _COLUMNS = (
 async def build(view: View) -> None:
     """Make the page."""
     ui.add_head_html(f'<link rel="stylesheet" href="{address_of_asset("details.css")}">')
-    book = GateBook(view.database)
+    book = GateAdmin(view.database)
     query, search = view.params.get("query", ""), view.params.get("search", "")
     waiting = bool(view.params.get("waiting"))
     if "key" in view.params or view.params.get("change"):
@@ -81,7 +81,7 @@ async def build(view: View) -> None:
         lanes.set(formatting.number(len(gates)), "the first of them" if len(gates) == _MOST else "")
         held.set(formatting.number(len(waits)), tone="warn" if waits else None)
         longest.set("–" if since is None else formatting.duration((now - since).total_seconds()), _since(view, since))
-        backlog.set(formatting.short(sum({(g.query, g.key): g.backlog for g in gates}.values())))
+        backlog.set(formatting.compact(sum({(g.query, g.key): g.backlog for g in gates}.values())))
         card.set_visibility(bool(gates))
         none.set_visibility(not gates)
         table.set(_row(view, gate, now) for gate in gates)
@@ -110,9 +110,9 @@ def _row(view: View, gate: GateInfo, now: datetime) -> list[Cell | str]:
         state_of(gate),
         available(gate),
         limit_of(gate),
-        formatting.short(gate.backlog),
+        formatting.compact(gate.backlog),
         until(view, gate, now),
-        formatting.short(gate.allowed_total),
+        formatting.compact(gate.allowed_total),
     ]
 
 

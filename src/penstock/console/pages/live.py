@@ -7,12 +7,12 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.data.open_windows import Asked, Board, WindowedQuery, columns_of, read_board, windowed_queries
 from penstock.console.page import Page, View, link
 from penstock.console.polling import Follower
 from penstock.console.widgets import parts
 from penstock.console.widgets.parts import Cell, Column
+from penstock.core import formatting
 
 _ROWS = 50
 
@@ -125,7 +125,7 @@ class _LiveBoard:
     def _show(self, board: Board) -> None:
         self._keys.set(formatting.number(board.keys), f"{formatting.number(board.windows)} windows shown")
         for name, tile in self._sums.items():
-            tile.set(formatting.short(board.sums.get(name)), "now")
+            tile.set(formatting.compact(board.sums.get(name)), "now")
         self._fresh.set(self._view.times.ago(board.updated_at), self._view.times.clock(board.updated_at))
         first, last = self._asked.offset + 1, self._asked.offset + len(board.rows)
         shown = f"{formatting.number(first)}–{formatting.number(last)}" if board.rows else "none"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from penstock.console import formatting
 from penstock.console.data.attention import Finding, findings
 from penstock.console.data.vitals import KEPT, Past, Point, Sight, point
 from penstock.console.page import Page, View
 from penstock.console.widgets import parts
 from penstock.console.widgets.charts import Course, Line
+from penstock.core import formatting
 from penstock.server.metrics import database as database_metrics
 
 #: Charts show so many milliseconds.
@@ -107,13 +107,13 @@ class _Board:
         self._freshness.set(formatting.duration(fresh), "push to result" if fresh is not None else "no cycle of late")
         oldest = max(sight.values(database_metrics.GROUP_OLDEST).values(), default=0.0)
         self._backlog.set(
-            formatting.short(now.backlog), f"oldest {formatting.duration(oldest)}" if now.backlog else "all read"
+            formatting.compact(now.backlog), f"oldest {formatting.duration(oldest)}" if now.backlog else "all read"
         )
         self._dead.set(
-            formatting.short(now.dead), "wait for somebody" if now.dead else "none", "bad" if now.dead else None
+            formatting.compact(now.dead), "wait for somebody" if now.dead else "none", "bad" if now.dead else None
         )
         self._alerts.set(
-            formatting.short(now.firing), "fire now" if now.firing else "quiet", "bad" if now.firing else None
+            formatting.compact(now.firing), "fire now" if now.firing else "quiet", "bad" if now.firing else None
         )
 
     def _show_charts(self) -> None:

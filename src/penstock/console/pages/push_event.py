@@ -7,10 +7,10 @@ from nicegui import ui
 from penstock.console.page import View, link
 from penstock.console.widgets import parts
 from penstock.console.widgets.editor import editor
-from penstock.log.log import Batch
-from penstock.log.write.ndjson import Lines
+from penstock.log.write.batch import Batch
+from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.result import PushResult
-from penstock.server.http.endpoint import Role
+from penstock.server.auth.identity import Role
 
 
 def button(view: View, queue: str) -> None:
@@ -39,7 +39,7 @@ async def _open(view: View, queue: str) -> None:
         async def push() -> None:
             wrong.set_text("")
             try:
-                lines = Lines([(data.value or "").encode()], [key.value or None], [id.value or None])
+                lines = JsonEvents([(data.value or "").encode()], [key.value or None], [id.value or None])
                 async with view.acting("push a test event", Role.PRODUCE, subject=queue, queue=queue):
                     (result,) = await view.log.push([Batch(queue, lines)])
                     dialog.submit(result)

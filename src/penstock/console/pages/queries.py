@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from penstock.console import formatting
 from penstock.console.data.vitals import Sight
 from penstock.console.page import Page, View, link
 from penstock.console.widgets import parts
 from penstock.console.widgets.charts import Stacks
 from penstock.console.widgets.parts import Cell, Column, Tone, numbers
 from penstock.console.widgets.pipeline import Pipeline
+from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.engine import commands
-from penstock.engine.ledger import COMMIT_BEFORE, Activity, Cycle, activity_of, cycles_of
+from penstock.engine.client_queries import ClientQuery, list_client_queries
+from penstock.engine.ledger import COMMIT_BEFORE, Activity, CycleRecord, read_activity, read_cycles
 from penstock.engine.registry import QueryInfo, Registry
-from penstock.log.log import GroupInfo
-from penstock.server.http.endpoint import Role
+from penstock.log.queue_info import GroupInfo
+from penstock.server.auth.identity import Role
 from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.family import Family
-from penstock.server.queen.client_queries import SharedQuery, shared_queries
+from penstock.server.metrics.family import MetricFamily
 
 _CYCLES = 60
 _LISTED = 15
@@ -94,29 +94,29 @@ async def _list(view: View) -> None:
         there["spark"] = bool(names)
         show_or_hide()
 
-    def show_shared(found: Sequence[SharedQuery]) -> None:
+    def show_shared(found: Sequence[ClientQuery]) -> None:
         shared.set([_shared_row(view, each) for each in found])
         there["clients"] = bool(found)
         show_or_hide()
 
-    await view.follow("shared queries", lambda: shared_queries(view.log), show_shared, seconds=_SHARED_SECONDS)
+    await view.follow("shared queries", lambda: list_client_queries(view.log), show_shared, seconds=_SHARED_SECONDS)
     await view.follow("vitals", view.console.vitals.look, show)
 
 
-def _shared_row(view: View, query: SharedQuery) -> list[Cell | str]:
+def _shared_row(view: View, query: ClientQuery) -> list[Cell | str]:
     return [
         Cell(query.name, classes="ps-strong"),
         Cell(query.state, tone=_TONES[query.state]),
         query.queue,
         query.sink or "–",
         query.group,
-        formatting.short(query.lag),
+        formatting.compact(query.lag),
         view.times.ago(query.committed_at),
     ]
 
 
 def _row(sight: Sight, name: str) -> list[Cell | str]:
-    def of(family: Family) -> float | None:
+    def of(family: MetricFamily) -> float | None:
         return sight.values(family).get((name,))
 
     state = "stopped"
@@ -131,12 +131,12 @@ def _row(sight: Sight, name: str) -> list[Cell | str]:
         Cell(name, href=link("/queries", query=name), classes="ps-strong"),
         Cell(state, tone=_TONES[state]),
         f"{formatting.rate(of(database_metrics.QUERY_THROUGHPUT))}/s",
-        formatting.short(lag),
+        formatting.compact(lag),
         formatting.duration(mean),
         formatting.duration(of(database_metrics.QUERY_WATERMARK_LAG)),
         formatting.number(of(database_metrics.OPEN_WINDOWS)),
-        formatting.short(of(database_metrics.QUERY_LATE)),
-        formatting.short(of(database_metrics.QUERY_DEAD)),
+        formatting.compact(of(database_metrics.QUERY_LATE)),
+        formatting.compact(of(database_metrics.QUERY_DEAD)),
         Cell(formatting.number(failed), tone="bad" if name in sight.failed else None),
     ]
 
@@ -147,24 +147,24 @@ class Found:
 
     info: QueryInfo
     activity: Activity
-    cycles: list[Cycle]
+    cycles: list[CycleRecord]
     groups: list[GroupInfo]
-    failures: list[Cycle]
+    failures: list[CycleRecord]
 
 
 async def find(view: View, name: str) -> Found:
     """Look a query up."""
     infos = [each for each in await Registry(view.log).list() if each.name == name]
-    activity = await activity_of(view.database, infos[0].id, _LATELY) if infos else None
+    activity = await read_activity(view.database, infos[0].id, _LATELY) if infos else None
     if activity is None:
         raise NotFound(f"there is no query {name!r}")
     info = infos[0]
     return Found(
         info,
         activity,
-        await cycles_of(view.database, info.id, limit=_CYCLES),
+        await read_cycles(view.database, info.id, limit=_CYCLES),
         [group for group in await view.log.groups() if group.query_id == name],
-        await cycles_of(view.database, info.id, limit=3, failed=True),
+        await read_cycles(view.database, info.id, limit=3, failed=True),
     )
 
 
@@ -253,21 +253,21 @@ class _Details:
             formatting.duration(_mean([_age(cycle) for cycle in lately])), f"committed {times.ago(info.committed_at)}"
         )
         lag = sum(group.lag for group in found.groups)
-        self._lag.set(formatting.short(lag), "events to read" if lag else "all read")
+        self._lag.set(formatting.compact(lag), "events to read" if lag else "all read")
         behind = None if activity.watermark is None else (datetime.now(UTC) - activity.watermark).total_seconds()
         self._watermark.set(
             times.clock(activity.watermark),
             f"{formatting.duration(behind)} behind" if behind is not None else "closes nothing",
         )
-        closed = f"{formatting.short(activity.windows)} closed in 5 min"
-        self._windows.set(formatting.short(activity.open_windows) if activity.has_result else "–", closed)
-        self._late.set(formatting.short(activity.late), "in 5 min", "warn" if activity.late else None)
-        self._dead.set(formatting.short(activity.dead), "in 5 min", "bad" if activity.dead else None)
+        closed = f"{formatting.compact(activity.windows)} closed in 5 min"
+        self._windows.set(formatting.compact(activity.open_windows) if activity.has_result else "–", closed)
+        self._late.set(formatting.compact(activity.late), "in 5 min", "warn" if activity.late else None)
+        self._dead.set(formatting.compact(activity.dead), "in 5 min", "bad" if activity.dead else None)
         self._pipeline.show(info.description, _per_second(lately, "events_in"), _results(found.cycles), found.groups)
         self._show_cycles(found.cycles)
         self._show_errors(found.failures)
 
-    def _show_cycles(self, cycles: Sequence[Cycle]) -> None:
+    def _show_cycles(self, cycles: Sequence[CycleRecord]) -> None:
         times = self._view.times
         committed = [cycle for cycle in reversed(cycles) if cycle.took is not None]
         stacks = [
@@ -285,7 +285,7 @@ class _Details:
         )
         self._cycles.set([_cycle_row(self._view, cycle) for cycle in cycles[:_LISTED]])
 
-    def _show_errors(self, failures: Sequence[Cycle]) -> None:
+    def _show_errors(self, failures: Sequence[CycleRecord]) -> None:
         said = [(cycle.cycle, cycle.error) for cycle in failures]
         if said == self._said:
             return
@@ -300,7 +300,7 @@ class _Details:
                     parts.text(cycle.error, "ps-error ps-mono", tag="p")
 
 
-def _cycle_row(view: View, cycle: Cycle) -> list[Cell | str]:
+def _cycle_row(view: View, cycle: CycleRecord) -> list[Cell | str]:
     tone: Tone = {"committed": "good", "failed": "bad"}.get(cycle.state, "info")  # type: ignore[assignment]
     return [
         formatting.number(cycle.cycle),
@@ -315,16 +315,16 @@ def _cycle_row(view: View, cycle: Cycle) -> list[Cell | str]:
     ]
 
 
-def _lately(cycles: Sequence[Cycle]) -> list[Cycle]:
+def _lately(cycles: Sequence[CycleRecord]) -> list[CycleRecord]:
     since = datetime.now(UTC) - timedelta(seconds=_RATE_SECONDS)
     return [cycle for cycle in cycles if cycle.committed_at is not None and cycle.committed_at > since]
 
 
-def _per_second(cycles: Sequence[Cycle], what: str) -> float:
+def _per_second(cycles: Sequence[CycleRecord], what: str) -> float:
     return float(sum(getattr(cycle, what) or 0 for cycle in cycles)) / _RATE_SECONDS
 
 
-def _results(cycles: Sequence[Cycle]) -> float:
+def _results(cycles: Sequence[CycleRecord]) -> float:
     """Events written per second. Windows close together and seldom, so this looks back for longer."""
     now = datetime.now(UTC)
     ages = [((now - each.committed_at).total_seconds(), each) for each in cycles if each.committed_at is not None]
@@ -332,7 +332,7 @@ def _results(cycles: Sequence[Cycle]) -> float:
     return sum(each.events_out or 0 for _, each in recent) / max((age for age, _ in recent), default=_RESULT_SECONDS)
 
 
-def _age(cycle: Cycle) -> float | None:
+def _age(cycle: CycleRecord) -> float | None:
     if cycle.committed_at is None or cycle.oldest_at is None:
         return None
     return (cycle.committed_at - cycle.oldest_at).total_seconds()
@@ -343,7 +343,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _waited(cycle: Cycle) -> float:
+def _waited(cycle: CycleRecord) -> float:
     """Milliseconds from the plan to where Spark began."""
     if cycle.started_at is None:
         return 0.0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from shlex import quote
 
-from penstock.console import formatting
 from penstock.console.data.queue_stats import GroupSight, QueueSight, QueueSights
 from penstock.console.page import View, link
 from penstock.console.pages import push_event, queue_events, queue_group, queue_options
 from penstock.console.widgets import forms, parts
 from penstock.console.widgets.parts import Cell, Column
+from penstock.core import formatting
 from penstock.core.errors import NotFound
-from penstock.log.log import QueueInfo
 from penstock.log.queue import Queue
+from penstock.log.queue_info import QueueInfo
 
 PATH = "/queues"
 _LANES = 50
@@ -89,7 +89,7 @@ async def _groups(view: View, info: QueueInfo) -> None:
         partitions = parts.tile("Partitions", href=link(PATH, queue=name, tab="partitions"))
         size = parts.tile("On disk")
         dead = parts.tile("Dead letters", href=link("/dead-letters", queue=name))
-    size.set(formatting.size(info.size.bytes), f"{formatting.short(info.size.appended)} ever appended")
+    size.set(formatting.size(info.size.bytes), f"{formatting.compact(info.size.appended)} ever appended")
     readers = {group.group: group.query_id for group in await view.log.groups(name)}
     with parts.card("Groups", hint="Each reads the queue at its own pace") as card:
         table = parts.table("Groups", _GROUPS)
@@ -104,15 +104,15 @@ async def _groups(view: View, info: QueueInfo) -> None:
         found = next((queue for queue in queues if queue.name == name), None)
         if found is None:
             return
-        kept.set(formatting.short(found.events))
+        kept.set(formatting.compact(found.events))
         rate.set(formatting.rate(found.rate), f"{formatting.number(found.shed)} shed" if found.shed else "")
         partitions.set(formatting.number(found.partitions))
-        dead.set(formatting.short(found.dead), tone="bad" if found.dead else None)
+        dead.set(formatting.compact(found.dead), tone="bad" if found.dead else None)
         card.set_visibility(bool(found.groups))
         none.set_visibility(not found.groups)
         table.set(_group_rows(found, readers))
 
-    await view.follow("queues", QueueSights(view.console.standing).look, show)
+    await view.follow("queues", QueueSights(view.console.database_metrics).look, show)
 
 
 def _group_rows(queue: QueueSight, readers: dict[str, str | None]) -> list[list[Cell | str]]:
@@ -123,7 +123,7 @@ def _group_rows(queue: QueueSight, readers: dict[str, str | None]) -> list[list[
         rows.append(
             [
                 Cell(group.name, href=link(PATH, queue=queue.name, group=group.name), classes="ps-strong ps-break"),
-                Cell(formatting.short(group.lag), bar=group.lag / most if most else None),
+                Cell(formatting.compact(group.lag), bar=group.lag / most if most else None),
                 formatting.rate(group.rate),
                 formatting.number(group.behind),
                 formatting.number(group.leases),
@@ -157,7 +157,7 @@ def _state(group: GroupSight, query: str | None) -> Cell:
 async def _partitions(view: View, name: str) -> None:
     search = view.params.get("search", "")
     page = forms.whole(view.params, "page")
-    found = await view.log.lanes(name, search=search or None, limit=_LANES + 1, offset=page * _LANES)
+    found = await view.log.partition_page(name, search=search or None, limit=_LANES + 1, offset=page * _LANES)
     with forms.filters(PATH, "Find partitions", {"queue": name, "tab": "partitions"}):
         forms.field("search", "Name", search, hint="Part of a key", width="260px")
         forms.submit("Find")

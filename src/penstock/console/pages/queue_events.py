@@ -9,9 +9,9 @@ from shlex import quote
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.page import View, link, sentence
 from penstock.console.widgets import forms, parts, payloads
+from penstock.core import formatting
 from penstock.core.errors import NotFound, PenstockError
 from penstock.log.event import Event
 from penstock.log.queue import Queue

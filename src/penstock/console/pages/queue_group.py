@@ -8,14 +8,14 @@ from typing import Literal
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.data.sink_stats import SinkSight, sink_of
 from penstock.console.page import View, link
 from penstock.console.widgets import forms, parts
 from penstock.console.widgets.parts import Cell, Column
-from penstock.log.groups import GroupLane
-from penstock.log.log import GroupInfo
-from penstock.server.http.endpoint import Role
+from penstock.core import formatting
+from penstock.log.groups import PartitionPosition
+from penstock.log.queue_info import GroupInfo
+from penstock.server.auth.identity import Role
 
 PATH = "/queues"
 _MOST = 50
@@ -66,19 +66,19 @@ async def build(view: View, queue: str, name: str) -> None:
         "It has read everything", "What is pushed next appears here until it is read.", icon="done_all"
     )
 
-    async def read() -> tuple[GroupInfo | None, list[GroupLane], SinkSight | None]:
+    async def read() -> tuple[GroupInfo | None, list[PartitionPosition], SinkSight | None]:
         groups = await view.log.groups(queue)
         now = next((each for each in groups if each.group == name), None)
-        lanes = [] if now is None else await view.log.lanes_behind(queue, name, _MOST)
+        lanes = [] if now is None else await view.log.positions_behind(queue, name, _MOST)
         return now, lanes, await sink_of(view.database, queue, name)
 
-    def show(found: tuple[GroupInfo | None, list[GroupLane], SinkSight | None]) -> None:
+    def show(found: tuple[GroupInfo | None, list[PartitionPosition], SinkSight | None]) -> None:
         now, lanes, wrote = found
         if now is None:
             return
         if show_sink is not None and wrote is not None:
             show_sink(wrote, now.lag)
-        behind.set(formatting.short(now.lag), tone="warn" if now.away and now.lag else None)
+        behind.set(formatting.compact(now.lag), tone="warn" if now.away and now.lag else None)
         partitions.set(formatting.number(now.partitions_behind))
         leases.set(formatting.number(now.leases))
         seen.set(view.times.clock(now.seen_at), "away: no longer counts" if now.away else view.times.ago(now.seen_at))
@@ -129,9 +129,9 @@ def _sink_card(queue: str) -> Callable[[SinkSight, int], None]:
             doing.set("failing", "tries again", "warn")
         else:
             doing.set("running", tone="good")
-        written.set(formatting.short(sink.written))
-        retries.set(formatting.short(sink.retries + sink.busy), f"{formatting.number(sink.busy)} times it was busy")
-        dead.set(formatting.short(sink.dead_letters), "ever", "bad" if sink.dead_letters else None)
+        written.set(formatting.compact(sink.written))
+        retries.set(formatting.compact(sink.retries + sink.busy), f"{formatting.number(sink.busy)} times it was busy")
+        dead.set(formatting.compact(sink.dead_letters), "ever", "bad" if sink.dead_letters else None)
         said.set_text(sink.error or "")
         said.set_visibility(bool(sink.error))
 

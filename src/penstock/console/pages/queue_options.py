@@ -7,14 +7,21 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.page import View, link
 from penstock.console.widgets import parts
 from penstock.console.widgets.parts import Cell, Column
+from penstock.core import formatting
 from penstock.core.errors import InvalidOption
-from penstock.log.options import DEFAULT_DEDUP_SECONDS, DEFAULTS, choices_of, may_be_none, read_option, written_option
+from penstock.log.options import (
+    DEFAULT_DEDUP_SECONDS,
+    DEFAULTS,
+    format_option,
+    is_nullable_option,
+    option_choices,
+    parse_option,
+)
 from penstock.log.queue import Queue
-from penstock.server.http.endpoint import Role
+from penstock.server.auth.identity import Role
 
 PATH = "/queues"
 
@@ -77,13 +84,13 @@ def _change(view: View, queue: Queue, name: str, default: Any) -> None:
     may = view.may(Role.ADMIN, queue=queue.name)
     now = getattr(queue, name)
     with parts.card(f"Change {name}", hint=_MEANINGS.get(name, "")):
-        choices = choices_of(name)
+        choices = option_choices(name)
         label = f"{name}, now {_value(name, now)}"
         given: ui.radio | ui.input
         if choices:
-            given = ui.radio(list(choices), value=written_option(now)).props("dense inline")
+            given = ui.radio(list(choices), value=format_option(now)).props("dense inline")
         else:
-            given = ui.input(label, value=written_option(now), placeholder=_form(name)).props("outlined dense")
+            given = ui.input(label, value=format_option(now), placeholder=_form(name)).props("outlined dense")
             given.props["hint"] = _form(name)
         given.props["aria-label"] = label
         given.set_enabled(may)
@@ -92,7 +99,7 @@ def _change(view: View, queue: Queue, name: str, default: Any) -> None:
 
         async def change(text: str) -> None:
             try:
-                wanted = read_option(name, text)
+                wanted = parse_option(name, text)
             except InvalidOption as error:
                 wrong.set_text(str(error))
                 return
@@ -106,7 +113,7 @@ def _change(view: View, queue: Queue, name: str, default: Any) -> None:
             if now != default:
                 parts.button(
                     f"Back to {_value(name, default)}, the default",
-                    lambda: change(written_option(default)),
+                    lambda: change(format_option(default)),
                     enabled=may,
                     why_not=_WHY_NOT,
                 )
@@ -144,7 +151,7 @@ def _form(name: str) -> str:
         return "the name of a field, or none"
     unit = "seconds" if name.endswith("_seconds") else "milliseconds" if name.endswith("_ms") else "a number"
     unit = "bytes" if name.endswith("_bytes") else unit
-    return f"{unit}, or none" if may_be_none(name) else unit
+    return f"{unit}, or none" if is_nullable_option(name) else unit
 
 
 def _value(name: str, value: object) -> str:

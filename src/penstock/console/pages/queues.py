@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from nicegui import ui
 from nicegui.element import Element
 
-from penstock.console import formatting
 from penstock.console.assets import address_of_asset
 from penstock.console.data.queue_stats import QueueSight, QueueSights
 from penstock.console.page import Page, View, link
 from penstock.console.pages import queue_detail
 from penstock.console.widgets import forms, parts
 from penstock.console.widgets.parts import Cell, Column
+from penstock.core import formatting
 
 PATH = "/queues"
 #: More are not shown at once: a search finds them.
@@ -58,7 +58,7 @@ async def _list(view: View) -> None:
         more = f"The first {_MOST} of {formatting.number(len(seen))} queues: find others by name."
         said.set_text(more if len(seen) > _MOST else "")
 
-    await view.follow("queues", QueueSights(view.console.standing).look, show)
+    await view.follow("queues", QueueSights(view.console.database_metrics).look, show)
 
 
 def _nothing(is_search: bool) -> Element:
@@ -77,7 +77,7 @@ def _rows(queues: Sequence[QueueSight]) -> list[list[Cell | str]]:
         [
             Cell(queue.name, href=link(PATH, queue=queue.name), classes="ps-strong ps-break"),
             formatting.number(queue.partitions),
-            formatting.short(queue.events),
+            formatting.compact(queue.events),
             Cell(formatting.rate(queue.rate), line=queue.course),
             formatting.number(len(queue.groups)),
             _lag(queue),
@@ -90,13 +90,13 @@ def _rows(queues: Sequence[QueueSight]) -> list[list[Cell | str]]:
 
 def _lag(queue: QueueSight) -> Cell:
     slowest = queue.slowest
-    return Cell("–" if slowest is None else formatting.short(slowest.lag))
+    return Cell("–" if slowest is None else formatting.compact(slowest.lag))
 
 
 def _dead(queue: QueueSight) -> Cell:
     if not queue.dead:
         return Cell("0", classes="ps-muted")
-    return Cell(formatting.short(queue.dead), href=link("/dead-letters", queue=queue.name), tone="bad")
+    return Cell(formatting.compact(queue.dead), href=link("/dead-letters", queue=queue.name), tone="bad")
 
 
 PAGE = Page(PATH, "Queues", "inbox", build)

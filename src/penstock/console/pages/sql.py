@@ -8,16 +8,16 @@ from itertools import groupby
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.assets import address_of_asset
 from penstock.console.data import query_result
 from penstock.console.page import Page, View
 from penstock.console.widgets import parts
 from penstock.console.widgets.editor import editor
+from penstock.core import formatting
 from penstock.core.errors import ConfigurationError, DatabaseError
-from penstock.db.adhoc_query import Answer, Seen, StatementRefused
-from penstock.db.readonly_login import ReaderMissing
-from penstock.server.http.endpoint import Role
+from penstock.db.adhoc_query import AdhocResult, StatementRefused, VisibleTable
+from penstock.db.readonly_login import ReadOnlyLoginMissing
+from penstock.server.auth.identity import Role
 
 _FIRST = "SELECT queue, events, appended, partitions\nFROM penstock.depth\nORDER BY events DESC"
 
@@ -59,8 +59,8 @@ async def build(view: View) -> None:
         parts.nothing("Your key may not look at results", "SQL takes a key with the role read, for all queues.")
         return
     try:
-        seen = await view.console.questions.seen()
-    except ReaderMissing as missing:
+        seen = await view.console.adhoc_queries.list_tables()
+    except ReadOnlyLoginMissing as missing:
         _missing(view, missing)
     except (ConfigurationError, DatabaseError) as error:
         parts.nothing("There is no login for statements that people type", f"{error}.", icon="lock")
@@ -68,7 +68,7 @@ async def build(view: View) -> None:
         _Desk(view, seen)
 
 
-def _missing(view: View, missing: ReaderMissing) -> None:
+def _missing(view: View, missing: ReadOnlyLoginMissing) -> None:
     with parts.card("SQL takes a login of its own", hint="PENSTOCK_READER_URL"):
         parts.text(
             "Statements that people type run as a role that may look and nothing else. An administrator of the "
@@ -78,14 +78,14 @@ def _missing(view: View, missing: ReaderMissing) -> None:
         script = parts.text(missing.statements, "ps-script", tag="pre")
         script.props["tabindex"] = "0"
         script.props["aria-label"] = "Statements that make the login"
-        if missing.can_make:
+        if missing.can_create:
             _offer(view)
 
 
 def _offer(view: View) -> None:
     async def make() -> None:
         async with view.acting("make the login for SQL", Role.ADMIN, subject="penstock_reader"):
-            await view.console.questions.login.make()
+            await view.console.adhoc_queries.login.create()
             ui.navigate.to(PAGE.path)
 
     with parts.element("div", "ps-row ps-end"):
@@ -102,9 +102,9 @@ def _offer(view: View) -> None:
 class _Desk:
     """The page of one browser: a statement, its answer, and what can be asked about."""
 
-    def __init__(self, view: View, seen: Sequence[Seen]) -> None:
+    def __init__(self, view: View, seen: Sequence[VisibleTable]) -> None:
         self._view = view
-        self._running: asyncio.Task[Answer] | None = None
+        self._running: asyncio.Task[AdhocResult] | None = None
         view.client.on_delete(self._stop)
         ready = {**_READY, **_of_queries(seen)}
         with parts.element("div", "ps-sql"):
@@ -125,7 +125,7 @@ class _Desk:
             _views(seen, self._write)
 
     def _limits(self) -> str:
-        limits = self._view.console.questions.limits
+        limits = self._view.console.adhoc_queries.limits
         return f"Read-only · up to {formatting.duration(limits.seconds)} and {formatting.number(limits.rows)} rows"
 
     def _write(self, statement: str) -> None:
@@ -144,7 +144,7 @@ class _Desk:
         self._run_button.disable()
         try:
             async with view.acting("run a statement", Role.READ):
-                self._running = asyncio.create_task(view.console.questions.ask(self._text.value or ""))
+                self._running = asyncio.create_task(view.console.adhoc_queries.run(self._text.value or ""))
                 try:
                     self._show(await self._running)
                 except StatementRefused as refused:
@@ -158,7 +158,7 @@ class _Desk:
             self._run_button.enable()
             self._stop_button.set_visibility(False)
 
-    def _show(self, answer: Answer) -> None:
+    def _show(self, answer: AdhocResult) -> None:
         self._answer.clear()
         with self._answer:
             if not answer.rows:
@@ -187,7 +187,7 @@ class _Desk:
                 parts.text(refused.hint, "ps-muted", tag="p")
 
 
-def _of_queries(seen: Sequence[Seen]) -> dict[str, str]:
+def _of_queries(seen: Sequence[VisibleTable]) -> dict[str, str]:
     """Questions about each query that has results."""
     found: dict[str, str] = {}
     for each in seen:
@@ -216,7 +216,7 @@ def _quoted(name: str) -> str:
     )
 
 
-def _views(seen: Sequence[Seen], write: Callable[[str], None]) -> None:
+def _views(seen: Sequence[VisibleTable], write: Callable[[str], None]) -> None:
     titles = {"penstock_live": "Live", "penstock_history": "History", "penstock": "How things stand"}
     with parts.card("What can be asked about", hint=""), parts.element("div", "ps-views", tabindex="0"):
         for schema, some in groupby(seen, key=lambda each: each.schema):
@@ -225,7 +225,7 @@ def _views(seen: Sequence[Seen], write: Callable[[str], None]) -> None:
                 _one(each, write)
 
 
-def _one(each: Seen, write: Callable[[str], None]) -> None:
+def _one(each: VisibleTable, write: Callable[[str], None]) -> None:
     columns = ", ".join(_quoted(name) for name, _ in each.columns)
     table = f"{each.schema}.{_quoted(each.name)}"
     with parts.element("details"):

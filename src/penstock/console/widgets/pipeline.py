@@ -8,9 +8,9 @@ from html import escape
 
 from nicegui import ui
 
-from penstock.console import formatting
 from penstock.console.page import link
-from penstock.log.log import GroupInfo
+from penstock.core import formatting
+from penstock.log.queue_info import GroupInfo
 
 #: Lines of a description that say how, not what.
 _ASIDE = ("type ", "time", "grace", "allowed lateness", "late events")
@@ -81,7 +81,7 @@ class Pipeline:
         steps = [node for node in nodes if node not in sources]
         drawn = ['<div class="ps-flow" role="group" aria-label="', escape(_spoken(nodes, read, written)), '">']
         # Several sources are one after the other, and one arrow leads from the last of them.
-        drawn += [_drawn(node, f"{formatting.short(lags[node.queue or ''])} to read") for node in sources]
+        drawn += [_drawn(node, f"{formatting.compact(lags[node.queue or ''])} to read") for node in sources]
         for place, node in enumerate(steps):
             is_last = place == len(steps) - 1
             known = read if place == 0 else written if is_last and node.queue is not None else None

@@ -1,4 +1,4 @@
-"""The embedded server's configuration: ours in ``penstock.conf``, the user's own in ``local.conf``."""
+"""Configuration of the embedded PostgreSQL: Penstock's in ``penstock.conf``, the user's in ``local.conf``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.db.embedded.postmaster import PORT
-from penstock.db.embedded.secure_files import new_file
+from penstock.db.embedded.secure_files import create_file
 
 _DEFAULTS = {
     "max_connections": "200",
     "shared_buffers": "256MB",
     "max_wal_size": "4GB",
     "checkpoint_timeout": "15min",
-    "wal_compression": "off",  # our pages hold compressed chunks already
-    "jit": "off",  # our statements are short: compiling them costs more than it saves
+    "wal_compression": "off",  # chunks are compressed already
+    "jit": "off",  # compiling short statements costs more than it saves
     "fsync": "on",
     "synchronous_commit": "on",
     "timezone": "UTC",
@@ -27,8 +27,8 @@ _DEFAULTS = {
 }
 
 
-def write_settings(directory: Path, *, data: Path, socket_dir: Path, log_dir: Path, options: Mapping[str, str]) -> None:
-    """Write ``penstock.conf``; what the user says in ``local.conf`` counts, except for how to get in."""
+def write_config(directory: Path, *, data: Path, socket_dir: Path, log_dir: Path, options: Mapping[str, str]) -> None:
+    """Write ``penstock.conf``. ``local.conf`` overrides all settings but those of the socket and the log."""
     quoted_socket_dir = str(socket_dir).replace('"', '""')
     fixed = {
         "listen_addresses": "",
@@ -39,19 +39,19 @@ def write_settings(directory: Path, *, data: Path, socket_dir: Path, log_dir: Pa
         "log_directory": str(log_dir),
     }
     lines = [
-        "# Written by Penstock before each start. Put settings of your own into local.conf.",
+        "# Written by Penstock before each start. Put your own settings into local.conf.",
         f"include '{data.name}/postgresql.conf'",
-        *(f"{name} = {_quoted(value)}" for name, value in {**_DEFAULTS, **options}.items()),
+        *(f"{name} = {_quote(value)}" for name, value in {**_DEFAULTS, **options}.items()),
         "include_if_exists 'local.conf'",
-        *(f"{name} = {_quoted(value)}" for name, value in fixed.items()),
+        *(f"{name} = {_quote(value)}" for name, value in fixed.items()),
     ]
-    with new_file(directory / "penstock.conf", 0o644) as file:
+    with create_file(directory / "penstock.conf", 0o644) as file:
         file.write("\n".join(lines) + "\n")
-    if not (own := directory / "local.conf").exists():
-        with new_file(own, 0o644) as file:
-            file.write("# Settings of your own for the embedded PostgreSQL: name = 'value'\n")
+    if not (local_conf := directory / "local.conf").exists():
+        with create_file(local_conf, 0o644) as file:
+            file.write("# Your own settings for the embedded PostgreSQL: name = 'value'\n")
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"

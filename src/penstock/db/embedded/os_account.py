@@ -1,4 +1,4 @@
-"""Which account runs the server. PostgreSQL refuses to run as root, so for root it is another one."""
+"""The operating system account of the server. PostgreSQL does not run as root, so root uses another account."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.db.embedded.subprocess import run
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who runs the server, when that is not this process's own user."""
+    """An account that is not the user of this process."""
 
     name: str
     uid: int
@@ -24,46 +24,45 @@ class Account:
 
 
 def account_for(data: Path) -> Account | None:
-    """Return who has to run the server of ``data``: whoever owns it, else an account for such things."""
+    """Return the account that runs the server: the owner of ``data``, else a system account. None if not root."""
     if os.geteuid() != 0:
         return None
     if data.exists() and (owner := data.stat()).st_uid != 0:
         with suppress(KeyError):
-            return _known(pwd.getpwuid(owner.st_uid))
+            return _from_passwd(pwd.getpwuid(owner.st_uid))
         return Account(f"user {owner.st_uid}", owner.st_uid, owner.st_gid)
     for name in ("postgres", "pgserver"):
         with suppress(KeyError):
-            return _known(pwd.getpwnam(name))
+            return _from_passwd(pwd.getpwnam(name))
     if useradd := shutil.which("useradd"):
         run([useradd, "--system", "pgserver"])
         with suppress(KeyError):
-            return _known(pwd.getpwnam("pgserver"))
-    return _known(pwd.getpwnam("nobody"))
+            return _from_passwd(pwd.getpwnam("pgserver"))
+    return _from_passwd(pwd.getpwnam("nobody"))
 
 
-def check_reach(account: Account, path: Path, otherwise: str) -> None:
-    """Refuse a ``path`` that the account cannot get to; ``otherwise`` is what can be done about it."""
-    if _reaches(account, path):
+def check_access(account: Account, path: Path, remedy: str) -> None:
+    """Raise ConfigurationError with ``remedy`` if the account cannot reach ``path``."""
+    if _can_reach(account, path):
         return
-    closed = next((place for place in reversed(path.parents) if not _reaches(account, place)), path)
+    closed = next((parent for parent in reversed(path.parents) if not _can_reach(account, parent)), path)
     raise ConfigurationError(
-        f"PostgreSQL refuses to run as root, so it runs as {account.name!r}, and that account cannot enter "
-        f"{closed}, which it has to for {path}: run `chmod o+x {shlex.quote(str(closed))}`, or {otherwise}, "
-        "or run Penstock as an ordinary user"
+        f"PostgreSQL does not run as root, so it runs as {account.name!r}, and that account cannot enter {closed} to "
+        f"reach {path}: run `chmod o+x {shlex.quote(str(closed))}`, or {remedy}, or run Penstock as an ordinary user"
     )
 
 
-def _known(entry: pwd.struct_passwd) -> Account:
+def _from_passwd(entry: pwd.struct_passwd) -> Account:
     return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
 
-def _reaches(account: Account, place: Path) -> bool:
-    probe = ["/bin/sh", "-c", '[ -x "$1" ]', "sh", str(place)]
+def _can_reach(account: Account, path: Path) -> bool:
+    command = ["/bin/sh", "-c", '[ -x "$1" ]', "sh", str(path)]
     try:
-        done = run(probe, cwd=Path("/"), uid=account.uid, gid=account.gid)
+        completed = run(command, cwd=Path("/"), uid=account.uid, gid=account.gid)
     except PermissionError:
         raise ConfigurationError(
-            f"PostgreSQL refuses to run as root, and this root may not run it as {account.name!r}: give it "
-            "CAP_SETUID and CAP_SETGID, or run Penstock as an ordinary user"
+            f"PostgreSQL does not run as root, and this root may not run it as {account.name!r}: give it CAP_SETUID "
+            "and CAP_SETGID, or run Penstock as an ordinary user"
         ) from None
-    return done.returncode == 0
+    return completed.returncode == 0

@@ -1,4 +1,4 @@
-"""The server process of a data directory: what it says of itself, whether it lives, whether it answers."""
+"""The postmaster process of a data directory: its pid file, whether it runs and whether it accepts connections."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import psutil
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import PGconn, Ping
 
-from penstock.db.embedded.secure_files import cannot_use, is_private
+from penstock.db.embedded.secure_files import is_private, unusable_path
 
 USER = "penstock"
 DATABASE = "penstock"
 PORT = 5432
 SOCKET = f".s.PGSQL.{PORT}"
 
-# A socket's whole path must fit into sockaddr_un: 104 bytes on macOS, 108 on Linux.
-_LONGEST_SOCKET_PATH = 100
+# The path of a socket must fit into sockaddr_un: 104 bytes on macOS, 108 on Linux.
+_MAX_SOCKET_PATH_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class PidFile:
-    """What ``postmaster.pid`` says, as far as it is written."""
+    """The content of ``postmaster.pid``, as far as the server has written it."""
 
     pid: int | None = None
     socket_dir: Path | None = None
@@ -35,13 +35,13 @@ class PidFile:
 
     @classmethod
     def read(cls, path: Path) -> PidFile:
-        """Read it in one go: the server rewrites it as it moves on. Without a file nothing is known."""
+        """Read the file at once, because the server rewrites it. A missing file gives an empty result."""
         try:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
         except FileNotFoundError:
             return cls()
         except OSError as error:
-            raise cannot_use(error, path) from None
+            raise unusable_path(error, path) from None
         lines = [line.strip() for line in text.splitlines()] + [""] * 8
         pid: int | None = None
         with suppress(ValueError):
@@ -56,33 +56,33 @@ class Postmaster:
         self.data = data
         self.pid_file = data / "postmaster.pid"
 
-    def says(self) -> PidFile:
-        """What it says of itself, or said before it was killed."""
+    def read_pid_file(self) -> PidFile:
+        """Read the pid file, which may be that of a killed server."""
         return PidFile.read(self.pid_file)
 
-    def runs(self) -> bool:
-        """Whether the process that ``postmaster.pid`` names lives and is the server of this directory."""
-        return self._is_server(self.says().pid)
+    def is_running(self) -> bool:
+        """Return whether the process of ``postmaster.pid`` is alive and is the server of this directory."""
+        return self._is_server(self.read_pid_file().pid)
 
     def ping(self) -> Ping:
-        """Ask the server whether it takes connections (OK) or not now (REJECT)."""
-        says = self.says()
-        if says.pid is None or says.socket_dir is None:
+        """Return whether the server accepts connections (OK), or starts or stops (REJECT)."""
+        file = self.read_pid_file()
+        if file.pid is None or file.socket_dir is None:
             return Ping.NO_RESPONSE
-        # Asked over the socket, a server that recovers would fill its log with refusals.
-        if says.phase in ("starting", "stopping") and self._is_server(says.pid):
+        # Every connection attempt would add a message to the log of a server that recovers.
+        if file.phase in ("starting", "stopping") and self._is_server(file.pid):
             return Ping.REJECT
-        if not self._owns(says.socket_dir):
+        if not self._owns(file.socket_dir):
             return Ping.NO_RESPONSE
-        return Ping(PGconn.ping(conninfo(says.socket_dir, connect_timeout=5).encode()))
+        return Ping(PGconn.ping(admin_conninfo(file.socket_dir, connect_timeout=5).encode()))
 
     def has_socket(self) -> bool:
-        """Whether its socket is there, in a place where nobody else can have put it."""
-        place = self.says().socket_dir
-        return place is not None and self._owns(place) and (place / SOCKET).exists()
+        """Return whether its socket exists, in a directory that no other user can write to."""
+        socket_dir = self.read_pid_file().socket_dir
+        return socket_dir is not None and self._owns(socket_dir) and (socket_dir / SOCKET).exists()
 
     def _owns(self, socket_dir: Path) -> bool:
-        # After a crash and a cleaning of /tmp, somebody else may wait for us in a directory of that name.
+        # After a crash and a cleanup of /tmp, another user may have created a directory with this name.
         return is_private(socket_dir, self.data.stat().st_uid)
 
     def _is_server(self, pid: int | None) -> bool:
@@ -90,13 +90,13 @@ class Postmaster:
             return False
         with suppress(psutil.Error):
             process = psutil.Process(pid)
-            if alive(process) and process.name().startswith("postgres"):
+            if is_alive(process) and process.name().startswith("postgres"):
                 return str(self.data) in process.cmdline() or process.cwd() == str(self.data)
         return False
 
 
-def alive(process: psutil.Process) -> bool:
-    """Whether the process is still at work, and not just waiting for its parent to notice that it ended."""
+def is_alive(process: psutil.Process) -> bool:
+    """Return whether the process runs and is not a zombie."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -104,25 +104,25 @@ def alive(process: psutil.Process) -> bool:
 
 
 def choose_socket_dir(directory: Path) -> Path:
-    """Return where the socket of the server in ``directory`` goes: inside of it if libpq can name that."""
+    """Return the directory of the socket: inside ``directory`` if libpq accepts the path."""
     short = f"penstock-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}"
     candidates = [directory / "run", Path(tempfile.gettempdir()) / short, Path("/tmp") / short]  # noqa: S108
-    return next(path for path in candidates if _can_be_named(path))
+    return next(path for path in candidates if _is_valid_socket_dir(path))
 
 
-def conninfo(socket_dir: Path, **options: int) -> str:
-    """Return how to connect to the database that every server has, for looking after it."""
-    # The empty hostaddr keeps PGHOSTADDR from sending us elsewhere.
-    where = make_conninfo("", host=str(socket_dir), hostaddr="", port=PORT)
-    return make_conninfo(where, user=USER, dbname="postgres", **options)
+def admin_conninfo(socket_dir: Path, **options: int) -> str:
+    """Return the connection string of the database ``postgres``, for administration."""
+    # The empty hostaddr overrides PGHOSTADDR.
+    server = make_conninfo("", host=str(socket_dir), hostaddr="", port=PORT)
+    return make_conninfo(server, user=USER, dbname="postgres", **options)
 
 
-def url(socket_dir: Path) -> str:
+def make_url(socket_dir: Path) -> str:
     """Return the URI of the database ``penstock``."""
     host = quote(os.fsencode(socket_dir), safe="")
     return f"postgresql://{USER}@/{DATABASE}?host={host}&hostaddr=&port={PORT}"
 
 
-def _can_be_named(socket_dir: Path) -> bool:
-    # A comma would make it two hosts.
-    return "," not in str(socket_dir) and len(os.fsencode(socket_dir / SOCKET)) <= _LONGEST_SOCKET_PATH
+def _is_valid_socket_dir(socket_dir: Path) -> bool:
+    # libpq reads a comma as a separator of hosts.
+    return "," not in str(socket_dir) and len(os.fsencode(socket_dir / SOCKET)) <= _MAX_SOCKET_PATH_BYTES

@@ -1,4 +1,4 @@
-"""What the embedded server says: before its own log begins, and in it."""
+"""Log of the embedded PostgreSQL: ``startup.log`` until the server opens its own log."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from pathlib import Path
 
 
 class ServerLog:
-    """The server's last words, for error messages, and its signs of life."""
+    """Reads the end of the log for error messages, and its size as a sign of life."""
 
     def __init__(self, directory: Path) -> None:
         self.startup = directory / "startup.log"
         self.directory = directory / "log"
 
-    def tail(self) -> str:
-        """The last lines that the latest server of this directory wrote."""
-        first = _read_end(self.startup)
-        # The log is of this start only if the server got as far as opening it.
-        return last_lines(_read_end(self._newest()) if "redirecting log output" in first else first)
+    def read_tail(self) -> str:
+        """Return the last lines of the latest start."""
+        startup = _read_end(self.startup)
+        # The newest log belongs to this start only if the server got as far as opening it.
+        return last_lines(_read_end(self._newest()) if "redirecting log output" in startup else startup)
 
     def size(self) -> int:
-        """A number that changes when the server says something."""
+        """Return the size of the newest log, which grows with every message."""
         path = self._newest()
         return path.stat().st_size if path.exists() else 0
 
@@ -29,7 +29,7 @@ class ServerLog:
 
 
 def last_lines(text: str) -> str:
-    """Return as much as an error message should hold."""
+    """Return the last 20 lines, for an error message."""
     return "\n".join(text.splitlines()[-20:])
 
 

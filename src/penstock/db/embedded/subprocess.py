@@ -1,22 +1,12 @@
-"""What a ``fork()`` in another thread must not cut in two.
-
-A child that is forked while files are being opened has them open too, and nobody to close them: it would keep a
-lock for ever, or the end of a command's output from ever being seen.
-"""
+"""Run a command so that a ``fork()`` in another thread does not inherit its pipes."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# Reentrant, because a signal handler may fork.
-no_fork = threading.RLock()
-"""Held, it puts off any fork of this process."""
-
-os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=no_fork.release)
+from penstock.core.fork_guard import no_fork
 
 
 def run(
@@ -31,7 +21,7 @@ def run(
     uid: int | None = None,
     gid: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, as ``uid`` and ``gid`` and in no other group if they are given."""
+    """Run a command to its end. ``uid`` and ``gid`` set its user and its only group."""
     with no_fork:
         process = subprocess.Popen(  # noqa: S603
             command,

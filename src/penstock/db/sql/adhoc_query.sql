@@ -1,5 +1,5 @@
--- name: seen
--- Every table and view with the columns that this login may read.
+-- name: visible_tables
+-- The tables and views with the columns that this login can read.
 SELECT n.nspname, c.relname, array_agg(a.attname::text ORDER BY a.attnum),
        array_agg(format_type(a.atttypid, a.atttypmod) ORDER BY a.attnum)
 FROM pg_namespace n
@@ -9,6 +9,6 @@ WHERE n.nspname IN ('penstock', 'penstock_live', 'penstock_history') AND has_col
 GROUP BY n.nspname, c.relname
 ORDER BY array_position(ARRAY['penstock_live', 'penstock_history', 'penstock'], n.nspname::text), c.relname
 
--- name: end
--- One's own role may be ended without further rights.
+-- name: terminate
+-- A role may terminate its own backends.
 SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.pid = %(pid)s AND a.usename = session_user

@@ -1,22 +1,25 @@
--- name: names
--- Who owns the results, and what the database is called.
+-- name: owner_and_database
+-- The owner of the results and the name of the database.
 SELECT pg_get_userbyid(n.nspowner), current_database()::text FROM pg_namespace n WHERE n.nspname = 'penstock_live'
 
--- name: is_there
+-- name: role_exists
 SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %(reader)s)
 
 -- name: is_superuser
 SELECT rolsuper FROM pg_roles WHERE rolname = current_user
 
--- name: may_make
+-- name: can_create
 SELECT (r.rolsuper OR r.rolcreaterole) AND NOT EXISTS (SELECT FROM pg_roles o WHERE o.rolname = %(reader)s)
 FROM pg_roles r WHERE r.rolname = current_user
 
--- name: one_at_a_time
+-- name: lock
 SELECT pg_advisory_xact_lock(7812746384130)
 
--- name: too_much
--- What the role of this session can do beside looking.
+-- name: database
+SELECT current_database()::text
+
+-- name: excess_rights
+-- The rights of this session beyond reading.
 WITH me AS (
     SELECT * FROM pg_roles WHERE rolname = session_user
 ), ours AS (
@@ -26,15 +29,15 @@ WITH me AS (
 )
 SELECT session_user::text, current_database()::text, array_remove(ARRAY[
     CASE WHEN m.rolsuper OR m.rolcreaterole OR m.rolcreatedb OR m.rolreplication OR m.rolbypassrls
-        THEN 'has rights over the whole server' END,
+        THEN 'has rights on the whole server' END,
     CASE WHEN EXISTS (SELECT FROM pg_auth_members a WHERE a.member = m.oid) THEN 'is a member of another role' END,
     CASE WHEN has_database_privilege(current_database(), 'CREATE')
           OR has_schema_privilege('penstock', 'CREATE') OR has_schema_privilege('penstock_live', 'CREATE')
           OR has_schema_privilege('penstock_history', 'CREATE')
-        THEN 'may make tables' END,
+        THEN 'may create tables' END,
     CASE WHEN EXISTS (SELECT FROM ours o WHERE has_table_privilege(o.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
                       OR has_any_column_privilege(o.oid, 'INSERT, UPDATE'))
         THEN 'may write to Penstock''s tables' END,
-    CASE WHEN has_any_column_privilege('penstock.api_keys', 'SELECT') THEN 'may read the keys of the API' END
+    CASE WHEN has_any_column_privilege('penstock.api_keys', 'SELECT') THEN 'may read the API keys' END
 ], NULL)
 FROM me m

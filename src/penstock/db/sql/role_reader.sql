@@ -1,12 +1,12 @@
--- Who may look: at results, at how queues, groups, gates and queries stand, and at the ledger. Not at events, nor at what
--- dead letters hold, nor at keys of the API; and nothing can be changed. {reader} is the login, {owner} the role that
--- Penstock's schemas belong to, {database} the database. All of it may be run again.
+-- The read-only role. It reads results, the state of queues, groups, gates and queries, and the ledger. It reads neither
+-- events nor the content of dead letters nor API keys, and changes nothing. {reader} is the login, {owner} the owner of the
+-- schemas, {database} the database. The statements after "create" may be run again.
 
 -- name: create
 CREATE ROLE {reader} LOGIN NOINHERIT CONNECTION LIMIT 20;
 
 -- name: limits
--- What a session of it begins with.
+-- Settings of its sessions.
 ALTER ROLE {reader} SET default_transaction_read_only = on;
 ALTER ROLE {reader} SET statement_timeout = '15s';
 ALTER ROLE {reader} SET lock_timeout = '2s';
@@ -16,7 +16,7 @@ ALTER ROLE {reader} SET search_path = penstock_live, penstock;
 ALTER ROLE {reader} SET timezone = 'UTC';
 
 -- name: superuser
--- What takes a superuser: how much of the disk a sort may take, and that nobody fills the write-ahead log by a SELECT.
+-- Needs a superuser: limits the disk space of sorts, and keeps a SELECT from filling the write-ahead log.
 ALTER ROLE {reader} SET temp_file_limit = '256MB';
 DO $$
 DECLARE
@@ -34,7 +34,7 @@ $$;
 -- name: grants
 GRANT CONNECT ON DATABASE {database} TO {reader};
 GRANT USAGE ON SCHEMA penstock, penstock_live, penstock_history TO {reader};
--- Results of all queries, also of those that are started later.
+-- Results of all queries, including future ones.
 GRANT SELECT ON ALL TABLES IN SCHEMA penstock_live, penstock_history TO {reader};
 ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock_live GRANT SELECT ON TABLES TO {reader};
 ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock_history GRANT SELECT ON TABLES TO {reader};

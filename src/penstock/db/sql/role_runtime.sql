@@ -1,6 +1,5 @@
--- The roles that Penstock's processes connect as. {owner} owns the schemas and migrates them; {server} takes events in and
--- hands them out; {engine} runs queries, and owns the results that it makes. All of it may be run again, and should be
--- after an upgrade.
+-- The roles of Penstock's processes. {owner} owns the schemas and upgrades them. {server} accepts and delivers events.
+-- {engine} runs queries and owns their results. All statements may be run again, and should be after an upgrade.
 
 -- name: create
 DO $$
@@ -15,35 +14,34 @@ $$;
 GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {server}, {engine};
 GRANT USAGE ON SCHEMA penstock, penstock_live, penstock_history TO {server}, {engine};
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA penstock TO {server}, {engine};
--- Segments come and go while Penstock runs; the functions that make them run with the rights of the owner.
+-- Segments are created while Penstock runs, by functions with the rights of the owner.
 ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA penstock
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {server}, {engine};
 GRANT EXECUTE ON FUNCTION penstock.make_segment(integer, integer), penstock.make_append(integer, integer),
     penstock.drop_chunks(integer, integer), penstock.drop_ids(integer, integer), penstock.drop_append(integer, integer)
 TO {server}, {engine};
--- What was migrated is the owner's to say.
+-- Only the owner upgrades the schema.
 REVOKE INSERT, UPDATE, DELETE ON penstock.migrations FROM {server}, {engine};
 
 -- name: server
 GRANT SELECT ON ALL TABLES IN SCHEMA penstock_live, penstock_history TO {server};
--- How far queries have come, and what they found, is the engine's to say.
+-- Only the engine writes the progress and the ledger of queries.
 REVOKE INSERT, UPDATE, DELETE ON penstock.progress, penstock.cycles, penstock.reports, penstock.query_totals FROM {server};
--- Of what waits at gates it may wake some, and write down what their buckets hold, when a limit changes.
+-- When a limit changes, the server wakes waiting key partitions and settles their token buckets.
 REVOKE INSERT, DELETE ON penstock.gate_lanes FROM {server};
 REVOKE DELETE ON penstock.gate_states FROM {server};
--- Nobody changes what was written down of the past.
+-- The audit log is append-only.
 REVOKE UPDATE ON penstock.audit FROM {server};
--- Results are tables of the engine's.
+-- The engine owns the tables and views of results.
 ALTER DEFAULT PRIVILEGES FOR ROLE {engine} IN SCHEMA penstock GRANT SELECT ON TABLES TO {server};
 ALTER DEFAULT PRIVILEGES FOR ROLE {engine} IN SCHEMA penstock_live GRANT SELECT ON TABLES TO {server};
 ALTER DEFAULT PRIVILEGES FOR ROLE {engine} IN SCHEMA penstock_history GRANT SELECT ON TABLES TO {server};
 
 -- name: engine
 GRANT CREATE ON SCHEMA penstock, penstock_live, penstock_history TO {engine};
--- Keys are for the server alone, and so is what is written down of who did what.
+-- Only the server uses API keys and the audit log.
 REVOKE ALL ON penstock.api_keys, penstock.audit FROM {engine};
--- Results and what waits in joins that are there already, and the view over all results, which is made anew as queries
--- come and go.
+-- Existing results and join states, and the view over all results, which is recreated when a query is added or removed.
 DO $$
 DECLARE
     _relation regclass;
@@ -62,7 +60,7 @@ END
 $$;
 
 -- name: reader
--- Results that the engine makes from now on, for who may only look.
+-- Results of the engine, including future ones, for the read-only role.
 GRANT SELECT ON ALL TABLES IN SCHEMA penstock_live, penstock_history TO {reader};
 GRANT SELECT ON penstock.state TO {reader};
 ALTER DEFAULT PRIVILEGES FOR ROLE {engine} IN SCHEMA penstock_live GRANT SELECT ON TABLES TO {reader};

@@ -1,7 +1,7 @@
-"""What rules make of results, in a transaction that somebody else has begun: a cycle's, or that of who follows a queue.
+"""Evaluate rules on results and produce alerts, within the caller's transaction.
 
-A window that a rule has looked at changes nothing the second time, so it does not matter if both look at it. What does
-not say when its window ended is not known again: who follows a queue leaves it to the cycles.
+The caller is the commit of a cycle or the ``Alerts`` sink. Evaluating the same window twice changes nothing, so both
+may evaluate it. A result without ``window_end`` cannot be recognized as seen; the sink leaves such windows to cycles.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import msgspec
 from penstock.core import json
 from penstock.db.statements import Statements
 from penstock.log.write.batch import Batch
-from penstock.log.write.encode import MAX_ID_BYTES
-from penstock.log.write.ndjson import Lines
+from penstock.log.write.json_events import JsonEvents
+from penstock.log.write.validation import MAX_ID_BYTES
 from penstock.stream.rules import Alert, KeyState, Rule, look
 
 if TYPE_CHECKING:
@@ -33,81 +33,81 @@ _sql = Statements("penstock.engine.alerts", "evaluate.sql")
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A result as a rule sees it: whose it is, what it says, and when it was there."""
+class RuleInput:
+    """A result that a rule evaluates."""
 
     key: str
     row: Mapping[str, Any]
+    #: When the result was written.
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """An alert as it is pushed."""
+class AlertEvent:
+    """An alert as it is pushed to its queue."""
 
     key: str
-    #: The same for the same alert, however often it is pushed, and of no other.
+    #: Unique to the alert and the same on every push, so that duplicates are dropped.
     id: str
     line: bytes
 
 
-async def rules_on(conn: AsyncConnection[Any], queue: str) -> list[Rule]:
-    """The rules that watch a queue, held until the transaction ends."""
-    rows = await (await conn.execute(_sql["on_queue"], {"queue": queue})).fetchall()
-    return [msgspec.convert(row[0], Rule) for row in rows]
-
-
-async def ring(
+async def evaluate_rules(
     conn: AsyncConnection[Any],
     catalog: Catalog,
     sink: str,
     closed: Sequence[tuple[str | None, bytes]],
     ends: Sequence[datetime | None],
     now: datetime,
-) -> list[tuple[Queue, list[Rung]]]:
-    """Let the rules of a queue look at windows that have closed: the alerts, and the queue that they go to.
+) -> list[tuple[Queue, list[AlertEvent]]]:
+    """Evaluate the rules of a sink queue on closed windows, and return the alerts by their queue.
 
-    The ends are those of windows that may not say so themselves.
+    ``ends`` has the end of each window whose JSON does not contain it, and None for the others.
     """
-    found: list[tuple[Queue, list[Rung]]] = []
-    rules = await rules_on(conn, sink) if closed else []
-    # The same for all of them; decoded where there is one.
-    results = [_closed(key, line, end, now) for (key, line), end in zip(closed, ends, strict=True)] if rules else []
+    fired: list[tuple[Queue, list[AlertEvent]]] = []
+    rules = await _lock_rules(conn, sink) if closed else []
+    if not rules:
+        return fired
+    results = [_to_input(key, line, end, now) for (key, line), end in zip(closed, ends, strict=True)]
     for rule in rules:
         queue = await catalog.find(rule.alerts)
         if queue is None:
-            _logger.warning("rule %r is not looked at: its queue %r is gone, save it again", rule.name, rule.alerts)
+            _logger.warning(
+                "rule %r is not evaluated, because its queue %r does not exist; save the rule again to create it",
+                rule.name,
+                rule.alerts,
+            )
             continue
-        alerts = await look_at(conn, rule, results)
+        alerts = await evaluate_rule(conn, rule, results)
         if alerts:
-            found.append((queue, alerts))
-    return found
+            fired.append((queue, alerts))
+    return fired
 
 
-async def look_at(conn: AsyncConnection[Any], rule: Rule, results: Sequence[Result]) -> list[Rung]:
-    """Let a rule look at results, in their order; what it remembers of them is stored, its alerts are answered."""
-    states = await states_of(conn, rule, sorted({result.key for result in results}))
+async def evaluate_rule(conn: AsyncConnection[Any], rule: Rule, results: Sequence[RuleInput]) -> list[AlertEvent]:
+    """Evaluate a rule on results in their order, store its state and return its alerts."""
+    states = await load_states(conn, rule, sorted({result.key for result in results}))
     seen: dict[str, datetime] = {}
-    alerts: list[Rung] = []
+    alerts: list[AlertEvent] = []
     for result in results:
         states[result.key], alert = look(rule, states[result.key], result.key, result.row, result.at)
         seen[result.key] = max(result.at, seen.get(result.key, result.at))
         if alert is not None:
-            alerts.append(rung(alert, states[result.key].turns))
-    await keep(conn, rule, states, seen)
+            alerts.append(alert_event(alert, states[result.key].turns))
+    await store_states(conn, rule, states, seen)
     return alerts
 
 
-async def states_of(conn: AsyncConnection[Any], rule: Rule, keys: Sequence[str]) -> dict[str, KeyState]:
-    """What a rule remembers of some keys."""
+async def load_states(conn: AsyncConnection[Any], rule: Rule, keys: Sequence[str]) -> dict[str, KeyState]:
+    """Return the stored states of a rule; keys without one have an empty state."""
     rows = await (await conn.execute(_sql["states"], {"name": rule.name, "keys": list(keys)})).fetchall()
     return {**dict.fromkeys(keys, KeyState()), **{key: msgspec.convert(state, KeyState) for key, state in rows}}
 
 
-async def keep(
+async def store_states(
     conn: AsyncConnection[Any], rule: Rule, states: Mapping[str, KeyState], seen: Mapping[str, datetime]
 ) -> None:
-    """Store what a rule remembers, and when results of the keys were last there."""
+    """Store the states of a rule; ``seen`` has the time of each key's last result."""
     params = {
         "name": rule.name,
         "keys": list(states),
@@ -117,25 +117,32 @@ async def keep(
         "is_seen": bool(seen),
         "states": [msgspec.json.encode(state).decode() for state in states.values()],
     }
-    await conn.execute(_sql["keep"], params)
+    await conn.execute(_sql["store_states"], params)
 
 
-def rung(alert: Alert, turn: int) -> Rung:
-    """An alert as an event, by how often the rule had begun or ceased to fire for its key then."""
+def alert_event(alert: Alert, turn: int) -> AlertEvent:
+    """Convert an alert to an event; ``turn`` counts how often the rule has fired and resolved for the key."""
     rest = f"{alert.since.isoformat()}/{turn}/{alert.state}"
     id = f"{alert.rule}/{alert.key}/{rest}"
     if len(id.encode()) > MAX_ID_BYTES:
         id = f"{blake2b(f'{alert.rule}/{alert.key}'.encode(), digest_size=16).hexdigest()}/{rest}"
-    told = {name: value for name, value in msgspec.to_builtins(alert).items() if value is not None}
-    return Rung(alert.key or alert.rule, id, json.encode(told))
+    fields = {name: value for name, value in msgspec.to_builtins(alert).items() if value is not None}
+    return AlertEvent(alert.key or alert.rule, id, json.encode(fields))
 
 
-def alert_batch(rule: Rule, alerts: Sequence[Rung]) -> Batch:
-    """Alerts as they are pushed into the queue of their rule."""
-    lines = Lines([each.line for each in alerts], [each.key for each in alerts], [each.id for each in alerts])
-    return Batch(rule.alerts, lines)
+def alert_batch(rule: Rule, alerts: Sequence[AlertEvent]) -> Batch:
+    """Return the batch that pushes alerts to the queue of their rule."""
+    events = JsonEvents(
+        [alert.line for alert in alerts], [alert.key for alert in alerts], [alert.id for alert in alerts]
+    )
+    return Batch(rule.alerts, events)
 
 
-def _closed(key: str | None, line: bytes, end: datetime | None, now: datetime) -> Result:
+async def _lock_rules(conn: AsyncConnection[Any], queue: str) -> list[Rule]:
+    rows = await (await conn.execute(_sql["lock_rules"], {"queue": queue})).fetchall()
+    return [msgspec.convert(definition, Rule) for (definition,) in rows]
+
+
+def _to_input(key: str | None, line: bytes, end: datetime | None, now: datetime) -> RuleInput:
     row = json.decode(line)
-    return Result(key or "", row if end is None else {**row, "window_end": end.isoformat()}, now)
+    return RuleInput(key or "", row if end is None else {**row, "window_end": end.isoformat()}, now)

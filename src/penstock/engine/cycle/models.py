@@ -1,88 +1,98 @@
-"""What a cycle came to, whom it is committed for, and what the commit did."""
+"""The data of a cycle: Spark's result, the result to commit, the target of the commit, and its statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from penstock.engine.cycle.partials import Closing
-from penstock.engine.joins.state import Kept, Waited, WaitingTable
+from penstock.engine.cycle.output_events import OutputEvent
+from penstock.engine.cycle.partials import SessionMove
+from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.joins.state import ExpiredEvent, JoinState, JoinStateChanges
 from penstock.engine.plan import CyclePlan
 from penstock.engine.result_tables import ResultTables
-from penstock.engine.worker.reports import Report
+from penstock.engine.source_group import SourceGroup
+from penstock.engine.worker.event_failure import EventRef
+from penstock.engine.worker.reports import TaskReport
 
 if TYPE_CHECKING:
-    from penstock.stream.definition import TimeRules
+    from penstock.stream.time_rules import TimeRules
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What Spark said for the events of a cycle, and when it was busy with that, on this process's clock."""
+class SparkResult:
+    """The rows that Spark computed for a cycle."""
 
     table: pa.Table
     started_at: datetime
-    began: float
-    ended: float
+    #: When the job started and ended, on the clock of ``time.perf_counter``.
+    start_clock: float
+    end_clock: float
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a cycle came to, before it is committed."""
+class CycleResult:
+    """The result of a cycle, before it is committed."""
 
     plan: CyclePlan
-    reports: Sequence[Report]
-    #: Partials with the columns of the temporary table, or None for a stream without windows.
+    reports: Sequence[TaskReport]
+    #: Partial aggregates with the columns of the staging table; None for a stream without windows.
     partials: pa.Table | None
-    #: Events that came late and are not counted: partition and offset.
-    late: Sequence[tuple[int, int]]
-    #: Events for the sink: key and JSON.
-    outputs: Sequence[tuple[str | None, bytes]]
+    #: Late events that are not counted.
+    late: Sequence[EventRef]
+    outputs: Sequence[OutputEvent]
     started_at: datetime
+    #: Milliseconds by part of the cycle.
     took: dict[str, float]
-    #: Close every window that is open, whatever the time.
-    flush: bool = False
-    #: Sessions that have become others: key, new and old span, and whether that had been closed.
-    moves: Sequence[dict[str, Any]] = ()
-    #: What changes of the state of a join; None where nothing was computed.
-    kept: Kept | None = None
-    #: An event of a join that is given up after it waited, among the failures.
-    waited: Waited | None = None
+    #: True if the commit closes all open windows.
+    is_flush: bool = False
+    session_moves: Sequence[SessionMove] = ()
+    #: Changes of the join state; None if nothing was computed.
+    join_changes: JoinStateChanges | None = None
+    #: An event of the join state that failed.
+    expired_event: ExpiredEvent | None = None
+
+
+class ComputedCycle(NamedTuple):
+    """The result of a cycle, and the rows that it was made from."""
+
+    result: CycleResult
+    table: pa.Table | None
 
 
 @dataclass
-class Outcome:
-    """What a commit did."""
+class CommitStats:
+    """The counts of a commit."""
 
     events_in: int = 0
     events_out: int = 0
     windows: int = 0
     late: int = 0
     dead: int = 0
-    #: What conditions in Python left out.
+    #: Events that user-defined filters dropped.
     dropped: int = 0
 
 
 @dataclass(frozen=True)
-class Target:
+class CommitTarget:
     """The query that cycles are committed for."""
 
-    query: int
+    query_id: int
     name: str
     fence: int
     lease_seconds: float
-    #: Queue name, queue id, group name and id of what it reads.
-    groups: Sequence[tuple[str, int, str, int]]
-    tables: ResultTables | None
-    rules: TimeRules
-    closing: Closing
+    groups: Sequence[SourceGroup]
+    result_tables: ResultTables | None
+    time_rules: TimeRules
+    watermark_scope: WatermarkScope
     sink: str | None
-    keeps_late: str
+    #: How late events are treated: "drop", "dead_letter" or "include".
+    late_policy: str
     history_seconds: float
-    #: What chooses the key of a closed window's event; None: the window's own.
+    #: A field or function of a closed window that is the key of its event; None: the window's key.
     window_key: Any = None
-    #: The state of a join of streams.
-    waiting: WaitingTable | None = None
+    join_state: JoinState | None = None

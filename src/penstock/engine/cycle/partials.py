@@ -1,61 +1,93 @@
-"""What Spark gives for a cycle, sorted: partials to merge, events that came late, sessions that have become others."""
+"""Divides the rows of a windowed job: partial aggregates, late events, and sessions that were extended or merged."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.worker.event_failure import EventRef
 
-class Closing(Enum):
-    """Whose time closes a window."""
+#: Stands for all partitions, where they close windows together.
+ALL_PARTITIONS = 0
 
-    #: That of the partition that its key is in.
-    BY_PARTITION = "by partition"
-    #: The same, but events without a key lie in all partitions, and so does their window.
-    KEYLESS_TOGETHER = "keyless together"
-    #: That of all partitions together: its key is not the queue's.
-    TOGETHER = "together"
+_STAGED_COLUMNS = {
+    "__group_key": "key",
+    "__window_start": "start_us",
+    "__window_end": "end_us",
+    "__is_late": "is_late",
+    "__window_partition": "partition_id",
+}
+
+
+class SessionMove(NamedTuple):
+    """A stored session that became part of another one."""
+
+    key: str
+    start_us: int
+    end_us: int
+    partition_id: int
+    old_start_us: int
+    old_end_us: int
+    was_closed: bool
+
+
+_MOVE_COLUMNS = (
+    "__group_key",
+    "__window_start",
+    "__window_end",
+    "__window_partition",
+    "__old_start",
+    "__old_end",
+    "__old_is_closed",
+)
 
 
 @dataclass(frozen=True)
 class Partials:
-    """The result of a cycle's job."""
+    """The rows of a job."""
 
-    #: With the columns of the temporary table that they are copied to.
+    #: Partial aggregates with the columns of the staging table.
     table: pa.Table
-    #: Partition and offset of events that are not counted.
-    late: list[tuple[int, int]]
-    moves: list[dict[str, Any]]
+    #: Late events that are not counted.
+    late: list[EventRef]
+    moves: list[SessionMove]
 
 
-def staged(table: pa.Table, kept: Sequence[str], closing: Closing) -> Partials:
-    """Sort a job's rows. Windows that all partitions close together belong to none: 0."""
-    table = table.set_column(table.column_names.index("__p"), "__p", _closers(table, closing))
-    moves: list[dict[str, Any]] = []
-    if "__old_ws" in table.column_names:
-        moved = pc.is_valid(table.column("__old_ws"))
-        names = ["__k", "__ws", "__we", "__p", "__old_ws", "__old_we", "__old_closed"]
-        moves = table.filter(moved).select(names).to_pylist()
-        table = table.filter(pc.invert(moved))
-    is_late = pc.is_valid(table.column("__ref_p"))
-    refs = table.filter(is_late)
-    late = list(zip(refs.column("__ref_p").to_pylist(), refs.column("__ref_o").to_pylist(), strict=True))
+def empty_partials(state_names: Sequence[str]) -> pa.Table:
+    return pa.table({name: pa.array([], pa.int64()) for name in (*_STAGED_COLUMNS.values(), *state_names)})
+
+
+def split_result(table: pa.Table, state_names: Sequence[str], scope: WatermarkScope) -> Partials:
+    """Divide the rows of a job. ``state_names`` are the state columns of the aggregates."""
+    index = table.column_names.index("__window_partition")
+    table = table.set_column(index, "__window_partition", _closing_partitions(table, scope))
+    moves: list[SessionMove] = []
+    if "__old_start" in table.column_names:
+        is_move = pc.is_valid(table.column("__old_start"))
+        moved = table.filter(is_move)
+        moves = list(map(SessionMove, *(moved.column(name).to_pylist() for name in _MOVE_COLUMNS)))
+        table = table.filter(pc.invert(is_move))
+    is_rejected = pc.is_valid(table.column("__late_partition"))
+    rejected = table.filter(is_rejected)
+    late = list(
+        map(EventRef, rejected.column("__late_partition").to_pylist(), rejected.column("__late_offset").to_pylist())
+    )
     if late:
-        table = table.filter(pc.invert(is_late))
-    columns = [table.column(name) for name in ("__k", "__ws", "__we", "__late", "__p", *kept)]
-    return Partials(pa.table(columns, names=["key", "ws", "we", "late", "p", *kept]), late, moves)
+        table = table.filter(pc.invert(is_rejected))
+    columns = [table.column(name) for name in (*_STAGED_COLUMNS, *state_names)]
+    return Partials(pa.table(columns, names=[*_STAGED_COLUMNS.values(), *state_names]), late, moves)
 
 
-def _closers(table: pa.Table, closing: Closing) -> pa.ChunkedArray:
-    """The partition by whose time each window closes."""
-    partition = table.column("__p")
-    if closing is Closing.TOGETHER:
-        return pa.chunked_array([pa.array([0] * table.num_rows, pa.int64())])
-    if closing is Closing.KEYLESS_TOGETHER:
-        return pc.if_else(pc.equal(table.column("__k"), ""), pa.scalar(0, pa.int64()), partition)
+def _closing_partitions(table: pa.Table, scope: WatermarkScope) -> pa.ChunkedArray:
+    """The partition whose watermark closes each window."""
+    partition = table.column("__window_partition")
+    if scope is WatermarkScope.GLOBAL:
+        return pa.chunked_array([pa.array([ALL_PARTITIONS] * table.num_rows, pa.int64())])
+    if scope is WatermarkScope.KEYLESS_GLOBAL:
+        return pc.if_else(pc.equal(table.column("__group_key"), ""), pa.scalar(ALL_PARTITIONS, pa.int64()), partition)
     return partition

@@ -1,267 +1,299 @@
-"""What is done before the first cycle: types, Spark's plan, tables. A standby has done it before it is needed."""
+"""Prepares a query for its first cycle: field types, Spark plan and result tables.
+
+A standby prepares the query before it takes over.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from penstock.core.errors import Conflict, InvalidRequest
-from penstock.engine.compile.compile import Split, compile_events, compile_windows, fields_read, split
-from penstock.engine.compile.schema_inference import SAMPLE, resolve_fields, resolve_stages
-from penstock.engine.cycle.partials import Closing
-from penstock.engine.joins.inputs import SIDES, AllReferences, PairReader, prepare_sides, side_streams
-from penstock.engine.joins.state import WaitingTable
-from penstock.engine.options import RunOptions
+from penstock.engine.compile.events import compile_events
+from penstock.engine.compile.preaggregation import plan_preaggregation
+from penstock.engine.compile.referenced_fields import referenced_fields
+from penstock.engine.compile.schema.field_types import resolve_fields, resolve_udf_stages
+from penstock.engine.compile.schema.sample import SAMPLE_SIZE
+from penstock.engine.compile.split_stream import split_stream
+from penstock.engine.compile.windows.window_assignment import compile_windows
+from penstock.engine.cycle.query_context import QueryContext
+from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.joins.inputs import SIDES, input_streams
+from penstock.engine.joins.prepare import prepare_join
+from penstock.engine.joins.reader import JoinReader
+from penstock.engine.joins.state import JoinState
 from penstock.engine.reference_tables import ReferenceTables
-from penstock.engine.registry import Registry
 from penstock.engine.result_tables import ResultTables
-from penstock.engine.spark.errors import understood
-from penstock.engine.worker.preaggregate import Combining, combining_of
-from penstock.engine.worker.read_config import Reading
-from penstock.engine.worker.reader import Reader
-from penstock.log.log import Log
-from penstock.stream.windows import Session
+from penstock.engine.source_group import SourceGroup
+from penstock.engine.spark.errors import stream_errors
+from penstock.engine.worker.preaggregate import Preaggregation
+from penstock.engine.worker.read_config import EMPTY_SCHEMA, ReadConfig
+from penstock.engine.worker.reader import EventReader
+from penstock.log.event import Event
+from penstock.stream.windows import SessionWindow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from penstock.stream.definition import Definition
 
-_Answer = TypeVar("_Answer")
-
-#: Queue name, queue id, group name and id of what is read.
-Groups = list[tuple[str, int, str, int]]
+#: Spark types by field name.
+_FieldTypes = dict[str, str]
 
 
-class NothingYet(Exception):
-    """There is no event that shows the types of what is read, and no more time to wait for one."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """What is to run, and where: the same whoever drives it."""
-
-    id: int
-    name: str
-    stream: Definition
-    cut: Split
-    options: RunOptions
-    log: Log
-    registry: Registry
-    spark: SparkSession
-    #: The loop on which the log is open.
-    loop: Callable[[Coroutine[Any, Any, Any]], Any]
-
-    def run(self, coroutine: Coroutine[Any, Any, _Answer]) -> _Answer:
-        """Run a coroutine on the log's loop, and wait for its answer."""
-        answer: _Answer = self.loop(coroutine)
-        return answer
+class NoSampleEvents(Exception):
+    """No event has come from which the field types can be inferred."""
 
 
 @dataclass
-class Prepared:
-    """A stream as Spark can run it, cycle by cycle, for any driver."""
+class PreparedQuery:
+    """A query that is ready for cycles of any driver."""
 
-    #: The types of the fields, as the catalog knew them when this was made.
-    types: dict[str, str] | None
-    groups: Groups
-    reader: Reader | PairReader
-    #: The events of a cycle that one task reads, and what the stream makes of events.
-    small: DataFrame
+    #: The field types that were stored when the query was prepared.
+    types: _FieldTypes | None
+    groups: Sequence[SourceGroup]
+    reader: EventReader | JoinReader
+    #: The events of a cycle that one task reads.
+    small_frame: DataFrame
+    #: The second argument is True if the events are one Spark partition.
     transform: Callable[[DataFrame, bool], DataFrame]
-    references: ReferenceTables | AllReferences
-    tables: ResultTables | None
-    closing: Closing
-    #: The state of a join of streams.
-    waiting: WaitingTable | None = None
-    #: What tasks add up by themselves, and the driver for all of them.
-    combining: Combining | None = None
-    #: What computes a small cycle, if it can be run more than once.
-    small_plan: DataFrame | None = None
+    references: ReferenceTables
+    result_tables: ResultTables | None
+    watermark_scope: WatermarkScope
+    join_state: JoinState | None = None
+    preaggregation: Preaggregation | None = None
+    #: The Spark plan of small cycles, if it can be run more than once.
+    small_job: DataFrame | None = None
 
     def close(self) -> None:
-        """Let go of what the reference tables hold."""
+        """Close the connections of the reference tables."""
         self.references.close()
 
 
-def prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None) -> Prepared:
-    """Find the types, compile the stream and make its tables.
+def prepare_query(
+    context: QueryContext, stored_types: _FieldTypes | None, wait: Callable[[], bool] | None
+) -> PreparedQuery:
+    """Resolve the field types, compile the stream and create its tables.
 
-    ``wait`` is asked while there is no event that shows the types, and says whether to look again; None: who prepares
-    only stands by, and takes down no types.
+    While there is no event to infer types from, ``wait`` is called, and returns False to give up. None means that a
+    standby prepares the query: it does not wait, and does not store types.
     """
-    with understood():
-        return _prepare(assignment, known, wait)
+    with stream_errors():
+        groups = context.run(_subscribe(context))
+        if context.stream.joined is not None:
+            return _prepare_join(context, stored_types, wait, groups)
+        return _prepare_stream(context, stored_types, wait, groups)
 
 
-def _prepare(assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None) -> Prepared:
-    stream, cut, spark = assignment.stream, assignment.cut, assignment.spark
-    groups = assignment.run(_subscribe(assignment))
-    if stream.joined is not None:
-        return _prepare_join(assignment, known, wait, groups)
-    sample = _sample(assignment, known, wait)
-    schema, types = resolve_fields(spark, cut, known or {}, sample)
-    conninfo = assignment.log.database.conninfo
-    reading = Reading(
+def _prepare_stream(
+    context: QueryContext,
+    stored_types: _FieldTypes | None,
+    wait: Callable[[], bool] | None,
+    groups: Sequence[SourceGroup],
+) -> PreparedQuery:
+    stream, split, spark = context.stream, context.split, context.spark
+    sample = _read_sample(context, stored_types, wait)
+    schema, types = resolve_fields(spark, split, stored_types or {}, sample)
+    conninfo = context.log.database.conninfo
+    config = ReadConfig(
         conninfo,
-        assignment.id,
-        assignment.name,
+        context.id,
+        context.name,
         schema,
-        {queue_id: queue for queue, queue_id, _, _ in groups},
+        {source.queue_id: source.queue for source in groups},
         stream.time.event_time if stream.windows else None,
         stream.time.lateness_us,
-        cut.first,
-        cut.with_data,
-        with_about=cut.with_about,
+        split.reader_steps,
+        split.with_event_json,
+        with_metadata=split.with_metadata,
     )
-    reader = Reader(reading)
-    small = reader.frame(spark, 1)
-    references = ReferenceTables(conninfo, reading)
-    cut, of_stages = resolve_stages(cut, small, references, known or {}, sample)
+    reader = EventReader(config)
+    frame = reader.frame(spark, 1)
+    references = ReferenceTables(config)
+    split, stage_types = resolve_udf_stages(split, frame, references, stored_types or {}, sample)
     if sample and wait is not None:
-        types.update(of_stages)
-        assignment.run(assignment.registry.set_fields(assignment.id, types))
-        known = {**types, **(known or {})}
-    tables: ResultTables | None = None
-    combining: Combining | None = None
+        stored_types = _store_types(context, {**types, **stage_types}, stored_types)
+    result_tables: ResultTables | None = None
+    preaggregation: Preaggregation | None = None
     if stream.windows:
-        compiled = compile_windows(cut, small, references)
+        compiled = compile_windows(split, frame, references)
         transform = compiled.transform
-        combining = combining_of(cut.stream, schema, cut.rest)
-        if combining is not None:
-            reader = Reader(dataclasses.replace(reading, combining=combining))
-            small = reader.frame(spark, 1)
-            transform = _as_it_is
-        key_name = _key_name(stream, assignment.options.key_name)
-        by_key = isinstance(stream.windows[0], Session)
-        tables = ResultTables(assignment.id, assignment.name, compiled.columns, key_name, by_key, compiled.shape)
-        assignment.run(assignment.registry.make_tables(tables))
+        preaggregation = plan_preaggregation(split.stream, schema, split.spark_steps)
+        if preaggregation is not None:
+            reader = EventReader(dataclasses.replace(config, preaggregation=preaggregation))
+            frame = reader.frame(spark, 1)
+            transform = _unchanged
+        result_tables = ResultTables(
+            context.id,
+            context.name,
+            compiled.columns,
+            key_column_name(stream, context.options.key_name),
+            isinstance(stream.windows[0], SessionWindow),
+            compiled.output,
+        )
+        context.run(context.registry.create_tables(result_tables))
     else:
-        transform = compile_events(cut, small, references)
-    closing = assignment.run(_closing(assignment, groups))
-    return Prepared(known, groups, reader, small, transform, references, tables, closing, combining=combining)
+        transform = compile_events(split, frame, references)
+    return PreparedQuery(
+        stored_types,
+        groups,
+        reader,
+        frame,
+        transform,
+        references,
+        result_tables,
+        context.run(_watermark_scope(context, groups)),
+        preaggregation=preaggregation,
+    )
 
 
-def _as_it_is(frame: DataFrame, single: bool) -> DataFrame:
+def _unchanged(frame: DataFrame, is_single_partition: bool) -> DataFrame:
     return frame
 
 
 def _prepare_join(
-    assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None, groups: Groups
-) -> Prepared:
-    stream, cut, spark = assignment.stream, assignment.cut, assignment.spark
-    assert stream.joined is not None  # noqa: S101 - the caller looked
-    sides = side_streams(stream, stream.joined)
-    samples = _samples(assignment, sides, known, wait)
-    conninfo = assignment.log.database.conninfo
-    queues = {queue_id: queue for queue, queue_id, _, _ in groups}
-    base = Reading(conninfo, assignment.id, assignment.name, pa.schema([]), queues, None, 0, (), cut.with_data)
-    by_side = [{i: name for i, name in queues.items() if name in side.sources} for side in sides]
-    reader, references, types = prepare_sides(spark, stream, cut, base, samples, known or {}, by_side)
-    if types and wait is not None:
-        assignment.run(assignment.registry.set_fields(assignment.id, types))
-        known = {**types, **(known or {})}
-    waiting = reader.waiting
-    assignment.run(assignment.registry.make_waiting(waiting))
-    small = reader.frame(spark, 1)
-    transform = compile_events(cut, small, references)
-    return Prepared(known, groups, reader, small, transform, references, None, Closing.TOGETHER, waiting)
-
-
-def _samples(
-    assignment: Assignment,
-    sides: Sequence[Definition],
-    known: dict[str, str] | None,
+    context: QueryContext,
+    stored_types: _FieldTypes | None,
     wait: Callable[[], bool] | None,
-) -> list[list[Any]]:
-    """The newest events of each side; waits for the first of each, if it takes one to know the types."""
-    while True:
-        samples = [assignment.run(_newest(assignment, side.sources)) for side in sides]
-        missing = [
-            name
-            for name, side, sample in zip(SIDES, sides, samples, strict=True)
-            if not sample and not _is_declared(name, side, known)
-        ]
-        # What is not there is not read either, where only what is there is read.
-        if not missing or (assignment.options.available_now and any(samples)):
-            return samples
-        if wait is None or not wait():
-            raise NothingYet
+    groups: Sequence[SourceGroup],
+) -> PreparedQuery:
+    stream, split, spark = context.stream, context.split, context.spark
+    assert stream.joined is not None  # noqa: S101 - the caller checked
+    inputs = input_streams(stream, stream.joined)
+    samples = _read_join_samples(context, inputs, stored_types, wait)
+    queues = {source.queue_id: source.queue for source in groups}
+    config = ReadConfig(
+        context.log.database.conninfo,
+        context.id,
+        context.name,
+        EMPTY_SCHEMA,
+        queues,
+        event_time=None,
+        lateness_us=0,
+        steps=(),
+        with_event_json=split.with_event_json,
+    )
+    input_queues = [
+        {queue_id: name for queue_id, name in queues.items() if name in joined.sources} for joined in inputs
+    ]
+    max_events = context.options.max_events_per_cycle
+    reader, references, types = prepare_join(
+        spark, stream, split, config, samples, stored_types or {}, input_queues, max_events
+    )
+    if types and wait is not None:
+        stored_types = _store_types(context, types, stored_types)
+    context.run(context.registry.create_join_table(reader.state))
+    frame = reader.frame(spark, 1)
+    transform = compile_events(split, frame, references)
+    return PreparedQuery(
+        stored_types,
+        groups,
+        reader,
+        frame,
+        transform,
+        references,
+        None,
+        WatermarkScope.GLOBAL,
+        join_state=reader.state,
+    )
 
 
-def _is_declared(name: str, side: Definition, known: dict[str, str] | None) -> bool:
-    """Whether the types of a side need no event to show them."""
-    if any(field.startswith(f"{name}.") for field in known or {}):
-        return True
-    wanted = set(fields_read(split(side)))
-    if isinstance(side.time.event_time, str):
-        wanted.add(side.time.event_time.split(".")[0])
-    return wanted <= side.schema.keys()
+def _store_types(context: QueryContext, types: _FieldTypes, stored_types: _FieldTypes | None) -> _FieldTypes:
+    """Store inferred types, and return all types. Types that were stored before do not change."""
+    context.run(context.registry.store_field_types(context.id, types))
+    return {**types, **(stored_types or {})}
 
 
-async def _subscribe(assignment: Assignment) -> Groups:
-    """A group of the query's own in each queue that it reads."""
-    found = []
-    for name in assignment.stream.sources:
-        queue = await assignment.log.catalog.refresh(name)
-        group = await assignment.log.group_book.subscribe(
-            queue,
-            assignment.name,
-            assignment.options.subscription_from,  # type: ignore[arg-type]  # checked there
-            query_id=assignment.name,
-        )
-        if group.query_id != assignment.name:
-            raise Conflict(
-                f"queue {name!r} has a group {assignment.name!r} already, of consumers; give the query another id"
-            )
-        found.append((name, queue.id, assignment.name, group.id))
-    return found
-
-
-async def _closing(assignment: Assignment, groups: Groups) -> Closing:
-    stream = assignment.stream
-    if not stream.windows:
-        return Closing.BY_PARTITION
-    if stream.key is not None or len(groups) > 1:
-        return Closing.TOGETHER
-    queue = await assignment.log.catalog.get(groups[0][0])
-    # In a queue by key, they have a partition of their own.
-    return Closing.BY_PARTITION if queue.partition_count is None else Closing.KEYLESS_TOGETHER
-
-
-def _sample(assignment: Assignment, known: dict[str, str] | None, wait: Callable[[], bool] | None) -> list[Any]:
-    """The newest events; waits for the first if it takes one to know the types."""
-    cut = assignment.cut
-    sources = assignment.stream.sources
-    sample = assignment.run(_newest(assignment, sources))
-    if not fields_read(cut) and not isinstance(cut.stream.time.event_time, str):
+def _read_sample(
+    context: QueryContext, stored_types: _FieldTypes | None, wait: Callable[[], bool] | None
+) -> list[Event]:
+    """Read the newest events; wait for the first one if types have to be inferred."""
+    split, sources = context.split, context.stream.sources
+    sample = context.run(_read_newest(context, sources))
+    if not referenced_fields(split) and not isinstance(split.stream.time.event_time, str):
         return sample
-    while not sample and not known:
+    while not sample and not stored_types:
         if wait is None or not wait():
-            # Types that are guessed now would be the types of the tables, and wrong for what comes later.
-            raise NothingYet
-        sample = assignment.run(_newest(assignment, sources))
+            # Types that are assumed now would be those of the tables, and wrong for later events.
+            raise NoSampleEvents
+        sample = context.run(_read_newest(context, sources))
     return sample
 
 
-async def _newest(assignment: Assignment, sources: Sequence[str]) -> list[Any]:
-    events: list[Any] = []
+def _read_join_samples(
+    context: QueryContext,
+    inputs: Sequence[Definition],
+    stored_types: _FieldTypes | None,
+    wait: Callable[[], bool] | None,
+) -> list[list[Event]]:
+    """Read the newest events of each input; wait for the first one of each if types have to be inferred."""
+    while True:
+        samples = [context.run(_read_newest(context, joined.sources)) for joined in inputs]
+        is_complete = all(
+            sample or _has_known_types(name, joined, stored_types or {})
+            for name, joined, sample in zip(SIDES, inputs, samples, strict=True)
+        )
+        # With available_now, an input without events stays without events.
+        if is_complete or (context.options.available_now and any(samples)):
+            return samples
+        if wait is None or not wait():
+            raise NoSampleEvents
+
+
+def _has_known_types(name: str, joined: Definition, stored_types: Mapping[str, str]) -> bool:
+    """True if the types of a join input are stored or declared."""
+    if any(field.startswith(f"{name}.") for field in stored_types):
+        return True
+    fields = set(referenced_fields(split_stream(joined)))
+    if isinstance(joined.time.event_time, str):
+        fields.add(joined.time.event_time.split(".")[0])
+    return fields <= joined.schema.keys()
+
+
+async def _read_newest(context: QueryContext, sources: Sequence[str]) -> list[Event]:
+    events: list[Event] = []
     for queue in sources:
-        events += await assignment.log.browse(queue, limit=SAMPLE)
+        events += await context.log.browse(queue, limit=SAMPLE_SIZE)
     return events
 
 
-def _key_name(stream: Definition, given: str | None) -> str | None:
-    """A second name of the key in the views: the one that was given, or that of the field that it is."""
+async def _subscribe(context: QueryContext) -> list[SourceGroup]:
+    """Create the query's consumer group in each source queue."""
+    groups = []
+    for name in context.stream.sources:
+        queue = await context.log.catalog.refresh(name)
+        group = await context.log.consumer_groups.subscribe(
+            queue,
+            context.name,
+            context.options.subscription_from,  # type: ignore[arg-type]  # checked there
+            query_id=context.name,
+        )
+        if group.query_id != context.name:
+            raise Conflict(f"queue {name!r} already has a consumer group {context.name!r}; give the query another id")
+        groups.append(SourceGroup(name, queue.id, context.name, group.id))
+    return groups
+
+
+async def _watermark_scope(context: QueryContext, groups: Sequence[SourceGroup]) -> WatermarkScope:
+    stream = context.stream
+    if not stream.windows:
+        return WatermarkScope.PARTITION
+    if stream.key is not None or len(groups) > 1:
+        return WatermarkScope.GLOBAL
+    queue = await context.log.catalog.get(groups[0].queue)
+    # In a queue with a partition per key, events without a key have a partition of their own.
+    return WatermarkScope.PARTITION if queue.partition_count is None else WatermarkScope.KEYLESS_GLOBAL
+
+
+def key_column_name(stream: Definition, option: str | None) -> str | None:
+    """A second name of the key in the views: the ``key_name`` option, or the field that is the key."""
     taken = {"key", "window_start", "window_end", "updated_at", "is_open", "revision", "value", *stream.aggregates}
-    if given is not None and given in taken:
-        raise InvalidRequest(f"key_name={given!r} is a column of the views already; choose another")
-    if given is not None:
-        return given
+    if option is not None and option in taken:
+        raise InvalidRequest(f"key_name={option!r} is already a column of the views; choose another name")
+    if option is not None:
+        return option
     key = stream.key
     if not isinstance(key, str) or not key.isidentifier() or key.startswith("__"):
         return None

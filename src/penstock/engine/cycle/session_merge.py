@@ -1,4 +1,4 @@
-"""Sessions that have become others: in the transaction that ends a cycle, their rows go over to the new spans."""
+"""Moves the rows of sessions that were extended or merged to their new sessions, within a commit."""
 
 from __future__ import annotations
 
@@ -6,63 +6,70 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.db.pg_arrays import numbers
+from penstock.db.pg_arrays import int_array
+from penstock.engine.cycle.output_events import OutputEvent
+from penstock.engine.cycle.partials import SessionMove
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
     from penstock.engine.result_tables import ResultTables
 
-#: A session of a key that is another one now: the old span and whether it had been closed, and the new one.
-Move = dict[str, Any]
+
+async def merge_open_sessions(
+    conn: AsyncConnection[Any], tables: ResultTables, moves: Sequence[SessionMove], now: datetime
+) -> None:
+    for batch in _independent_batches(move for move in moves if not move.was_closed):
+        await conn.execute(tables.statement("move_open_sessions"), {**_to_params(batch), "now": now})
 
 
-async def move_open(conn: AsyncConnection[Any], tables: ResultTables, moves: Sequence[Move], now: datetime) -> None:
-    """Give open sessions their new spans."""
-    for some in _rounds(move for move in moves if not move["__old_closed"]):
-        await conn.execute(tables.statement("move_spans"), {**_spans(some), "now": now})
+async def merge_closed_sessions(
+    conn: AsyncConnection[Any],
+    tables: ResultTables,
+    moves: Sequence[SessionMove],
+    closing_ends: Mapping[int, int],
+    now: datetime,
+) -> list[OutputEvent]:
+    """Move closed sessions. Returns events that tell which session replaces each of the old ones.
 
-
-async def take_back(
-    conn: AsyncConnection[Any], tables: ResultTables, moves: Sequence[Move], ends: Mapping[int, int], now: datetime
-) -> list[tuple[str | None, bytes]]:
-    """Give closed sessions their new spans; returns, as events, what has become of the old ones.
-
-    Those are open again that end now after what ``ends`` has of their partition. An event that is late by the time of
-    its own partition can bring that about where all of them close windows together, and one has not come so far.
+    A session is open again if it ends after the time in ``closing_ends`` of its partition. An event that is late in its
+    own partition can extend it beyond that time if all partitions close windows together and another one is behind.
     """
-    told: list[tuple[str | None, bytes]] = []
-    for some in _rounds(move for move in moves if move["__old_closed"]):
-        closers = [move["__p"] for move in some]
-        is_open = [p not in ends or move["__we"] > ends[p] for p, move in zip(closers, some, strict=True)]
-        params = {**_spans(some), "partitions": numbers(closers), "open": is_open, "now": now}
-        rows = await (await conn.execute(tables.statement("take_back"), params)).fetchall()
-        told += [
-            (key or None, f'{line[:-1]}, "revision" : {revision}, "replaced_by" : {span}}}'.encode())
-            for key, revision, line, span in rows
-            if line is not None
+    events: list[OutputEvent] = []
+    for batch in _independent_batches(move for move in moves if move.was_closed):
+        is_open = [
+            move.partition_id not in closing_ends or move.end_us > closing_ends[move.partition_id] for move in batch
         ]
-    return told
+        partitions = int_array([move.partition_id for move in batch])
+        params = {**_to_params(batch), "partitions": partitions, "open": is_open, "now": now}
+        rows = await (await conn.execute(tables.statement("move_closed_sessions"), params)).fetchall()
+        events += [
+            (key or None, f'{event[:-1]}, "revision" : {revision}, "replaced_by" : {replaced_by}}}'.encode())
+            for key, revision, event, replaced_by in rows
+            if event is not None
+        ]
+    return events
 
 
-def _rounds(moves: Iterable[Move]) -> list[list[Move]]:
-    """Moves that can be made at once; those to one and the same span come one after the other."""
-    rounds: list[list[Move]] = []
-    seen: dict[tuple[str, int, int], int] = {}
+def _independent_batches(moves: Iterable[SessionMove]) -> list[list[SessionMove]]:
+    """Batches in which no two moves have the same target: one statement cannot update a row twice."""
+    batches: list[list[SessionMove]] = []
+    counts: dict[tuple[str, int, int], int] = {}
     for move in moves:
-        span = (move["__k"], move["__ws"], move["__we"])
-        place = seen[span] = seen.get(span, -1) + 1
-        if place == len(rounds):
-            rounds.append([])
-        rounds[place].append(move)
-    return rounds
+        target = (move.key, move.start_us, move.end_us)
+        index = counts.get(target, 0)
+        counts[target] = index + 1
+        if index == len(batches):
+            batches.append([])
+        batches[index].append(move)
+    return batches
 
 
-def _spans(moves: Sequence[Move]) -> dict[str, Any]:
+def _to_params(moves: Sequence[SessionMove]) -> dict[str, Any]:
     return {
-        "keys": [move["__k"] for move in moves],
-        "old_starts": numbers([move["__old_ws"] for move in moves]),
-        "old_ends": numbers([move["__old_we"] for move in moves]),
-        "starts": numbers([move["__ws"] for move in moves]),
-        "ends": numbers([move["__we"] for move in moves]),
+        "keys": [move.key for move in moves],
+        "old_starts": int_array([move.old_start_us for move in moves]),
+        "old_ends": int_array([move.old_end_us for move in moves]),
+        "starts": int_array([move.start_us for move in moves]),
+        "ends": int_array([move.end_us for move in moves]),
     }

@@ -1,4 +1,4 @@
-"""How far time has come, and so which windows close: for each partition, or for all of them together, as 0."""
+"""Advances the watermarks of a query, within a commit. They decide which windows close."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import pyarrow as pa
 import pyarrow.compute
 
 from penstock.core.timestamps import to_micros
-from penstock.db.pg_arrays import numbers
+from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
-from penstock.engine.cycle.models import Target, Work
-from penstock.engine.cycle.partials import Closing
+from penstock.engine.cycle.models import CommitTarget, CycleResult
+from penstock.engine.cycle.partials import ALL_PARTITIONS
+from penstock.engine.cycle.query_lock import LockedQuery
+from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.joins.state import JoinState
 from penstock.engine.result_tables import ResultTables
 from penstock.log.catalog import Catalog
 
@@ -22,146 +25,151 @@ if TYPE_CHECKING:
 _sql = Statements("penstock.engine.cycle", "commit.sql")
 
 
-class Bounds:
-    """The bounds of one query, within the transactions of its commits."""
+class Watermarks:
+    """The watermarks of one query, by partition. ``ALL_PARTITIONS`` is the watermark of all of them together."""
 
-    def __init__(self, catalog: Catalog, target: Target) -> None:
+    def __init__(self, catalog: Catalog, target: CommitTarget) -> None:
         self._catalog = catalog
         self._target = target
-        #: Whether there may be windows of events without a key, which all partitions close together.
-        self._has_keyless: bool | None = None
+        #: Whether there may be windows that all partitions close together; None: unknown.
+        self._has_global_windows: bool | None = None
 
-    async def after(
-        self, conn: AsyncConnection[Any], work: Work, now: datetime, closed_us: int | None
-    ) -> dict[int, int]:
-        """How far time has come with a cycle: for each partition (or for all, as 0) up to where windows close."""
+    async def advance(self, conn: AsyncConnection[Any], result: CycleResult, query: LockedQuery) -> dict[int, int]:
+        """Store the progress of a cycle, and return the watermarks that close windows."""
         target = self._target
-        marks = [mark for report in work.reports for mark in report.marks]
-        bounds: dict[int, int] = {}
-        if marks:
-            params = {
-                "query": target.query,
-                "partitions": numbers([mark.partition_id for mark in marks]),
-                "highs": [mark.high_us for mark in marks],
-                "lasts": numbers([mark.last_us for mark in marks]),
-            }
-            rows = await (await conn.execute(_sql["note_progress"], params)).fetchall()
-            for partition_id, high, floor in rows:
-                bound = _bound(high, floor, target.rules.lateness_us)
-                if bound is not None:
-                    bounds[partition_id] = bound
-        if target.waiting is not None:
-            return await (self._wait_is_over(conn) if work.flush else self._joint_bound(conn, now, closed_us))
-        if target.tables is None:
+        watermarks = await self._store_progress(conn, result)
+        if target.join_state is not None:
+            if result.is_flush:
+                return await self._expire_join_state(conn, target.join_state)
+            return await self._advance_global(conn, query)
+        if target.result_tables is None:
             return {}
-        if work.flush:
-            return await self._flush_bounds(conn)
-        if target.closing is Closing.TOGETHER:
-            return await self._joint_bound(conn, now, closed_us)
-        await self._close_idle(conn, now, bounds)
-        if await self._keyless(conn, target.tables, work.partials):
-            bounds |= await self._joint_bound(conn, now, closed_us)
-        return bounds
+        if result.is_flush:
+            return await self._close_all(conn, target.result_tables)
+        if target.watermark_scope is WatermarkScope.GLOBAL:
+            return await self._advance_global(conn, query)
+        watermarks |= await self._advance_idle(conn, target.result_tables, query.now, watermarks)
+        if await self._needs_global(conn, target.result_tables, result.partials):
+            watermarks |= await self._advance_global(conn, query)
+        return watermarks
 
-    async def _keyless(self, conn: AsyncConnection[Any], tables: ResultTables, partials: pa.Table | None) -> bool:
-        if self._has_keyless is None:
-            # Also where there should be none: the queue may have been partitioned otherwise before.
-            row = await (await conn.execute(tables.statement("has_keyless"))).fetchone()
-            self._has_keyless = row is not None and bool(row[0])
-        if not self._has_keyless and partials is not None and partials.num_rows:
-            self._has_keyless = pa.compute.min(partials.column("p")).as_py() == 0
-        return self._has_keyless
+    async def _store_progress(self, conn: AsyncConnection[Any], result: CycleResult) -> dict[int, int]:
+        partitions = [partition for report in result.reports for partition in report.partitions]
+        if not partitions:
+            return {}
+        params = {
+            "query": self._target.query_id,
+            "partitions": int_array([partition.partition_id for partition in partitions]),
+            "highs": [partition.high_us for partition in partitions],
+            "lasts": int_array([partition.last_appended_us for partition in partitions]),
+        }
+        rows = await (await conn.execute(_sql["store_progress"], params)).fetchall()
+        lateness_us = self._target.time_rules.lateness_us
+        watermarks = {partition_id: _watermark(high, floor, lateness_us) for partition_id, high, floor in rows}
+        return {partition_id: us for partition_id, us in watermarks.items() if us is not None}
 
-    async def _flush_bounds(self, conn: AsyncConnection[Any]) -> dict[int, int]:
-        """Every window that is open closes; what comes later for it is late."""
-        assert self._target.tables is not None  # noqa: S101 - the caller looked
-        rows = await (await conn.execute(self._target.tables.statement("last_ends"))).fetchall()
-        bounds = {partition: end + self._target.rules.grace_us for partition, end in rows}
-        if 0 in bounds:
-            await self._raise_closed(conn, bounds[0])
-        floors = {partition: bound for partition, bound in bounds.items() if partition}
+    async def _needs_global(self, conn: AsyncConnection[Any], tables: ResultTables, partials: pa.Table | None) -> bool:
+        if self._has_global_windows is None:
+            # Ask in any case: the queue may have been partitioned in another way before.
+            row = await (await conn.execute(tables.statement("has_global_windows"))).fetchone()
+            self._has_global_windows = row == (True,)
+        if not self._has_global_windows and partials is not None and partials.num_rows:
+            self._has_global_windows = pa.compute.min(partials.column("partition_id")).as_py() == ALL_PARTITIONS
+        return self._has_global_windows
+
+    async def _close_all(self, conn: AsyncConnection[Any], tables: ResultTables) -> dict[int, int]:
+        """Advance the watermarks so that every open window closes. Later events of these windows are late."""
+        rows = await (await conn.execute(tables.statement("last_window_ends"))).fetchall()
+        grace_us = self._target.time_rules.grace_us
+        watermarks = {partition_id: end_us + grace_us for partition_id, end_us in rows}
+        if ALL_PARTITIONS in watermarks:
+            await self._store_global(conn, watermarks[ALL_PARTITIONS])
+        floors = {partition_id: us for partition_id, us in watermarks.items() if partition_id != ALL_PARTITIONS}
         if floors:
             await self._raise_floors(conn, floors)
-        return bounds
+        return watermarks
 
-    async def _wait_is_over(self, conn: AsyncConnection[Any]) -> dict[int, int]:
-        """Nothing waits any longer in a join; what comes later for it is late."""
-        waiting = self._target.waiting
-        assert waiting is not None  # noqa: S101 - the caller looked
-        row = await (await conn.execute(waiting.statement("last_end"), waiting.params())).fetchone()
-        if row is None or row[0] is None:
+    async def _expire_join_state(self, conn: AsyncConnection[Any], join_state: JoinState) -> dict[int, int]:
+        """Advance the watermark so that all rows of a join expire. Later events that would match them are late."""
+        row = await (await conn.execute(join_state.statement("last_end"), join_state.params())).fetchone()
+        if row is None or row == (None,):
             return {}
-        await self._raise_closed(conn, row[0])
-        return {0: row[0]}
+        (end_us,) = row
+        await self._store_global(conn, end_us)
+        return {ALL_PARTITIONS: end_us}
 
-    async def _close_idle(self, conn: AsyncConnection[Any], now: datetime, bounds: dict[int, int]) -> None:
-        """Let the clock close the windows of partitions that are idle and have nothing unread."""
-        target = self._target
-        assert target.tables is not None  # noqa: S101 - the caller looked
-        rules = target.rules
+    async def _advance_idle(
+        self, conn: AsyncConnection[Any], tables: ResultTables, now: datetime, watermarks: dict[int, int]
+    ) -> dict[int, int]:
+        """Advance the watermarks of idle partitions by the clock. Returns their watermarks."""
+        target, rules = self._target, self._target.time_rules
         params = {
-            "query": target.query,
+            "query": target.query_id,
             "now": now,
             "idle": timedelta(microseconds=rules.idle_flush_us),
             "wait": timedelta(microseconds=rules.grace_us + rules.lateness_us),
         }
-        rows = await (await conn.execute(target.tables.statement("idle_partitions"), params)).fetchall()
-        idle = {partition for (partition,) in rows if partition}
+        rows = await (await conn.execute(tables.statement("idle_partitions"), params)).fetchall()
+        idle = {partition_id for (partition_id,) in rows if partition_id != ALL_PARTITIONS}
         if not idle:
-            return
-        for queue_name, queue_id, _, group_id in target.groups:
-            queue = await self._catalog.get(queue_name)
-            asked = {"group": group_id, "partitions": numbers(sorted(idle))}
-            statement = _sql.table("unread", queue_id, queue.segment)
-            idle -= {p for (p,) in await (await conn.execute(statement, asked)).fetchall()}
-        floor = to_micros(now) - rules.idle_flush_us - rules.lateness_us
+            return {}
+        for source in target.groups:
+            queue = await self._catalog.get(source.queue)
+            params = {"group": source.group_id, "partitions": int_array(sorted(idle))}
+            statement = _sql.table("unread_partitions", source.queue_id, queue.segment)
+            idle -= {partition_id for (partition_id,) in await (await conn.execute(statement, params)).fetchall()}
+        floor_us = self._idle_watermark(now)
         if idle:
-            await self._raise_floors(conn, dict.fromkeys(idle, floor))
-        for partition in idle:
-            bounds[partition] = max(floor, bounds.get(partition, floor))
+            await self._raise_floors(conn, dict.fromkeys(idle, floor_us))
+        return {partition_id: max(floor_us, watermarks.get(partition_id, floor_us)) for partition_id in idle}
 
-    async def _joint_bound(self, conn: AsyncConnection[Any], now: datetime, closed_us: int | None) -> dict[int, int]:
-        """Up to where all partitions together have come; those that are idle do not count."""
-        rules = self._target.rules
-        clock = to_micros(now) - rules.idle_flush_us - rules.lateness_us
+    async def _advance_global(self, conn: AsyncConnection[Any], query: LockedQuery) -> dict[int, int]:
+        """Advance the watermark of all partitions to the lowest one. Idle partitions follow the clock."""
+        rules = self._target.time_rules
+        idle_us = self._idle_watermark(query.now)
         lowest: int | None = None
-        for queue_name, queue_id, _, group_id in self._target.groups:
-            queue = await self._catalog.get(queue_name)
+        for source in self._target.groups:
+            queue = await self._catalog.get(source.queue)
             params = {
-                "query": self._target.query,
-                "group": group_id,
-                "now": now,
+                "query": self._target.query_id,
+                "group": source.group_id,
+                "now": query.now,
                 "idle": timedelta(microseconds=rules.idle_flush_us),
             }
-            statement = _sql.table("all_partitions", queue_id, queue.segment)
-            for _, high, floor, is_quiet, has_unread in await (await conn.execute(statement, params)).fetchall():
-                own = _bound(high, floor, rules.lateness_us)
-                if not has_unread and is_quiet:
-                    own = clock if own is None else max(own, clock)
-                if own is None:
-                    return {} if closed_us is None else {0: closed_us}
-                lowest = own if lowest is None else min(lowest, own)
-        if closed_us is not None:
-            lowest = closed_us if lowest is None else max(lowest, closed_us)
+            statement = _sql.table("partition_progress", source.queue_id, queue.segment)
+            for high, floor, is_quiet, has_unread in await (await conn.execute(statement, params)).fetchall():
+                watermark = _watermark(high, floor, rules.lateness_us)
+                if is_quiet and not has_unread:
+                    watermark = idle_us if watermark is None else max(watermark, idle_us)
+                if watermark is None:
+                    return {} if query.closed_us is None else {ALL_PARTITIONS: query.closed_us}
+                lowest = watermark if lowest is None else min(lowest, watermark)
+        if query.closed_us is not None:
+            lowest = query.closed_us if lowest is None else max(lowest, query.closed_us)
         if lowest is None:
             return {}
-        if lowest != closed_us:
-            await self._raise_closed(conn, lowest)
-        return {0: lowest}
+        if lowest != query.closed_us:
+            await self._store_global(conn, lowest)
+        return {ALL_PARTITIONS: lowest}
+
+    def _idle_watermark(self, now: datetime) -> int:
+        rules = self._target.time_rules
+        return to_micros(now) - rules.idle_flush_us - rules.lateness_us
 
     async def _raise_floors(self, conn: AsyncConnection[Any], floors: dict[int, int]) -> None:
         params = {
-            "query": self._target.query,
-            "partitions": numbers(list(floors)),
-            "floors": numbers(list(floors.values())),
+            "query": self._target.query_id,
+            "partitions": int_array(list(floors)),
+            "floors": int_array(list(floors.values())),
         }
         await conn.execute(_sql["raise_floors"], params)
 
-    async def _raise_closed(self, conn: AsyncConnection[Any], bound: int) -> None:
-        await conn.execute(_sql["raise_closed"], {"query": self._target.query, "closed": bound})
+    async def _store_global(self, conn: AsyncConnection[Any], watermark_us: int) -> None:
+        await conn.execute(_sql["raise_closed"], {"query": self._target.query_id, "closed": watermark_us})
 
 
-def _bound(high: int | None, floor: int | None, lateness_us: int) -> int | None:
-    if high is None:
-        return floor
-    return high - lateness_us if floor is None else max(high - lateness_us, floor)
+def _watermark(high_us: int | None, floor_us: int | None, lateness_us: int) -> int | None:
+    """The watermark of a partition: its highest event time minus the allowed lateness, but not below its floor."""
+    if high_us is None:
+        return floor_us
+    return high_us - lateness_us if floor_us is None else max(high_us - lateness_us, floor_us)

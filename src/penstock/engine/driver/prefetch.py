@@ -1,8 +1,8 @@
-"""The next cycle of a query that is behind, computed while the one before it is committed.
+"""Computes the next cycle of a query with a backlog while the current one is committed.
 
-Committing keeps PostgreSQL busy, and computing Spark's tasks. What a cycle comes to depends on its plan alone, where
-tasks add up by themselves; so it may be computed before it is its turn, from a plan that says how the commit will leave
-things. If the commit leaves them otherwise, what was computed is thrown away.
+A commit keeps PostgreSQL busy and a computation keeps Spark's tasks busy. Where tasks pre-aggregate, the result of a
+cycle depends on its plan alone, so it can be computed early, from a plan that anticipates the commit. If the commit
+turns out otherwise, the result is discarded.
 """
 
 from __future__ import annotations
@@ -15,88 +15,73 @@ from contextlib import suppress
 import psycopg
 
 from penstock.core.errors import PenstockError
-from penstock.engine.cycle.cycle import Cycles
-from penstock.engine.cycle.models import Answer, Work
+from penstock.engine.cycle.models import CycleResult, SparkResult
+from penstock.engine.cycle.runner import CycleRunner
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning.planner import Planner
 
 _logger = logging.getLogger("penstock.engine")
 
-#: How often what is not wanted any more is cancelled, until it has ended.
+#: A discarded job is cancelled this often until it has ended.
 _CANCEL_SECONDS = 0.2
 
 
-class Ahead:
-    """One cycle more than is committed."""
+class Prefetcher:
+    """Computes one cycle ahead of the last commit."""
 
-    def __init__(self, planner: Planner, cycles: Cycles) -> None:
+    def __init__(self, planner: Planner, cycles: CycleRunner) -> None:
         self._planner = planner
         self._cycles = cycles
-        self._thread = ThreadPoolExecutor(1, "penstock ahead")
-        #: What its jobs are called in Spark.
-        self._tag = f"penstock-ahead-{uuid.uuid4()}"
-        self._next: tuple[CyclePlan, Future[Answer]] | None = None
-        self._is_worth_it = True
+        self._executor = ThreadPoolExecutor(1, "penstock prefetch")
+        self._job_tag = f"penstock-prefetch-{uuid.uuid4()}"
+        self._next: tuple[CyclePlan, Future[SparkResult]] | None = None
+        self._is_useful = True
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether there is a cycle that waits for its turn."""
-        return self._next is not None
-
-    def begin(self, work: Work) -> None:
-        """Let the cycle after this one, which is about to be committed, be computed; if there is a full one."""
-        if not self._is_worth_it:
+    def start_next(self, result: CycleResult) -> None:
+        """Start the cycle after this one, which is about to be committed, if there is a backlog."""
+        if not self._is_useful:
             return
-        highs = {mark.partition_id: mark.high_us for report in work.reports for mark in report.marks}
-        reached = {lane.partition_id: (lane.stop, highs.get(lane.partition_id)) for lane in work.plan.lanes}
-        number: int | None = None
+        highs = {each.partition_id: each.high_us for report in result.reports for each in report.partitions}
+        reached = {each.partition_id: (each.stop, highs.get(each.partition_id)) for each in result.plan.partitions}
         try:
-            number = self._planner.plan_ahead(reached)
-            plan = None if number is None else self._cycles.planned()
+            plan = self._planner.plan_ahead(reached)
             if plan is not None:
-                self._next = (plan, self._thread.submit(self._cycles.answer, plan, self._tag))
+                self._next = (plan, self._executor.submit(self._cycles.run_spark, plan, self._job_tag))
         except Exception as error:
-            # Nothing is wrong with the cycle that is about to be committed; if it is with the database, that finds out.
+            # The cycle about to be committed is not affected. If the database is at fault, the commit finds out.
             _logger.debug("no cycle is computed ahead: %s", error)
-            self._is_worth_it = False
-            if number is not None:
-                with suppress(Exception):
-                    self._cycles.forget(number)
+            self._is_useful = False
 
-    def holds(self) -> bool:
-        """Whether there is a cycle whose turn it is now, as it was planned; what was planned otherwise is forgotten."""
+    def take(self) -> tuple[CyclePlan, Future[SparkResult]] | None:
+        """Return the cycle that was started, if the last commit left the partitions as its plan assumed."""
         if self._next is None:
-            return False
-        if self._planner.is_as_planned(self._next[0].lanes):
-            return True
-        # What made it differ, such as windows that all partitions close together, will do so again.
-        self._is_worth_it = False
-        self._forget()
-        return False
-
-    def take(self) -> tuple[CyclePlan, Future[Answer]]:
-        """The cycle whose turn it is."""
-        assert self._next is not None  # noqa: S101 - the caller asked
-        taken, self._next = self._next, None
-        return taken
+            return None
+        plan, result = self._next
+        if self._planner.is_current(plan.partitions):
+            self._next = None
+            return plan, result
+        # The cause, such as windows that close across all partitions, will recur.
+        self._is_useful = False
+        self._discard()
+        return None
 
     def close(self) -> None:
-        """Forget what is being computed. That nobody could be told hides nothing of why the cycles end."""
+        """Cancel the cycle that was started. A failure here must not hide the reason why the loop ends."""
         try:
-            self._forget()
+            self._discard()
         except (PenstockError, psycopg.Error):
-            # Its row in the ledger is one of a driver that is gone, as after a crash.
-            _logger.debug("a cycle that was planned ahead stays in the ledger", exc_info=True)
+            # Its row stays in the ledger, like one of a driver that crashed.
+            _logger.debug("a cycle that was computed ahead stays in the ledger", exc_info=True)
         finally:
-            self._thread.shutdown()
+            self._executor.shutdown()
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         if self._next is None:
             return
-        plan, answer = self.take()
-        while not answer.done():
-            # Again and again: what is about to ask Spark has no job yet that could be cancelled.
+        (plan, result), self._next = self._next, None
+        while not result.done():
+            # A thread about to submit its job has none to cancel yet, so cancel repeatedly.
             with suppress(Exception):
-                self._cycles.cancel(self._tag)
-            wait([answer], _CANCEL_SECONDS)
-        self._cycles.forget(plan.cycle)
+                self._cycles.cancel_jobs(self._job_tag)
+            wait([result], _CANCEL_SECONDS)
+        self._cycles.delete_plan(plan.cycle)

@@ -1,10 +1,10 @@
-"""The gates of all queries, for those who look at them and change their limits while they run. Needs no Spark."""
+"""List the gates of all queries, and change their limits while the queries run. Needs no Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -12,24 +12,24 @@ from penstock.core.errors import InvalidOption, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
 from penstock.db.pool import Database
 from penstock.db.statements import Statements
-from penstock.stream.gates import amount_text, read_amount
-from penstock.stream.windows import micros
+from penstock.stream.gates import format_amount, parse_amount
+from penstock.stream.windows import parse_seconds
 
 _sql = Statements("penstock.engine.gates", "admin.sql")
 
-#: Which kinds of gate have a limit of that name.
+#: The kinds of gate that have a limit of each name.
 _KINDS = {
     "rate": ("token_bucket",),
     "capacity": ("token_bucket",),
     "limit": ("sliding_window", "concurrency"),
     "window_seconds": ("sliding_window",),
 }
-_LONGEST_HOLD = 366 * 86_400
-MOST_GATES = 100_000
+_MAX_HOLD_SECONDS = 366 * 86_400
+MAX_LISTED_GATES = 100_000
 
 
 class GateInfo(Struct, frozen=True):
-    """A gate of a lane, as it is now; a gate that all lanes share has no key."""
+    """The current state of a gate for one key; ``key`` is None for a gate that all keys share."""
 
     query: str
     key: str | None
@@ -52,29 +52,34 @@ class GateInfo(Struct, frozen=True):
 
 
 class GateChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to change for a key, or for all: only what is given does."""
+    """A change of the limits of one key or of all keys. Fields that are not given stay as they are."""
 
-    #: The key; none: all keys that have no limits of their own.
+    #: The key; None for all keys that have no limits of their own.
     key: str | None = None
-    #: Which gate of the query, from 1; needed only where several could be meant.
+    #: The number of the gate in the query, from 1; required only if several gates have the limit.
     gate: Annotated[int, Meta(ge=1, le=1000)] | None = None
-    #: Tokens a second, and the capacity, of a token bucket.
+    #: Tokens per second, and the capacity, of a token bucket.
     rate: float | None = None
     capacity: float | None = None
-    #: The limit of a sliding window or of what is in flight.
+    #: The limit of a sliding window, or of the events in flight.
     limit: float | None = None
     window_seconds: float | None = None
-    #: How much of a shared limit the lane gets beside the others.
+    #: The key's share of a shared limit, relative to the other keys.
     weight: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     paused: bool | None = None
-    #: Let nothing through for so long, and begin with an empty bucket then: a partner's Retry-After. 0 ends that.
+    #: Release nothing for so long and start with an empty bucket then, as for a Retry-After; 0 ends the hold.
     hold_seconds: float | None = None
-    #: Forget what was changed for the key before.
+    #: Remove earlier changes of the key first.
     clear: bool = False
 
 
-class GateBook:
-    """Looks at gates and changes their limits."""
+class _GateRule(NamedTuple):
+    number: int
+    kind: str
+
+
+class GateAdmin:
+    """Lists gates and changes their limits."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -86,9 +91,17 @@ class GateBook:
         *,
         search: str | None = None,
         waiting: bool = False,
-        limit: int = MOST_GATES,
+        limit: int = MAX_LISTED_GATES,
     ) -> Sequence[GateInfo]:
-        """Gates, those that hold back most first; with ``waiting`` only those, with ``search`` of keys that hold it."""
+        """Return gates, those with the largest backlog first.
+
+        Args:
+            query: only gates of this query.
+            key: only gates of this key, and shared gates.
+            search: only gates of keys that contain this text.
+            waiting: only gates that hold events back.
+            limit: at most so many gates.
+        """
         async with self._database.connection() as conn:
             if query is not None:
                 await self._rules(conn, query)
@@ -97,80 +110,82 @@ class GateBook:
         return [GateInfo(*row) for row in rows]
 
     async def change(self, query: str, change: GateChange) -> None:
-        """Change limits; what waits is looked at again at once."""
+        """Change limits. They apply to waiting events at once."""
         check_name(query, "query")
         key = "" if change.key is None else check_key(change.key)
         async with self._database.connection() as conn, conn.transaction():
             rules = await self._rules(conn, query)
-            about = {"query": query, "key": key}
+            target = {"query": query, "key": key}
             if change.clear:
-                await conn.execute(_sql["clear"], about)
-            for params in _changes(change, rules):
-                await conn.execute(_sql["change"], {**about, **params})
+                await conn.execute(_sql["clear"], target)
+            for row in _changed_rows(change, rules):
+                await conn.execute(_sql["change"], {**target, **row})
 
     async def sink(self, query: str) -> str:
-        """The queue that a query writes what its gates let through to."""
+        """Return the queue that a gated query writes to."""
         async with self._database.connection() as conn:
             row = await (await conn.execute(_sql["sink"], {"query": query})).fetchone()
         if row is None:
-            raise _missing(query)
+            raise _not_found(query)
         return str(row[0])
 
-    async def make_compatible(self) -> bool:
-        """Make views under the names that another platform's users know; False if they were there."""
+    async def create_queen_views(self) -> bool:
+        """Create the views that queries written for Queen use; False if they exist."""
         async with self._database.connection() as conn, conn.transaction():
-            row = await (await conn.execute(_sql["is_there"])).fetchone()
+            row = await (await conn.execute(_sql["has_queen_schema"])).fetchone()
             if row is not None and row[0]:
                 return False
-            for statement in _sql["compat"].split(";\n"):
-                await conn.execute(statement, prepare=False)
+            for statement in ("create_queen_schema", "create_queen_queries", "create_queen_state"):
+                await conn.execute(_sql[statement], prepare=False)
         return True
 
-    async def _rules(self, conn: Any, query: str) -> Sequence[tuple[int, str]]:
-        rules: Sequence[tuple[int, str]] = await (await conn.execute(_sql["rules"], {"query": query})).fetchall()
-        if not rules:
-            raise _missing(query)
-        return rules
+    async def _rules(self, conn: Any, query: str) -> Sequence[_GateRule]:
+        rows = await (await conn.execute(_sql["rules"], {"query": query})).fetchall()
+        if not rows:
+            raise _not_found(query)
+        return [_GateRule._make(row) for row in rows]
 
 
-def _missing(query: str) -> NotFound:
-    return NotFound(f"there is no query {query!r} with a gate: `penstock gate list` shows those there are")
+def _not_found(query: str) -> NotFound:
+    return NotFound(f"there is no query {query!r} with a gate; `penstock gate list` lists the queries with gates")
 
 
-def _changes(change: GateChange, rules: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
-    """The rows to change: one for the lane as a whole, one for each gate that is meant."""
-    found: dict[int, dict[str, Any]] = {}
+def _changed_rows(change: GateChange, rules: Sequence[_GateRule]) -> list[dict[str, Any]]:
+    """Return the rows of ``gate_limits`` to write: gate 0 for the partition as a whole, one more per changed gate."""
+    rows: dict[int, dict[str, Any]] = {}
 
     def put(gate: int, name: str, value: Any) -> None:
         empty = dict.fromkeys(("amount", "rate", "window", "weight", "paused", "hold"))
-        found.setdefault(gate, {"gate": gate, **empty})[name] = value
+        rows.setdefault(gate, {"gate": gate, **empty})[name] = value
 
     for option, kinds in _KINDS.items():
         value = getattr(change, option)
         if value is None:
             continue
-        gate = _meant(option, kinds, change.gate, rules)
+        gate = _find_gate(option, kinds, change.gate, rules)
         if option == "window_seconds":
-            put(gate, "window", micros(option, value))
+            put(gate, "window", parse_seconds(option, value))
         else:
-            put(gate, "rate" if option == "rate" else "amount", amount_text(read_amount(option, value)))
+            put(gate, "rate" if option == "rate" else "amount", format_amount(parse_amount(option, value)))
     if change.weight is not None:
         put(0, "weight", change.weight)
     if change.paused is not None:
         put(0, "paused", change.paused)
     if change.hold_seconds is not None:
-        if not 0 <= change.hold_seconds <= _LONGEST_HOLD:
-            raise InvalidOption(f"hold_seconds must be from 0 to {_LONGEST_HOLD}", option="hold_seconds")
+        if not 0 <= change.hold_seconds <= _MAX_HOLD_SECONDS:
+            raise InvalidOption(f"hold_seconds must be from 0 to {_MAX_HOLD_SECONDS}", option="hold_seconds")
         put(0, "hold", change.hold_seconds)
-    if not found and not change.clear:
-        raise InvalidRequest("nothing is to change: say rate, capacity, limit, window, weight, paused or hold")
-    return list(found.values())
+    if not rows and not change.clear:
+        raise InvalidRequest(
+            "the request changes nothing: give at least one of rate, capacity, limit, window, weight, paused, hold"
+        )
+    return list(rows.values())
 
 
-def _meant(option: str, kinds: tuple[str, ...], gate: int | None, rules: Sequence[tuple[int, str]]) -> int:
-    fitting = [number for number, kind in rules if kind in kinds and gate in (None, number)]
-    if len(fitting) == 1:
-        return fitting[0]
-    gates = ", ".join(f"{number} ({kind})" for number, kind in rules)
-    what = "none of its gates has one" if not fitting else "several of its gates have one: say which"
-    raise InvalidOption(f"{option}: {what}; the query's gates are {gates}", option=option)
+def _find_gate(option: str, kinds: tuple[str, ...], gate: int | None, rules: Sequence[_GateRule]) -> int:
+    matching = [rule.number for rule in rules if rule.kind in kinds and gate in (None, rule.number)]
+    if len(matching) == 1:
+        return matching[0]
+    problem = "no gate of the query has it" if not matching else "several gates have it, so give the number of one"
+    gates = ", ".join(f"{rule.number} ({rule.kind})" for rule in rules)
+    raise InvalidOption(f"{option}: {problem}; the query's gates are {gates}", option=option)

@@ -1,194 +1,199 @@
-"""Which of the events at hand may pass: of each lane the first few, as far as every gate allows.
+"""Decide how many buffered events of each key partition its gates release now.
 
-A function of what it is given. Lanes that have a budget of their own do not know of each other; those that share one
-are served in turn, each as much as its weight says (deficit round robin), going on where the last decision ended.
+Pure functions, without a clock or a database. Partitions with budgets of their own do not affect each other.
+Partitions that share a budget are served by weighted deficit round robin, which continues where the previous
+allocation ended.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TypeAlias
+from typing import NamedTuple
 
+from penstock.engine.gates.costs import Costs, cost_at, total_cost
 from penstock.engine.gates.meters import Meter
 
-#: What the events of a lane cost, in order: one number, if it is the same for all.
-Costs: TypeAlias = int | list[int]
-
-#: What the database holds of a lane's turn.
-_MOST = 2**62
+#: The database stores a deficit as a bigint.
+_MAX_DEFICIT = 2**62
 
 
 @dataclass(slots=True)
-class Waiting:
-    """The events of a lane that are at hand."""
+class PartitionDemand:
+    """The buffered events of one partition, with their costs and the budgets of their gates."""
 
-    lane: int
+    partition_id: int
+    #: The number of buffered events.
     count: int
-    #: For each gate.
+    #: One entry per gate.
     costs: Sequence[Costs]
-    #: For each gate; None where the lanes share one.
+    #: One entry per gate; None for a gate that all partitions share.
     meters: Sequence[Meter | None]
     weight: int = 1
-    #: What it may still take in its turn, of a shared gate.
+    #: The unused part of the partition's round-robin quantum at a shared gate.
     deficit: int = 0
-    paused: bool = False
-    #: Nothing passes before this time; 0: whenever the gates allow.
-    held_us: int = 0
+    is_paused: bool = False
+    #: Nothing is released before this time; 0 if there is no hold.
+    held_until_us: int = 0
 
 
 @dataclass(slots=True)
-class Verdict:
-    """How many of a lane's events pass, and when the first of the others may."""
+class PartitionAllocation:
+    """How many events of a partition are released, and when the next one may follow."""
 
-    passed: int
-    #: None: nothing is left, or nobody knows.
+    released: int
+    #: None if no event is left or only an ack can free the budget.
     next_us: int | None = None
     waits_for_acks: bool = False
-    deficit: int = 0
-    #: The shared gates that it waits for, because they are kept for another lane.
-    behind: tuple[int, ...] = ()
+    #: The shared gates that are reserved for another partition and that the next event needs.
+    blocked_by: tuple[int, ...] = ()
 
     @property
     def is_denied(self) -> bool:
-        """Whether something was left that could not pass."""
         return self.next_us is not None or self.waits_for_acks
 
 
 @dataclass(slots=True)
-class Decision:
-    """What passes of all lanes, by lane, and which of them is served next where they share."""
+class Allocation:
+    """The allocation of all partitions, and the state of the round robin at shared gates."""
 
-    verdicts: dict[int, Verdict]
-    turn: int
-    #: Lanes for which what they share does not suffice, when it is their turn. It is kept for them: those that need
-    #: little would else take each token as it comes.
-    awaited: tuple[int, ...] = ()
-    #: The gates that are kept for them, and from when on they suffice.
-    kept: dict[int, int] = field(default_factory=dict)
+    partitions: dict[int, PartitionAllocation]
+    #: The partition that the next round starts with.
+    next_partition: int
+    #: Partitions whose turn it is but whose next event exceeds the shared budget. The budget is reserved for them,
+    #: because cheap events of other partitions would otherwise take every token as it arrives.
+    reserved_for: tuple[int, ...] = ()
+    #: The reserved gates, with the time at which their budget suffices.
+    reserved_until: dict[int, int] = field(default_factory=dict)
 
 
-def decide(
-    lanes: Sequence[Waiting], shared: Sequence[Meter | None] = (), turn: int = 0, *, once: bool = False
-) -> Decision:
-    """Decide, and charge the meters. ``shared`` has for each gate the meter of all lanes, or None.
+class _Reservation(NamedTuple):
+    partition_id: int
+    #: None if only an ack can free the budget.
+    until_us: int | None
 
-    ``once``: others are still to be asked, so nobody has a second turn.
+
+def allocate(
+    demands: Sequence[PartitionDemand],
+    shared: Sequence[Meter | None] = (),
+    next_partition: int = 0,
+    *,
+    single_round: bool = False,
+) -> Allocation:
+    """Allocate the budgets and charge the meters.
+
+    ``shared`` has the meter of each shared gate and None for the others. With ``single_round``, no partition is
+    served twice, because further partitions wait for the same budget.
     """
-    wishes = [_wish(lane) for lane in lanes]
-    counts, kept = wishes, _Kept()
+    own_counts = [_count_own(demand) for demand in demands]
+    counts: Sequence[int] = own_counts
+    reservations: Mapping[int, _Reservation] = {}
     if any(meter is not None for meter in shared):
-        counts, turn, kept = _in_turn(lanes, wishes, shared, turn, once=once)
-    verdicts = {}
-    for lane, wish, count in zip(lanes, wishes, counts, strict=True):
-        for costs, meter in zip(lane.costs, lane.meters, strict=True):
+        counts, next_partition, reservations = _serve_in_turn(
+            demands, own_counts, shared, next_partition, single_round=single_round
+        )
+    partitions = {}
+    for demand, own_count, count in zip(demands, own_counts, counts, strict=True):
+        for costs, meter in zip(demand.costs, demand.meters, strict=True):
             if meter is not None and count:
-                meter.charge(spent(costs, count))
-        verdicts[lane.lane] = _verdict(lane, count, kept, kept.gates(lane, count) if count < wish else ())
-    awaited = tuple({lane: None for lane, _ in kept.of.values()})
-    return Decision(verdicts, turn, awaited, {gate: at for gate, (_, at) in kept.of.items() if at is not None})
+                meter.charge(total_cost(costs, count))
+        blocked_by = () if count >= own_count else _reserved_gates(reservations, demand, count)
+        partitions[demand.partition_id] = _describe(demand, count, reservations, blocked_by)
+    return Allocation(
+        partitions,
+        next_partition,
+        tuple({reservation.partition_id: None for reservation in reservations.values()}),
+        {gate: until_us for gate, (_, until_us) in reservations.items() if until_us is not None},
+    )
 
 
-@dataclass(slots=True)
-class _Kept:
-    """Shared gates whose budget is kept for a lane: for which, and from when on it suffices."""
-
-    of: dict[int, tuple[int, int | None]] = field(default_factory=dict)
-
-    def gates(self, lane: Waiting, place: int) -> tuple[int, ...]:
-        """Those that this event needs."""
-        return tuple(gate for gate in self.of if _at(lane.costs[gate], place))
-
-
-def spent(costs: Costs, count: int) -> int:
-    """What the first so many cost together."""
-    return costs * count if isinstance(costs, int) else sum(costs[:count])
-
-
-def _at(costs: Costs, place: int) -> int:
-    return costs if isinstance(costs, int) else costs[place]
-
-
-def _wish(lane: Waiting) -> int:
-    """How many of the lane's events its own gates allow."""
-    if lane.paused or lane.held_us:
+def _count_own(demand: PartitionDemand) -> int:
+    """Count the events that the partition's own gates allow."""
+    if demand.is_paused or demand.held_until_us:
         return 0
-    most = lane.count
-    for costs, meter in zip(lane.costs, lane.meters, strict=True):
-        if meter is None or not most:
+    count = demand.count
+    for costs, meter in zip(demand.costs, demand.meters, strict=True):
+        if meter is None or not count:
             continue
         if isinstance(costs, int):
-            most = min(most, meter.budget // costs) if costs else most
+            count = min(count, meter.budget // costs) if costs else count
         else:
-            most = min(most, bisect_right(list(accumulate(costs[:most])), meter.budget))
-    return most
+            count = min(count, bisect_right(list(accumulate(costs[:count])), meter.budget))
+    return count
 
 
-def _free(costs: Sequence[Costs], meters: Sequence[Meter | None], place: int) -> list[int | None]:
-    """From when on the gates that do not suffice for this event now will; None: when nobody knows."""
-    return [
-        meter.free_at(_at(some, place))
-        for some, meter in zip(costs, meters, strict=True)
-        if meter is not None and meter.budget < _at(some, place)
-    ]
+def _reserved_gates(reservations: Mapping[int, _Reservation], demand: PartitionDemand, index: int) -> tuple[int, ...]:
+    return tuple(gate for gate in reservations if cost_at(demand.costs[gate], index))
 
 
-def _verdict(lane: Waiting, count: int, kept: _Kept, behind: tuple[int, ...]) -> Verdict:
-    """``behind``: which of the gates that are kept it has to wait for."""
-    if count == lane.count or lane.paused:
-        return Verdict(count)
-    times: list[int | None] = [lane.held_us] if lane.held_us else []
-    times += [*_free(lane.costs, lane.meters, count), *(kept.of[gate][1] for gate in behind)]
+def _describe(
+    demand: PartitionDemand, count: int, reservations: Mapping[int, _Reservation], blocked_by: tuple[int, ...]
+) -> PartitionAllocation:
+    if count == demand.count or demand.is_paused:
+        return PartitionAllocation(count)
+    times: list[int | None] = [demand.held_until_us] if demand.held_until_us else []
+    for costs, meter in zip(demand.costs, demand.meters, strict=True):
+        if meter is not None and meter.budget < (cost := cost_at(costs, count)):
+            times.append(meter.free_at(cost))
+    times += [reservations[gate].until_us for gate in blocked_by]
     known = [time for time in times if time is not None]
-    return Verdict(count, max(known, default=None), None in times, lane.deficit, behind)
+    return PartitionAllocation(count, max(known, default=None), None in times, blocked_by)
 
 
-def _in_turn(
-    lanes: Sequence[Waiting], wishes: Sequence[int], shared: Sequence[Meter | None], turn: int, *, once: bool
-) -> tuple[list[int], int, _Kept]:
-    """Serve the lanes one after the other until all have what they wish, or what they need is kept for another."""
-    counts = [0] * len(lanes)
-    order = sorted((place for place, wish in enumerate(wishes) if wish), key=lambda place: lanes[place].lane)
-    order.sort(key=lambda place: lanes[place].lane < turn)
+def _serve_in_turn(
+    demands: Sequence[PartitionDemand],
+    own_counts: Sequence[int],
+    shared: Sequence[Meter | None],
+    next_partition: int,
+    *,
+    single_round: bool,
+) -> tuple[list[int], int, dict[int, _Reservation]]:
+    """Serve the partitions by turns until all are satisfied or the budget that they need is reserved."""
+    counts = [0] * len(demands)
+    order = sorted(
+        (index for index, count in enumerate(own_counts) if count), key=lambda index: demands[index].partition_id
+    )
+    order.sort(key=lambda index: demands[index].partition_id < next_partition)
     meters = {gate: meter for gate, meter in enumerate(shared) if meter is not None}
     first = next(iter(meters))
-    # As much as the dearest needs: then every turn lets something through.
-    quantum = max([_dearest(lanes[place].costs[first], wishes[place]) for place in order], default=1)
-    kept = _Kept()
+    # The quantum covers the most expensive event, so that every turn releases at least one.
+    quantum = max([_max_cost(demands[index].costs[first], own_counts[index]) for index in order], default=1)
+    reservations: dict[int, _Reservation] = {}
     queue = deque(order)
     while queue:
-        place = queue.popleft()
-        lane = lanes[place]
-        if lane.deficit < _at(lane.costs[first], counts[place]):
-            lane.deficit = min(lane.deficit + quantum * lane.weight, _MOST)
-        is_stuck = False
-        while counts[place] < wishes[place] and lane.deficit >= _at(lane.costs[first], counts[place]):
-            prices = {gate: _at(lane.costs[gate], counts[place]) for gate in meters}
-            if any(price and gate in kept.of for gate, price in prices.items()):
-                is_stuck = True
+        index = queue.popleft()
+        demand = demands[index]
+        if demand.deficit < cost_at(demand.costs[first], counts[index]):
+            demand.deficit = min(demand.deficit + quantum * demand.weight, _MAX_DEFICIT)
+        is_blocked = False
+        while counts[index] < own_counts[index] and demand.deficit >= cost_at(demand.costs[first], counts[index]):
+            costs = {gate: cost_at(demand.costs[gate], counts[index]) for gate in meters}
+            if any(cost and gate in reservations for gate, cost in costs.items()):
+                is_blocked = True
                 break
-            short = {gate: price for gate, price in prices.items() if price > meters[gate].budget}
-            if short:
-                turn = turn if kept.of else lane.lane
-                kept.of.update({gate: (lane.lane, meters[gate].free_at(price)) for gate, price in short.items()})
-                is_stuck = True
+            exceeded = {gate: cost for gate, cost in costs.items() if cost > meters[gate].budget}
+            if exceeded:
+                next_partition = next_partition if reservations else demand.partition_id
+                for gate, cost in exceeded.items():
+                    reservations[gate] = _Reservation(demand.partition_id, meters[gate].free_at(cost))
+                is_blocked = True
                 break
-            for gate, price in prices.items():
-                meters[gate].charge(price)
-            lane.deficit -= prices[first]
-            counts[place] += 1
-        if is_stuck:
+            for gate, cost in costs.items():
+                meters[gate].charge(cost)
+            demand.deficit -= costs[first]
+            counts[index] += 1
+        if is_blocked:
             continue
-        if counts[place] == wishes[place]:
-            lane.deficit = 0
-        elif not once:
-            queue.append(place)
-        turn = turn if kept.of else lane.lane + 1
-    return counts, turn, kept
+        if counts[index] == own_counts[index]:
+            demand.deficit = 0
+        elif not single_round:
+            queue.append(index)
+        next_partition = next_partition if reservations else demand.partition_id + 1
+    return counts, next_partition, reservations
 
 
-def _dearest(costs: Costs, count: int) -> int:
+def _max_cost(costs: Costs, count: int) -> int:
     return max(1, costs if isinstance(costs, int) else max(costs[:count]))

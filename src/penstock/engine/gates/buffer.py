@@ -1,7 +1,7 @@
-"""What a driver has at hand of a gated stream: events that Spark has processed and that wait for their gate.
+"""Events that Spark has processed and that wait for their gates, in the memory of the driver.
 
-It is only a head start. The log is where they wait, the group's position says where they begin, and a driver that
-starts anew begins with nothing at hand.
+The buffer is only a cache. The events wait in the log, from the group's position on, and a driver that takes a query
+over starts with an empty buffer.
 """
 
 from __future__ import annotations
@@ -9,246 +9,272 @@ from __future__ import annotations
 import heapq
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import pyarrow as pa
 
-from penstock.core.errors import Refused
-from penstock.engine.gates.allocate import Costs
-from penstock.engine.gates.costs import in_nanos
-from penstock.engine.plan import CyclePlan, Lane
-from penstock.engine.worker.json_values import COST
-from penstock.engine.worker.udf import Failure
-from penstock.stream.gates import Cost
+from penstock.core.errors import LeaseLost
+from penstock.engine.cycle.output_events import OutputEvent
+from penstock.engine.gates.costs import Costs, to_nanos
+from penstock.engine.gates.limits import PartitionLimits
+from penstock.engine.plan import CyclePlan, PartitionRange
+from penstock.engine.worker.event_failure import EventFailure
+from penstock.engine.worker.json_values import COST_PREFIX
+from penstock.stream.gates import Cost, Gate, find_cost_problem
 
-#: An event for the sink: key and JSON.
-Line: TypeAlias = tuple[str | None, bytes]
-#: So many lanes are put back at once, so that no other waits for that.
-MOST_AT_ONCE = 5_000
-
-
-@dataclass(slots=True)
-class _PutBack:
-    """A lane of which what was at hand was put back."""
-
-    #: Where the group stands, which is where it is read again.
-    position: int
-    #: What cycles after this one read of it begins there; None: that is being written down.
-    cycle: int | None = None
+#: At most so many partitions are evicted at once, so that the others do not wait for that.
+MAX_EVICTED_PARTITIONS = 5_000
 
 
-class OutOfStep(Refused):
-    """What was read does not follow what is at hand: the query has to begin anew at its position."""
+class BufferGap(LeaseLost):
+    """Events that were read do not follow the buffered ones, so the query restarts at its position."""
 
 
 @dataclass(slots=True)
-class LaneAtHand:
-    """The events of one lane that are at hand, from the group's position on."""
+class BufferedPartition:
+    """The buffered events of one partition, from the group's position on."""
 
     partition_id: int
     key: str
     queue_id: int
     group_id: int
-    #: Where the group stands, and up to where was read.
+    #: The group's position, and the offset after the last one read.
     position: int
-    upto: int
+    read_end: int
     offsets: list[int] = field(default_factory=list)
-    lines: list[tuple[Line, ...]] = field(default_factory=list)
-    #: For each gate whose cost is computed, what each event costs; None, where that is no number.
+    #: For each offset, the events that it has become.
+    outputs: list[tuple[OutputEvent, ...]] = field(default_factory=list)
+    #: For each gate with a computed cost, the cost of each offset; None if it is not a number.
     costs: dict[int, list[int | None]] = field(default_factory=dict)
-    failures: dict[int, Failure] = field(default_factory=dict)
-    #: Those that could never pass, as the limits are now.
-    hopeless: dict[int, Failure] = field(default_factory=dict)
-    #: Not before this time, in microseconds of the database's clock.
+    #: Events that failed in the stream, by offset.
+    failures: dict[int, EventFailure] = field(default_factory=dict)
+    #: Events that the current limits can never release, by offset.
+    unreleasable: dict[int, EventFailure] = field(default_factory=dict)
+    #: The time of the next release, by the database's clock.
     due_us: int = 0
-    #: Whether an event has become several, which pass and cost together.
-    has_several: bool = False
+    #: Whether an offset has become several events, which are released and charged together.
+    has_multiple_outputs: bool = False
     waits_for_acks: bool = False
-    #: Whether nobody looks at it for long: then it may be put back.
-    is_laid_down: bool = False
+    #: Whether the partition waits for so long that it may be evicted.
+    is_parked: bool = False
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def costs_at(self, gate: int, cost: Cost) -> Costs:
-        """What the events cost at a gate; one that has failed costs nothing."""
-        given = self.costs.get(gate)
-        fixed = cost.fixed or 0
-        lost = self.lost
-        if given is None and not lost and not self.has_several:
-            return fixed
-        values = [fixed * len(lines) for lines in self.lines] if given is None else given
-        return [0 if at in lost else (value or 0) for at, value in zip(self.offsets, values, strict=True)]
-
     @property
-    def lost(self) -> dict[int, Failure]:
-        """The events that become dead letters when they pass, by offset."""
-        return {**self.hopeless, **self.failures} if self.hopeless else self.failures
+    def dead_letters(self) -> dict[int, EventFailure]:
+        """The events that become dead letters when their turn comes, by offset."""
+        return {**self.unreleasable, **self.failures} if self.unreleasable else self.failures
 
-    def position_after(self, passed: int) -> int:
-        """Where the group stands when so many events have passed; those that were left out on the way pass too."""
-        return self.offsets[passed] if passed < len(self) else self.upto
+    def costs_at(self, gate: int, cost: Cost) -> Costs:
+        """Return the costs at a gate. A dead letter costs nothing."""
+        computed = self.costs.get(gate)
+        fixed = cost.fixed or 0
+        dead_letters = self.dead_letters
+        if computed is None and not dead_letters and not self.has_multiple_outputs:
+            return fixed
+        values = [fixed * len(outputs) for outputs in self.outputs] if computed is None else computed
+        return [
+            0 if offset in dead_letters else (value or 0) for offset, value in zip(self.offsets, values, strict=True)
+        ]
 
-    def drop(self, passed: int, position: int) -> None:
-        """Forget what has passed; the group stands at the position, whatever came to hand since that was decided."""
+    def find_unreleasable(self, gates: Sequence[Gate], limits: PartitionLimits) -> None:
+        """Mark the events that cost more than a gate's limit, or whose cost is not valid."""
+        self.unreleasable = {}
+        for index, (gate, limit) in enumerate(zip(gates, limits.gates, strict=True)):
+            costs = self.costs.get(index)
+            if costs is None:
+                if not self.has_multiple_outputs and (gate.cost.fixed or 0) <= limit.amount:
+                    continue
+                costs = [(gate.cost.fixed or 0) * len(outputs) for outputs in self.outputs]
+            what = "capacity" if limit.kind == "token_bucket" else "limit"
+            for offset, cost in zip(self.offsets, costs, strict=True):
+                if cost is not None and 0 < cost <= limit.amount:
+                    continue
+                problem = find_cost_problem(cost, gate.cost.allow_zero, limit.amount, what)
+                if problem is not None and offset not in self.failures:
+                    self.unreleasable[offset] = EventFailure(self.partition_id, offset, f"gate {index + 1}", problem)
+
+    def position_after(self, released: int) -> int:
+        """Return the group's position after so many releases. It skips offsets that the stream filtered out."""
+        return self.offsets[released] if released < len(self) else self.read_end
+
+    def drop(self, released: int, position: int) -> None:
+        """Remove released events and set the position, which was computed before later events were added."""
         self.position = position
-        for offset in self.offsets[:passed]:
+        for offset in self.offsets[:released]:
             self.failures.pop(offset, None)
-            self.hopeless.pop(offset, None)
-        del self.offsets[:passed], self.lines[:passed]
+            self.unreleasable.pop(offset, None)
+        del self.offsets[:released], self.outputs[:released]
         for values in self.costs.values():
-            del values[:passed]
+            del values[:released]
 
 
-class Hand:
-    """All that is at hand."""
+@dataclass(slots=True)
+class _Eviction:
+    """An evicted partition."""
+
+    #: The group's position, from which the partition is read again.
+    position: int
+    #: The last cycle whose read of the partition was evicted; None until the database knows of the eviction.
+    cycle: int | None = None
+
+
+class ReleaseBuffer:
+    """All buffered events of a query."""
 
     def __init__(self, costs: Sequence[Cost]) -> None:
-        self.lanes: dict[int, LaneAtHand] = {}
-        #: How much, of all lanes together: one for each event, and one for each KiB of what becomes of it.
+        self.partitions: dict[int, BufferedPartition] = {}
+        #: The size of all partitions: 1 per event, and 1 per KiB of its outputs.
         self.size = 0
-        self._computed = [gate for gate, cost in enumerate(costs) if cost.fixed is None]
-        self._put_back: dict[int, _PutBack] = {}
-        self._of_key: dict[str, list[int]] = {}
+        self._computed_gates = [gate for gate, cost in enumerate(costs) if cost.fixed is None]
+        self._evicted: dict[int, _Eviction] = {}
+        self._by_key: dict[str, list[int]] = {}
 
-    def of(self, key: str) -> list[LaneAtHand]:
-        """The lanes of a key; "" stands for all."""
-        return [self.lanes[lane] for lane in self._of_key.get(key, ())] if key else list(self.lanes.values())
+    def partitions_of(self, key: str) -> list[BufferedPartition]:
+        """Return the partitions of a key; "" stands for all keys."""
+        if not key:
+            return list(self.partitions.values())
+        return [self.partitions[partition_id] for partition_id in self._by_key.get(key, ())]
 
     def add(
-        self, plan: CyclePlan, failures: Iterable[Failure], table: pa.Table | None, lines: Sequence[Line]
-    ) -> tuple[list[LaneAtHand], list[int]]:
-        """Take what a cycle has read; ``lines`` are the events of the table's rows, which are in order.
+        self, plan: CyclePlan, failures: Iterable[EventFailure], table: pa.Table | None, outputs: Sequence[OutputEvent]
+    ) -> tuple[list[BufferedPartition], list[int]]:
+        """Add the events of a cycle. ``outputs`` has one event for each row of the table, which is in order.
 
-        Gives the lanes, and those that were put back since the cycle was planned: what follows is not taken then.
+        Returns the partitions, and the ids of those that were evicted after the cycle was planned. Events of the
+        latter are not added, since the ones before them are missing.
         """
-        late = [lane.partition_id for lane in plan.lanes if self._comes_late(lane)]
-        skipped = set(late)
-        taken = [self._extended(lane) for lane in plan.lanes if lane.partition_id not in skipped]
-        self._add_rows(table, lines)
-        lost: dict[int, list[Failure]] = {}
+        stale = [each.partition_id for each in plan.partitions if self._is_stale(each)]
+        skipped = set(stale)
+        added = [self._extend(each) for each in plan.partitions if each.partition_id not in skipped]
+        self._add_rows(table, outputs)
+        failed: dict[int, list[EventFailure]] = {}
         for failure in failures:
-            if failure.partition not in skipped:
-                lost.setdefault(failure.partition, []).append(failure)
-        for partition, some in lost.items():
-            self._add_failures(self.lanes[partition], some)
-        # Whoever plans the next cycle has seen what was put back before this one was numbered.
-        self._put_back = {
-            partition: put for partition, put in self._put_back.items() if put.cycle is None or put.cycle >= plan.cycle
+            if failure.partition_id not in skipped:
+                failed.setdefault(failure.partition_id, []).append(failure)
+        for partition_id, partition_failures in failed.items():
+            self._add_failures(self.partitions[partition_id], partition_failures)
+        # The planner of any later cycle knows of the evictions before this one.
+        self._evicted = {
+            partition_id: eviction
+            for partition_id, eviction in self._evicted.items()
+            if eviction.cycle is None or eviction.cycle >= plan.cycle
         }
-        return taken, late
+        return added, stale
 
-    def drop(self, lane: LaneAtHand, passed: int, position: int) -> None:
-        """Forget what has passed of a lane, and the lane, if nothing of it is left."""
-        self.size -= _size(lane.lines[:passed])
-        lane.drop(passed, position)
-        if not lane.offsets and lane.position == lane.upto:
-            self._forget(lane)
+    def drop(self, partition: BufferedPartition, released: int, position: int) -> None:
+        """Remove released events of a partition, and the partition if it is empty."""
+        self.size -= _size(partition.outputs[:released])
+        partition.drop(released, position)
+        if not partition.offsets and partition.position == partition.read_end:
+            self._remove(partition)
 
-    def surplus(self, most: int, awaited: Container[int] = ()) -> list[LaneAtHand]:
-        """Of the lanes that are laid down those that wait longest, and whose events are more than should be at hand.
-
-        Not those that others wait for.
-        """
-        resting = (
-            lane
-            for lane in self.lanes.values()
-            if lane.is_laid_down and lane.offsets and lane.partition_id not in awaited
+    def find_surplus(self, max_size: int, excluded: Container[int] = ()) -> list[BufferedPartition]:
+        """Return the parked partitions to evict until the buffer has ``max_size``, longest waits first."""
+        parked = (
+            partition
+            for partition in self.partitions.values()
+            if partition.is_parked and partition.offsets and partition.partition_id not in excluded
         )
-        chosen, left = [], self.size
-        for lane in heapq.nlargest(MOST_AT_ONCE, resting, key=lambda lane: lane.due_us):
-            if left <= most:
+        surplus, size = [], self.size
+        for partition in heapq.nlargest(MAX_EVICTED_PARTITIONS, parked, key=lambda partition: partition.due_us):
+            if size <= max_size:
                 break
-            chosen.append(lane)
-            left -= _size(lane.lines)
-        return chosen
+            surplus.append(partition)
+            size -= _size(partition.outputs)
+        return surplus
 
-    def put_back(self, lanes: Iterable[LaneAtHand]) -> None:
-        """Forget what is at hand of some lanes. It is read again, when they are."""
-        for lane in lanes:
-            self._forget(lane)
-            self.size -= _size(lane.lines)
-            self._put_back[lane.partition_id] = _PutBack(lane.position)
+    def evict(self, partitions: Iterable[BufferedPartition]) -> None:
+        """Remove partitions. Their events are read again later."""
+        for partition in partitions:
+            self._remove(partition)
+            self.size -= _size(partition.outputs)
+            self._evicted[partition.partition_id] = _Eviction(partition.position)
 
-    def note_put_back(self, lanes: Iterable[LaneAtHand], cycle: int) -> None:
-        """It is written down that what cycles up to this one have read of them is at hand no longer."""
-        for lane in lanes:
-            if lane.partition_id in self._put_back:
-                self._put_back[lane.partition_id].cycle = cycle
+    def confirm_eviction(self, partitions: Iterable[BufferedPartition], cycle: int) -> None:
+        """Note that the database knows which cycles read events that are evicted now."""
+        for partition in partitions:
+            if partition.partition_id in self._evicted:
+                self._evicted[partition.partition_id].cycle = cycle
 
-    def _forget(self, lane: LaneAtHand) -> None:
-        if self.lanes.pop(lane.partition_id, None) is not None:
-            some = self._of_key[lane.key]
-            some.remove(lane.partition_id)
-            if not some:
-                del self._of_key[lane.key]
+    def _remove(self, partition: BufferedPartition) -> None:
+        if self.partitions.pop(partition.partition_id, None) is not None:
+            ids = self._by_key[partition.key]
+            ids.remove(partition.partition_id)
+            if not ids:
+                del self._by_key[partition.key]
 
-    def _comes_late(self, lane: Lane) -> bool:
-        put = self._put_back.get(lane.partition_id)
-        return put is not None and lane.partition_id not in self.lanes and lane.start != put.position
+    def _is_stale(self, planned: PartitionRange) -> bool:
+        """Return whether the partition was evicted after it was planned."""
+        eviction = self._evicted.get(planned.partition_id)
+        return (
+            eviction is not None and planned.partition_id not in self.partitions and planned.start != eviction.position
+        )
 
-    def _extended(self, lane: Lane) -> LaneAtHand:
-        known = self.lanes.get(lane.partition_id)
-        if known is None:
-            known = LaneAtHand(lane.partition_id, lane.name, lane.queue_id, lane.group_id, lane.start, lane.start)
-            known.costs = {gate: [] for gate in self._computed}
-            self.lanes[lane.partition_id] = known
-            self._of_key.setdefault(lane.name, []).append(lane.partition_id)
-            self._put_back.pop(lane.partition_id, None)
-        if known.upto != lane.start:
-            raise OutOfStep(
-                f"lane {lane.name!r}: {known.position} to {known.upto} are at hand, and what follows begins "
-                f"at {lane.start}"
+    def _extend(self, planned: PartitionRange) -> BufferedPartition:
+        partition = self.partitions.get(planned.partition_id)
+        if partition is None:
+            partition = BufferedPartition(
+                planned.partition_id, planned.name, planned.queue_id, planned.group_id, planned.start, planned.start
             )
-        known.upto = lane.stop
-        return known
+            partition.costs = {gate: [] for gate in self._computed_gates}
+            self.partitions[planned.partition_id] = partition
+            self._by_key.setdefault(planned.name, []).append(planned.partition_id)
+            self._evicted.pop(planned.partition_id, None)
+        if partition.read_end != planned.start:
+            raise BufferGap(
+                f"the release buffer holds offsets {partition.position} to {partition.read_end} of key "
+                f"{planned.name!r}, but the cycle read from offset {planned.start}; the query restarts at its position"
+            )
+        partition.read_end = planned.stop
+        return partition
 
-    def _add_rows(self, table: pa.Table | None, lines: Sequence[Line]) -> None:
+    def _add_rows(self, table: pa.Table | None, outputs: Sequence[OutputEvent]) -> None:
         if table is None:
             return
-        partitions, offsets = table.column("__partition").to_pylist(), table.column("__offset").to_pylist()
+        partition_ids, offsets = table.column("__partition").to_pylist(), table.column("__offset").to_pylist()
         costs = {
-            gate: [in_nanos(cost) for cost in table.column(f"{COST}{gate}").to_pylist()] for gate in self._computed
+            gate: [to_nanos(cost) for cost in table.column(f"{COST_PREFIX}{gate}").to_pylist()]
+            for gate in self._computed_gates
         }
-        lane: LaneAtHand | None = None
+        partition: BufferedPartition | None = None
         current = -1
-        for row, (partition, offset) in enumerate(zip(partitions, offsets, strict=True)):
-            if partition != current:
-                current, lane = partition, self.lanes.get(partition)
-            if lane is None:
+        for row, (partition_id, offset) in enumerate(zip(partition_ids, offsets, strict=True)):
+            if partition_id != current:
+                current, partition = partition_id, self.partitions.get(partition_id)
+            if partition is None:
                 continue
-            self.size += len(lines[row][1]) >> 10
-            if lane.offsets and lane.offsets[-1] == offset:
-                # Several that one event has become pass together.
-                lane.has_several = True
-                lane.lines[-1] += (lines[row],)
-                for gate, values in lane.costs.items():
+            self.size += len(outputs[row][1]) >> 10
+            if partition.offsets and partition.offsets[-1] == offset:
+                partition.has_multiple_outputs = True
+                partition.outputs[-1] += (outputs[row],)
+                for gate, values in partition.costs.items():
                     more, before = costs[gate][row], values[-1]
                     values[-1] = None if more is None or before is None else before + more
                 continue
             self.size += 1
-            lane.offsets.append(offset)
-            lane.lines.append((lines[row],))
-            for gate, values in lane.costs.items():
+            partition.offsets.append(offset)
+            partition.outputs.append((outputs[row],))
+            for gate, values in partition.costs.items():
                 values.append(costs[gate][row])
 
-    def _add_failures(self, lane: LaneAtHand, failures: Sequence[Failure]) -> None:
+    def _add_failures(self, partition: BufferedPartition, failures: Sequence[EventFailure]) -> None:
         for failure in failures:
-            if failure.offset in lane.failures:
+            if failure.offset in partition.failures:
                 continue
-            lane.failures[failure.offset] = failure
-            if failure.offset in lane.offsets:
+            partition.failures[failure.offset] = failure
+            if failure.offset in partition.offsets:
                 continue
             self.size += 1
-            lane.offsets.append(failure.offset)
-            lane.lines.append(())
-            for values in lane.costs.values():
+            partition.offsets.append(failure.offset)
+            partition.outputs.append(())
+            for values in partition.costs.values():
                 values.append(0)
-        order = sorted(range(len(lane)), key=lane.offsets.__getitem__)
-        lane.offsets = [lane.offsets[place] for place in order]
-        lane.lines = [lane.lines[place] for place in order]
-        lane.costs = {gate: [values[place] for place in order] for gate, values in lane.costs.items()}
+        order = sorted(range(len(partition)), key=partition.offsets.__getitem__)
+        partition.offsets = [partition.offsets[index] for index in order]
+        partition.outputs = [partition.outputs[index] for index in order]
+        partition.costs = {gate: [values[index] for index in order] for gate, values in partition.costs.items()}
 
 
-def _size(lines: Sequence[tuple[Line, ...]]) -> int:
-    return len(lines) + sum(len(data) >> 10 for some in lines for _, data in some)
+def _size(outputs: Sequence[tuple[OutputEvent, ...]]) -> int:
+    return len(outputs) + sum(len(data) >> 10 for events in outputs for _, data in events)

@@ -1,4 +1,4 @@
-"""The limits that are in force for a lane: those of its gates, and what was changed while the query runs."""
+"""The limits in force for a key: those of the stream's gates, and the overrides in ``penstock.gate_limits``."""
 
 from __future__ import annotations
 
@@ -6,90 +6,110 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 from penstock.core.timestamps import to_micros
-from penstock.engine.gates.meters import BucketMeter, FlightMeter, Limit, Meter, State, WindowMeter
-from penstock.stream.gates import NANO, Concurrency, Gate, SlidingWindow, TokenBucket
+from penstock.engine.gates.meters import BucketMeter, ConcurrencyMeter, Limit, Meter, MeterState, WindowMeter
+from penstock.stream.gates import NANOS_PER_TOKEN, ConcurrencyGate, Gate, SlidingWindowGate, TokenBucketGate
 
-#: Key, gate, amount, rate, window, weight, paused, held until: a row of ``penstock.gate_limits``.
-Row: TypeAlias = tuple[str, int, Decimal | None, Decimal | None, int | None, int | None, bool | None, datetime | None]
+#: The buffer holds what a partition may use in so many seconds.
+PREFETCH_SECONDS = 3
+#: The buffer holds at most so many events of one partition.
+MAX_PARTITION_EVENTS = 10_000
 
-#: So many seconds of what a lane may use are kept at hand.
-AHEAD_SECONDS = 3
-#: Of one lane no more than so many events are at hand.
-MOST_OF_A_LANE = 10_000
+
+class LimitRow(NamedTuple):
+    """A row of ``penstock.gate_limits``. Key "" stands for all keys, gate 0 for the partition as a whole."""
+
+    key: str
+    gate: int
+    amount: Decimal | None
+    rate: Decimal | None
+    window_us: int | None
+    weight: int | None
+    paused: bool | None
+    hold_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
-class LaneLimits:
-    """What a lane may do."""
+class PartitionLimits:
+    """The limits in force for a partition, one per gate."""
 
     gates: tuple[Limit, ...]
     weight: int = 1
-    paused: bool = False
-    held_us: int = 0
+    is_paused: bool = False
+    held_until_us: int = 0
 
 
-def defined(gate: Gate) -> Limit:
-    """The limit that a stream gives a gate."""
+def default_limit(gate: Gate) -> Limit:
+    """Return the limit that the stream defines for a gate."""
     match gate:
-        case TokenBucket():
+        case TokenBucketGate():
             return Limit("token_bucket", gate.capacity, rate=gate.rate)
-        case SlidingWindow():
+        case SlidingWindowGate():
             return Limit("sliding_window", gate.limit, window_us=gate.window_us)
-        case Concurrency():
+        case ConcurrencyGate():
             return Limit("concurrency", gate.amount)
 
 
-class Overrides:
-    """Limits that were changed, by key; those of a key count before those of all."""
+class LimitOverrides:
+    """Overrides of the limits of a query. The override of a key takes precedence over the one for all keys."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self._rows: dict[tuple[str, int], Row] = {(row[0], row[1]): row for row in rows}
+    def __init__(self, rows: Iterable[LimitRow], gates: Sequence[Gate]) -> None:
+        self._rows = {(row.key, row.gate): row for row in rows}
+        self._keys = {key for key, _ in self._rows}
+        self._gates = gates
+        #: The limits of all keys that have no override of their own.
+        self.common = self._limits_of("")
 
-    def of(self, key: str, gates: Sequence[Gate]) -> LaneLimits:
-        """What is in force for a key; "" stands for all of them together."""
-        held = [row[7] for row in (self._rows.get((key, 0)), self._rows.get(("", 0))) if row is not None]
-        return LaneLimits(
-            tuple(self._limit(key if not gate.shared else "", place, gate) for place, gate in enumerate(gates, 1)),
-            int(self._first(key, 0, 5) or 1),
-            bool(self._first(key, 0, 6)),
-            max([to_micros(until) for until in held if until is not None], default=0),
+    def limits_of(self, key: str) -> PartitionLimits:
+        return self._limits_of(key) if key in self._keys else self.common
+
+    def _limits_of(self, key: str) -> PartitionLimits:
+        gates = [self._gate_limit("" if gate.shared else key, n, gate) for n, gate in enumerate(self._gates, 1)]
+        partition = self._row_of(key, 0)
+        if partition is None:
+            return PartitionLimits(tuple(gates))
+        rows = (self._rows.get((key, 0)), self._rows.get(("", 0)))
+        holds = [to_micros(row.hold_until) for row in rows if row is not None and row.hold_until is not None]
+        return PartitionLimits(
+            tuple(gates), partition.weight or 1, bool(partition.paused), held_until_us=max(holds, default=0)
         )
 
-    def _limit(self, key: str, place: int, gate: Gate) -> Limit:
-        usual = defined(gate)
-        amount, rate, window = (self._first(key, place, column) for column in (2, 3, 4))
+    def _gate_limit(self, key: str, number: int, gate: Gate) -> Limit:
+        default, row = default_limit(gate), self._row_of(key, number)
+        if row is None:
+            return default
         return Limit(
-            usual.kind,
-            usual.amount if amount is None else int(amount * NANO),
-            usual.rate if rate is None or usual.kind != "token_bucket" else int(rate * NANO),
-            usual.window_us if window is None or usual.kind != "sliding_window" else int(window),
+            default.kind,
+            default.amount if row.amount is None else int(row.amount * NANOS_PER_TOKEN),
+            default.rate if row.rate is None or default.kind != "token_bucket" else int(row.rate * NANOS_PER_TOKEN),
+            default.window_us if row.window_us is None or default.kind != "sliding_window" else row.window_us,
         )
 
-    def _first(self, key: str, place: int, column: int) -> Any:
-        for row in (self._rows.get((key, place)), self._rows.get(("", place))):
-            if row is not None and row[column] is not None:
-                return row[column]
-        return None
+    def _row_of(self, key: str, gate: int) -> LimitRow | None:
+        """Return the override of the key, completed by the one for all keys."""
+        own, common = self._rows.get((key, gate)), self._rows.get(("", gate))
+        if own is None or common is None:
+            return own or common
+        return LimitRow._make(theirs if ours is None else ours for ours, theirs in zip(own, common, strict=True))
 
 
-def meter(limit: Limit, state: State | None, now_us: int, held_us: int, in_flight: int = 0) -> Meter:
-    """The budget of a gate now."""
+def build_meter(limit: Limit, state: MeterState | None, now_us: int, held_until_us: int, in_flight: int = 0) -> Meter:
+    """Return the budget of a gate now."""
     match limit.kind:
         case "token_bucket":
-            return BucketMeter(limit, state, now_us, held_us)
+            return BucketMeter(limit, state, now_us, held_until_us)
         case "sliding_window":
-            return WindowMeter(limit, state, now_us, held_us)
+            return WindowMeter(limit, state, now_us, held_until_us)
         case "concurrency":
-            return FlightMeter(limit, in_flight * NANO, now_us, held_us)
+            return ConcurrencyMeter(limit, in_flight * NANOS_PER_TOKEN, now_us, held_until_us)
 
 
-def wanted(limits: Sequence[Limit], costs: Sequence[float]) -> int:
-    """How many events of a lane are worth having at hand, if each costs so much: what may pass in a few seconds."""
-    most = float(MOST_OF_A_LANE)
+def prefetch_target(limits: Sequence[Limit], costs: Sequence[float]) -> int:
+    """Return how many events of a partition to buffer, given their mean cost at each gate."""
+    target = float(MAX_PARTITION_EVENTS)
     for limit, cost in zip(limits, costs, strict=True):
         if cost > 0:
-            most = min(most, (limit.amount + AHEAD_SECONDS * limit.rate) / cost)
-    return int(most) + 2
+            target = min(target, (limit.amount + PREFETCH_SECONDS * limit.rate) / cost)
+    return int(target) + 2

@@ -1,33 +1,33 @@
-"""Which queues gates can stand between: those whose partitions are lanes, one for each key."""
+"""Check that the queues of a gated stream are partitioned by key."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidRequest
-from penstock.stream.gates import Concurrency
+from penstock.stream.gates import ConcurrencyGate
 
 if TYPE_CHECKING:
     from penstock.log.log import Log
     from penstock.stream.definition import Definition
 
 
-async def check_queues(log: Log, stream: Definition) -> None:
-    """Refuse queues that the gates of a stream cannot work with, and say how to do it. A sink may be yet to be made."""
+async def check_gate_queues(log: Log, stream: Definition) -> None:
+    """Raise InvalidRequest if the gates of a stream cannot work with its queues. The sink need not exist yet."""
     if not stream.gates:
         return
     for name in stream.sources:
         queue = await log.catalog.refresh(name)
         if queue.partitioning != "key":
             raise InvalidRequest(
-                f"a gate has one budget for each lane, and queue {name!r} is partitioned by hash, where many keys "
-                f"share a partition: create a queue by 'key', let a stream in front fill it, "
-                f"Stream.from_({name!r}).to('{name}.by-key'), and gate that queue"
+                f"a gate has one budget per key, but queue {name!r} is partitioned by hash, so keys share partitions. "
+                f"Create a queue partitioned by 'key', fill it with Stream.from_({name!r}).to('{name}.by-key'), and "
+                "gate that queue"
             )
     sink = await log.catalog.find(stream.sink or "")
-    counts = any(isinstance(gate, Concurrency) for gate in stream.gates)
-    if counts and sink is not None and sink.partitioning != "key":
+    has_concurrency_gate = any(isinstance(gate, ConcurrencyGate) for gate in stream.gates)
+    if has_concurrency_gate and sink is not None and sink.partitioning != "key":
         raise InvalidRequest(
-            f"a concurrency gate counts what is in flight by key, and queue {sink.name!r} is partitioned "
-            "by hash: let the stream write to a queue that was created by 'key'"
+            f"a concurrency gate counts events in flight per key, but queue {sink.name!r} is partitioned by hash. "
+            "Let the stream write to a queue partitioned by 'key'"
         )

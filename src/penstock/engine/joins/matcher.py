@@ -1,7 +1,8 @@
-"""In a Spark worker: the events of a cycle, of both sides of a join, with each other and with what waits.
+"""Match the events of a stream-stream join, in a Spark worker.
 
-A pair is found when the second of its events is read, whichever that is. An event waits until nothing can come for it:
-time has come too far, on both sides. So each pair is found once, however the cycles fall.
+A task joins the events of its cycle with each other and with the stored rows. A pair is found when the second of its
+events is read. A row stays in the state until the watermark excludes further matches. So each pair is found exactly
+once, however the events are divided into cycles.
 """
 
 from __future__ import annotations
@@ -14,33 +15,43 @@ from typing import NamedTuple
 import msgspec
 import pyarrow as pa
 
-from penstock.db.pg_arrays import numbers
-from penstock.engine.joins.state import FRESH, LEFT, RIGHT, WaitingTable, pack
-from penstock.engine.worker.json_columns import Parser
-from penstock.engine.worker.read_config import DATA, META, Reading
-from penstock.engine.worker.reports import Report
-from penstock.engine.worker.task import asking, connection, current_task, load_plan, report_stage
+from penstock.db.pg_arrays import int_array
+from penstock.engine.joins.state import JOIN_ROW_SCHEMA, LEFT, RIGHT, JoinState, encode_rows
+from penstock.engine.worker.event_failure import EventRef
+from penstock.engine.worker.json_columns import JsonColumnDecoder
+from penstock.engine.worker.read_config import EVENT_JSON, SYSTEM_COLUMNS, ReadConfig
+from penstock.engine.worker.reports import TaskReport
+from penstock.engine.worker.task import (
+    current_task,
+    load_plan,
+    send_stage_report,
+    translate_database_errors,
+    worker_connection,
+)
 
-#: The numbers that their reports go by: after those of both sides' stages.
-_PAIRS, _ALONE = 900, 901
-#: What comes in: an event of either side, ready to be joined.
-EVENT = pa.schema(
+#: The stage numbers of the reports, after those of the inputs' stages.
+_MATCH_STAGE, _EXPIRED_STAGE = 900, 901
+#: An event of either input, with its join key.
+INPUT_SCHEMA = pa.schema(
     [
-        *META,
+        *SYSTEM_COLUMNS,
         ("__side", pa.int32()),
-        # What pairs have in common, as text; null: it is in no pair.
+        # The join key as text; null if the event cannot match.
         ("__k", pa.string()),
         ("__line", pa.string()),
     ]
 )
-#: Pairs are handed on when there are so many, or so many characters of them.
-_BATCH, _BATCH_BYTES = 20_000, 16 << 20
+#: A batch of pairs is complete at so many pairs or characters.
+_BATCH_PAIRS, _BATCH_CHARACTERS = 20_000, 16 << 20
 _decode_pair = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw] | None]).decode
 
 
-class _Row(NamedTuple):
-    """An event: one of this cycle, or one that waits, which has an id."""
+class _JoinRow(NamedTuple):
+    """An event of this cycle, or a stored row, which has an id."""
 
+    side: int
+    #: The empty text stands for no key. A join key is a JSON list, so it is never empty.
+    key: str
     time: int
     line: str
     event_key: str | None
@@ -50,213 +61,222 @@ class _Row(NamedTuple):
 
 
 @dataclass
-class _Key:
-    """The events of one key: those of the cycle, and those that wait, by side; each by time."""
+class _KeyRows:
+    """The rows of one join key: new and stored ones, each by side and ordered by time."""
 
-    fresh: tuple[list[_Row], list[_Row]] = field(default_factory=lambda: ([], []))
-    waiting: tuple[list[_Row], list[_Row]] = field(default_factory=lambda: ([], []))
+    new: tuple[list[_JoinRow], list[_JoinRow]] = field(default_factory=lambda: ([], []))
+    stored: tuple[list[_JoinRow], list[_JoinRow]] = field(default_factory=lambda: ([], []))
+
+
+class _PairPosition(NamedTuple):
+    """The system columns of a pair."""
+
+    partition: int
+    offset: int
+    event_key: str | None
+    time: int
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """What comes out: pairs as JSON, and of it the columns that are wanted."""
+class JoinMatcher:
+    """The function with which Spark joins the events of a task."""
 
-    reading: Reading
-    table: WaitingTable
-    #: ``left`` and ``right``, as far as something after the join looks into them.
+    read_config: ReadConfig
+    state: JoinState
+    #: The structs ``left`` and ``right``, with the fields that later steps use.
     fields: pa.Schema
-    with_data: bool
+    with_event_json: bool
 
     @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out."""
-        whole = [pa.field(DATA, pa.string())] if self.with_data else []
-        return pa.schema([*META, *whole, *self.fields])
+    def output_schema(self) -> pa.Schema:
+        event_json = [pa.field(EVENT_JSON, pa.string())] if self.with_event_json else []
+        return pa.schema([*SYSTEM_COLUMNS, *event_json, *self.fields])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Join the events of a task, and report what begins to wait and what came late."""
-        some = [batch for batch in batches if batch.num_rows]
-        if not some:
+        """Yield the pairs, and report the rows to store and the late events."""
+        inputs = [batch for batch in batches if batch.num_rows]
+        if not inputs:
             return
-        report = Report([], [], {})
-        keys, lonely = self._sorted(pa.Table.from_batches(some), report)
-        self._look_up(keys)
-        out = _Out(self)
+        report = TaskReport([], [], {})
+        keys, without_key = self._group_by_key(pa.Table.from_batches(inputs), report)
+        self._load_partners(keys)
+        pairs = _PairBatch(self)
         matched: set[int] = set()
-        for key, events in keys.items():
-            for left, right in self._pairs(events):
-                out.add(left, right)
+        for key, rows in keys.items():
+            for left, right in self._find_pairs(rows):
+                pairs.add(left, right)
                 if left.id is None:
                     matched.add(id(left))
-                elif self.table.sends_alone:
-                    report.matched.append((key, left.time, left.id))
-            if out.is_full:
-                yield from out.take()
-        yield from out.take()
-        report.matched = sorted(set(report.matched))
-        report.fresh = pack(self._fresh(keys, lonely, matched))
-        report_stage(self.reading, _PAIRS, report)
+                elif self.state.is_outer:
+                    report.matched_rows.append((key, left.time, left.id))
+            if pairs.is_full:
+                yield from pairs.take()
+        yield from pairs.take()
+        report.matched_rows = sorted(set(report.matched_rows))
+        report.added_rows = encode_rows(self._new_rows(keys, without_key, matched))
+        send_stage_report(self.read_config, _MATCH_STAGE, report)
 
-    def _sorted(self, table: pa.Table, report: Report) -> tuple[dict[str, _Key], list[_Row]]:
-        """The events by key, but for those that came late; and those of the left that have none."""
-        keys: dict[str, _Key] = {}
-        lonely: list[_Row] = []
-        names = ("__side", "__k", "__time", "__line", "__key", "__partition", "__offset", "__bound", "__redriven")
+    def _group_by_key(self, table: pa.Table, report: TaskReport) -> tuple[dict[str, _KeyRows], list[_JoinRow]]:
+        """Return the events by join key, and the left events without one. Late events go to the report."""
+        keys: dict[str, _KeyRows] = {}
+        without_key: list[_JoinRow] = []
+        names = ("__side", "__k", "__time", "__line", "__key", "__partition", "__offset", "__watermark", "__redriven")
         columns = [table.column(name).to_pylist() for name in names]
-        for side, key, time, line, event_key, partition, offset, bound, redriven in zip(*columns, strict=True):
-            if time < bound and not redriven:
-                report.late.append((partition, offset))
+        for side, key, time, line, event_key, partition, offset, watermark, redriven in zip(*columns, strict=True):
+            row = _JoinRow(side, key or "", time, line, event_key, partition, offset)
+            if time < watermark and not redriven:
+                report.late.append(EventRef(partition, offset))
             elif key is not None:
-                keys.setdefault(key, _Key()).fresh[side].append(_Row(time, line, event_key, partition, offset))
-            elif side == LEFT and self.table.sends_alone:
-                lonely.append(_Row(time, line, event_key, partition, offset))
-        return keys, lonely
+                keys.setdefault(key, _KeyRows()).new[side].append(row)
+            elif side == LEFT and self.state.is_outer:
+                without_key.append(row)
+        return keys, without_key
 
-    def _look_up(self, keys: dict[str, _Key]) -> None:
-        """What waits on the other side of each key, within reach of its events."""
-        if not keys or not self.reading.query:
-            return  # only looked at: nothing waits
-        before, after = self.table.before_us, self.table.after_us
-        ranges: list[tuple[str, int, int, int]] = []
-        for key, events in keys.items():
-            left, right = events.fresh
+    def _load_partners(self, keys: dict[str, _KeyRows]) -> None:
+        """Load the stored rows of the other side, within the time range of each key's events."""
+        if not keys or not self.read_config.query_id:
+            return  # a preview has no state
+        before, after = self.state.before_us, self.state.after_us
+        range_keys: list[str] = []
+        sides: list[int] = []
+        lows: list[int] = []
+        highs: list[int] = []
+        for key, rows in keys.items():
+            left, right = rows.new
             if left:
-                ranges.append((key, RIGHT, left[0].time - before, left[-1].time + after))
+                range_keys.append(key)
+                sides.append(RIGHT)
+                lows.append(left[0].time - before)
+                highs.append(left[-1].time + after)
             if right:
-                ranges.append((key, LEFT, right[0].time - after, right[-1].time + before))
-        params = self.table.params(
-            keys=[key for key, _, _, _ in ranges],
-            sides=numbers([side for _, side, _, _ in ranges]),
-            lows=numbers([low for _, _, low, _ in ranges]),
-            highs=numbers([high for _, _, _, high in ranges]),
+                range_keys.append(key)
+                sides.append(LEFT)
+                lows.append(right[0].time - after)
+                highs.append(right[-1].time + before)
+        params = self.state.params(
+            keys=range_keys, sides=int_array(sides), lows=int_array(lows), highs=int_array(highs)
         )
-        with asking():
-            found = connection(self.reading.conninfo).execute(self.table.statement("partners"), params)
-            for side, key, time, row, event_key, line in found:
-                keys[key].waiting[side].append(_Row(time, line, event_key, 0, 0, row))
+        with translate_database_errors():
+            conn = worker_connection(self.read_config.conninfo)
+            for side, key, time, row_id, event_key, line in conn.execute(self.state.statement("find_partners"), params):
+                keys[key].stored[side].append(_JoinRow(side, key, time, line, event_key, 0, 0, row_id))
 
-    def _pairs(self, events: _Key) -> Iterator[tuple[_Row, _Row]]:
-        """The pairs of a key of which at least one event is of this cycle."""
-        before, after = self.table.before_us, self.table.after_us
-        for others in (events.fresh[RIGHT], events.waiting[RIGHT]):
-            times = [row.time for row in others]
-            for left in events.fresh[LEFT]:
-                for place in range(bisect_left(times, left.time - before), bisect_right(times, left.time + after)):
-                    yield left, others[place]
-        times = [row.time for row in events.waiting[LEFT]]
-        for right in events.fresh[RIGHT]:
-            for place in range(bisect_left(times, right.time - after), bisect_right(times, right.time + before)):
-                yield events.waiting[LEFT][place], right
+    def _find_pairs(self, rows: _KeyRows) -> Iterator[tuple[_JoinRow, _JoinRow]]:
+        """Yield the pairs of one key that include at least one new row."""
+        before, after = self.state.before_us, self.state.after_us
+        for rights in (rows.new[RIGHT], rows.stored[RIGHT]):
+            times = [row.time for row in rights]
+            for left in rows.new[LEFT]:
+                for index in range(bisect_left(times, left.time - before), bisect_right(times, left.time + after)):
+                    yield left, rights[index]
+        lefts = rows.stored[LEFT]
+        times = [row.time for row in lefts]
+        for right in rows.new[RIGHT]:
+            for index in range(bisect_left(times, right.time - after), bisect_right(times, right.time + before)):
+                yield lefts[index], right
 
-    def _fresh(self, keys: dict[str, _Key], lonely: list[_Row], matched: set[int]) -> pa.Table:
-        """The events of this cycle, which wait from now on."""
-        rows = [
-            (side, key, row, id(row) in matched)
-            for key, events in keys.items()
-            for side in (LEFT, RIGHT)
-            for row in events.fresh[side]
-        ]
-        # No key is the empty text, which no list in JSON is.
-        rows += [(LEFT, "", row, False) for row in lonely]
+    def _new_rows(self, keys: dict[str, _KeyRows], without_key: list[_JoinRow], matched: set[int]) -> pa.Table:
+        new = [row for rows in keys.values() for side in (LEFT, RIGHT) for row in rows.new[side]]
+        new += without_key
         columns = [
-            [side for side, _, _, _ in rows],
-            [key for _, key, _, _ in rows],
-            [row.time for _, _, row, _ in rows],
-            [row.partition for _, _, row, _ in rows],
-            [row.offset for _, _, row, _ in rows],
-            [row.event_key for _, _, row, _ in rows],
-            [row.line for _, _, row, _ in rows],
-            [is_matched for _, _, _, is_matched in rows],
+            [row.side for row in new],
+            [row.key for row in new],
+            [row.time for row in new],
+            [row.partition for row in new],
+            [row.offset for row in new],
+            [row.event_key for row in new],
+            [row.line for row in new],
+            [id(row) in matched for row in new],
         ]
-        return pa.table([pa.array(c, f.type) for c, f in zip(columns, FRESH, strict=True)], schema=FRESH)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, JOIN_ROW_SCHEMA, strict=True)]
+        return pa.table(arrays, schema=JOIN_ROW_SCHEMA)
 
 
-class _Out:
-    """Pairs on their way out."""
+class _PairBatch:
+    """Collects pairs and converts them to record batches."""
 
-    def __init__(self, pairs: Pairs) -> None:
-        self._schema = pairs.schema
-        self._parser = Parser(pairs.fields)
-        self.lines: list[str] = []
-        self._rows: list[tuple[int, int, str | None, int]] = []
-        self._size = 0
+    def __init__(self, matcher: JoinMatcher) -> None:
+        self._schema = matcher.output_schema
+        self._decoder = JsonColumnDecoder(matcher.fields)
+        self._lines: list[str] = []
+        self._positions: list[_PairPosition] = []
+        self._characters = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to hand them on."""
-        return len(self.lines) >= _BATCH or self._size >= _BATCH_BYTES
+        return len(self._lines) >= _BATCH_PAIRS or self._characters >= _BATCH_CHARACTERS
 
-    def add(self, left: _Row, right: _Row | None) -> None:
-        """A pair, or an event of the left without one. It stands where the event stands that came with this cycle."""
-        here = left if left.id is None or right is None else right
+    def add(self, left: _JoinRow, right: _JoinRow | None) -> None:
+        """Add a pair, or a left row without a match. Its partition and offset are those of the new event in it."""
+        new = left if left.id is None or right is None else right
         time = left.time if right is None else max(left.time, right.time)
-        self.lines.append(f'{{"left":{left.line},"right":{"null" if right is None else right.line}}}')
-        self._rows.append((here.partition, here.offset, left.event_key, time))
-        self._size += len(self.lines[-1])
+        line = f'{{"left":{left.line},"right":{"null" if right is None else right.line}}}'
+        self._lines.append(line)
+        self._positions.append(_PairPosition(new.partition, new.offset, left.event_key, time))
+        self._characters += len(line)
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """What is there, as columns."""
-        if not self.lines:
+        """Yield the collected pairs and start a new batch."""
+        if not self._lines:
             return
-        count = len(self.lines)
-        lines = [line.encode() for line in self.lines]
-        parsed, problems = self._parser.parse(b"\n".join(lines), count)
-        if problems:
-            lines = [self._fitting(line) if place in problems else line for place, line in enumerate(lines)]
-            parsed, _ = self._parser.parse(b"\n".join(lines), count)
-        meta = {
-            "__partition": pa.array([row[0] for row in self._rows], pa.int64()),
-            "__offset": pa.array([row[1] for row in self._rows], pa.int64()),
-            "__key": pa.array([row[2] for row in self._rows], pa.string()),
-            "__time": pa.array([row[3] for row in self._rows], pa.int64()),
-            "__bound": pa.array([0] * count, pa.int64()),
+        count = len(self._lines)
+        lines = [line.encode() for line in self._lines]
+        decoded = self._decoder.decode(b"\n".join(lines), count)
+        if decoded.errors:
+            lines = [self._drop_invalid_fields(line) if i in decoded.errors else line for i, line in enumerate(lines)]
+            decoded = self._decoder.decode(b"\n".join(lines), count)
+        columns = {
+            "__partition": pa.array([position.partition for position in self._positions], pa.int64()),
+            "__offset": pa.array([position.offset for position in self._positions], pa.int64()),
+            "__key": pa.array([position.event_key for position in self._positions], pa.string()),
+            "__time": pa.array([position.time for position in self._positions], pa.int64()),
+            "__watermark": pa.array([0] * count, pa.int64()),
             "__redriven": pa.array([False] * count, pa.bool_()),
-            DATA: pa.array(self.lines, pa.string()),
+            EVENT_JSON: pa.array(self._lines, pa.string()),
         }
-        arrays = [meta[f.name] if f.name in meta else parsed.column(f.name) for f in self._schema]
+        arrays = [columns[f.name] if f.name in columns else decoded.table.column(f.name) for f in self._schema]
         yield from pa.Table.from_arrays(arrays, schema=self._schema).combine_chunks().to_batches()
-        self.lines, self._rows, self._size = [], [], 0
+        self._lines, self._positions, self._characters = [], [], 0
 
-    def _fitting(self, line: bytes) -> bytes:
-        """A pair without the fields that do not fit: of an event that waited when nobody looked into it yet."""
-        sides = _decode_pair(line)
-        for side in self._parser.schema:
-            event = sides[side.name]
+    def _drop_invalid_fields(self, line: bytes) -> bytes:
+        """Drop fields that do not match their type. The row may have been stored before a step used these fields."""
+        inputs = _decode_pair(line)
+        for struct in self._decoder.schema:
+            event = inputs[struct.name]
             if event is not None:
-                fits = [f.name for f in side.type if f.name in event and _fits(f, event[f.name])]
-                sides[side.name] = {name: event[name] for name in fits}
-        return msgspec.json.encode(sides)
+                valid = [f.name for f in struct.type if f.name in event and _is_valid(f, event[f.name])]
+                inputs[struct.name] = {name: event[name] for name in valid}
+        return msgspec.json.encode(inputs)
 
 
-def _fits(field: pa.Field, value: msgspec.Raw) -> bool:
-    return not Parser(pa.schema([field])).parse(msgspec.json.encode({field.name: value}), 1)[1]
+def _is_valid(field: pa.Field, value: msgspec.Raw) -> bool:
+    return not JsonColumnDecoder(pa.schema([field])).decode(msgspec.json.encode({field.name: value}), 1).errors
 
 
 @dataclass(frozen=True)
-class Alone:
-    """Events of the left that nothing has come for, and nothing can come for any more."""
+class ExpiredRowReader:
+    """The function with which Spark emits the expired left rows of an outer join that found no match."""
 
-    pairs: Pairs
+    matcher: JoinMatcher
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Those that have expired before this cycle, as many as its plan lets go on; the task reports how many."""
-        current = current_task()
+        """Yield as many rows as the plan of the cycle allows, and report how many there are."""
+        task = current_task()
         for _ in batches:
-            if current is not None and (limit := load_plan(self.pairs.reading, current[1]).alone):
-                yield from self._sent(limit)
+            if task is not None and (limit := load_plan(self.matcher.read_config, task.job).expired_rows):
+                yield from self._read(limit)
 
-    def _sent(self, limit: int) -> Iterator[pa.RecordBatch]:
-        table, reading, count = self.pairs.table, self.pairs.reading, 0
-        out = _Out(self.pairs)
-        with asking():
-            cursor = connection(reading.conninfo).cursor()
-            for partition, offset, event_key, time, line in cursor.stream(
-                table.statement("alone"), table.params(limit=limit)
-            ):
-                out.add(_Row(time, line, event_key, partition, offset), None)
+    def _read(self, limit: int) -> Iterator[pa.RecordBatch]:
+        state, config, count = self.matcher.state, self.matcher.read_config, 0
+        rows = _PairBatch(self.matcher)
+        with translate_database_errors():
+            cursor = worker_connection(config.conninfo).cursor()
+            stream = cursor.stream(state.statement("expired_rows"), state.params(limit=limit))
+            for partition, offset, event_key, time, line in stream:
+                rows.add(_JoinRow(LEFT, "", time, line, event_key, partition, offset), None)
                 count += 1
-                if out.is_full:
-                    yield from out.take()
-        yield from out.take()
+                if rows.is_full:
+                    yield from rows.take()
+        yield from rows.take()
         if count:
-            report_stage(reading, _ALONE, Report([], [], {}, alone=count))
+            send_stage_report(config, _EXPIRED_STAGE, TaskReport([], [], {}, expired_rows=count))

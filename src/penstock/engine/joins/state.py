@@ -1,38 +1,34 @@
-"""The state of a join: what waits of either side, in a table of the query's own."""
+"""The state of a stream-stream join: the rows of both inputs that may still find a match, in a table per query."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.ipc
 
-from penstock.db.pg_arrays import numbers
+from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
-from penstock.engine.arrow_csv import as_csv
-from penstock.engine.worker.event_time import to_moment
-from penstock.log.event import Delivery, Event, StoredChunk
-from penstock.log.storage import chunk
+from penstock.engine.arrow_csv import to_csv
+from penstock.engine.worker.event_time import to_timestamp
+from penstock.log.event import Delivery, Event
+from penstock.log.storage.chunk import ChunkColumns, StoredChunk
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-    from penstock.engine.worker.reports import Report
+    from penstock.engine.worker.reports import TaskReport
 
 _sql = Statements("penstock.engine.joins", "state.sql")
 
 LEFT, RIGHT = 0, 1
-#: So many events are in one cycle of a join at the most, and so many are sent on by it that are in no pair: what begins
-#: to wait, and what goes on, goes over the driver.
-MOST_EVENTS = 200_000
-#: What has expired and is not sent on leaves in portions: a cycle deletes as many rows of either side as it adds, and
-#: so many more. So there are fewer after each, and none takes long because time has come far at once.
-PORTION = 20_000
-#: An event that begins to wait, as it is copied into the table.
-FRESH = pa.schema(
+#: A cycle of a join reads at most so many events and emits at most so many expired rows, since both pass the driver.
+MAX_JOIN_EVENTS = 200_000
+#: The columns of a row that is copied into the table.
+JOIN_ROW_SCHEMA = pa.schema(
     [
         ("side", pa.int16()),
         ("key", pa.string()),
@@ -46,20 +42,29 @@ FRESH = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What a cycle changes: events that begin to wait, and those of the left that are in a pair now."""
+class MatchedRow(NamedTuple):
+    """The primary key of a left row."""
 
-    fresh: pa.Table
-    #: Key, time and id.
-    matched: Sequence[tuple[str, int, int]]
-    #: How many of the left went on in no pair: those that have expired, the oldest first.
-    alone: int = 0
+    key: str
+    time_us: int
+    id: int
 
 
 @dataclass(frozen=True)
-class Waited:
-    """An event of the left that has expired in no pair, as it waited."""
+class JoinStateChanges:
+    """The changes of the state by one cycle."""
+
+    #: New rows, with the columns of JOIN_ROW_SCHEMA.
+    added_rows: pa.Table
+    #: Stored left rows of an outer join that found a match.
+    matched_rows: Sequence[MatchedRow]
+    #: How many expired left rows the cycle emits without a match, oldest first.
+    expired_rows: int = 0
+
+
+@dataclass(frozen=True)
+class ExpiredEvent:
+    """An event of the left input that expired without a match."""
 
     queue_id: int
     partition_id: int
@@ -69,97 +74,109 @@ class Waited:
     line: str
 
     def as_event(self) -> Event:
-        """What is left of the event where its queue has it no more."""
-        delivery = Delivery("", "", self.partition_id, is_lane=False)
+        """Return the event as a dead letter needs it. Its queue may have deleted it."""
+        delivery = Delivery("", "", self.partition_id, is_key_partition=False)
         line = self.line.encode()
-        columns = chunk.Columns(line, 1, [self.key])
-        return Event(delivery, StoredChunk.of(columns, [line], self.offset, to_moment(self.time_us)), self.offset)
+        columns = ChunkColumns(line, 1, [self.key])
+        stored = StoredChunk.of(columns, [line], self.offset, to_timestamp(self.time_us))
+        return Event(delivery, stored, self.offset)
 
 
 @dataclass(frozen=True)
-class WaitingTable:
-    """The table of one query, and how long its rows wait."""
+class JoinState:
+    """The table of one query, and the time range of its join."""
 
     query: int
     before_us: int
     after_us: int
-    #: Whether events of the left that are in no pair are sent on.
-    sends_alone: bool
+    #: Whether left rows without a match are emitted when they expire.
+    is_outer: bool
+    #: Each cycle deletes so many more expired rows of each kind than it adds. So the table shrinks, and no cycle takes
+    #: long after the watermark has jumped.
+    expiry_batch: int = MAX_JOIN_EVENTS // 10
 
     def statement(self, name: str) -> str:
-        """A statement of waiting.sql for this query."""
+        """Return a statement of state.sql for this query's table."""
         return _sql[name].replace("{id}", str(int(self.query)))
 
-    def creation(self) -> list[str]:
-        """What makes the table, or makes that of a version before like it."""
-        return [self.statement(name) for name in ("create", "index_alone", "index_rest", "drop_times")]
+    def create_statements(self) -> list[str]:
+        return [self.statement(name) for name in ("create", "index_unmatched", "index_others")]
 
     def params(self, **more: Any) -> dict[str, Any]:
-        """What its statements are told."""
+        """Return the parameters that the statements have in common, and others."""
         return {"query": self.query, "before": self.before_us, "after": self.after_us, **more}
 
     async def prepare(self, conn: AsyncConnection[Any]) -> None:
-        """Make a connection ready for the commits of cycles."""
-        for name in ("stage", "look_up"):
+        """Prepare a connection for commits."""
+        for name in ("create_staging_table", "prefer_index_scans"):
             await conn.execute(self.statement(name))
 
-    async def stage(self, conn: AsyncConnection[Any], kept: Kept | None) -> None:
-        """Bring a cycle's events to the database, before anything is locked."""
-        if kept is not None and kept.fresh.num_rows:
-            async with conn.cursor().copy(self.statement("copy")) as copy:
-                await copy.write(as_csv(kept.fresh))
+    async def stage(self, conn: AsyncConnection[Any], changes: JoinStateChanges | None) -> None:
+        """Copy new rows to the staging table, before the commit locks anything."""
+        if changes is not None and changes.added_rows.num_rows:
+            async with conn.cursor().copy(self.statement("copy_rows")) as copy:
+                await copy.write(to_csv(changes.added_rows))
 
     async def apply(
-        self, conn: AsyncConnection[Any], kept: Kept | None, closed_us: int | None, flushed_us: int | None
+        self,
+        conn: AsyncConnection[Any],
+        changes: JoinStateChanges | None,
+        watermark_us: int | None,
+        flush_watermark_us: int | None,
     ) -> None:
-        """What a cycle changes. ``closed_us`` is how far time had come when it began: what it went by.
+        """Apply the changes of a cycle, and delete expired rows.
 
-        What is in no pair is let go as far as it was sent on: not by a cycle for which nothing was computed. Of the
-        rest, a flush lets go of all, and any other cycle of a portion.
+        ``watermark_us`` is the watermark at the start of the cycle, by which it has emitted expired rows. A cycle
+        deletes unmatched left rows only as far as it has emitted them. Of all others, a flush, which computes nothing,
+        deletes all expired rows, and any other cycle deletes a batch.
         """
-        if kept is None:
-            if flushed_us is not None:
-                flushed = self.params(closed=flushed_us, sends_alone=self.sends_alone)
-                await conn.execute(self.statement("flush"), flushed)
+        if changes is None:
+            if flush_watermark_us is not None:
+                params = self.params(watermark=flush_watermark_us, is_outer=self.is_outer)
+                await conn.execute(self.statement("delete_all_expired"), params)
             return
-        if closed_us is not None:
-            most = PORTION + kept.fresh.num_rows
-            alone = kept.alone if self.sends_alone else most
-            await conn.execute(self.statement("expire"), self.params(closed=closed_us, most=most, alone=alone))
-        if kept.matched:
-            marks = {
-                "keys": [key for key, _, _ in kept.matched],
-                "times": numbers([time for _, time, _ in kept.matched]),
-                "ids": numbers([row for _, _, row in kept.matched]),
+        if watermark_us is not None:
+            limit = self.expiry_batch + changes.added_rows.num_rows
+            unmatched = changes.expired_rows if self.is_outer else limit
+            params = self.params(watermark=watermark_us, limit=limit, unmatched=unmatched)
+            await conn.execute(self.statement("delete_expired"), params)
+        if changes.matched_rows:
+            params = {
+                "keys": [row.key for row in changes.matched_rows],
+                "times": int_array([row.time_us for row in changes.matched_rows]),
+                "ids": int_array([row.id for row in changes.matched_rows]),
             }
-            await conn.execute(self.statement("match"), marks)
-        if kept.fresh.num_rows:
-            await conn.execute(self.statement("keep"))
+            await conn.execute(self.statement("mark_matched"), params)
+        if changes.added_rows.num_rows:
+            await conn.execute(self.statement("insert_staged"))
 
-    async def oldest_alone(self, conn: AsyncConnection[Any]) -> Waited | None:
-        """The event that would be the first to be sent on in no pair."""
-        row = await (await conn.execute(self.statement("alone"), self.params(limit=1))).fetchone()
+    async def oldest_expired(self, conn: AsyncConnection[Any]) -> ExpiredEvent | None:
+        """Return the event that would be emitted first without a match."""
+        row = await (await conn.execute(self.statement("expired_rows"), self.params(limit=1))).fetchone()
         if row is None:
             return None
-        of = await (await conn.execute(self.statement("queue_of"), {"partition": row[0]})).fetchone()
-        return Waited(0 if of is None else of[0], *row)
+        partition_id, offset, key, time_us, line = row
+        queue = await (await conn.execute(self.statement("find_queue"), {"partition": partition_id})).fetchone()
+        return ExpiredEvent(0 if queue is None else queue[0], partition_id, offset, key, time_us, line)
 
 
-def pack(table: pa.Table) -> bytes:
-    """Events that begin to wait, as a task reports them."""
+def encode_rows(rows: pa.Table) -> bytes:
+    """Encode new rows for the report of a task."""
     buffer = io.BytesIO()
     options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
-    with pyarrow.ipc.new_stream(buffer, table.schema, options=options) as writer:
-        writer.write_table(table)
+    with pyarrow.ipc.new_stream(buffer, rows.schema, options=options) as writer:
+        writer.write_table(rows)
     return buffer.getvalue()
 
 
-def gathered(reports: Iterable[Report]) -> Kept:
-    """What all tasks of a cycle said."""
-    tables, matched, alone = [], [], 0
+def collect_changes(reports: Iterable[TaskReport]) -> JoinStateChanges:
+    """Combine the changes that the tasks of a cycle report."""
+    tables: list[pa.Table] = []
+    matched: list[MatchedRow] = []
+    expired = 0
     for report in reports:
-        alone += report.alone
-        if report.fresh:
-            tables.append(pyarrow.ipc.open_stream(report.fresh).read_all())
-        matched += [(key, time, row) for key, time, row in report.matched]
-    return Kept(pa.concat_tables(tables) if tables else FRESH.empty_table(), matched, alone)
+        expired += report.expired_rows
+        if report.added_rows:
+            tables.append(pyarrow.ipc.open_stream(report.added_rows).read_all())
+        matched += [MatchedRow._make(row) for row in report.matched_rows]
+    return JoinStateChanges(pa.concat_tables(tables) if tables else JOIN_ROW_SCHEMA.empty_table(), matched, expired)

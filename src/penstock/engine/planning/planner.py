@@ -1,370 +1,353 @@
-"""Deciding what the next cycle reads. Runs in the process in which Spark keeps the source's reader."""
+"""Plans the cycles of a query: which offsets the next cycle reads."""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
-from penstock.db.pg_arrays import numbers
+from psycopg.rows import args_row
+
+from penstock.core.errors import LeaseLost
 from penstock.db.statements import Statements
 from penstock.db.sync import connect
 from penstock.engine import plan as plans
-from penstock.engine.joins.state import WaitingTable
-from penstock.engine.plan import CyclePlan, Lane, Stretch, spread
+from penstock.engine.joins.state import JoinState
+from penstock.engine.plan import CyclePlan, PartitionRange, assign_tasks
 from penstock.engine.planning import poison_search
+from penstock.engine.planning.cycle_size import CycleSize, divide_evenly
+from penstock.engine.planning.poison_search import PoisonSearch
+from penstock.engine.planning.segment_ranges import OffsetRange, resolve_segments
+from penstock.engine.source_group import SourceGroup
 
 _sql = Statements("penstock.engine.planning", "planner.sql")
 _groups = Statements("penstock.log", "groups.sql")
 
-#: How long Spark is kept waiting before it is told that there is nothing to do.
-_PATIENCE_SECONDS = 0.5
-#: Waiters look by themselves after so long: for what no notification tells of.
-_LOOK_SECONDS = 0.5
-_RENEW_SECONDS = 1.0
-#: Whoever waits longer for his next cycle asks again: he is heard meanwhile, and keeps his lease.
-_LONGEST_SLEEP_SECONDS = 1.0
+#: Notifications are awaited in portions of this length, since a wait for them cannot be interrupted.
+_LISTEN_SECONDS = 0.1
+#: A wall clock that closes no window is asked again after a pause that grows to this length.
+_MAX_DUE_PAUSE_SECONDS = 5.0
 
 
-#: Queue, group, and a row of what is unread.
-_Head: TypeAlias = tuple[int, int, Any]
-
-
-@dataclass(frozen=True)
-class Planning:
-    """What the planner of a query is told."""
+@dataclass(frozen=True, kw_only=True)
+class PlannerConfig:
+    """What a planner needs to know about its query."""
 
     conninfo: str = field(repr=False)
-    query: int
+    query_id: int
+    query: str
     fence: int
-    #: Queue and group ids of what is read.
-    groups: tuple[tuple[int, int], ...]
+    groups: Sequence[SourceGroup]
     lease_seconds: float
-    #: At least so long from one cycle's beginning to the next.
+    #: The least time between the start of two cycles.
     interval_seconds: float
     #: Cycles of up to so many events are read by one task.
     small_events: int
-    most_events: int
-    tasks: int
-    #: The table of open windows, and when the clock closes one: idle for so long, this long after its end.
-    state_table: str | None
-    idle_us: int
-    wait_us: int
-    #: Read what was there at the start, and no more.
-    stops: dict[int, int] | None
-    #: In a join that sends on what is in no pair: what waits.
-    waiting: WaitingTable | None = None
-    #: The first cycle may have so many events, where that many are known not to take long.
+    max_events: int
+    #: The first cycle may have so many events.
     first_events: int = 0
+    #: How many tasks Spark can run at once.
+    parallelism: Callable[[], int] = lambda: 1
+    #: Ends every wait.
+    stopping: threading.Event = field(default_factory=threading.Event)
+    #: The table of open windows.
+    state_table: str | None = None
+    #: The wall clock closes a window of a partition that is idle for ``idle_us``, ``close_delay_us`` after its end.
+    idle_us: int = 0
+    close_delay_us: int = 0
+    #: Read up to these offsets and no further.
+    stop_offsets: Mapping[int, int] | None = None
+    #: The state of an outer join, which emits rows that expire without a match.
+    outer_join: JoinState | None = None
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What the query's row says before a cycle."""
+class UnreadPartition(NamedTuple):
+    """A partition with unread events."""
 
-    suspects: poison_search.Suspicion | None
+    queue_id: int
+    group_id: int
+    open_segment: int
+    partition_id: int
+    name: str
+    is_keyed: bool
+    sealed_end: int
+    next_offset: int
+    end_offset: int
+    high_us: int | None = None
+    floor_us: int | None = None
+    #: In a gated query: how many events its buffer should hold, and the last cycle whose events were evicted.
+    wanted: int | None = None
+    evicted_cycle: int = 0
+
+    @property
+    def events(self) -> int:
+        return self.end_offset - self.next_offset
+
+    def until(self, end_offset: int) -> UnreadPartition:
+        return self if end_offset >= self.end_offset else self._replace(end_offset=end_offset)
+
+
+class _QueryFlags(NamedTuple):
+    search: PoisonSearch | None
     is_paused: bool
-
-
-class Fenced(Exception):
-    """Another driver has taken the query over."""
 
 
 class Planner:
     """Plans cycles, one after the other."""
 
-    def __init__(self, planning: Planning) -> None:
-        self._planning = planning
-        self._conn = connect(planning.conninfo, "planner")
-        # A driver that stands still in a transaction holds the query's row: no longer than its lease.
+    def __init__(self, config: PlannerConfig, *, grow_after: int = 1) -> None:
+        self._config = config
+        self._conn = connect(config.conninfo, "planner")
+        # A driver that stands still in a transaction locks the query's row no longer than its lease lasts.
         self._conn.execute(
             "SELECT set_config('idle_in_transaction_session_timeout', %s, false)",
-            (f"{planning.lease_seconds * 1000:.0f}ms",),
+            (f"{config.lease_seconds * 1000:.0f}ms",),
         )
         self._conn.execute("LISTEN penstock")
-        # Before all times: the clock may have begun with the machine, a moment ago.
-        self._renewed = self._last = -math.inf
-        self._limit = max(planning.small_events, planning.first_events)
-        self._previous: tuple[float, int] | None = None
-        self._is_full = False
-        self._rate = 0.0
-        self._ticks = 0
-        self._look_for_due = 0.0
+        self._topics = {str(group.queue_id) for group in config.groups}
+        self._size = CycleSize(config.small_events, config.max_events, config.first_events, grow_after)
+        # Minus infinity, since the monotonic clock may have started with the machine, a moment ago.
+        self._last_start = -math.inf
+        self._was_full = False
+        self._due_checks = 0
+        self._next_due_check = 0.0
 
     def close(self) -> None:
-        """Let go of the connection."""
         self._conn.close()
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether the cycle that was planned last is as large as it may be."""
-        return self._is_full
-
-    def next_cycle(self) -> int | None:
-        """The number of the next cycle; None if there is nothing to do yet."""
+    def next_cycle(self, wait_seconds: float) -> CyclePlan | None:
+        """Plan the next cycle, or return None if there is nothing to do for ``wait_seconds``."""
         now = time.monotonic()
-        self._adapt(now)
-        pause = self._last + self._planning.interval_seconds - now
-        if pause > 0:
-            time.sleep(min(pause, _LONGEST_SLEEP_SECONDS))
-            if pause > _LONGEST_SLEEP_SECONDS and self._planning.stops is None:
-                self._renew()
-                return None
-        patience = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            self._renew()
-            seen = self._look()
-            if not seen.is_paused:
-                suspects = seen.suspects
-                if suspects is not None and suspects.alone and self._has_expired():
-                    return self._begin([], suspects.alone)
-                lanes = self._lanes(seen)
-                if (not lanes or len(self._planning.groups) > 1) and self._advance():
-                    lanes = self._lanes(seen)
-                if lanes or self._is_time_to_close():
-                    return self._begin(lanes, self._alone(lanes, suspects))
-            left = patience - time.monotonic()
-            if left <= 0:
-                return None
-            self._wait(min(left, _LOOK_SECONDS))
-
-    def plan_ahead(self, reached: Mapping[int, tuple[int, int | None]]) -> int | None:
-        """The number of the cycle that follows one that is yet to be committed, if there is a full one.
-
-        After a full one, what is left may be less. ``reached`` says up to which offset that one has come in each of its
-        partitions, and up to which time.
-        """
-        now, was_full = time.monotonic(), self._is_full
-        self._adapt(now)
-        seen = self._look()
-        if seen.is_paused or seen.suspects is not None or now < self._last + self._planning.interval_seconds:
+        self._size.adapt(now)
+        pause = self._last_start + self._config.interval_seconds - now
+        if pause > 0 and self._config.stopping.wait(min(pause, wait_seconds)):
             return None
-        found, segments = self._heads()
-        found = [(q, g, _further(h, *reached[h[0]]) if h[0] in reached else h) for q, g, h in found]
-        lanes = self._spread(seen, [(q, g, h) for q, g, h in found if h[4] < h[5]], segments)
-        events = sum(lane.stop - lane.start for lane in lanes)
-        return self._begin(lanes) if events >= self._limit * _FULL or (events and was_full) else None
+        if pause > wait_seconds:
+            return None
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            plan = self._plan_now()
+            left = deadline - time.monotonic()
+            if plan is not None or left <= 0 or not self._wait_for_push(left):
+                return plan
 
-    def is_as_planned(self, lanes: Sequence[Lane]) -> bool:
-        """Whether a cycle that was planned ahead begins where its partitions are now, with their times."""
-        seen = self._look()
-        heads = {head[0]: (head[4], head[6], head[7]) for _, _, head in self._heads()[0]}
-        return (
-            not seen.is_paused
-            and seen.suspects is None
-            and all(heads.get(lane.partition_id) == (lane.start, lane.high_us, lane.floor_us) for lane in lanes)
+    def plan_ahead(self, reached: Mapping[int, tuple[int, int | None]]) -> CyclePlan | None:
+        """Plan the cycle after one that is computed but not committed, if there is a backlog.
+
+        ``reached`` maps the partitions of that cycle to the offset and the event time that it has reached.
+        """
+        now, was_full = time.monotonic(), self._was_full
+        self._size.adapt(now)
+        flags = self._flags()
+        if flags.is_paused or flags.search is not None or now < self._last_start + self._config.interval_seconds:
+            return None
+        unread = []
+        for each in self._unread_partitions():
+            if each.partition_id in reached:
+                offset, high_us = reached[each.partition_id]
+                each = each._replace(next_offset=offset, high_us=high_us)
+            if each.events > 0:
+                unread.append(each)
+        partitions = self._choose(unread, None)
+        events = sum(partition.events for partition in partitions)
+        return self._begin(partitions) if self._size.is_full(events) or (events and was_full) else None
+
+    def is_current(self, partitions: Sequence[PartitionRange]) -> bool:
+        """Tell whether a cycle that was planned ahead starts where its partitions are now, with their event times."""
+        flags = self._flags()
+        if flags.is_paused or flags.search is not None:
+            return False
+        unread = {each.partition_id: each for each in self._unread_partitions()}
+        return all(
+            (now := unread.get(planned.partition_id)) is not None
+            and (now.next_offset, now.high_us, now.floor_us) == (planned.start, planned.high_us, planned.floor_us)
+            for planned in partitions
         )
 
-    def _renew(self) -> None:
-        # The lease is kept by who asks for work: a driver whose JVM is dead loses it.
-        if time.monotonic() - self._renewed < _RENEW_SECONDS:
-            return
-        row = self._conn.execute(_sql["renew"], self._params(lease=self._lease())).fetchone()
-        if row is None:
-            raise Fenced("another driver has taken this query over")
-        self._renewed = time.monotonic()
+    def cycle_failed(self) -> None:
+        """Note that the last planned cycle was not committed; its events are planned again."""
 
-    def _look(self) -> Seen:
-        row = self._conn.execute(_sql["look"], self._params()).fetchone()
-        if row is None:
-            raise Fenced("another driver has taken this query over")
-        return Seen(None if row[0] is None else poison_search.decode(row[0]), row[1])
+    def _plan_now(self) -> CyclePlan | None:
+        flags = self._flags()
+        if flags.is_paused:
+            return None
+        search = flags.search
+        if search is not None and search.expired_rows and self._has_expired_rows():
+            return self._begin([], search.expired_rows)
+        partitions = self._next_partitions(search)
+        if (not partitions or len(self._config.groups) > 1) and self._advance_epochs():
+            partitions = self._next_partitions(search)
+        if partitions or self._is_time_to_close():
+            return self._begin(partitions, self._expired_limit(partitions, search))
+        return None
 
-    def _heads(self) -> tuple[list[_Head], dict[int, int]]:
-        """The partitions with something unread, and the open segment of each queue."""
-        found: list[_Head] = []
-        segments: dict[int, int] = {}
-        for queue_id, group_id in self._planning.groups:
-            row = self._conn.execute(_sql["queue"], {"queue": queue_id}).fetchone()
+    def _flags(self) -> _QueryFlags:
+        row = self._conn.execute(_sql["query_flags"], self._params()).fetchone()
+        if row is None:
+            raise LeaseLost(f"query {self._config.query!r} was taken over by another driver")
+        suspicion, is_paused = row
+        return _QueryFlags(None if suspicion is None else poison_search.decode(suspicion), is_paused)
+
+    def _unread_partitions(self) -> list[UnreadPartition]:
+        unread: list[UnreadPartition] = []
+        for group in self._config.groups:
+            segment = self._open_segment(group.queue_id)
+            if segment is not None:
+                statement = _sql.table("unread_partitions", group.queue_id, segment)
+                unread += self._fetch_unread(statement, group)
+        return unread
+
+    def _open_segment(self, queue_id: int) -> int | None:
+        row = self._conn.execute(_sql["open_segment"], {"queue": queue_id}).fetchone()
+        return None if row is None else int(row[0])
+
+    def _fetch_unread(self, statement: str, group: SourceGroup) -> list[UnreadPartition]:
+        cursor = self._conn.cursor(row_factory=args_row(UnreadPartition))
+        return cursor.execute(statement, self._params(group=group.group_id)).fetchall()
+
+    def _next_partitions(self, search: PoisonSearch | None) -> list[PartitionRange]:
+        return self._choose(self._unread_partitions(), search)
+
+    def _choose(self, unread: list[UnreadPartition], search: PoisonSearch | None) -> list[PartitionRange]:
+        """Divide the limit of the next cycle over the partitions."""
+        stops = self._config.stop_offsets
+        if stops is not None:
+            unread = [each.until(stops.get(each.partition_id, 0)) for each in unread]
+            unread = [each for each in unread if each.events > 0]
+        unread, limit = self._narrow(unread, search)
+        shares = divide_evenly([each.events for each in unread], limit)
+        return self._resolve([(each, share) for each, share in zip(unread, shares, strict=True) if share])
+
+    def _narrow(self, unread: list[UnreadPartition], search: PoisonSearch | None) -> tuple[list[UnreadPartition], int]:
+        """While a poison event is searched for, read only the suspected offsets."""
+        limit = self._size.limit
+        if search is None:
+            return unread, limit
+        suspected = [each.until(search.stops.get(each.partition_id, 0)) for each in unread]
+        suspected = [each for each in suspected if each.events > 0]
+        return (suspected, max(1, min(limit, search.limit))) if suspected else (unread, limit)
+
+    def _resolve(self, chosen: Sequence[tuple[UnreadPartition, int]]) -> list[PartitionRange]:
+        """Look up the segments of the first ``share`` unread events of each partition."""
+        segments = resolve_segments(
+            self._conn,
+            [
+                OffsetRange(
+                    each.partition_id, each.next_offset, each.next_offset + share, each.sealed_end, each.open_segment
+                )
+                for each, share in chosen
+            ],
+        )
+        return [
+            PartitionRange(
+                each.partition_id,
+                each.queue_id,
+                each.group_id,
+                each.name,
+                each.is_keyed,
+                segments[each.partition_id],
+                each.high_us,
+                each.floor_us,
+            )
+            for each, _ in chosen
+        ]
+
+    def _advance_epochs(self) -> bool:
+        """Move groups that have drained an epoch of partitions to the next one."""
+        advanced = False
+        for group in self._config.groups:
+            row = self._conn.execute(_sql["group_epoch"], {"group": group.group_id}).fetchone()
             if row is None:
                 continue
-            segments[queue_id] = row[1]
-            statement = _sql.table("heads", queue_id, row[1])
-            for head in self._conn.execute(statement, self._params(group=group_id)).fetchall():
-                found.append((queue_id, group_id, head))
-        return found, segments
-
-    def _lanes(self, seen: Seen) -> list[Lane]:
-        """What is unread, up to the limit, spread over the partitions."""
-        return self._spread(seen, *self._heads())
-
-    def _spread(self, seen: Seen, found: list[_Head], segments: dict[int, int]) -> list[Lane]:
-        if self._planning.stops is not None:
-            found = [
-                (q, g, (*h[:5], min(h[5], self._planning.stops.get(h[0], 0)), *h[6:]))
-                for q, g, h in found
-                if h[4] < self._planning.stops.get(h[0], 0)
-            ]
-        if not found:
-            return []
-        found, limit = self._narrowed(found, seen.suspects)
-        parts = shares([head[5] - head[4] for _, _, head in found], limit)
-        chosen = [(q, g, head, share) for (q, g, head), share in zip(found, parts, strict=True) if share]
-        sealed = self._stretches([(head, share) for _, _, head, share in chosen if head[4] < head[3]])
-        lanes = []
-        for queue_id, group_id, head, share in chosen:
-            partition_id, name, is_lane, sealed_end, start, _, high, floor = head
-            stretches = sealed.get(partition_id, [])
-            if start + share > sealed_end:
-                stretches = [*stretches, Stretch(segments[queue_id], max(start, sealed_end), start + share)]
-            lanes.append(Lane(partition_id, queue_id, group_id, name, is_lane, stretches, high, floor))
-        return lanes
-
-    def _narrowed(self, found: list[_Head], suspects: poison_search.Suspicion | None) -> tuple[list[_Head], int]:
-        """What may be read while an event that no cycle survives is looked for; else all of it."""
-        if suspects is None:
-            return found, self._limit
-        few = [
-            (q, g, (*h[:5], min(h[5], suspects.stops[h[0]]), *h[6:]))
-            for q, g, h in found
-            if h[4] < suspects.stops.get(h[0], 0)
-        ]
-        return (few, max(1, min(self._limit, suspects.limit))) if few else (found, self._limit)
-
-    def _stretches(self, some: list[tuple[Any, int]]) -> dict[int, list[Stretch]]:
-        if not some:
-            return {}
-        params = {
-            "partitions": numbers([head[0] for head, _ in some]),
-            "starts": numbers([head[4] for head, _ in some]),
-            "stops": numbers([head[4] + share for head, share in some]),
-        }
-        ranges = {head[0]: (head[4], min(head[4] + share, head[3])) for head, share in some}
-        found: dict[int, list[Stretch]] = {}
-        for partition_id, segment, first, end in self._conn.execute(_sql["stretches"], params).fetchall():
-            start, stop = ranges[partition_id]
-            found.setdefault(partition_id, []).append(Stretch(segment, max(start, first), min(stop, end)))
-        return found
-
-    def _advance(self) -> bool:
-        """Go over to the next epoch of partitions, where nothing of the one before is left to read."""
-        moved = False
-        for queue_id, group_id in self._planning.groups:
-            row = self._conn.execute(_sql["epochs"], {"group": group_id}).fetchone()
-            if row is None or row[0] >= row[1]:
+            epoch, newest_epoch, segment = row
+            if epoch >= newest_epoch:
                 continue
             with self._conn.transaction():
-                held = self._conn.execute(_groups["lock_group"], {"group": group_id}).fetchone()
-                asked = {"group": group_id, "epoch": row[0]}
-                left = self._conn.execute(_groups.table("has_unread", queue_id, row[2]), asked).fetchone()
-                if held is not None and held[1] == row[0] and left is not None and not left[0]:
-                    self._conn.execute(_groups["set_epoch"], {"group": group_id, "epoch": row[0] + 1})
-                    moved = True
-        return moved
+                locked = self._conn.execute(_groups["lock_group"], {"group": group.group_id}).fetchone()
+                if locked is None or locked[1] != epoch:
+                    continue
+                params = {"group": group.group_id, "epoch": epoch}
+                left = self._conn.execute(_groups.table("has_unread", group.queue_id, segment), params).fetchone()
+                if left is not None and not left[0]:
+                    self._conn.execute(_groups["set_epoch"], {**params, "epoch": epoch + 1})
+                    advanced = True
+        return advanced
 
-    def _alone(self, lanes: Sequence[Lane], suspects: poison_search.Suspicion | None) -> int:
-        """How many events a cycle may send on in no pair: none, while one is looked for among those that are read."""
-        stops = {} if suspects is None else suspects.stops
-        if self._planning.waiting is None or any(lane.start < stops.get(lane.partition_id, 0) for lane in lanes):
+    def _expired_limit(self, partitions: Sequence[PartitionRange], search: PoisonSearch | None) -> int:
+        """How many expired rows of an outer join the cycle may emit: none while a read event is a suspect."""
+        stops = {} if search is None else search.stops
+        if self._config.outer_join is None or any(each.start < stops.get(each.partition_id, 0) for each in partitions):
             return 0
-        return self._planning.most_events
+        return self._config.max_events
 
-    def _has_expired(self) -> bool:
-        """Whether there are events of a join to send on in no pair."""
-        waiting = self._planning.waiting
-        if waiting is None:
+    def _has_expired_rows(self) -> bool:
+        join = self._config.outer_join
+        if join is None:
             return False
-        row = self._conn.execute(waiting.statement("expired"), waiting.params(limit=1)).fetchone()
+        row = self._conn.execute(join.statement("count_expired"), join.params(limit=1)).fetchone()
         return row is not None and bool(row[0])
 
     def _is_time_to_close(self) -> bool:
-        """Whether something is due, or the clock closes a window: looked for less often while it does not."""
-        if self._has_expired():
+        """Tell whether rows have expired or the wall clock closes a window."""
+        if self._has_expired_rows():
             return True
-        if (
-            self._planning.state_table is None and self._planning.waiting is None
-        ) or time.monotonic() < self._look_for_due:
+        has_state = self._config.state_table is not None or self._config.outer_join is not None
+        if not has_state or time.monotonic() < self._next_due_check:
             return False
-        if not self._is_due():
-            self._ticks = 0
+        if not self._has_window_due():
+            self._due_checks = 0
             return False
-        self._ticks += 1
-        self._look_for_due = time.monotonic() + min(0.25 * self._ticks, 5.0)
+        self._due_checks += 1
+        self._next_due_check = time.monotonic() + min(0.25 * self._due_checks, _MAX_DUE_PAUSE_SECONDS)
         return True
 
-    def _is_due(self) -> bool:
+    def _has_window_due(self) -> bool:
+        config, join = self._config, self._config.outer_join
         params = self._params(
-            idle=timedelta(microseconds=self._planning.idle_us), wait=timedelta(microseconds=self._planning.wait_us)
+            idle=timedelta(microseconds=config.idle_us), wait=timedelta(microseconds=config.close_delay_us)
         )
-        if self._planning.waiting is not None:
-            statement = self._planning.waiting.statement("due")
-            params |= self._planning.waiting.params()
+        if join is not None:
+            statement = join.statement("due")
+            params |= join.params()
         else:
-            statement = _sql["due"].replace("{state}", self._planning.state_table or "")
+            statement = _sql["has_window_due"].replace("{state}", config.state_table or "")
         row = self._conn.execute(statement, params).fetchone()
         return row is not None and bool(row[0])
 
-    def _begin(self, lanes: list[Lane], alone: int = 0) -> int:
-        planning = self._planning
-        events = sum(lane.stop - lane.start for lane in lanes)
-        small = events <= planning.small_events
-        tasks = [list(range(len(lanes)))] if small else spread(lanes, planning.tasks)
+    def _begin(self, partitions: list[PartitionRange], expired_rows: int = 0) -> CyclePlan:
+        """Number the cycle and store its plan in the ledger."""
+        config = self._config
+        events = sum(partition.events for partition in partitions)
+        is_small = events <= config.small_events
+        tasks = [list(range(len(partitions)))] if is_small else assign_tasks(partitions, config.parallelism())
         with self._conn.transaction():
-            row = self._conn.execute(_sql["begin_cycle"], self._params(lease=self._lease())).fetchone()
+            params = self._params(lease=timedelta(seconds=config.lease_seconds))
+            row = self._conn.execute(_sql["begin_cycle"], params).fetchone()
             if row is None:
-                raise Fenced("another driver has taken this query over")
-            plan = CyclePlan(row[0], small, lanes, tasks, alone)
-            self._conn.execute(
-                _sql["store_plan"], self._params(cycle=plan.cycle, plan=plans.encode(plan), planned=events)
-            )
-        self._renewed = self._last = time.monotonic()
-        self._previous = (self._last, events)
-        self._is_full = events >= self._limit * _FULL
-        return plan.cycle
+                raise LeaseLost(f"query {config.query!r} was taken over by another driver")
+            plan = CyclePlan(row[0], is_small, partitions, tasks, expired_rows)
+            stored = self._params(cycle=plan.cycle, plan=plans.encode(plan), planned=events)
+            self._conn.execute(_sql["store_plan"], stored)
+        self._last_start = time.monotonic()
+        self._was_full = self._size.is_full(events)
+        self._size.begin_cycle(events, self._last_start)
+        return plan
 
-    def _adapt(self, now: float) -> None:
-        """Grow cycles while there is more than fits, as long as that pays or each still takes little time."""
-        if self._previous is None:
-            return
-        began, events = self._previous
-        self._previous = None
-        if events < self._limit * _FULL:
-            return
-        took = max(now - began, 0.001)
-        rate = events / took
-        if took < _QUICK_SECONDS / 2:
-            self._limit *= 8
-        elif took < _QUICK_SECONDS:
-            self._limit *= 4
-        elif took < _CYCLE_SECONDS or rate > 1.2 * self._rate:
-            self._limit *= 2
-        elif took > 3 * _CYCLE_SECONDS:
-            self._limit //= 2
-        self._rate = rate
-        self._limit = min(max(self._limit, self._planning.small_events), self._planning.most_events)
-
-    def _wait(self, seconds: float) -> None:
-        for _ in self._conn.notifies(timeout=seconds, stop_after=1):
-            pass
-
-    def _lease(self) -> timedelta:
-        return timedelta(seconds=self._planning.lease_seconds)
+    def _wait_for_push(self, seconds: float) -> bool:
+        """Wait for a push to a source queue, or until it is time to look again. False: the query is to stop."""
+        deadline = time.monotonic() + seconds
+        while not self._config.stopping.is_set():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return True
+            for notification in self._conn.notifies(timeout=min(left, _LISTEN_SECONDS), stop_after=1):
+                if notification.payload in self._topics:
+                    return True
+        return False
 
     def _params(self, **more: Any) -> dict[str, Any]:
-        return {"query": self._planning.query, "fence": self._planning.fence, **more}
-
-
-#: Up to how long a cycle may take when there is more to read than fits into one, and what counts as hardly any time.
-_CYCLE_SECONDS = 2.0
-_QUICK_SECONDS = 0.7
-#: A cycle of so much of what it may have is full: partitions do not divide evenly.
-_FULL = 0.9
-
-
-def _further(head: Any, offset: int, high_us: int | None) -> Any:
-    """A row of what is unread, when a cycle has come so far."""
-    return (*head[:4], offset, head[5], high_us, *head[7:])
-
-
-def shares(unread: list[int], limit: int) -> list[int]:
-    """The limit over the partitions, each as much as the others where it has that much."""
-    parts = [0] * len(unread)
-    left = limit
-    order = sorted(range(len(unread)), key=lambda i: unread[i])
-    for rank, place in enumerate(order):
-        parts[place] = min(unread[place], -(-left // (len(order) - rank)))
-        left -= parts[place]
-    return parts
+        return {"query": self._config.query_id, "fence": self._config.fence, **more}

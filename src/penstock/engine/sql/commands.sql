@@ -5,8 +5,8 @@ UPDATE penstock.queries SET is_paused = true WHERE name = %(name)s RETURNING id
 UPDATE penstock.queries SET is_paused = false WHERE name = %(name)s RETURNING id
 
 -- name: stop
--- Who starts it again wants it to run, so a pause ends too.
+-- A stop also ends a pause, so that the query runs when it is started again.
 UPDATE penstock.queries SET stopped_at = clock_timestamp(), is_paused = false WHERE name = %(name)s RETURNING id
 
--- name: wanted
+-- name: read_commands
 SELECT is_paused, coalesce(stopped_at >= %(since)s, false) FROM penstock.queries WHERE id = %(query)s

@@ -1,5 +1,5 @@
 -- name: cycles
--- The newest cycles of a query, or of those the ones that failed.
+-- The newest cycles of a query; optionally only failed ones.
 SELECT c.cycle, c.planned, c.planned_at, c.started_at, c.committed_at, c.events_in, c.events_out, c.windows, c.late,
        c.dead, c.dropped, c.took, c.error, c.oldest_at, c.watermark
 FROM penstock.cycles c
@@ -9,7 +9,7 @@ ORDER BY c.cycle DESC
 LIMIT %(limit)s
 
 -- name: activity
--- What a query has done of late, how many of its windows are open, and what its result is called.
+-- The totals of the recent cycles, and the number of open windows.
 SELECT (SELECT count(*) FROM penstock.state s WHERE s.query = q.name) AS open_windows,
        q.result IS NOT NULL AS has_result, q.lease_until, q.history_seconds,
        a.cycles, a.events_in, a.windows, a.late, a.dead, a.failed, w.watermark
@@ -22,7 +22,7 @@ CROSS JOIN LATERAL (
     WHERE c.planned_at > clock_timestamp() - %(span)s
 ) a
 LEFT JOIN LATERAL (
-    -- A cycle that only closes windows may not know; of the last hundred, one does.
+    -- A cycle that only closes windows has no watermark, but one of the last hundred has.
     SELECT n.watermark FROM (
         SELECT c.watermark FROM penstock.cycles c WHERE c.query_id = q.id ORDER BY c.cycle DESC LIMIT 100
     ) n WHERE n.watermark IS NOT NULL LIMIT 1
@@ -30,6 +30,6 @@ LEFT JOIN LATERAL (
 WHERE q.id = %(query)s
 
 -- name: since_planned
--- How long ago a cycle was planned, in nanoseconds, by the clock that it was planned by.
+-- The age of a cycle's plan in nanoseconds, by the database's clock.
 SELECT (greatest(extract(epoch FROM clock_timestamp() - planned_at), 0) * 1000000000)::bigint
 FROM penstock.cycles WHERE query_id = %(query)s AND cycle = %(cycle)s

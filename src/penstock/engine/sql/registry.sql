@@ -1,5 +1,5 @@
 -- name: find
--- With the columns of its live view, once that is made.
+-- The array has the columns of the live view, once it exists.
 SELECT id, description, fingerprint, fields, result, clock_timestamp(), ARRAY (
     SELECT attname::text FROM pg_attribute
     WHERE attrelid = to_regclass(format('penstock_live.%%I', name)) AND attnum > 0 ORDER BY attnum
@@ -11,76 +11,51 @@ VALUES (%(name)s, %(description)s, %(fingerprint)s, %(sink)s, %(history)s)
 ON CONFLICT (name) DO NOTHING
 RETURNING id
 
--- name: is_shared
--- Whether a query of that name is computed by clients of their own.
+-- name: find_client_query
+-- A query of that name that Queen clients compute.
 SELECT id FROM penstock.shared_queries WHERE name = %(name)s
 
 -- name: lock_catalog
--- Queries come and go one at a time: each changes the view over all of them.
+-- Queries are created and deleted one at a time, because each change replaces the view over all of them.
 SELECT pg_advisory_xact_lock(7812746384129)
 
 -- name: lock
-SELECT id, fence, lease_until > clock_timestamp() FROM penstock.queries WHERE name = %(name)s FOR UPDATE
+SELECT id, lease_until > clock_timestamp() FROM penstock.queries WHERE name = %(name)s FOR UPDATE
 
--- name: take
--- The query, if nobody holds it and it was not stopped since; whoever held it before can no longer commit. The number is the time, so that none is
--- given twice, even when a backup is restored that knows nothing of the drivers that came after it.
+-- name: acquire_lease
+-- Acquires a free lease, unless the query was stopped since. The previous driver can no longer commit. The fence is the
+-- time, so that no number is used twice, not even after a restored backup that does not know of later drivers.
 UPDATE penstock.queries SET fence = greatest(fence + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint),
     driver = %(driver)s, lease_until = clock_timestamp() + %(lease)s
 WHERE name = %(name)s AND lease_until <= clock_timestamp() AND coalesce(stopped_at < %(since)s, true)
-RETURNING id, fence
+RETURNING fence
 
--- name: keep
+-- name: renew_lease
 UPDATE penstock.queries SET lease_until = clock_timestamp() + %(lease)s
 WHERE id = %(query)s AND fence = %(fence)s
 RETURNING id
 
--- name: release
+-- name: release_lease
 UPDATE penstock.queries SET lease_until = 'epoch', driver = NULL WHERE id = %(query)s AND fence = %(fence)s
 
--- name: fields
+-- name: field_types
 SELECT fields FROM penstock.queries WHERE id = %(query)s
 
--- name: never_ran
+-- name: find_without_cycles
 SELECT id FROM penstock.queries WHERE id = %(query)s AND cycle = 0
 
--- name: set_fields
--- What was known before stays: the tables are made of it.
+-- name: store_field_types
+-- Known types do not change, because the tables have them.
 UPDATE penstock.queries SET fields = %(fields)s::jsonb || coalesce(fields, '{}') WHERE id = %(query)s
 
 -- name: set_result
 UPDATE penstock.queries SET result = %(result)s WHERE id = %(query)s
 
 -- name: results
-SELECT id, name, result FROM penstock.queries WHERE result IS NOT NULL ORDER BY id
+SELECT result FROM penstock.queries WHERE result IS NOT NULL ORDER BY id
 
 -- name: delete
 DELETE FROM penstock.queries WHERE id = %(query)s
-
--- name: planned
--- The cycle that Spark is about to run: the newest that was planned by this driver.
-SELECT plan FROM penstock.cycles
-WHERE query_id = %(query)s AND fence = %(fence)s AND committed_at IS NULL AND error IS NULL
-ORDER BY cycle DESC LIMIT 1
-
--- name: plan_anew
--- The same events for another number of tasks.
-UPDATE penstock.cycles SET plan = %(plan)s
-WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s AND committed_at IS NULL
-
--- name: forget_plan
-DELETE FROM penstock.cycles
-WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s AND committed_at IS NULL
-
--- name: suspicion
-SELECT suspicion FROM penstock.queries WHERE id = %(query)s
-
--- name: begin_flush
-WITH turned AS (
-    UPDATE penstock.queries SET cycle = cycle + 1 WHERE id = %(query)s AND fence = %(fence)s RETURNING cycle
-)
-INSERT INTO penstock.cycles (query_id, cycle, fence, plan, planned)
-SELECT %(query)s, cycle, %(fence)s, %(plan)s, 0 FROM turned RETURNING cycle
 
 -- name: list
 SELECT q.id, q.name, q.description, q.sink_queue, q.driver, q.lease_until > clock_timestamp(), q.fence, q.cycle,

@@ -1,5 +1,5 @@
 -- name: lag
--- How many events a query has yet to read, and whether it has a table of open windows.
+-- The number of unread events, and whether the query has a table of open windows.
 SELECT (
     SELECT coalesce(sum(greatest(s.end_offset - s.next_offset, 0)), 0)::bigint
     FROM penstock.groups g

@@ -1,160 +1,155 @@
-"""In a Spark worker: the chunks of a task, as PostgreSQL has them, cut to the offsets that are wanted."""
+"""Reads the chunks of a task from PostgreSQL and cuts them to the planned offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import psycopg
-import pyarrow as pa
 from msgspec import structs
 
 from penstock.core.errors import CorruptChunk
 from penstock.core.timestamps import to_micros
-from penstock.db.pg_arrays import numbers
+from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
-from penstock.engine.plan import Lane
-from penstock.engine.worker.event_time import NEVER
-from penstock.engine.worker.task import asking
-from penstock.engine.worker.udf import Failure
-from penstock.log.dead_letters import DAMAGED
-from penstock.log.read.reader import named
-from penstock.log.storage import chunk
+from penstock.engine.plan import PartitionRange
+from penstock.engine.worker.event_failure import EventFailure
+from penstock.engine.worker.event_time import NO_TIME
+from penstock.engine.worker.packed_strings import decode_strings
+from penstock.engine.worker.reports import PartitionReport
+from penstock.engine.worker.task import translate_database_errors
+from penstock.log.dead_letters.models import DAMAGED_STAGE
+from penstock.log.storage import chunk, chunk_reader
 
-_read = Statements("penstock.log.read", "reader.sql")
-#: Fewer texts are as quickly unpacked one by one.
-_FEW = 32
-#: The byte before an empty text; those before longer ones count on from it, up to this length.
-_HEAD, _LONG = 0xA0, 32
-#: Rows that are taken over at a time, where the client's library can: one by one, each has its price.
-_ROWS = 32 if psycopg.capabilities.has_stream_chunked() else 1
-
-_Array = np.ndarray[Any, Any]
+_sql = Statements("penstock.log.storage", "chunk_reader.sql")
+#: Rows fetched at a time. libpq before version 17 can only fetch one.
+_FETCH_ROWS = 32 if psycopg.capabilities.has_stream_chunked() else 1
 
 
 @dataclass(slots=True)
-class Slice:
-    """Consecutive events of one partition, out of one chunk."""
+class ChunkSlice:
+    """Consecutive events of one chunk."""
 
-    lane: Lane
-    first: int
+    partition: PartitionRange
+    start_offset: int
     appended_us: int
-    redriven: bool
-    columns: chunk.Columns
+    is_redriven: bool
+    columns: chunk.ChunkColumns
 
 
-class Progress:
-    """What is known of a partition while it is read."""
+class PartitionProgress:
+    """How far a task has read a partition."""
 
-    __slots__ = ("events", "first", "high", "last", "offsets")
+    __slots__ = ("events", "first_appended_us", "high_us", "last_appended_us", "offsets_read")
 
-    def __init__(self, lane: Lane) -> None:
-        self.high = NEVER if lane.high_us is None else lane.high_us
-        self.first = self.last = 0
-        self.offsets = 0
+    def __init__(self, partition: PartitionRange) -> None:
+        #: The highest event time so far.
+        self.high_us = NO_TIME if partition.high_us is None else partition.high_us
+        self.first_appended_us = self.last_appended_us = 0
+        self.offsets_read = 0
         self.events = 0
 
+    def to_report(self, partition_id: int) -> PartitionReport:
+        return PartitionReport(
+            partition_id,
+            self.offsets_read,
+            self.events,
+            None if self.high_us == NO_TIME else self.high_us,
+            self.last_appended_us,
+            self.first_appended_us,
+        )
 
-def slices_of(
+
+class _OffsetRange(NamedTuple):
+    partition_id: int
+    start: int
+    stop: int
+
+
+def read_chunk_slices(
     conn: psycopg.Connection[Any],
-    queues: dict[int, str],
-    lanes: dict[int, Lane],
-    progress: dict[int, Progress],
-    failures: list[Failure],
-) -> Iterator[Slice]:
-    """The events of some ranges of partitions, chunk by chunk; what was gone through is noted in the progress.
+    queues: Mapping[int, str],
+    partitions: Mapping[int, PartitionRange],
+    progress: Mapping[int, PartitionProgress],
+    failures: list[EventFailure],
+) -> Iterator[ChunkSlice]:
+    """Read the planned offsets of the partitions, chunk by chunk, and update their progress.
 
-    What a damaged chunk holds has failed, each event by itself.
+    Each event of a damaged chunk is added to the failures.
     """
-    wanted: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-    for lane in lanes.values():
-        for stretch in lane.stretches:
-            wanted.setdefault((lane.queue_id, stretch.segment), []).append(
-                (lane.partition_id, stretch.start, stretch.stop)
-            )
-    for (queue_id, segment), ranges in sorted(wanted.items()):
+    by_segment: dict[tuple[int, int], list[_OffsetRange]] = {}
+    for partition in partitions.values():
+        for part in partition.segments:
+            ranges = by_segment.setdefault((partition.queue_id, part.segment), [])
+            ranges.append(_OffsetRange(partition.partition_id, part.start, part.stop))
+    for (queue_id, segment), ranges in sorted(by_segment.items()):
         params = {
-            "partitions": numbers([p for p, _, _ in ranges]),
-            "starts": numbers([start for _, start, _ in ranges]),
-            "ends": numbers([stop for _, _, stop in ranges]),
+            "partitions": int_array([r.partition_id for r in ranges]),
+            "starts": int_array([r.start for r in ranges]),
+            "ends": int_array([r.stop for r in ranges]),
             "longest": chunk.MAX_EVENTS,
         }
-        limits = {p: (start, stop) for p, start, stop in ranges}
-        statement = _read.table("chunks_between", queue_id, segment)
-        for partition_id, end, count, appended_at, target, body in _stream(conn, statement, params):
-            lane = lanes[partition_id]
-            start, stop = limits[partition_id]
-            first = max(start, end - count)
-            last = min(stop, end)
-            seen = progress[partition_id]
-            seen.offsets += last - first
-            micros = to_micros(appended_at)
-            seen.first = seen.first or micros
-            if target is not None and target != lane.group_id:
-                continue  # sent back to another group alone
-            seen.events += last - first
+        planned = {r.partition_id: r for r in ranges}
+        statement = _sql.table("chunks_between", queue_id, segment)
+        for partition_id, end, count, appended_at, target_group, body in _stream_rows(conn, statement, params):
+            partition = partitions[partition_id]
+            chunk_start = end - count
+            start, stop = max(planned[partition_id].start, chunk_start), min(planned[partition_id].stop, end)
+            done = progress[partition_id]
+            done.offsets_read += stop - start
+            appended_us = to_micros(appended_at)
+            done.first_appended_us = done.first_appended_us or appended_us
+            if target_group is not None and target_group != partition.group_id:
+                continue  # redriven to another group only
+            done.events += stop - start
             try:
                 columns = chunk.decode(body, count, lazily=True)
-                if isinstance(columns.keys, chunk.Texts):
-                    columns = structs.replace(columns, keys=texts_of(columns.keys))
+                if isinstance(columns.keys, chunk.PackedStrings):
+                    columns = structs.replace(columns, keys=decode_strings(columns.keys))
             except CorruptChunk as error:
-                row = (end, count, appended_at, target)
-                problem = named(error, queues.get(queue_id, ""), queue_id, segment, partition_id, row)
+                row = chunk_reader.ChunkRow(partition_id, end, count, appended_at, target_group, body)
+                problem = chunk_reader.add_location(error, queues.get(queue_id, ""), queue_id, segment, row)
                 if problem.is_newer:
                     raise problem from error
-                failures += [Failure(partition_id, offset, DAMAGED, str(problem)) for offset in range(first, last)]
+                failures += [
+                    EventFailure(partition_id, offset, DAMAGED_STAGE, str(problem)) for offset in range(start, stop)
+                ]
                 continue
-            if last - first < count:
-                columns = _cut(columns, first - (end - count), last - (end - count))
-            yield Slice(lane, first, micros, target is not None, columns)
+            if stop - start < count:
+                columns = _slice_columns(columns, start - chunk_start, stop - chunk_start)
+            yield ChunkSlice(partition, start, appended_us, target_group is not None, columns)
 
 
-def _stream(conn: psycopg.Connection[Any], statement: str, params: dict[str, Any]) -> Iterator[Any]:
-    with asking():
-        yield from conn.cursor().stream(statement, params, binary=True, size=_ROWS)
+def _stream_rows(conn: psycopg.Connection[Any], statement: str, params: dict[str, Any]) -> Iterator[Any]:
+    with translate_database_errors():
+        yield from conn.cursor().stream(statement, params, binary=True, size=_FETCH_ROWS)
 
 
-def texts_of(packed: chunk.Texts) -> Any:
-    """A column of texts; without a Python object for each of them, if they are short and in ASCII."""
-    if len(packed) < _FEW:
-        return packed.unpacked()
-    apart = _taken_apart(np.frombuffer(packed.items, np.uint8), len(packed))
-    if apart is None:
-        return pa.array(packed.unpacked(), pa.string())
-    sizes, letters = apart
-    bounds = np.concatenate(([0], sizes)).cumsum(dtype=np.int32)
-    return pa.StringArray.from_buffers(len(packed), pa.py_buffer(bounds), pa.py_buffer(letters))
+def _slice_columns(columns: chunk.ChunkColumns, start: int, stop: int) -> chunk.ChunkColumns:
+    def cut(column: Sequence[Any] | None) -> Sequence[Any] | None:
+        return None if column is None else column[start:stop]
 
-
-def _taken_apart(data: _Array, count: int) -> tuple[_Array, bytes] | None:
-    """How long each text is, and the letters of all.
-
-    A text of up to 31 bytes has one before it that says how many, which in ASCII no letter is like.
-    """
-    size = len(data) // count - 1
-    if len(data) == count * (size + 1) and size < _LONG and (data[:: size + 1] == _HEAD + size).all():
-        sizes, letters = np.full(count, size), data.reshape(count, size + 1)[:, 1:].tobytes()
-    else:
-        is_head = data >= _HEAD
-        heads = np.flatnonzero(is_head)
-        sizes = np.append(heads[1:], len(data)) - heads - 1
-        if len(heads) != count or heads[0] or (data[heads] != _HEAD + sizes).any() or sizes.max() >= _LONG:
-            return None
-        letters = data[~is_head].tobytes()
-    return (sizes, letters) if letters.isascii() else None
-
-
-def _cut(columns: chunk.Columns, lo: int, hi: int) -> chunk.Columns:
-    def part(column: Sequence[Any] | None) -> Sequence[Any] | None:
-        return None if column is None else column[lo:hi]
-
-    return chunk.Columns(
-        b"\n".join(columns.lines()[lo:hi]),
-        hi - lo,
-        part(columns.keys),
-        part(columns.ids),
-        part(columns.times),
-        part(columns.headers),
+    return chunk.ChunkColumns(
+        b"\n".join(columns.lines()[start:stop]),
+        stop - start,
+        cut(columns.keys),
+        cut(columns.ids),
+        cut(columns.times),
+        cut(columns.headers),
     )
+
+
+def batch_slices(slices: Iterator[ChunkSlice], max_events: int, max_bytes: int) -> Iterator[list[ChunkSlice]]:
+    """Group slices into batches of about ``max_events`` events or ``max_bytes`` of JSON."""
+    batch: list[ChunkSlice] = []
+    events = size = 0
+    for piece in slices:
+        batch.append(piece)
+        events += piece.columns.count
+        size += len(piece.columns.data)
+        if events >= max_events or size >= max_bytes:
+            yield batch
+            batch, events, size = [], 0, 0
+    if batch:
+        yield batch

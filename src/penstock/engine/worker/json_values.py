@@ -1,4 +1,4 @@
-"""Values as they leave Spark, as JSON would have them, and without what was only ours."""
+"""Converts Spark values to JSON values, and drops the fields that streams add internally."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ from typing import Any
 
 from penstock.core import json
 
-#: What functions of a stream put beside an event's fields on its way: the key that it gets downstream, and what it
-#: costs at a gate, whose place follows.
+#: Fields that the functions of a stream add to events: the key in the sink queue, and the cost at a gate. The index of
+#: the gate follows the prefix.
 SINK_KEY = "__sink_key"
-COST = "__cost_"
-#: An event that has no fields to put them beside.
-WHOLE = "__whole"
-_OURS = (SINK_KEY, COST)
+COST_PREFIX = "__cost_"
+#: Holds an event that is not an object, so that fields can be added.
+NON_OBJECT = "__whole"
 
-#: More digits than any column has: Python's own precision would round at 28.
+#: More precision than any column has; Python's default would round at 28 digits.
 _EXACT = Context(prec=100)
 
 
-def plain(value: Any) -> Any:
-    """Decimals as the numbers that a JSON text of the same digits stands for; the rest as it is."""
+def to_json_value(value: Any) -> Any:
+    """Convert decimals, also nested ones, to an int or float where that is exact; leave other values unchanged."""
     if isinstance(value, Decimal):
         if value == value.to_integral_value() and abs(value) < 2**63:
             return int(value)
-        near = float(value)
-        return near if Decimal(repr(near)) == value else value.normalize(_EXACT)
+        nearest = float(value)
+        return nearest if Decimal(repr(nearest)) == value else value.normalize(_EXACT)
     if isinstance(value, dict):
-        return {name: plain(inner) for name, inner in value.items()}
-    return [plain(inner) for inner in value] if isinstance(value, list) else value
+        return {name: to_json_value(inner) for name, inner in value.items()}
+    return [to_json_value(inner) for inner in value] if isinstance(value, list) else value
 
 
-def as_it_was(line: bytes) -> bytes:
-    """An event without what functions of the stream have put beside its fields."""
+def strip_internal_fields(line: bytes) -> bytes:
+    """Remove the fields that the functions of a stream added to an event."""
     event = json.decode(line)
     if not isinstance(event, dict):
         return line
-    return json.encode(
-        event[WHOLE] if WHOLE in event else {name: value for name, value in event.items() if not name.startswith(_OURS)}
-    )
+    if NON_OBJECT in event:
+        return json.encode(event[NON_OBJECT])
+    return json.encode({name: value for name, value in event.items() if not name.startswith((SINK_KEY, COST_PREFIX))})

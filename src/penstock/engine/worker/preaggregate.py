@@ -1,13 +1,13 @@
-"""In a Spark worker: events are added up per key and window before Spark sees them, where that is all there is to do.
+"""Pre-aggregates events per key and window in the tasks, before Spark gets them.
 
-A sum of sums is a sum. A stream that only counts and adds up fields in tumbling windows has its tasks hand on a row for
-each key and window instead of one for each event, and the driver, which collects those rows in any case, adds them up.
-They go through Spark as blocks of bytes: a decimal of 38 digits would be an object in the JVM.
+A stream that only counts, adds up and compares fields in tumbling windows needs no Spark operators: its tasks return
+one row for each key and window instead of one for each event. The driver, which collects the rows anyway, merges them.
+The rows pass through Spark as binary blocks, because the JVM would allocate an object for each decimal of 38 digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,263 +15,206 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.worker.predicates import Condition, condition_of, selected
-from penstock.stream.aggregates import Aggregate
-from penstock.stream.definition import Definition
-from penstock.stream.steps import Filter, Map
-from penstock.stream.windows import Tumbling
+from penstock.engine.worker.predicates import Predicate
 
-#: What a row of partial results stands for, a key and a window, and the partition of one of its events.
-WINDOW = pa.schema(
+#: The columns of partial aggregates beside the aggregates: the key, the window, and for a late event that is not
+#: counted, its partition and offset. ``__window_partition`` is the partition of one of the window's events.
+PARTIAL_COLUMNS = pa.schema(
     [
-        ("__k", pa.string()),
-        ("__ws", pa.int64()),
-        ("__we", pa.int64()),
-        ("__late", pa.bool_()),
-        ("__ref_p", pa.int64()),
-        ("__ref_o", pa.int64()),
-        ("__p", pa.int64()),
+        ("__group_key", pa.string()),
+        ("__window_start", pa.int64()),
+        ("__window_end", pa.int64()),
+        ("__is_late", pa.bool_()),
+        ("__late_partition", pa.int64()),
+        ("__late_offset", pa.int64()),
+        ("__window_partition", pa.int64()),
     ]
 )
-#: Late events stand apart.
-GROUPS = tuple(name for name in WINDOW.names if name != "__p")
-#: What Spark sees of them.
-BLOCKS = pa.schema([("__rows", pa.binary())])
-#: Rows that a task holds before it hands them on: those of the same key and window become one meanwhile.
-_HELD = 1 << 17
-_DIGITS = 38
+GROUP_COLUMNS = tuple(name for name in PARTIAL_COLUMNS.names if name != "__window_partition")
+#: The schema of the blocks: each is an Arrow IPC stream.
+BLOCK_SCHEMA = pa.schema([("__rows", pa.binary())])
+#: A task merges rows of the same key and window until it holds so many.
+_MAX_BUFFERED_ROWS = 1 << 17
+MAX_DECIMAL_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A column of what is added up."""
+class PartialColumn:
+    """A column of partial aggregates."""
 
-    slot: str
-    #: How two values become one: sum, min or max.
+    name: str
+    #: The Arrow function that merges two values: sum, min or max.
     merge: str
-    #: Of what; None: of the events themselves, which count one each.
+    #: The aggregated field; None counts all events.
     field: str | None
     type: pa.DataType
-    #: Whether the events are counted that have the field.
-    counts: bool = False
+    #: True if the column counts the events in which the field is not null.
+    counts_field: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Combining:
-    """What a task adds up, and for which windows."""
+class Preaggregation:
+    """The aggregates that a task computes, and the windows."""
 
-    #: The field that is the key; None: the event's own.
+    #: The field that is the key; None: the event's own key.
     key: str | None
-    size_us: int
+    window_us: int
     grace_us: int
-    #: Whether late events count in their windows; if not, each is referred to by itself.
-    with_late: bool
-    parts: tuple[Part, ...]
-    #: What events have to meet; the others are left out.
-    conditions: tuple[Condition, ...] = ()
-    #: Whether no key is another key than the empty text.
-    null_apart: bool = False
+    #: True if late events count in their windows. Otherwise each is returned as a row of its own.
+    includes_late: bool
+    columns: tuple[PartialColumn, ...]
+    #: Filters that events must pass.
+    predicates: tuple[Predicate, ...] = ()
+    #: True if an event without a key and one with an empty key belong to different windows.
+    distinguishes_null_key: bool = False
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that come out."""
-        return pa.schema([*WINDOW, *[(part.slot, part.type) for part in self.parts]])
+        return pa.schema([*PARTIAL_COLUMNS, *[(column.name, column.type) for column in self.columns]])
 
 
-def combining_of(stream: Definition, fields: pa.Schema, steps: Sequence[Any] = ()) -> Combining | None:
-    """How the tasks of a stream can add up, or None if more than fields is to be computed.
-
-    ``steps`` are those that Spark would run after the reader: conditions on fields, and fields under other names.
-    """
-    if stream.fold is not None or len(stream.windows) != 1 or not isinstance(stream.windows[0], Tumbling):
-        return None
-    known = {field.name: field for field in fields}
-    conditions: list[Condition] = []
-    for step in steps:
-        match step:
-            case Filter(condition=str(text)):
-                condition = condition_of(text, known)
-                if condition is None:
-                    return None
-                conditions.append(condition)
-            case Map(expression=str(text)):
-                chosen = selected(text, known)
-                if chosen is None:
-                    return None
-                known = chosen
-            case _:
-                return None
-    key: str | None = None
-    if stream.key is not None:
-        field = known.get(stream.key) if isinstance(stream.key, str) else None
-        if field is None or field.type != pa.string():
-            return None
-        key = field.name
-    parts: list[Part] = []
-    for place, aggregate in enumerate(stream.aggregates.values()):
-        found = _parts(f"a{place}", aggregate, known)
-        if found is None:
-            return None
-        parts += found
-    rules, size = stream.time, stream.windows[0].size_us
-    with_late = rules.late == "include"
-    return Combining(key, size, rules.grace_us, with_late, tuple(parts), tuple(conditions), stream.null_apart)
-
-
-def _parts(slot: str, aggregate: Aggregate, fields: Mapping[str, pa.Field]) -> list[Part] | None:
-    """The columns of an aggregate, named as those that Spark would keep; None if it is of no plain number."""
-    if aggregate.kind == "count" and aggregate.argument is None:
-        return [Part(slot, "sum", None, pa.int64())]
-    if not isinstance(aggregate.argument, str) or aggregate.argument not in fields:
-        return None
-    field, kind = fields[aggregate.argument].name, fields[aggregate.argument].type
-    if aggregate.kind == "count":
-        return [Part(slot, "sum", field, pa.int64(), counts=True)]
-    if not (pa.types.is_decimal(kind) or pa.types.is_int64(kind) or pa.types.is_float64(kind)):
-        return None
-    total = kind if pa.types.is_float64(kind) else pa.decimal128(_DIGITS, getattr(kind, "scale", 0))
-    match aggregate.kind:
-        case "sum":
-            return [Part(slot, "sum", field, total)]
-        case "avg":
-            return [Part(slot, "sum", field, total), Part(f"{slot}n", "sum", field, pa.int64(), counts=True)]
-        case "min" | "max":
-            return [Part(slot, aggregate.kind, field, kind)]
-    return None
-
-
-def combined(how: Combining, tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows for tables of events, in blocks."""
-    held: list[pa.Table] = []
+def preaggregate_batches(
+    preaggregation: Preaggregation, tables: Iterable[pa.Table], max_buffered_rows: int = _MAX_BUFFERED_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """In a task: pre-aggregate tables of events into blocks."""
+    buffered: list[pa.Table] = []
     rows = 0
     for table in tables:
-        for condition in how.conditions:
-            table = table.filter(condition.of(table))
-        held.append(_merged(how, _singly(how, table)))
-        rows += held[-1].num_rows
-        if rows >= _HELD:
-            yield _block(how, held)
-            held, rows = [], 0
-    if held:
-        yield _block(how, held)
+        for predicate in preaggregation.predicates:
+            table = table.filter(predicate.evaluate(table))
+        buffered.append(_merge_rows(preaggregation, _to_event_rows(preaggregation, table)))
+        rows += buffered[-1].num_rows
+        if rows >= max_buffered_rows:
+            yield _to_block(preaggregation, buffered)
+            buffered, rows = [], 0
+    if buffered:
+        yield _to_block(preaggregation, buffered)
 
 
-def added_up(how: Combining, blocks: pa.Table) -> pa.Table:
-    """In the driver: what all tasks hand on, as one row for each key and window."""
+def merge_blocks(preaggregation: Preaggregation, blocks: pa.Table) -> pa.Table:
+    """In the driver: merge the blocks of all tasks into one row for each key and window."""
     tables = [pa.ipc.open_stream(block.as_buffer()).read_all() for block in blocks.column(0)]
-    whole = _merged(how, pa.concat_tables([how.schema.empty_table(), *tables]), at_last=True)
-    if not how.null_apart:
-        return whole
-    place = whole.schema.get_field_index("__k")
-    return whole.set_column(place, "__k", _apart(whole.column(place)))
+    merged = _merge_rows(
+        preaggregation, pa.concat_tables([preaggregation.schema.empty_table(), *tables]), is_final=True
+    )
+    if not preaggregation.distinguishes_null_key:
+        return merged
+    index = merged.schema.get_field_index("__group_key")
+    return merged.set_column(index, "__group_key", _distinguish_empty_keys(merged.column(index)))
 
 
-def _apart(key: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What Spark would make of the keys: see ``key_apart``."""
-    bare = pc.equal(pc.ascii_trim(key, characters='"'), "")
-    if pc.any(bare).as_py():
-        key = pc.if_else(bare, pc.binary_join_element_wise(key, '""', ""), key)
+def _distinguish_empty_keys(key: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Encode keys as ``distinguish_empty_key`` does in Spark."""
+    is_only_quotes = pc.equal(pc.ascii_trim(key, characters='"'), "")
+    if pc.any(is_only_quotes).as_py():
+        key = pc.if_else(is_only_quotes, pc.binary_join_element_wise(key, '""', ""), key)
     return pc.fill_null(key, "")
 
 
-def _block(how: Combining, held: list[pa.Table]) -> pa.RecordBatch:
-    whole = held[0] if len(held) == 1 else _merged(how, pa.concat_tables(held))
-    return pa.record_batch([pa.array([packed(whole)], pa.binary())], schema=BLOCKS)
+def _to_block(preaggregation: Preaggregation, buffered: list[pa.Table]) -> pa.RecordBatch:
+    merged = buffered[0] if len(buffered) == 1 else _merge_rows(preaggregation, pa.concat_tables(buffered))
+    return pa.record_batch([pa.array([to_ipc(merged)], pa.binary())], schema=BLOCK_SCHEMA)
 
 
-def packed(table: pa.Table) -> bytes:
-    """A table as one value, which goes through Spark untouched."""
+def to_ipc(table: pa.Table) -> bytes:
+    """Encode a table as one binary value."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table.combine_chunks())
-    whole: bytes = sink.getvalue().to_pybytes()
-    return whole
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
 
 
-def _singly(how: Combining, table: pa.Table) -> pa.Table:
-    """A row for each event."""
+def _to_event_rows(preaggregation: Preaggregation, table: pa.Table) -> pa.Table:
+    """One row of partial aggregates for each event."""
     rows = table.num_rows
     time = table.column("__time").to_numpy()
-    start = time - time % how.size_us
-    end = start + how.size_us
-    late = end + how.grace_us <= table.column("__bound").to_numpy()
-    key = table.column("__key" if how.key is None else how.key)
-    refused = np.zeros(rows, dtype=bool) if how.with_late else late & ~table.column("__redriven").to_numpy()
+    start = time - time % preaggregation.window_us
+    end = start + preaggregation.window_us
+    is_late = end + preaggregation.grace_us <= table.column("__watermark").to_numpy()
+    is_rejected = np.zeros(rows, dtype=bool)
+    if not preaggregation.includes_late:
+        is_rejected = is_late & ~table.column("__redriven").to_numpy()
+    key = table.column("__key" if preaggregation.key is None else preaggregation.key)
+    if key.null_count and not preaggregation.distinguishes_null_key:
+        key = pc.fill_null(key, "")
     columns = {
-        "__k": pc.fill_null(key, "") if key.null_count and not how.null_apart else key,
-        "__ws": pa.array(start),
-        "__we": pa.array(end),
-        "__late": pa.array(late),
-        "__ref_p": pa.array(table.column("__partition").to_numpy(), mask=~refused),
-        "__ref_o": pa.array(table.column("__offset").to_numpy(), mask=~refused),
-        "__p": table.column("__partition"),
+        "__group_key": key,
+        "__window_start": pa.array(start),
+        "__window_end": pa.array(end),
+        "__is_late": pa.array(is_late),
+        "__late_partition": pa.array(table.column("__partition").to_numpy(), mask=~is_rejected),
+        "__late_offset": pa.array(table.column("__offset").to_numpy(), mask=~is_rejected),
+        "__window_partition": table.column("__partition"),
     }
-    for part in how.parts:
-        columns[part.slot] = _value(part, table, rows)
-    return pa.table(columns, schema=how.schema)
+    for column in preaggregation.columns:
+        columns[column.name] = _event_value(column, table)
+    return pa.table(columns, schema=preaggregation.schema)
 
 
-def _value(part: Part, table: pa.Table, rows: int) -> Any:
-    if part.field is None:
-        return pa.array(np.ones(rows, dtype=np.int64))
-    column = table.column(part.field)
-    if part.counts:
-        return column.is_valid().cast(pa.int64())
-    return column if column.type == part.type else column.cast(part.type)
+def _event_value(column: PartialColumn, table: pa.Table) -> Any:
+    if column.field is None:
+        return pa.array(np.ones(table.num_rows, dtype=np.int64))
+    values = table.column(column.field)
+    if column.counts_field:
+        return values.is_valid().cast(pa.int64())
+    return values if values.type == column.type else values.cast(column.type)
 
 
-def _merged(how: Combining, table: pa.Table, at_last: bool = False) -> pa.Table:
-    """The same with one row for each key and window, and for each late event that is refused; at last, of all of it."""
-    late = table.column("__late")
-    if not pc.any(late).as_py():
-        return _grouped(how, table, at_last)
-    in_time = _grouped(how, table.filter(pc.invert(late)), at_last)
-    return pa.concat_tables([in_time, _grouped(how, table.filter(late), at_last, GROUPS)])
+def _merge_rows(preaggregation: Preaggregation, table: pa.Table, is_final: bool = False) -> pa.Table:
+    """Merge the rows of each key and window. A late event that is not counted keeps its row."""
+    is_late = table.column("__is_late")
+    if not pc.any(is_late).as_py():
+        return _group_rows(preaggregation, table, is_final)
+    on_time = _group_rows(preaggregation, table.filter(pc.invert(is_late)), is_final)
+    return pa.concat_tables([on_time, _group_rows(preaggregation, table.filter(is_late), is_final, GROUP_COLUMNS)])
 
 
-def _grouped(how: Combining, table: pa.Table, at_last: bool, by: Sequence[str] = ("__k", "__ws")) -> pa.Table:
-    """One row for each key and window; at last, also where a sum might not fit."""
-    if not _fits(how, table):
-        if not at_last:
+def _group_rows(
+    preaggregation: Preaggregation,
+    table: pa.Table,
+    is_final: bool,
+    by: Sequence[str] = ("__group_key", "__window_start"),
+) -> pa.Table:
+    """Merge the rows of each group. If a sum might overflow, leave it to the final merge, which has more digits."""
+    if not _sums_fit(preaggregation, table):
+        if not is_final:
             return table
-        table = table.cast(_roomy(table.schema))
-    merges = {"__p": "max", **{part.slot: part.merge for part in how.parts}}
+        table = table.cast(_widen_decimals(table.schema))
+    merges = {"__window_partition": "max", **{column.name: column.merge for column in preaggregation.columns}}
     grouped = table.group_by(list(by), use_threads=False).aggregate(list(merges.items()))
     rows = grouped.num_rows
     columns = {
-        "__we": pc.add(grouped.column("__ws"), how.size_us),
-        "__late": pa.array(np.zeros(rows, dtype=bool)),
-        "__ref_p": pa.nulls(rows, pa.int64()),
-        "__ref_o": pa.nulls(rows, pa.int64()),
+        "__window_end": pc.add(grouped.column("__window_start"), preaggregation.window_us),
+        "__is_late": pa.array(np.zeros(rows, dtype=bool)),
+        "__late_partition": pa.nulls(rows, pa.int64()),
+        "__late_offset": pa.nulls(rows, pa.int64()),
         **{name: grouped.column(name) for name in by},
         **{name: grouped.column(f"{name}_{merge}") for name, merge in merges.items()},
     }
     try:
-        return pa.table(columns).select(how.schema.names).cast(how.schema)
+        return pa.table(columns).select(preaggregation.schema.names).cast(preaggregation.schema)
     except pa.ArrowInvalid as error:
         raise OverflowError(
-            f"a sum in a window has more than {_DIGITS} digits ({error}); declare the field as double"
+            f"a sum in a window has more than {MAX_DECIMAL_DIGITS} digits ({error}); declare the field as double"
         ) from error
 
 
-def _roomy(schema: pa.Schema) -> pa.Schema:
-    """The schema with room for sums of more digits."""
-    return pa.schema(
-        [
-            (
-                field.name,
-                pa.decimal256(2 * _DIGITS, field.type.scale) if pa.types.is_decimal(field.type) else field.type,
-            )
-            for field in schema
-        ]
-    )
+def _widen_decimals(schema: pa.Schema) -> pa.Schema:
+    fields = []
+    for field in schema:
+        is_decimal = pa.types.is_decimal(field.type)
+        fields.append(
+            (field.name, pa.decimal256(2 * MAX_DECIMAL_DIGITS, field.type.scale) if is_decimal else field.type)
+        )
+    return pa.schema(fields)
 
 
-def _fits(how: Combining, table: pa.Table) -> bool:
-    """Whether no sum can have more digits than its decimal holds: Arrow would give another number, and not say so."""
-    for part in how.parts:
-        if part.merge == "sum" and pa.types.is_decimal(part.type):
-            least, most = (bound.as_py() or 0 for bound in pc.min_max(table.column(part.slot)).values())
-            if max(-least, most) * table.num_rows >= 10 ** (_DIGITS - part.type.scale):
+def _sums_fit(preaggregation: Preaggregation, table: pa.Table) -> bool:
+    """True if no sum can overflow its decimal. Arrow would return a wrong number without an error."""
+    for column in preaggregation.columns:
+        if column.merge == "sum" and pa.types.is_decimal(column.type):
+            low, high = (bound.as_py() or 0 for bound in pc.min_max(table.column(column.name)).values())
+            if max(-low, high) * table.num_rows >= 10 ** (MAX_DECIMAL_DIGITS - column.type.scale):
                 return False
     return True

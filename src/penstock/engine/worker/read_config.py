@@ -1,4 +1,4 @@
-"""How the workers of a query read: what they are told, and the columns that every event has."""
+"""Configuration of the tasks that read a query's events, and the columns that they return."""
 
 from __future__ import annotations
 
@@ -8,71 +8,70 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.engine.worker.preaggregate import BLOCKS, Combining
+from penstock.engine.worker.preaggregate import BLOCK_SCHEMA, Preaggregation
 from penstock.stream.steps import Step
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-    from penstock.engine.worker.udf import Failure
+    from penstock.engine.worker.event_failure import EventFailure
 
-#: The columns that go with every event, whatever is done to it.
-META = pa.schema(
+#: Columns that every event keeps through all steps.
+SYSTEM_COLUMNS = pa.schema(
     [
         ("__partition", pa.int64()),
         ("__offset", pa.int64()),
         ("__key", pa.string()),
         ("__time", pa.int64()),
-        # Windows that end (with their grace) at or before it are closed for this event.
-        ("__bound", pa.int64()),
+        # The watermark of the partition before this event.
+        ("__watermark", pa.int64()),
         ("__redriven", pa.bool_()),
     ]
 )
-NO_FIELDS = pa.schema([])
-#: The whole event as JSON, where somebody wants it.
-DATA = "__data"
-#: What callables are told of an event, as JSON, where one that comes after something that Spark does asks for it.
-ABOUT = "__about"
+EMPTY_SCHEMA = pa.schema([])
+#: The column of the whole event as JSON, if a step needs it.
+EVENT_JSON = "__event_json"
+#: The column of the event's metadata as JSON, if a function after a Spark step takes a context.
+METADATA = "__metadata"
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How the tasks of a query read: sent to every worker."""
+class ReadConfig:
+    """How the tasks of a query read. Spark sends it to every worker."""
 
     conninfo: str = field(repr=False)
-    query: int
+    #: 0 in a preview, which has no state and no ledger.
+    query_id: int
     query_name: str
-    #: Declared and inferred types of the fields that come out of here.
+    #: The fields that are decoded from the events, with their types.
     fields: pa.Schema
-    #: Queue names by id, for callables that ask.
+    #: Queue names by id.
     queues: dict[int, str]
+    #: A field's path, a function, True for the time that producers give, or None for the time of appending.
     event_time: Any
     lateness_us: int
-    #: Callables that come before anything that Spark does.
+    #: User-defined functions at the start of the stream, which run in the reader.
     steps: tuple[Step, ...]
-    with_data: bool
-    #: The number that the reader's reports go by; another one for each reader of a cycle.
-    number: int = 0
-    #: What the tasks add up by themselves, if they do.
-    combining: Combining | None = None
-    with_about: bool = False
-    #: Where events that fail are told of outside a cycle, if somebody looks.
-    failed: Accumulator[list[Failure]] | None = None
-    #: Fields that something later takes out of the whole event: read to find events that do not fit, and not given.
-    looked_into: pa.Schema = NO_FIELDS
+    with_event_json: bool
+    #: The number under which the tasks report. Each reader of a cycle has another one.
+    stage: int = 0
+    preaggregation: Preaggregation | None = None
+    with_metadata: bool = False
+    #: Collects failed events in a preview.
+    failed_events: Accumulator[list[EventFailure]] | None = None
+    #: Fields that a later step extracts from the whole event. The reader decodes them to find events of another type.
+    validated_fields: pa.Schema = EMPTY_SCHEMA
 
     @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out."""
-        return self.events if self.combining is None else BLOCKS
+    def output_schema(self) -> pa.Schema:
+        return self.event_schema if self.preaggregation is None else BLOCK_SCHEMA
 
     @property
-    def events(self) -> pa.Schema:
-        """The columns of events."""
-        return events_schema(self.fields, self.with_data, self.with_about)
+    def event_schema(self) -> pa.Schema:
+        return event_schema(self.fields, self.with_event_json, self.with_metadata)
 
 
-def events_schema(fields: Iterable[pa.Field], with_data: bool, with_about: bool) -> pa.Schema:
-    """The columns of events that have these fields."""
-    beside = [name for name, is_there in ((DATA, with_data), (ABOUT, with_about)) if is_there]
-    return pa.schema([*META, *[(name, pa.string()) for name in beside], *fields])
+def event_schema(fields: Iterable[pa.Field], with_event_json: bool, with_metadata: bool) -> pa.Schema:
+    """The columns of events with these fields."""
+    optional = [name for name, is_there in ((EVENT_JSON, with_event_json), (METADATA, with_metadata)) if is_there]
+    return pa.schema([*SYSTEM_COLUMNS, *[(name, pa.string()) for name in optional], *fields])

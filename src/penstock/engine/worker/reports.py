@@ -1,62 +1,69 @@
-"""What the tasks of a cycle say beside their data: how far they read, and what failed."""
+"""Reports of tasks to the driver: how far they read each partition, and which events failed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from penstock.engine.worker.udf import Failure
+from penstock.engine.worker.event_failure import EventFailure, EventRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-class Mark(msgspec.Struct, array_like=True, frozen=True):
+class PartitionReport(msgspec.Struct, array_like=True, frozen=True):
     """How far a task has read a partition."""
 
     partition_id: int
-    #: Offsets that were gone through, and events that were for this group.
-    offsets: int
+    offsets_read: int
+    #: The events among the offsets that belong to the query's group.
     events: int
+    #: The highest event time so far.
     high_us: int | None
-    last_us: int
-    #: When the first of them was appended; 0 if that is not known.
-    first_us: int = 0
+    #: When the last event that has a time was appended; 0 if there is none.
+    last_appended_us: int
+    #: When the first event was appended; 0 if unknown.
+    first_appended_us: int = 0
 
 
-class Report(msgspec.Struct, array_like=True):
-    """What one task says."""
+class TaskReport(msgspec.Struct, array_like=True):
+    """The report of one task in one stage."""
 
-    marks: list[Mark]
-    failures: list[Failure]
-    #: Events that a condition in Python left out, by stage.
+    partitions: list[PartitionReport]
+    failures: list[EventFailure]
+    #: Events that user-defined filters dropped, by stage.
     dropped: dict[str, int]
-    #: In a join: events that came late, what begins to wait, and what of the left is in a pair now (key, time, id).
-    late: list[tuple[int, int]] = []
-    fresh: bytes = b""
-    matched: list[tuple[str, int, int]] = []
-    #: In a join: how many events of the left were sent on in no pair.
-    alone: int = 0
+    #: In a join: events that came late, rows to add to the join state, and left rows that are matched now.
+    late: list[EventRef] = []
+    added_rows: bytes = b""
+    matched_rows: list[tuple[str, int, int]] = []
+    #: In a join: expired left rows that were emitted without a match.
+    expired_rows: int = 0
 
     def add_dropped(self, counts: Mapping[str, int]) -> None:
-        """Count what conditions have left out of some more events."""
         for stage, events in counts.items():
             self.dropped[stage] = self.dropped.get(stage, 0) + events
 
 
 encode = msgspec.msgpack.Encoder().encode
-decode = msgspec.msgpack.Decoder(Report).decode
+decode = msgspec.msgpack.Decoder(TaskReport).decode
 
 
-class Ambiguous(Exception):
-    """A task ran more than once and did not say the same each time, so the cycle is done again."""
+class ConflictingReports(Exception):
+    """The reports of a cycle contradict each other or the plan. The cycle is computed again."""
 
 
-def gather(rows: Iterable[tuple[int, int, bytes]]) -> list[Report]:
-    """One report of each task (stage, task, report), or Ambiguous."""
-    said: dict[tuple[int, int], bytes] = {}
-    for stage, task, report in rows:
-        if said.setdefault((stage, task), report) != report:
-            raise Ambiguous(f"task {task} of stage {stage} ran twice with different results")
-    return [decode(report) for report in said.values()]
+class StoredReport(NamedTuple):
+    stage: int
+    task: int
+    report: bytes
+
+
+def decode_reports(stored: Iterable[StoredReport]) -> list[TaskReport]:
+    """Decode one report of each task. Raises ConflictingReports if a task ran twice with different results."""
+    reports: dict[tuple[int, int], bytes] = {}
+    for stage, task, report in stored:
+        if reports.setdefault((stage, task), report) != report:
+            raise ConflictingReports(f"task {task} of stage {stage} ran twice with different results")
+    return [decode(report) for report in reports.values()]

@@ -1,4 +1,4 @@
-"""In a Spark worker: which cycle its task is for, its connection to PostgreSQL, and what it tells the driver."""
+"""The environment of a Spark task: its cycle, its connection to PostgreSQL, and its reports to the driver."""
 
 from __future__ import annotations
 
@@ -7,60 +7,70 @@ import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from penstock.db.retry import LOST
+from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
 from penstock.db.sync import connect
 from penstock.engine import plan as plans
 from penstock.engine.plan import CyclePlan
 from penstock.engine.worker import reports
-from penstock.engine.worker.reports import Report
+from penstock.engine.worker.reports import TaskReport
 
 if TYPE_CHECKING:
     from pyspark import TaskContext
     from pyspark.sql import SparkSession
 
-    from penstock.engine.worker.read_config import Reading
+    from penstock.engine.worker.read_config import ReadConfig
 
 _sql = Statements("penstock.engine.worker", "reports.sql")
 
-#: The local property of a job of Spark's that says which cycle it is for.
-_JOB = "penstock.job"
+#: The local property of a Spark job that names its cycle.
+_JOB_PROPERTY = "penstock.job"
 
 
 @dataclass(frozen=True)
-class Job:
-    """Which cycle a job of Spark's is for, and under which fencing number. Not part of a plan, which is used again."""
+class CycleJob:
+    """The cycle that a Spark job computes. Not part of a Spark plan, which is reused for many cycles."""
 
     fence: int
     cycle: int
 
 
-def label_job(spark: SparkSession, job: Job | None) -> None:
-    """Tell the tasks of what this thread runs next which cycle it is for; None: of none."""
-    spark.sparkContext.setLocalProperty(_JOB, "" if job is None else f"{job.fence}/{job.cycle}")
+class CycleTask(NamedTuple):
+    """A running Spark task of a cycle."""
+
+    context: TaskContext
+    job: CycleJob
 
 
-def current_task() -> tuple[TaskContext, Job] | None:
-    """In a worker: the task that runs, and the cycle that it is for; None, outside a cycle."""
+def set_cycle_job(spark: SparkSession, job: CycleJob | None, description: str = "") -> None:
+    """Set the cycle of the jobs that this thread starts next; None for jobs outside a cycle.
+
+    Spark's web UI shows the description.
+    """
+    spark.sparkContext.setLocalProperty(_JOB_PROPERTY, "" if job is None else f"{job.fence}/{job.cycle}")
+    spark.sparkContext.setJobDescription(description)
+
+
+def current_task() -> CycleTask | None:
+    """The task that runs in this worker; None outside a cycle."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    said = None if context is None else context.getLocalProperty(_JOB)
-    if context is None or not said:
+    job = None if context is None else context.getLocalProperty(_JOB_PROPERTY)
+    if context is None or not job:
         return None
-    fence, _, cycle = said.partition("/")
-    return context, Job(int(fence), int(cycle))
+    fence, _, cycle = job.partition("/")
+    return CycleTask(context, CycleJob(int(fence), int(cycle)))
 
 
-def send_report(reading: Reading, job: Job, stage: int, task: int, attempt: int, report: Report) -> None:
-    """Tell the driver what there is to tell beside the data."""
+def send_report(config: ReadConfig, job: CycleJob, stage: int, task: int, attempt: int, report: TaskReport) -> None:
     params = {
-        "query": reading.query,
+        "query": config.query_id,
         "fence": job.fence,
         "cycle": job.cycle,
         "stage": stage,
@@ -68,67 +78,68 @@ def send_report(reading: Reading, job: Job, stage: int, task: int, attempt: int,
         "attempt": attempt,
         "report": reports.encode(report),
     }
-    with asking():
-        connection(reading.conninfo).execute(_sql["send"], params)
+    with translate_database_errors():
+        worker_connection(config.conninfo).execute(_sql["send_report"], params)
 
 
-def report_stage(reading: Reading, stage: int, report: Report) -> None:
-    """Tell the driver, at the end of a task, what became of events in a stage after the reader."""
+def send_stage_report(config: ReadConfig, stage: int, report: TaskReport) -> None:
+    """Report at the end of a task in a stage after the reader."""
     current = current_task()
     if current is not None:
         context, job = current
-        send_report(reading, job, stage, context.partitionId(), context.taskAttemptId(), report)
-    elif reading.failed is not None:
-        reading.failed.add(report.failures)
+        send_report(config, job, stage, context.partitionId(), context.taskAttemptId(), report)
+    elif config.failed_events is not None:
+        config.failed_events.add(report.failures)
 
 
-def load_plan(reading: Reading, job: Job) -> CyclePlan:
-    """The plan of a cycle, out of the ledger."""
-    params = {"query": reading.query, "fence": job.fence, "cycle": job.cycle}
-    with asking():
-        row = connection(reading.conninfo).execute(_sql["plan"], params, binary=True).fetchone()
+def load_plan(config: ReadConfig, job: CycleJob) -> CyclePlan:
+    """Load the plan of a cycle from the ledger."""
+    params = {"query": config.query_id, "fence": job.fence, "cycle": job.cycle}
+    with translate_database_errors():
+        row = worker_connection(config.conninfo).execute(_sql["load_plan"], params, binary=True).fetchone()
     if row is None:
         raise RuntimeError(
-            f"cycle {job.cycle} of query {reading.query_name!r} is not in the ledger: another driver has it"
+            f"cycle {job.cycle} of query {config.query_name!r} is not in the ledger: another driver took over the query"
         )
-    return plans.decode(row[0])
+    (plan,) = row
+    return plans.decode(plan)
 
 
 class DatabaseLost(Exception):
-    """PostgreSQL was away while a task ran: no event is to blame for that."""
+    """A task lost its connection to PostgreSQL. No event is the cause."""
 
 
 @contextmanager
-def asking() -> Iterator[None]:
-    """Around what a task asks of PostgreSQL; the driver knows the error by its name."""
+def translate_database_errors() -> Iterator[None]:
+    """Raise DatabaseLost for connection errors. Spark passes on only the name of an exception's class."""
     try:
         yield
-    except LOST as error:
+    except CONNECTION_ERRORS as error:
         raise DatabaseLost(str(error).strip()) from error
 
 
 _connections: dict[str, psycopg.Connection[Any]] = {}
 
 
-def connection(conninfo: str) -> psycopg.Connection[Any]:
-    """This worker's connection; Spark uses a worker again for the tasks that follow."""
+def worker_connection(conninfo: str) -> psycopg.Connection[Any]:
+    """The connection of this worker process, which Spark reuses for many tasks."""
     conn = _connections.get(conninfo)
-    if conn is not None and _is_cut(conn):
+    if conn is not None and _is_closed_by_server(conn):
         conn.close()
     if conn is None or conn.closed:
         conn = connect(conninfo, "worker")
-        # What a worker writes is only for the cycle that it is in.
+        # Reports are only needed until the commit of their cycle.
         conn.execute("SET synchronous_commit = off")
         if not _connections:
-            # Spark's daemon collects garbage after each task, through all that is there: 28 ms, with what was loaded.
+            # Spark's daemon collects garbage after each task. Without this, it takes 28 ms for the loaded modules.
             gc.collect()
             gc.freeze()
         _connections[conninfo] = conn
     return conn
 
 
-def _is_cut(conn: psycopg.Connection[Any]) -> bool:
-    """Whether the server has ended it while the worker waited: it does not speak unasked for any other reason."""
+def _is_closed_by_server(conn: psycopg.Connection[Any]) -> bool:
+    """True if the server closed the idle connection: it sends data to an idle client for no other reason."""
     if conn.closed or conn.broken:
         return True
     if conn.info.transaction_status != TransactionStatus.IDLE:

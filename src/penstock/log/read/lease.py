@@ -1,7 +1,7 @@
-"""Leases: a group's right to some events of a partition for a while, one holder at a time.
+"""Leases: a group's exclusive right to some events of a partition for a limited time.
 
-All who ask at the same moment are served by one statement. A lease is a row that says until when it holds, so its
-end needs nobody alive.
+One statement serves all pops that wait at the same time. A lease is a row with its expiry time, so it ends without any
+process.
 """
 
 from __future__ import annotations
@@ -12,26 +12,24 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import psycopg
 
-from penstock.core.errors import InvalidRequest, shown
-from penstock.core.names import check_name, check_text
 from penstock.db.fast.prepared import fetch
-from penstock.db.kill_backend import Orphans
-from penstock.db.pg_arrays import numbers, uuids
-from penstock.db.retry import LOST, Patience, patiently
-from penstock.db.statements import Statements
-from penstock.log.groups import DEFAULT_GROUP, Place, check_place
-from penstock.log.options import check_lease_seconds, check_whole
-from penstock.log.read.lease_id import group_of, new_lease_id
-from penstock.log.write.append import MOST_LOOKS, moved_on
-from penstock.log.write.group_commit import Coalescer
+from penstock.db.kill_backend import LostBackends
+from penstock.db.pg_arrays import int_array, uuid_array
+from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
+from penstock.db.statements import Statements, fill_placeholders
+from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
+from penstock.log.group_commit import GroupCommit
+from penstock.log.read.lease_id import group_of_lease, new_lease_id
+from penstock.log.read.position_store import PositionKey
+from penstock.log.read.round_robin import ALL_PARTITIONS, PartitionSpan, RoundRobin
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -40,134 +38,77 @@ if TYPE_CHECKING:
     from penstock.core.clock import Clock
     from penstock.log.catalog import Catalog
     from penstock.log.groups import Group, Groups
-    from penstock.log.notify import Signals
+    from penstock.log.notify import Notifier
     from penstock.log.queue import Queue
     from penstock.log.read.ack import Acks
+    from penstock.log.read.pop_request import PopRequest
 
-_sql = Statements("penstock.log.read", "pop.sql")
-DROP_SOME_LEASES = _sql["drop_leases"].replace("penstock.cursors c", _sql["some_cursors"])
+_sql = Statements("penstock.log.read", "lease.sql")
+RELEASE_ALL = fill_placeholders(_sql["release_leases"], cursors=_sql["group_cursors"])
+RELEASE_IN_PARTITIONS = fill_placeholders(_sql["release_leases"], cursors=_sql["partition_cursors"])
 
-_FURTHEST = 2**63 - 1
-#: The last condition on a partition that is leased.
-UNREAD = "AND h.head > p.next_offset"
-_LARGEST_GROUP = 2**31 - 1
-#: What a pop brings at the most, about, unless one event alone has more.
-MOST_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class PopRequest:
-    """What a consumer asks for."""
-
-    queue: str
-    group: str = DEFAULT_GROUP
-    batch: int = 1
-    partitions: int = 1
-    partition: str | None = None
-    wait_seconds: float = 0.0
-    lease_seconds: float | None = None
-    auto_ack: bool = False
-    subscribe_from: Place = "beginning"
-    #: The lease to make, where whoever asks has to know it even if the answer never arrives.
-    lease_id: uuid.UUID | None = None
-    #: The lease of such an answer, which is given up first.
-    instead_of: uuid.UUID | None = None
-    #: About what is brought at the most, unless one event alone has more; the rest is given back.
-    max_bytes: int = MOST_BYTES
-
-    def __post_init__(self) -> None:
-        check_name(self.queue, "queue")
-        check_name(self.group, "group")
-        check_whole("batch", self.batch, 1, 100_000)
-        check_whole("partitions", self.partitions, 1, 100_000)
-        check_whole("max_bytes", self.max_bytes, 1, MOST_BYTES)
-        wait: object = self.wait_seconds
-        if not isinstance(wait, int | float) or isinstance(wait, bool) or not wait >= 0:
-            raise InvalidRequest(f"the time to wait must be a number of seconds, 0 or more, not {shown(wait)}")
-        if self.lease_seconds is not None:
-            check_lease_seconds(self.lease_seconds)
-        if self.partition is not None:
-            check_text(self.partition, "the partition")
-        check_place(self.subscribe_from)
+_MAX_GROUP_ID = 2**31 - 1
+#: The most pops that one statement serves.
+_MAX_POPS = 64
+#: An ack of the same lease may come between the read and the write of an extension, which is then repeated.
+_EXTEND_ATTEMPTS = 3
+_MAX_CACHED_GROUPS = 1000
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """Offsets ``start`` to ``end`` (not included) of a partition, leased."""
+    """A lease on the offsets from ``start`` to before ``end`` of a partition."""
 
+    lease_id: uuid.UUID
     partition_id: int
     partition: str
-    is_lane: bool
+    is_key_partition: bool
     start: int
     end: int
     until: datetime
     attempts: int
     skipped: Sequence[int]
     segment: int
-    #: Leases on its first event that ended unanswered.
+    #: The number of leases on the first event that expired without an ack.
     expiries: int
-    #: That is more than the queue allows, and the last one was on that event alone.
+    #: ``expiries`` has reached the limit of the queue, and the last of these leases was on the first event alone.
     is_poison: bool
 
 
 @dataclass(slots=True)
-class Ask:
-    """A pop that wants leases, and what it got."""
+class LeaseRequest:
+    """A pop that waits for leases, and the leases that it got."""
 
     lease_id: uuid.UUID
     leases: list[Lease] = field(default_factory=list)
-    #: Nothing was left to read in the group's epoch of partitions, and it went over to the next: ask again.
+    #: The group has read its epoch of partitions to the end and moved on to the next: request again.
     epoch_ended: bool = False
-    #: Who asked has gone: what it gets is given back.
-    abandoned: bool = False
-    #: A statement was sent whose answer has not come.
-    unsure: bool = False
+    #: The caller was cancelled. Its leases are released.
+    is_abandoned: bool = False
+    #: A statement was sent, and its result is unknown.
+    is_unsure: bool = False
 
 
-class _Turn:
-    """Whose turn it is: round the partitions, on from the last one served, then the ones before it."""
+class LeaseExtension(NamedTuple):
+    """In how many partitions a lease was extended, and the earliest new end (None: it had expired everywhere)."""
 
-    __slots__ = ("_end", "_last", "_trusted")
-
-    def __init__(self) -> None:
-        self._last = 0
-        # After this one nothing was found, which is believed for so many turns.
-        self._end = 0
-        self._trusted = 0
-
-    def spans(self, asking: int) -> list[tuple[int, int]]:
-        """The ranges to look through, one after the other: a single one, if the turn begins anew.
-
-        Several who ask together may pass by a partition for a few turns that has become readable since the last look
-        at the end; one who asks alone may not, or it would be served from the first partition alone.
-        """
-        if asking > 1 and self._last >= self._end and self._trusted:
-            self._trusted -= 1
-            return [(0, _FURTHEST)]
-        return [(self._last, _FURTHEST), (0, self._last)] if self._last else [(0, _FURTHEST)]
-
-    def looked(self, after: int, upto: int, last: int | None) -> None:
-        """A look through a range has served this partition as the last, or none."""
-        if last is not None:
-            # Where everybody was served in one turn, the next may begin at the beginning.
-            self._last = 0 if last == upto else last
-        elif upto == _FURTHEST and after:
-            self._end, self._trusted = after, 8
-
-    def begin_with(self, partition_id: int) -> None:
-        """Serve this partition first in the next turn."""
-        self._last = partition_id - 1
-        self._trusted = 0
+    partitions: int
+    until: datetime | None
 
 
 @dataclass(slots=True)
-class _Moment:
-    """When to look again, for who asks."""
-
+class _Availability:
     seconds: float | None = None
 
 
+@lru_cache(maxsize=10_000)
+def lease_statement(queue_id: int, segment: int, *, when_quiet: bool) -> str:
+    """Return the statement that leases partitions: all readable ones, or only those without recent appends."""
+    condition = _sql.table("quiet_condition", queue_id, segment) if when_quiet else ""
+    return fill_placeholders(_sql.table("lease", queue_id, segment), quiet_condition=condition)
+
+
 class Leases:
-    """Grants, extends and takes back leases."""
+    """Grants, extends and releases leases."""
 
     def __init__(
         self,
@@ -175,7 +116,7 @@ class Leases:
         catalog: Catalog,
         groups: Groups,
         acks: Acks,
-        signals: Signals,
+        notifier: Notifier,
         clock: Clock,
         retry_seconds: float,
     ) -> None:
@@ -183,229 +124,242 @@ class Leases:
         self._catalog = catalog
         self._groups = groups
         self._acks = acks
-        self._signals = signals
+        self._notifier = notifier
         self._clock = clock
         self._retry_seconds = retry_seconds
-        self._turns: dict[int, _Turn] = {}
-        self._asks: dict[tuple[object, ...], Coalescer[Ask]] = {}
-        self._moments: dict[int, Coalescer[_Moment]] = {}
+        self._round_robins: dict[int, RoundRobin] = {}
+        self._requests: dict[tuple[object, ...], GroupCommit[LeaseRequest]] = {}
+        self._availability: dict[int, GroupCommit[_Availability]] = {}
         self._background: set[asyncio.Task[None]] = set()
 
-    async def ask(self, queue: Queue, group: Group, request: PopRequest) -> Ask:
-        """Leases on what the group has yet to read, if there is any that nobody else holds."""
-        key = (queue.id, group.id, request.partition, request.batch, request.partitions, request.lease_seconds)
-        asks = self._asks.get(key)
-        if asks is None:
-            if len(self._asks) > 1000:
-                self._asks.clear()
-            asks = self._asks[key] = Coalescer(
-                partial(self._serve, queue.name, group.name, request),
-                most=64,
-                gather=partial(self._acks.gather, group.id),
+    async def acquire(self, queue: Queue, group: Group, pop: PopRequest) -> LeaseRequest:
+        """Lease partitions with events that the group has not read and that nobody else has leased."""
+        key = (queue.id, group.id, pop.partition, pop.batch, pop.partitions, pop.lease_seconds)
+        requests = self._requests.get(key)
+        if requests is None:
+            if len(self._requests) > _MAX_CACHED_GROUPS:
+                self._requests.clear()
+            requests = self._requests[key] = GroupCommit(
+                partial(self._serve, queue.name, group.name, pop),
+                max_weight=_MAX_POPS,
+                gather=partial(self._acks.wait_for_completions, group.id),
             )
-        ask = Ask(request.lease_id or new_lease_id(group.id))
+        request = LeaseRequest(pop.lease_id or new_lease_id(group.id))
         try:
-            await asks.submit(ask)
+            await requests.submit(request)
         except asyncio.CancelledError:
-            ask.abandoned = True
-            if ask.leases:
-                self.give_back(group, ask)
+            request.is_abandoned = True
+            if request.leases:
+                self.release_in_background(group, request.lease_id)
             raise
-        return ask
+        return request
 
-    def give_back(self, group: Group, ask: Ask) -> None:
-        """Release what was leased to somebody who is gone; in the background, since it cannot wait for it."""
-        task = asyncio.create_task(self._release(group, [ask]))
+    def release_in_background(self, group: Group, lease_id: uuid.UUID) -> None:
+        """Release a lease without waiting for it, because the caller is being cancelled."""
+        task = asyncio.create_task(self._release_quietly(group, lease_id))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def give_back_some(self, group: Group, ask: Ask, partition_ids: Sequence[int]) -> None:
-        """Release what there is no room for in some partitions; it is their turn next, the first one's first."""
-        lease_ids = [ask.lease_id]
-        await patiently(
-            self._pool, self._retry_seconds, lambda conn: self._release_on(conn, group.id, lease_ids, partition_ids)
+    async def release_partitions(self, group: Group, lease_id: uuid.UUID, partition_ids: Sequence[int]) -> None:
+        """Release a lease in some partitions. The next pops start with them."""
+        await run_with_retry(
+            self._pool,
+            self._retry_seconds,
+            lambda conn: self._release_on(conn, group.id, [lease_id], partition_ids),
         )
-        self._turns.setdefault(group.id, _Turn()).begin_with(partition_ids[0])
-        self._signals.freed(group.queue_id)
+        self._round_robins.setdefault(group.id, RoundRobin()).start_at(partition_ids[0])
+        self._notifier.notify_later(group.queue_id)
 
-    async def give_up(self, group: Group, lease_id: uuid.UUID) -> None:
-        """Release a lease whose holder never heard of it; nothing happens if there is none."""
-        await patiently(self._pool, self._retry_seconds, lambda conn: self._release_on(conn, group.id, [lease_id]))
-        self._signals.freed(group.queue_id)
+    async def release(self, group: Group, lease_id: uuid.UUID) -> None:
+        """Release a lease, if it exists."""
+        await run_with_retry(self._pool, self._retry_seconds, lambda conn: self._release_on(conn, group.id, [lease_id]))
+        self._notifier.notify_later(group.queue_id)
 
-    async def extend(self, lease_id: uuid.UUID, where: Sequence[tuple[int, int]], seconds: float) -> datetime | None:
-        """Make the lease on these (group, partition) last longer; None if it has ended."""
-        _, until = await self.extend_all(lease_id, where, seconds)
-        return until
-
-    async def extend_all(
-        self, lease_id: uuid.UUID, where: Sequence[tuple[int, int]], seconds: float
-    ) -> tuple[int, datetime | None]:
-        """The same; answers in how many of them it still held, too."""
-        left = sorted(set(where))
+    async def extend(self, lease_id: uuid.UUID, keys: Sequence[PositionKey], seconds: float) -> LeaseExtension:
+        """Extend a lease to ``seconds`` from now, where it has not expired."""
+        remaining = sorted(set(keys))
         ends: list[datetime] = []
-        for _ in range(3):  # an ack of the same lease may come in between
+        for _ in range(_EXTEND_ATTEMPTS):
             params = {
-                "groups": [group for group, _ in left],
-                "partitions": [partition for _, partition in left],
+                "groups": [key.group_id for key in remaining],
+                "partitions": [key.partition_id for key in remaining],
                 "lease": lease_id,
                 "seconds": seconds,
                 "skew": self._clock.skew,
             }
-            rows = await patiently(self._pool, self._retry_seconds, partial(_fetch, "extend", params))
-            ends += [until for _, _, until in rows]
-            done = {(group, partition) for group, partition, _ in rows}
-            left = [place for place in left if place not in done]
-            if not left:
+            rows = await run_with_retry(self._pool, self._retry_seconds, partial(_fetch, "extend", params))
+            ends += [until for _group_id, _partition_id, until in rows]
+            extended = {PositionKey(group_id, partition_id) for group_id, partition_id, _until in rows}
+            remaining = [key for key in remaining if key not in extended]
+            if not remaining:
                 break
-        return len(ends), min(ends, default=None)
+        return LeaseExtension(len(ends), min(ends, default=None))
 
-    async def held(self, lease_id: uuid.UUID) -> list[tuple[int, int]]:
-        """The (group, partition) that are under a lease, if it is one; whoever made it need not be this process."""
-        group_id = group_of(lease_id)
-        if group_id > _LARGEST_GROUP:
+    async def leased_partitions(self, lease_id: uuid.UUID) -> list[PositionKey]:
+        """Return the partitions of a lease, whichever process granted it."""
+        group_id = group_of_lease(lease_id)
+        if group_id > _MAX_GROUP_ID:
             return []
         params = {"group": group_id, "lease": lease_id}
-        rows = await patiently(self._pool, self._retry_seconds, partial(_fetch, "held", params))
-        return [(group, partition) for group, partition in rows]
+        rows = await run_with_retry(self._pool, self._retry_seconds, partial(_fetch, "leased_partitions", params))
+        return [PositionKey(group_id, partition_id) for (partition_id,) in rows]
 
-    async def next_moment(self, group: Group) -> float | None:
-        """Seconds until the earliest lease, retry or delay of the group ends; None if there is none.
+    async def seconds_until_available(self, group: Group) -> float | None:
+        """Return the time until the earliest lease, retry or delay of the group ends, or None if there is none.
 
-        All pops that begin to wait at the same time are told by one look.
+        One statement serves all pops that start to wait at the same time.
         """
-        moments = self._moments.get(group.id)
-        if moments is None:
-            if len(self._moments) > 1000:
-                self._moments.clear()
-            moments = self._moments[group.id] = Coalescer(partial(self._find_moment, group.id))
-        moment = _Moment()
-        await moments.submit(moment)
-        return moment.seconds
+        queries = self._availability.get(group.id)
+        if queries is None:
+            if len(self._availability) > _MAX_CACHED_GROUPS:
+                self._availability.clear()
+            queries = self._availability[group.id] = GroupCommit(partial(self._find_next_available, group.id))
+        query = _Availability()
+        await queries.submit(query)
+        return query.seconds
 
-    async def _find_moment(self, group_id: int, moments: Sequence[_Moment]) -> None:
+    async def _find_next_available(self, group_id: int, queries: Sequence[_Availability]) -> None:
         params = {"group": group_id, "skew": self._clock.skew}
-        rows = await patiently(self._pool, self._retry_seconds, partial(_fetch, "next_moment", params))
-        if rows and rows[0][0] is not None:
-            soon: timedelta = rows[0][0]
-            for moment in moments:
-                moment.seconds = max(soon.total_seconds() + 0.001, 0.001)
+        rows = await run_with_retry(self._pool, self._retry_seconds, partial(_fetch, "next_available", params))
+        for (remaining,) in rows:
+            if remaining is not None:
+                assert isinstance(remaining, timedelta)  # noqa: S101 - the column is an interval
+                for query in queries:
+                    query.seconds = max(remaining.total_seconds() + 0.001, 0.001)
 
     async def close(self) -> None:
-        """Wait until what was given back is."""
+        """Wait until released leases are written."""
         if self._background:
             await asyncio.wait(self._background, timeout=5)
 
-    async def _serve(self, queue: str, group: str, request: PopRequest, asks: Sequence[Ask]) -> None:
-        patience = Patience(self._retry_seconds)
-        orphans = Orphans()
-        for looks in count():
+    async def _serve(self, queue: str, group: str, pop: PopRequest, requests: Sequence[LeaseRequest]) -> None:
+        retry = DatabaseRetry(self._retry_seconds)
+        lost_backends = LostBackends()
+        for attempt in count():
             try:
                 async with self._pool.connection() as conn:
-                    # Who has yet to read our statement would lease what nobody knows of.
-                    await orphans.end(conn)
-                    with orphans.watching(conn):
-                        await self._lease(conn, queue, group, request, asks)
+                    # A backend that has not read the lost statement yet would grant a lease that nobody knows of.
+                    await lost_backends.terminate(conn)
+                    with lost_backends.track(conn):
+                        await self._grant(conn, queue, group, pop, requests)
                 return
             except psycopg.ProgrammingError as error:
-                if not moved_on(error) or looks > MOST_LOOKS:
+                if not is_layout_change(error) or attempt > MAX_LAYOUT_RETRIES:
                     raise
                 await self._catalog.refresh(queue)
-            except LOST as error:
-                await patience.pause(error)
+            except CONNECTION_ERRORS as error:
+                await retry.pause(error)
 
-    async def _lease(
-        self, conn: AsyncConnection[Any], queue_name: str, group_name: str, request: PopRequest, asks: Sequence[Ask]
+    async def _grant(
+        self,
+        conn: AsyncConnection[Any],
+        queue_name: str,
+        group_name: str,
+        pop: PopRequest,
+        requests: Sequence[LeaseRequest],
     ) -> None:
         queue = await self._catalog.get_on(conn, queue_name)
         group = await self._groups.get_on(conn, queue, group_name)
         if group is None:
             return
-        unsure = [ask for ask in asks if ask.unsure]
+        unsure = [request.lease_id for request in requests if request.is_unsure]
         if unsure:
-            await self._release_on(conn, group.id, [ask.lease_id for ask in unsure])
-        for ask in asks:
-            ask.unsure, ask.leases = True, []
-        waiting = list(asks)
-        for after, upto in await self._spans(conn, queue, group, request, len(asks)):
-            # One who asks alone may fill up from several spans; of several, each takes what it gets.
-            had = asks[0].leases if len(asks) == 1 else []
-            params = {
-                "queue": queue.id,
-                "segment": queue.segment,
-                "epoch": queue.epoch,
-                "group": group.id,
-                "after": after,
-                "upto": upto,
-                "partitions": request.partitions - len(had),
-                "batch": request.batch - sum(lease.end - lease.start for lease in had),
-                "leases": uuids([ask.lease_id for ask in waiting]),
-                "lease_seconds": request.lease_seconds,
-                "skew": self._clock.skew,
-            }
-            statement = _sql.table("lease", queue.id, queue.segment)
-            if queue.quiet_seconds > 0:
-                params["quiet"] = queue.quiet_seconds
-                quiet = _sql.table("when_quiet", queue.id, queue.segment)
-                statement = statement.replace(UNREAD, f"{UNREAD}\n{quiet}")
-            rows = await fetch(conn, statement, params)
-            by_id = {ask.lease_id: ask for ask in waiting}
-            for lease_id, *row in sorted(rows, key=itemgetter(1)):
-                by_id[lease_id].leases.append(Lease(*row))
-            if request.partition is None:
-                turn = self._turns.setdefault(group.id, _Turn())
-                turn.looked(after, upto, max((row[1] for row in rows), default=None))
-            waiting = [ask for ask in waiting if _wants_more(ask, request, len(asks) == 1)]
+            await self._release_on(conn, group.id, unsure)
+        for request in requests:
+            request.is_unsure, request.leases = True, []
+        is_single = len(requests) == 1
+        waiting = list(requests)
+        for span in await self._spans(conn, queue, group, pop, len(requests)):
+            leases = await self._lease_span(conn, queue, group, pop, span, waiting, requests[0] if is_single else None)
+            if pop.partition is None:
+                round_robin = self._round_robins.setdefault(group.id, RoundRobin())
+                round_robin.record(span, leases[-1].partition_id if leases else None)
+            waiting = [request for request in waiting if _wants_more(request, pop, is_single=is_single)]
             if not waiting:
                 break
-        for ask in asks:
-            ask.unsure = False
-        gone = [ask for ask in asks if ask.abandoned and ask.leases]
-        if gone:
-            await self._release_on(conn, group.id, [ask.lease_id for ask in gone])
-        if group.epoch < queue.epoch and not any(ask.leases for ask in asks):
-            ended = await self._groups.advance(conn, queue, group)
-            for ask in asks:
-                ask.epoch_ended = ended
+        for request in requests:
+            request.is_unsure = False
+        abandoned = [request.lease_id for request in requests if request.is_abandoned and request.leases]
+        if abandoned:
+            await self._release_on(conn, group.id, abandoned)
+        if group.epoch < queue.epoch and not any(request.leases for request in requests):
+            has_advanced = await self._groups.advance(conn, queue, group)
+            for request in requests:
+                request.epoch_ended = has_advanced
+
+    async def _lease_span(
+        self,
+        conn: AsyncConnection[Any],
+        queue: Queue,
+        group: Group,
+        pop: PopRequest,
+        span: PartitionSpan,
+        waiting: Sequence[LeaseRequest],
+        single: LeaseRequest | None,
+    ) -> list[Lease]:
+        """Lease partitions of a span for the waiting requests and return the leases by partition."""
+        # A single request may fill up from several spans. One of several keeps what it gets from the first.
+        granted = single.leases if single is not None else []
+        params = {
+            "queue": queue.id,
+            "segment": queue.segment,
+            "epoch": queue.epoch,
+            "group": group.id,
+            "after": span.after,
+            "upto": span.upto,
+            "partitions": pop.partitions - len(granted),
+            "batch": pop.batch - sum(lease.end - lease.start for lease in granted),
+            "leases": uuid_array([request.lease_id for request in waiting]),
+            "lease_seconds": pop.lease_seconds,
+            "skew": self._clock.skew,
+        }
+        when_quiet = queue.quiet_seconds > 0
+        if when_quiet:
+            params["quiet"] = queue.quiet_seconds
+        rows = await fetch(conn, lease_statement(queue.id, queue.segment, when_quiet=when_quiet), params)
+        leases = sorted([Lease(*row) for row in rows], key=attrgetter("partition_id"))
+        by_id = {request.lease_id: request for request in waiting}
+        for lease in leases:
+            by_id[lease.lease_id].leases.append(lease)
+        return leases
 
     async def _spans(
-        self, conn: AsyncConnection[Any], queue: Queue, group: Group, request: PopRequest, asking: int
-    ) -> list[tuple[int, int]]:
-        """The ranges of partitions to look through, one after the other."""
-        if request.partition is not None:
-            found = await self._catalog.find_lanes(conn, queue, request.partition)
-            return [(lane - 1, lane) for lane in found]
-        turn = self._turns.get(group.id)
-        return [(0, _FURTHEST)] if turn is None else turn.spans(asking)
+        self, conn: AsyncConnection[Any], queue: Queue, group: Group, pop: PopRequest, waiting: int
+    ) -> list[PartitionSpan]:
+        if pop.partition is not None:
+            partition_ids = await self._catalog.find_partitions(conn, queue, pop.partition)
+            return [PartitionSpan(partition_id - 1, partition_id) for partition_id in partition_ids]
+        round_robin = self._round_robins.get(group.id)
+        return [ALL_PARTITIONS] if round_robin is None else round_robin.spans(waiting)
 
-    async def _release(self, group: Group, asks: Sequence[Ask]) -> None:
-        # If it fails, the lease ends by itself.
+    async def _release_quietly(self, group: Group, lease_id: uuid.UUID) -> None:
+        # If this fails, the lease expires later.
         with contextlib.suppress(psycopg.Error):
             async with self._pool.connection() as conn:
-                await self._release_on(conn, group.id, [ask.lease_id for ask in asks])
-            self._signals.freed(group.queue_id)
+                await self._release_on(conn, group.id, [lease_id])
+            self._notifier.notify_later(group.queue_id)
 
     async def _release_on(
         self,
         conn: AsyncConnection[Any],
         group_id: int,
-        leases: Sequence[uuid.UUID],
+        lease_ids: Sequence[uuid.UUID],
         partition_ids: Sequence[int] | None = None,
     ) -> None:
-        params: dict[str, Any] = {"group": group_id, "leases": uuids(leases)}
+        params: dict[str, Any] = {"group": group_id, "leases": uuid_array(lease_ids)}
         if partition_ids is None:
-            await conn.execute(_sql["drop_leases"], params)
+            await conn.execute(RELEASE_ALL, params)
         else:
-            params["partitions"] = numbers(partition_ids)
-            await conn.execute(DROP_SOME_LEASES, params)
+            params["partitions"] = int_array(partition_ids)
+            await conn.execute(RELEASE_IN_PARTITIONS, params)
 
 
 async def _fetch(name: str, params: dict[str, Any], conn: AsyncConnection[Any]) -> list[Any]:
     return await (await conn.execute(_sql[name], params)).fetchall()
 
 
-def _wants_more(ask: Ask, request: PopRequest, alone: bool) -> bool:
-    if not alone:
-        return not ask.leases
-    taken = sum(lease.end - lease.start for lease in ask.leases)
-    return len(ask.leases) < request.partitions and taken < request.batch
+def _wants_more(request: LeaseRequest, pop: PopRequest, *, is_single: bool) -> bool:
+    if not is_single:
+        return not request.leases
+    taken = sum(lease.end - lease.start for lease in request.leases)
+    return len(request.leases) < pop.partitions and taken < pop.batch

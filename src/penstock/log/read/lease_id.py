@@ -1,4 +1,4 @@
-"""The ids of leases: random, except that each says which group it is of, so that it is found without an index."""
+"""Lease ids: random UUIDs that contain the id of their group, so that a lease is found without an index on its id."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _RANDOM = (1 << _GROUP_SHIFT) - 1 - (0xF << 76) - (0b11 << 62)
 
 
 def new_lease_id(group_id: int) -> UUID:
-    """An id for a lease of the group."""
+    """Return a new id for a lease of the group."""
     return UUID(int=group_id << _GROUP_SHIFT | _VERSION | _VARIANT | (secrets.randbits(_GROUP_SHIFT) & _RANDOM))
 
 
-def group_of(lease_id: UUID) -> int:
-    """The group that a lease with this id would be of."""
+def group_of_lease(lease_id: UUID) -> int:
+    """Return the id of the group that the lease id contains. It is arbitrary if another program made the id."""
     return lease_id.int >> _GROUP_SHIFT

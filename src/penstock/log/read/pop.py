@@ -1,4 +1,4 @@
-"""Popping: leases, and the events that come with them."""
+"""Pops events: leases partitions and reads the leased events."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.core.errors import CorruptChunk, GroupBusy
-from penstock.db.retry import patiently
-from penstock.log.event import Delivery, Event, StoredChunk
-from penstock.log.read.ack import lane_ack
-from penstock.log.read.lease import Ask, Lease, PopRequest
-from penstock.log.read.position import Signal
-from penstock.log.read.reader import ANY_SIZE, Range, TooLarge, read_first_chunks
-from penstock.log.storage import chunk
+from penstock.db.retry import run_with_retry
+from penstock.log.event import Delivery, Event
+from penstock.log.read.ack import partition_ack
+from penstock.log.read.position import EventAck
+from penstock.log.storage.chunk import TARGET_BYTES, StoredChunk
+from penstock.log.storage.chunk_reader import ChunkRange, ChunkTooLarge, PartialRead, read_first_chunks
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -26,39 +25,48 @@ if TYPE_CHECKING:
     from penstock.core.clock import Clock
     from penstock.log.catalog import Catalog
     from penstock.log.groups import Group, Groups
-    from penstock.log.notify import Signals
+    from penstock.log.notify import Notifier
     from penstock.log.queue import Queue
     from penstock.log.read.ack import Acks
-    from penstock.log.read.lease import Leases
+    from penstock.log.read.lease import Lease, LeaseRequest, Leases
+    from penstock.log.read.pop_request import PopRequest
+    from penstock.log.read.position_store import PositionStore
 
 _logger = logging.getLogger("penstock.log")
 
-#: The chunks of each partition, and where those end that are cut short.
-_Chunks: TypeAlias = tuple[dict[int, list[StoredChunk]], dict[int, int]]
+#: A waiting pop tries again after this many seconds without a notification, because a NOTIFY can be lost.
+_POLL_SECONDS = 5.0
+#: The least memory for a pop: a chunk and all that belongs to its events, unless one event has more.
+MIN_POP_BYTES = 2 * TARGET_BYTES
+#: More than any chunk has.
+_UNLIMITED_BYTES = 1 << 62
 
-#: A waiting pop looks again after this many seconds even if nobody calls: a NOTIFY can be lost.
-_LOOK_AGAIN = 5.0
-#: What a pop has to hold at the least: a chunk, with all that belongs to its events; unless one of them has more.
-FIRST_BYTES = 2 * chunk.TARGET_BYTES
 
+class MemoryReservation(Protocol):
+    """Memory that a pop reserves for its events, out of a budget that many pops share."""
 
-class Hand(Protocol):
-    """What somebody who serves many may hold of popped events, and they all together."""
-
-    async def reach(self, size: int) -> None:
-        """Hold so many bytes, once there is room for them; or raise."""
+    async def acquire(self, size: int) -> None:
+        """Wait until ``size`` bytes are reserved, or raise."""
         ...
 
-    def stretch(self, size: int, least: int) -> int:
-        """Hold up to so many, as far as there is room at once; answers how many it holds, 0 if not even the least."""
+    def grow_to(self, size: int, least: int) -> int:
+        """Reserve up to ``size`` bytes without waiting and return how many there are, 0 if less than ``least``."""
         ...
 
-    def keep(self, size: int) -> None:
-        """Hold just so many."""
+    def resize(self, size: int) -> None:
+        """Reserve exactly ``size`` bytes."""
         ...
 
 
-class Consumer:
+@dataclass(frozen=True, slots=True)
+class _ReadableEnd:
+    """The offset at which the readable part of a lease ends, and the append time of the event there if it is early."""
+
+    offset: int
+    early_append: datetime | None = None
+
+
+class Popper:
     """Serves pops."""
 
     def __init__(
@@ -68,287 +76,300 @@ class Consumer:
         groups: Groups,
         leases: Leases,
         acks: Acks,
-        signals: Signals,
+        positions: PositionStore,
+        notifier: Notifier,
         clock: Clock,
         retry_seconds: float,
+        *,
+        min_bytes: int = MIN_POP_BYTES,
     ) -> None:
         self._pool = pool
         self._catalog = catalog
         self._groups = groups
         self._leases = leases
         self._acks = acks
-        self._signals = signals
+        self._positions = positions
+        self._notifier = notifier
         self._clock = clock
         self._retry_seconds = retry_seconds
-        self._open_chunks = _OpenChunks()
-        #: What to hold first in queues whose events are large.
+        self._min_bytes = min_bytes
+        self._partly_read = _PartlyReadChunks()
+        #: The memory that a pop needs first, for queues with large events.
         self._first_bytes: dict[int, int] = {}
 
-    async def pop(self, request: PopRequest, hand: Hand | None = None) -> list[Event]:
-        """Lease partitions with unread events and deliver them; empty if there are none in time."""
+    async def pop(self, request: PopRequest, memory: MemoryReservation | None = None) -> list[Event]:
+        """Lease partitions with unread events and return the events. Return none if there are none in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_seconds
-        given_up = request.instead_of is None
+        lease_to_release = request.instead_of
         while True:
             queue = await self._catalog.get(request.queue)
             group = await self._groups.subscribe(queue, request.group, request.subscribe_from)
-            if taken := group.taken():
-                raise GroupBusy(taken)
-            await self._groups.saw(group)
-            if not given_up and request.instead_of is not None:
-                await self._leases.give_up(group, request.instead_of)
-                given_up = True
-            seen = self._signals.count(queue.id)
-            events = await self._look(queue, group, request, hand)
+            if problem := group.owner_problem():
+                raise GroupBusy(problem)
+            await self._groups.record_activity(group)
+            if lease_to_release is not None:
+                await self._leases.release(group, lease_to_release)
+                lease_to_release = None
+            seen = self._notifier.count(queue.id)
+            events = await self._pop_now(queue, group, request, memory)
             remaining = deadline - loop.time()
             if events or remaining <= 0:
                 return events
-            soon = await self._leases.next_moment(group)
+            next_available = await self._leases.seconds_until_available(group) or _POLL_SECONDS
             if queue.quiet_seconds > 0:
-                # Nobody calls when a partition has become quiet.
-                soon = min(soon or _LOOK_AGAIN, max(queue.quiet_seconds / 4, 0.05))
-            await self._signals.wait(queue.id, seen, min(remaining, _LOOK_AGAIN, soon or _LOOK_AGAIN))
+                # No notification is sent when a partition becomes quiet.
+                next_available = min(next_available, max(queue.quiet_seconds / 4, 0.05))
+            await self._notifier.wait(queue.id, seen, min(remaining, _POLL_SECONDS, next_available))
 
-    async def _look(self, queue: Queue, group: Group, request: PopRequest, hand: Hand | None) -> list[Event]:
-        """Lease and read; if what was leased is not due yet or not for this group, look on.
+    async def _pop_now(
+        self, queue: Queue, group: Group, request: PopRequest, memory: MemoryReservation | None
+    ) -> list[Event]:
+        """Lease and read. Repeat if the leased events are not due yet or not for this group.
 
-        Who may hold only so much takes what room there is, if it is enough for a chunk. If not, it waits without a
-        lease, which would end meanwhile, and looks again.
+        With limited memory, the pop takes what is free if that is enough for a chunk. If not, it waits for memory
+        without a lease, which would expire meanwhile, and leases again.
         """
-        most, first = request.max_bytes, ANY_SIZE
-        if hand is not None:
-            first = self._first_bytes.get(queue.id, FIRST_BYTES)
+        max_bytes, first_bytes = request.max_bytes, _UNLIMITED_BYTES
+        if memory is not None:
+            first_bytes = self._first_bytes.get(queue.id, self._min_bytes)
         while True:
-            ask = await self._leases.ask(queue, group, request)
-            if ask.epoch_ended:
+            leased = await self._leases.acquire(queue, group, request)
+            if leased.epoch_ended:
                 continue
-            if not ask.leases:
-                if hand is not None:
-                    hand.keep(0)
+            if not leased.leases:
+                if memory is not None:
+                    memory.resize(0)
                 return []
             try:
-                if hand is not None:
-                    leased = sum([lease.end - lease.start for lease in ask.leases])
-                    held = hand.stretch(min(request.max_bytes, leased * chunk.TARGET_BYTES), first)
-                    if not held:
-                        raise TooLarge(first)
-                    most = min(held, request.max_bytes)
-                events = await self._read(await self._catalog.get(queue.name), group, ask, most, first)
-                if hand is not None:
+                if memory is not None:
+                    leased_events = sum([lease.end - lease.start for lease in leased.leases])
+                    reserved = memory.grow_to(min(request.max_bytes, leased_events * TARGET_BYTES), first_bytes)
+                    if not reserved:
+                        raise ChunkTooLarge(first_bytes)
+                    max_bytes = min(reserved, request.max_bytes)
+                events = await self._read(await self._catalog.get(queue.name), group, leased, max_bytes, first_bytes)
+                if memory is not None:
                     sizes = [len(event.raw) for event in events]
-                    hand.keep(sum(sizes))
-                    if max(sizes, default=0) <= FIRST_BYTES < first:
+                    memory.resize(sum(sizes))
+                    if max(sizes, default=0) <= self._min_bytes < first_bytes:
                         self._first_bytes.pop(queue.id, None)
                 if request.auto_ack and events:
                     await self._acks.ack(events, True)
-            except TooLarge as found:
-                await self._leases.give_back_some(group, ask, [lease.partition_id for lease in ask.leases])
-                if hand is not None:
-                    first = self._first_bytes[queue.id] = found.size
-                    await hand.reach(first)
+            except ChunkTooLarge as error:
+                partition_ids = [lease.partition_id for lease in leased.leases]
+                await self._leases.release_partitions(group, leased.lease_id, partition_ids)
+                if memory is not None:
+                    first_bytes = self._first_bytes[queue.id] = error.size
+                    await memory.acquire(first_bytes)
                 continue
             except BaseException:
-                self._leases.give_back(group, ask)
+                self._leases.release_in_background(group, leased.lease_id)
                 raise
             if events:
                 return events
 
-    async def _read(self, queue: Queue, group: Group, ask: Ask, most_bytes: int, first_bytes: int) -> list[Event]:
-        """The events under the leases. What is not to be delivered now is passed over or given back."""
+    async def _read(
+        self, queue: Queue, group: Group, leased: LeaseRequest, max_bytes: int, first_bytes: int
+    ) -> list[Event]:
+        """Return the leased events. Leases on events that cannot be delivered now are skipped or released."""
         damaged: list[CorruptChunk] = []
-        chunks, cut_short = await self._chunks(queue, group, ask.leases, damaged, most_bytes, first_bytes)
-        broken = {problem.partition_id: problem for problem in reversed(damaged)}
-        newer = next((problem for problem in damaged if problem.is_newer), None)
+        read = await self._read_chunks(queue, group, leased.leases, damaged, max_bytes, first_bytes)
+        first_damaged = {problem.partition_id: problem for problem in reversed(damaged)}
+        newer_format = next((problem for problem in damaged if problem.is_newer), None)
         visible_until = await self._visible_until(queue)
         events: list[Event] = []
-        # All of it may be too much to hold: of some partitions nothing was read then, of one perhaps a part.
-        left = [lease.partition_id for lease in ask.leases if cut_short.get(lease.partition_id) == lease.start]
-        if left:
-            await self._leases.give_back_some(group, ask, left)
-        for lease in ask.leases:
-            if cut_short.get(lease.partition_id) == lease.start:
+        # With too many bytes, some partitions are not read at all, and one perhaps in part.
+        unread = [
+            lease.partition_id for lease in leased.leases if read.cut_short.get(lease.partition_id) == lease.start
+        ]
+        if unread:
+            await self._leases.release_partitions(group, leased.lease_id, unread)
+        for lease in leased.leases:
+            if read.cut_short.get(lease.partition_id) == lease.start:
                 continue
-            stored = chunks.get(lease.partition_id, [])
-            problem = broken.get(lease.partition_id)
+            chunks = read.chunks.get(lease.partition_id, [])
+            problem = first_damaged.get(lease.partition_id)
             if problem is not None:
-                # What lies before it comes first.
-                stored = [c for c in stored if c.end <= problem.start]
-            mine = [c for c in stored if c.target_group is None or c.target_group == group.id]
-            cut = _cut(lease, stored, visible_until)
-            if lease.partition_id in cut_short:
-                cut = _Cut(min(cut.end, cut_short[lease.partition_id]), cut.due_at)
+                chunks = [stored for stored in chunks if stored.end <= problem.start]
+            readable = _readable_end(lease, chunks, visible_until)
+            if lease.partition_id in read.cut_short:
+                end = min(readable.offset, read.cut_short[lease.partition_id])
+                readable = _ReadableEnd(end, readable.early_append)
             if problem is not None:
-                cut = _Cut(min(cut.end, max(problem.start, lease.start)), cut.due_at)
-            offsets = _offsets(lease, mine, cut.end)
-            # Events at the end that are not for this group are none of the lease's, or it would outlive its acks.
-            end = offsets[-1][1] + 1 if offsets else cut.end
+                end = min(readable.offset, max(problem.start, lease.start))
+                readable = _ReadableEnd(end, readable.early_append)
+            deliverable = _deliverable(lease, chunks, group.id, readable.offset)
+            first, end = lease.start, readable.offset
+            if deliverable:
+                _, first = deliverable[0]
+                _, last = deliverable[-1]
+                # The lease must not cover events at the end that are for another group: nobody would ack them.
+                end = last + 1
             delivery = Delivery(
                 queue.name,
                 lease.partition,
                 lease.partition_id,
-                lease.is_lane,
+                lease.is_key_partition,
                 group.name,
                 group.id,
-                ask.lease_id,
+                leased.lease_id,
                 lease.until,
                 end,
                 lease.attempts,
             )
-            if lease.is_poison and offsets:
-                await self._set_aside(delivery, lease)
+            if lease.is_poison and deliverable:
+                await self._reject_poison(delivery, lease)
                 continue
-            events += [Event(delivery, source, offset) for source, offset in offsets]
-            if offsets and (end < lease.end or offsets[0][1] > lease.start):
-                await self._acks.shorten(delivery, offsets[0][1], end)
-            elif not offsets and stored and cut.end > lease.start:
-                await self._acks.pass_over(delivery, cut.end)
-            elif not offsets and problem is not None and cut.due_at is None:
-                await self._pass_damage(delivery, lease, problem)
-            elif not offsets and cut.due_at is not None:
-                await self._acks.postpone(delivery, cut.due_at + timedelta(seconds=queue.delay_seconds))
-            self._open_chunks.put(group.id, lease.partition_id, stored[-1] if stored and end < stored[-1].end else None)
-        if newer is not None and not events:
-            raise newer
+            events += [Event(delivery, stored, offset) for stored, offset in deliverable]
+            if deliverable:
+                if end < lease.end or first > lease.start:
+                    await self._positions.shorten_lease(delivery, first, end)
+            elif chunks and readable.offset > lease.start:
+                await self._positions.skip_to(delivery, readable.offset)
+            elif problem is not None and readable.early_append is None:
+                await self._skip_damaged(delivery, lease, problem)
+            elif readable.early_append is not None:
+                due_at = readable.early_append + timedelta(seconds=queue.delay_seconds)
+                await self._positions.postpone(delivery, due_at)
+            is_partly_read = bool(chunks) and end < chunks[-1].end
+            self._partly_read.put(group.id, lease.partition_id, chunks[-1] if is_partly_read else None)
+        if newer_format is not None and not events:
+            raise newer_format
         return events
 
-    async def _pass_damage(self, delivery: Delivery, lease: Lease, problem: CorruptChunk) -> None:
-        """Make dead letters of what a damaged chunk held, and go on behind it.
+    async def _skip_damaged(self, delivery: Delivery, lease: Lease, problem: CorruptChunk) -> None:
+        """Store the events of a damaged chunk as dead letters and move past them.
 
-        What only a newer version can read is left where it is.
+        A chunk that only a newer version can read is left for that version.
         """
         if problem.is_newer:
-            await self._acks.postpone(delivery, lease.until)
+            await self._positions.postpone(delivery, lease.until)
         elif problem.target_group is not None and problem.target_group != delivery.group_id:
-            await self._acks.pass_over(delivery, problem.end)
+            await self._positions.skip_to(delivery, problem.end)
         else:
-            await self._acks.set_aside(delivery, problem)
+            await self._positions.skip_damaged(delivery, problem)
         _logger.error("%s", problem)
 
-    async def _set_aside(self, delivery: Delivery, lease: Lease) -> None:
-        """Make a dead letter of an event that nobody who got it has answered for."""
+    async def _reject_poison(self, delivery: Delivery, lease: Lease) -> None:
+        """Store an event as a dead letter, because its leases keep expiring without an ack."""
         reason = (
             f"its lease ended {lease.expiries} times without an answer, at last on it alone: "
-            "whoever gets it dies or hangs (expiry_limit)"
+            "consumers that receive it die or hang (expiry_limit)"
         )
-        signal = Signal(lease.start, "dead_letter", reason, "lease", deliveries=lease.expiries)
-        await self._acks.settle(lane_ack(delivery, (signal,)))
+        ack = EventAck(lease.start, "dead_letter", reason, "lease", deliveries=lease.expiries)
+        await self._acks.apply(partition_ack(delivery, (ack,)))
         _logger.warning(
-            "queue %r, partition %r: the event at offset %d is a dead letter now: %s",
+            "queue %r, partition %r: the event at offset %d is now a dead letter: %s",
             delivery.queue,
             delivery.partition,
             lease.start,
             reason,
         )
 
-    async def _chunks(
+    async def _read_chunks(
         self,
         queue: Queue,
         group: Group,
         leases: Sequence[Lease],
         damaged: list[CorruptChunk],
-        most_bytes: int,
+        max_bytes: int,
         first_bytes: int,
-    ) -> _Chunks:
-        """What is under the leases, as far as there is room for it: always something of the first one.
+    ) -> PartialRead:
+        """Return the leased chunks, up to ``max_bytes`` but at least one of the first lease.
 
-        If that is a chunk for which there is no room either, :class:`TooLarge` says how large it is.
+        That one may have up to ``first_bytes``. If it has more, ChunkTooLarge is raised.
         """
-        chunks: dict[int, list[StoredChunk]] = {}
-        cut_short: dict[int, int] = {}
-        missing: list[Range] = []
+        read = PartialRead()
+        missing: list[ChunkRange] = []
         for lease in leases:
             start = lease.start
-            open_chunk = self._open_chunks.get(group.id, lease.partition_id, start)
-            if open_chunk is not None:
-                size = _size(open_chunk, start, lease.end)
-                if size > most_bytes and lease is not leases[0]:
-                    cut_short[lease.partition_id] = start
+            cached = self._partly_read.get(group.id, lease.partition_id, start)
+            if cached is not None:
+                size = sum(map(len, cached.lines[start - cached.first : lease.end - cached.first]))
+                if size > max_bytes and lease is not leases[0]:
+                    read.cut_short[lease.partition_id] = start
                     continue
-                if size > max(most_bytes, first_bytes):
-                    raise TooLarge(size)
-                most_bytes -= size
-                chunks[lease.partition_id] = [open_chunk]
-                start = open_chunk.end
+                if size > max(max_bytes, first_bytes):
+                    raise ChunkTooLarge(size)
+                max_bytes -= size
+                read.chunks[lease.partition_id] = [cached]
+                start = cached.end
             if start < lease.end:
-                missing.append(Range(lease.partition_id, lease.segment, start, lease.end))
+                missing.append(ChunkRange(lease.partition_id, lease.segment, start, lease.end))
         if missing:
-            first = 0 if leases[0].partition_id in chunks else first_bytes
+            first_bytes = 0 if leases[0].partition_id in read.chunks else first_bytes
 
-            async def read(conn: AsyncConnection[Any]) -> _Chunks:
-                damaged.clear()  # it may be the second try
-                return await read_first_chunks(conn, queue, missing, damaged, most_bytes, first)
+            async def read_missing(conn: AsyncConnection[Any]) -> PartialRead:
+                damaged.clear()  # this may be the second attempt
+                return await read_first_chunks(conn, queue, missing, damaged, max_bytes, first_bytes)
 
-            found, unread = await patiently(self._pool, self._retry_seconds, read)
-            cut_short |= unread
-            for partition_id, some in found.items():
-                chunks.setdefault(partition_id, []).extend(some)
-        return chunks, cut_short
+            found = await run_with_retry(self._pool, self._retry_seconds, read_missing)
+            read.cut_short.update(found.cut_short)
+            for partition_id, chunks in found.chunks.items():
+                read.chunks.setdefault(partition_id, []).extend(chunks)
+        return read
 
     async def _visible_until(self, queue: Queue) -> datetime | None:
+        """Return the time up to which events are delivered, or None if the queue has no delay."""
         if queue.delay_seconds <= 0:
             return None
-        return await patiently(self._pool, self._retry_seconds, self._now) - timedelta(seconds=queue.delay_seconds)
+        now = await run_with_retry(self._pool, self._retry_seconds, self._database_time)
+        return now - timedelta(seconds=queue.delay_seconds)
 
-    async def _now(self, conn: AsyncConnection[Any]) -> datetime:
+    async def _database_time(self, conn: AsyncConnection[Any]) -> datetime:
         row = await (await conn.execute("SELECT clock_timestamp() + %s", (self._clock.skew,))).fetchone()
-        assert row is not None  # noqa: S101 - a SELECT without FROM has a row
+        assert row is not None  # noqa: S101 - a SELECT without FROM returns a row
         now: datetime = row[0]
         return now
 
 
-def _size(stored: StoredChunk, start: int, end: int) -> int:
-    """The bytes of the events from one offset to another, as far as the chunk has them."""
-    return sum(map(len, stored.lines[start - stored.first : end - stored.first]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """Up to where a lease is due, and when what comes next was appended."""
-
-    end: int
-    due_at: datetime | None = None
-
-
-def _cut(lease: Lease, stored: Sequence[StoredChunk], visible_until: datetime | None) -> _Cut:
+def _readable_end(lease: Lease, chunks: Sequence[StoredChunk], visible_until: datetime | None) -> _ReadableEnd:
     if visible_until is not None:
-        for piece in stored:
-            if piece.appended_at > visible_until:
-                return _Cut(max(piece.first, lease.start), piece.appended_at)
-    return _Cut(lease.end)
+        for stored in chunks:
+            if stored.appended_at > visible_until:
+                return _ReadableEnd(max(stored.first, lease.start), stored.appended_at)
+    return _ReadableEnd(lease.end)
 
 
-def _offsets(lease: Lease, stored: Sequence[StoredChunk], end: int) -> list[tuple[StoredChunk, int]]:
-    found = [(c, offset) for c in stored for offset in range(max(c.first, lease.start), min(c.end, end))]
+def _deliverable(lease: Lease, chunks: Sequence[StoredChunk], group_id: int, end: int) -> list[tuple[StoredChunk, int]]:
+    """Return the chunk and the offset of each event of the lease before ``end`` that is for the group."""
+    deliverable = [
+        (stored, offset)
+        for stored in chunks
+        if stored.target_group is None or stored.target_group == group_id
+        for offset in range(max(stored.first, lease.start), min(stored.end, end))
+    ]
     if lease.skipped:
-        found = [(c, offset) for c, offset in found if offset not in lease.skipped]
-    return found
+        deliverable = [(stored, offset) for stored, offset in deliverable if offset not in lease.skipped]
+    return deliverable
 
 
-class _OpenChunks:
-    """The chunk that each group is in the middle of, per partition: chunks never change, so it is read once."""
+class _PartlyReadChunks:
+    """A cache of the chunk that each group has read in part, per partition. Chunks never change."""
 
-    def __init__(self, most_bytes: int = 64 << 20) -> None:
+    def __init__(self, max_bytes: int = 64 << 20) -> None:
         self._chunks: OrderedDict[tuple[int, int], StoredChunk] = OrderedDict()
         self._bytes = 0
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     def get(self, group_id: int, partition_id: int, offset: int) -> StoredChunk | None:
         stored = self._chunks.get((group_id, partition_id))
         return stored if stored is not None and stored.first <= offset < stored.end else None
 
     def put(self, group_id: int, partition_id: int, stored: StoredChunk | None) -> None:
-        before = self._chunks.pop((group_id, partition_id), None)
-        if before is not None:
-            self._bytes -= _weight(before)
+        replaced = self._chunks.pop((group_id, partition_id), None)
+        if replaced is not None:
+            self._bytes -= _memory_size(replaced)
         if stored is None:
             return
         self._chunks[group_id, partition_id] = stored
-        self._bytes += _weight(stored)
-        while self._bytes > self._most_bytes and len(self._chunks) > 1:
+        self._bytes += _memory_size(stored)
+        while self._bytes > self._max_bytes and len(self._chunks) > 1:
             _, oldest = self._chunks.popitem(last=False)
-            self._bytes -= _weight(oldest)
+            self._bytes -= _memory_size(oldest)
 
 
-def _weight(stored: StoredChunk) -> int:
-    """About what a chunk takes in memory: its data twice (whole, and in lines), and an object for each event."""
+def _memory_size(stored: StoredChunk) -> int:
+    """Estimate the memory of a chunk: its data twice (as a whole and in lines), and an object for each event."""
     return 1024 + 2 * len(stored.columns.data) + 100 * stored.columns.count

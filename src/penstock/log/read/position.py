@@ -1,12 +1,12 @@
-"""Where a group stands in a partition, and what acknowledgements make of it.
+"""The position of a group in a partition, and the effect of acks on it.
 
-The rules are here, apart from the database, because they are the ones that lose events when they are wrong:
+The rules live here, without a database, because an error in them loses events:
 
-* ``completed`` completes everything before it too;
-* a ``failed`` or ``retry`` holds the position before the lowest one: it and all after it are delivered again;
-* a ``failed`` whose retries are used up, and a ``dead_letter``, goes to the dead letters, and the position does
-  not wait for it;
-* nothing is completed that nobody completed.
+* ``completed`` completes all earlier events of the lease, too.
+* ``failed`` and ``retry`` keep the position before the lowest such event. It and all later events are delivered again.
+* A ``failed`` event without retries left, and a ``dead_letter`` event, goes to the dead letters. The position does not
+  wait for it.
+* No event is completed without an ack.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from uuid import UUID
 
 import msgspec
 
+from penstock.log.dead_letters.models import FailedEvent
+
 Status = Literal["completed", "failed", "retry", "dead_letter"]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One version of a group's place in a partition."""
+    """One version of a group's position in a partition."""
 
     group_id: int
     partition_id: int
@@ -32,48 +34,52 @@ class Position:
     next_offset: int
     lease_id: UUID | None
     lease_end: int
+    #: When the lease expires, or when the partition becomes readable if there is no lease.
     available_at: datetime
     attempts: int
+    #: Offsets from ``next_offset`` on that went to the dead letters.
     skipped: tuple[int, ...] = ()
-    #: Leases that ended unanswered since ``next_offset`` last moved.
+    #: The number of leases that expired without an ack since ``next_offset`` last moved.
     expiries: int = 0
-    #: Events before this offset come one at a time.
+    #: Events before this offset are delivered one at a time, to find the one that makes consumers fail.
     suspect_end: int = 0
 
 
-class Signal(msgspec.Struct, frozen=True):
-    """What a consumer says of one event."""
+class EventAck(msgspec.Struct, frozen=True):
+    """An ack of one event."""
 
     offset: int
     status: Status = "completed"
     error: str = ""
     stage: str = "consumer"
     traceback: str | None = None
-    #: How many deliveries it speaks for.
+    #: The number of deliveries that the ack stands for.
     deliveries: int = 1
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What became of a signal. ``problem`` is empty if it was taken."""
+class AckOutcome(msgspec.Struct, frozen=True):
+    """The effect of one ack. ``problem`` is empty if the ack was accepted."""
 
     offset: int
     problem: str = ""
+    #: The event had been completed before.
     noop: bool = False
+    #: The event went to the dead letters.
     dead: bool = False
-    #: The lease it came under has ended with it.
+    #: The ack ended its lease.
     released: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
-    """The position after some signals, what each of them came to, and the events to dead-letter."""
+class AppliedAcks:
+    """The position after some acks, the outcome of each, and the events that go to the dead letters."""
 
     position: Position
-    verdicts: tuple[Verdict, ...]
-    dead: tuple[tuple[Signal, int], ...]
+    outcomes: tuple[AckOutcome, ...]
+    dead: tuple[FailedEvent, ...] = ()
 
 
-#: Free to be read, whatever the clock says: it may be set back.
+#: ``available_at`` of a position that is readable now. It does not depend on the clock, which may be set back.
 AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 
 COMMITTED = "committed already: the group has moved past this event, and a completed one cannot fail"
@@ -82,96 +88,96 @@ LATE = "late: the lease has ended, and the event is delivered again"
 HELD_BACK = "held back: an event before it failed, and both are delivered again"
 
 
-def settle(
+def apply_acks(
     position: Position,
-    signals: Sequence[Signal],
+    acks: Sequence[EventAck],
     *,
     lease_id: UUID | None,
     now: datetime,
     retry_limit: int,
     retry_delay: timedelta,
-) -> Settlement:
-    """Apply signals under a lease (or under none, where the caller vouches for them).
+) -> AppliedAcks:
+    """Apply acks under a lease, or without one if the caller vouches for them.
 
-    The verdicts are in the order of the signals. What is said of an event first counts.
+    The outcomes are in the order of the acks. Of several acks of an event the first one counts.
     """
-    firsts: dict[int, Signal] = {}
-    for signal in signals:
-        firsts.setdefault(signal.offset, signal)
-    settlement = _settle(position, list(firsts.values()), lease_id, now, retry_limit, retry_delay)
-    by_offset = {verdict.offset: verdict for verdict in settlement.verdicts}
-    verdicts = tuple(
-        by_offset[signal.offset]
-        if signal.status == firsts[signal.offset].status or by_offset[signal.offset].problem
-        else Verdict(signal.offset, COMMITTED)
-        for signal in signals
+    first_acks: dict[int, EventAck] = {}
+    for ack in acks:
+        first_acks.setdefault(ack.offset, ack)
+    applied = _apply_distinct(position, list(first_acks.values()), lease_id, now, retry_limit, retry_delay)
+    by_offset = {outcome.offset: outcome for outcome in applied.outcomes}
+    outcomes = tuple(
+        by_offset[ack.offset]
+        if ack.status == first_acks[ack.offset].status or by_offset[ack.offset].problem
+        else AckOutcome(ack.offset, COMMITTED)
+        for ack in acks
     )
-    return replace(settlement, verdicts=verdicts)
+    return replace(applied, outcomes=outcomes)
 
 
-def _settle(
+def _apply_distinct(
     position: Position,
-    signals: Sequence[Signal],
+    acks: Sequence[EventAck],
     lease_id: UUID | None,
     now: datetime,
     retry_limit: int,
     retry_delay: timedelta,
-) -> Settlement:
+) -> AppliedAcks:
     if lease_id is not None and (position.lease_id != lease_id or position.available_at <= now):
-        return Settlement(position, tuple(_without_lease(position, signal) for signal in signals), ())
-    end = position.lease_end if lease_id is not None else max(position.lease_end, *(s.offset + 1 for s in signals))
-    cursor = position.next_offset
+        return AppliedAcks(position, tuple(_outcome_without_lease(position, ack) for ack in acks))
+    end = position.lease_end if lease_id is not None else max(position.lease_end, *(ack.offset + 1 for ack in acks))
+    next_offset = position.next_offset
     attempts = position.attempts
     skipped = set(position.skipped)
-    dead: list[tuple[Signal, int]] = []
-    verdicts: list[Verdict] = []
-    held_by: Signal | None = None
-    for signal in sorted(signals, key=lambda s: s.offset):
-        if signal.offset < position.next_offset or signal.offset in position.skipped:
-            verdicts.append(_behind(signal))
-        elif signal.offset >= end:
-            verdicts.append(Verdict(signal.offset, NOT_LEASED))
+    dead: list[FailedEvent] = []
+    outcomes: list[AckOutcome] = []
+    held_by: EventAck | None = None
+    for ack in sorted(acks, key=lambda each: each.offset):
+        if ack.offset < position.next_offset or ack.offset in position.skipped:
+            outcomes.append(_outcome_behind(ack))
+        elif ack.offset >= end:
+            outcomes.append(AckOutcome(ack.offset, NOT_LEASED))
         elif held_by is not None:
-            verdicts.append(Verdict(signal.offset, HELD_BACK))
-        elif signal.status == "completed":
-            if signal.offset >= cursor:
-                cursor, attempts = signal.offset + 1, 0
-            verdicts.append(Verdict(signal.offset))
-        elif signal.status == "dead_letter" or (signal.status == "failed" and attempts >= retry_limit):
-            dead.append((signal, attempts + signal.deliveries))
-            skipped.add(signal.offset)
+            outcomes.append(AckOutcome(ack.offset, HELD_BACK))
+        elif ack.status == "completed":
+            if ack.offset >= next_offset:
+                next_offset, attempts = ack.offset + 1, 0
+            outcomes.append(AckOutcome(ack.offset))
+        elif ack.status == "dead_letter" or (ack.status == "failed" and attempts >= retry_limit):
+            dead.append(FailedEvent(ack.offset, ack.error, ack.stage, ack.traceback, attempts + ack.deliveries))
+            skipped.add(ack.offset)
             attempts = 0
-            verdicts.append(Verdict(signal.offset, dead=True))
+            outcomes.append(AckOutcome(ack.offset, dead=True))
         else:
-            held_by = signal
-            attempts += signal.status == "failed"
-            verdicts.append(Verdict(signal.offset))
-        while cursor in skipped:
-            cursor += 1
-    if held_by is not None or cursor >= position.lease_end:
-        delayed = held_by is not None and held_by.status == "failed" and retry_delay > timedelta(0)
-        after = replace(position, lease_id=None, available_at=now + retry_delay if delayed else AT_ONCE)
+            held_by = ack
+            attempts += ack.status == "failed"
+            outcomes.append(AckOutcome(ack.offset))
+        while next_offset in skipped:
+            next_offset += 1
+    if held_by is not None or next_offset >= position.lease_end:
+        is_delayed = held_by is not None and held_by.status == "failed" and retry_delay > timedelta(0)
+        after = replace(position, lease_id=None, available_at=now + retry_delay if is_delayed else AT_ONCE)
     else:
         after = position
     after = replace(
         after,
-        next_offset=cursor,
+        next_offset=next_offset,
         attempts=attempts,
-        skipped=tuple(sorted(offset for offset in skipped if offset >= cursor)),
-        expiries=position.expiries if cursor == position.next_offset else 0,
+        skipped=tuple(sorted(offset for offset in skipped if offset >= next_offset)),
+        expiries=position.expiries if next_offset == position.next_offset else 0,
     )
     if position.lease_id is not None and after.lease_id is None:
-        verdicts = [msgspec.structs.replace(verdict, released=True) for verdict in verdicts]
-    return Settlement(after, tuple(verdicts), tuple(dead))
+        outcomes = [msgspec.structs.replace(outcome, released=True) for outcome in outcomes]
+    return AppliedAcks(after, tuple(outcomes), tuple(dead))
 
 
-def _without_lease(position: Position, signal: Signal) -> Verdict:
-    if signal.offset < position.next_offset:
-        return _behind(signal)
-    return Verdict(signal.offset, LATE)
+def _outcome_without_lease(position: Position, ack: EventAck) -> AckOutcome:
+    if ack.offset < position.next_offset:
+        return _outcome_behind(ack)
+    return AckOutcome(ack.offset, LATE)
 
 
-def _behind(signal: Signal) -> Verdict:
-    if signal.status == "completed":
-        return Verdict(signal.offset, noop=True)
-    return Verdict(signal.offset, COMMITTED)
+def _outcome_behind(ack: EventAck) -> AckOutcome:
+    if ack.status == "completed":
+        return AckOutcome(ack.offset, noop=True)
+    return AckOutcome(ack.offset, COMMITTED)

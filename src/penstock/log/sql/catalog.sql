@@ -6,7 +6,7 @@ SELECT q.id, q.name, q.partitioning, q.partition_count, q.epoch, q.segment, q.le
        ARRAY(SELECT s.segment FROM penstock.segments s WHERE s.queue_id = q.id AND s.has_ids ORDER BY s.segment DESC)
 FROM penstock.queues q WHERE q.name = %(name)s
 
--- name: queues
+-- name: queue_names
 SELECT name FROM penstock.queues ORDER BY name
 
 -- name: create_queue
@@ -48,17 +48,17 @@ SELECT penstock.drop_chunks({queue}, {segment})
 SELECT penstock.drop_ids({queue}, {segment})
 
 -- name: segments
-SELECT segment, has_ids, created_at, sealed_at FROM penstock.segments WHERE queue_id = %(queue)s ORDER BY segment
+SELECT segment FROM penstock.segments WHERE queue_id = %(queue)s ORDER BY segment
 
--- name: lock_all
--- Everybody who is in the middle of something holds a cursor or a partition: after this nobody is.
+-- name: lock_cursors
+-- Every running operation holds a lock on a cursor or a partition, so none is running after these locks.
 SELECT c.group_id FROM penstock.cursors c JOIN penstock.groups g ON g.id = c.group_id
 WHERE g.queue_id = %(queue)s ORDER BY c.group_id, c.partition_id FOR UPDATE OF c
 
 -- name: lock_groups
 SELECT id FROM penstock.groups WHERE queue_id = %(queue)s ORDER BY id FOR UPDATE
 
--- name: lock_lanes
+-- name: lock_partitions
 SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s ORDER BY id FOR UPDATE
 
 -- name: delete_positions
@@ -67,23 +67,23 @@ DELETE FROM penstock.positions p USING penstock.groups g WHERE g.queue_id = %(qu
 -- name: delete_queue
 DELETE FROM penstock.queues WHERE id = %(queue)s
 
--- name: partitions_named
+-- name: partition_ids
 SELECT name, id FROM penstock.partitions
 WHERE queue_id = %(queue)s AND epoch = %(epoch)s AND name = ANY(%(names)s)
 
 -- name: create_partitions
--- In name order, so that two processes that make the same lanes wait for each other and never in a circle.
+-- In the order of the names, so that two processes that create the same partitions cannot deadlock.
 INSERT INTO penstock.partitions (queue_id, epoch, name, is_lane)
 SELECT %(queue)s, %(epoch)s, n, %(is_lane)s FROM unnest(%(names)s::text[]) AS n ORDER BY n
 ON CONFLICT (queue_id, epoch, name) DO NOTHING
 RETURNING name, id
 
 -- name: share_groups
--- No group goes over to another epoch between this and the end of the transaction.
+-- Keeps groups from moving to another epoch until the transaction ends.
 SELECT id FROM penstock.groups WHERE queue_id = %(queue)s ORDER BY id FOR KEY SHARE
 
 -- name: subscribe_partitions
--- Every group of the queue gets a cursor at the start of the new partitions.
+-- Creates a cursor at the start of the new partitions for every group of the queue.
 WITH made AS (
     INSERT INTO penstock.cursors (group_id, partition_id, state)
     SELECT g.id, p.id, CASE WHEN g.epoch < %(epoch)s THEN 2 ELSE 0 END
@@ -95,25 +95,25 @@ WITH made AS (
 INSERT INTO penstock.positions (group_id, partition_id, version, next_offset, lease_end, available_at)
 SELECT group_id, partition_id, 0, 0, 0, 'epoch' FROM made
 
--- name: warn_of_lanes
+-- name: mark_partitions_warned
 UPDATE penstock.queues SET lanes_warned_at = clock_timestamp()
 WHERE id = %(queue)s AND lanes_warned_at IS NULL
   AND (SELECT count(*) FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s) > %(limit)s
 RETURNING id
 
 -- name: epoch
--- Whether an epoch's partitions were lanes, and if not how many there were.
+-- Whether the partitions of an epoch are key partitions, and their number if not.
 SELECT f.is_lane, CASE WHEN NOT f.is_lane THEN
        (SELECT count(*) FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s) END
 FROM (SELECT p.is_lane FROM penstock.partitions p WHERE p.queue_id = %(queue)s AND p.epoch = %(epoch)s LIMIT 1) f
 
--- name: partitions_everywhere
+-- name: partitions_of_all_epochs
 SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s AND name = %(name)s ORDER BY epoch
 
 -- name: make_append
 SELECT penstock.make_append(%(queue)s::integer, %(segment)s::integer)
 
--- name: without_append
+-- name: queues_without_append
 SELECT q.name FROM penstock.queues q
 WHERE to_regproc(format('penstock.append_%s_%s', q.id, q.segment)) IS NULL
 

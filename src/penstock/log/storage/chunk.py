@@ -1,8 +1,8 @@
-"""The stored form of a run of events: one row of a chunks table.
+"""The stored format of a chunk: consecutive events of a partition in one row of a chunks table.
 
-A chunk is columnar: the events' data as NDJSON, so that a reader can hand it to a JSON parser as it is, and
-beside it the columns that some events have (keys, ids, times, headers). A byte in front names the codec; every
-codec carries a checksum.
+A chunk is columnar. It holds the events' data as NDJSON, so that a reader can pass it to a JSON parser unchanged, and
+beside it the columns that some events have (keys, ids, times, headers). The first byte names the codec. Every codec
+has a checksum.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import overload
 
 import msgspec
@@ -17,27 +18,30 @@ import zstandard
 
 from penstock.core.errors import CorruptChunk
 
-#: No chunk holds more events than this; readers rely on it to bound an index range.
+#: The most events in a chunk. Readers rely on it to bound an index range.
 MAX_EVENTS = 4096
 #: A chunk is closed when its data reaches this size.
 TARGET_BYTES = 1 << 20
 
 _RAW = 0
 _ZSTD = 1
-_SMALL = 256
-_LEVEL = 1
-# What no chunk comes near to: a frame that claims more has lost its head, and is not worth the memory.
-_LARGEST = 1 << 28
+#: Smaller payloads are not compressed.
+_MIN_COMPRESSED_BYTES = 256
+_COMPRESSION_LEVEL = 1
+#: More than any chunk has. A frame that claims more is damaged, and is not allocated.
+_MAX_PAYLOAD_BYTES = 1 << 28
+#: The MessagePack encoding of None.
+_NIL = 0xC0
+_DECODE_ERRORS = (ValueError, IndexError, MemoryError, RecursionError, zstandard.ZstdError, msgspec.MsgspecError)
 
 
-def _plain(value: object) -> str:
-    """Keys and ids may be of a type derived from str."""
+def _encode_str_subclass(value: object) -> str:
     if isinstance(value, str):
         return str.__str__(value)
     raise TypeError(f"a chunk cannot hold a {type(value).__name__}")
 
 
-_pack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+_pack = msgspec.msgpack.Encoder(enc_hook=_encode_str_subclass).encode
 _unpack = msgspec.msgpack.Decoder(
     tuple[
         int,
@@ -47,26 +51,25 @@ _unpack = msgspec.msgpack.Decoder(
         list[dict[str, str] | None] | None,
     ]
 ).decode
-
-
 _unpack_lazily = msgspec.msgpack.Decoder(
     tuple[int, msgspec.Raw, msgspec.Raw, list[int | None] | None, list[dict[str, str] | None] | None]
 ).decode
-_unpack_texts = msgspec.msgpack.Decoder(list[str | None]).decode
+_unpack_strings = msgspec.msgpack.Decoder(list[str | None]).decode
 
-_NOTHING_BESIDE = (None, None, None, None)
-_meta_of_one = _pack((1, *_NOTHING_BESIDE))
-_ONE = len(_meta_of_one).to_bytes(4, "little") + _meta_of_one
+_NO_COLUMNS = (None, None, None, None)
+_single_event_meta = _pack((1, *_NO_COLUMNS))
+#: The payload's header of one event without keys, ids, times and headers.
+_SINGLE_EVENT_HEADER = len(_single_event_meta).to_bytes(4, "little") + _single_event_meta
 
 
-class Texts(Sequence[str | None]):
-    """A column of texts as it is packed, for who can do without a str for each, or without all of them."""
+class PackedStrings(Sequence[str | None]):
+    """A column of strings that is decoded on first access. Some readers parse the packed form instead."""
 
-    __slots__ = ("_count", "_packed", "_texts", "items")
+    __slots__ = ("_count", "_packed", "_strings", "items")
 
     def __init__(self, packed: msgspec.Raw) -> None:
         self._packed = packed
-        self._texts: list[str | None] | None = None
+        self._strings: list[str | None] | None = None
         data = memoryview(packed)
         match data[0]:
             case head if head & 0xF0 == 0x90:
@@ -75,18 +78,18 @@ class Texts(Sequence[str | None]):
                 start = 3 if head == 0xDC else 5
                 self._count = int.from_bytes(data[1:start], "big")
             case head:
-                raise ValueError(f"a column of texts begins with {head}")
-        #: The texts, each with its size before it.
+                raise ValueError(f"a column of strings begins with byte {head}")
+        #: The packed strings, each with its length in front.
         self.items = data[start:]
 
     def unpacked(self) -> list[str | None]:
-        """The texts, or CorruptChunk if they are none."""
-        if self._texts is None:
+        """Return the strings, or raise CorruptChunk if they cannot be decoded."""
+        if self._strings is None:
             try:
-                self._texts = _unpack_texts(self._packed)
+                self._strings = _unpack_strings(self._packed)
             except msgspec.MsgspecError as error:
-                raise CorruptChunk(f"a column of {self._count} texts cannot be decoded: {error}") from error
-        return self._texts
+                raise CorruptChunk(f"a column of {self._count} strings cannot be decoded: {error}") from error
+        return self._strings
 
     def __len__(self) -> int:
         return self._count
@@ -95,89 +98,124 @@ class Texts(Sequence[str | None]):
         return iter(self.unpacked())
 
     @overload
-    def __getitem__(self, place: int) -> str | None: ...
+    def __getitem__(self, index: int) -> str | None: ...
     @overload
-    def __getitem__(self, place: slice) -> list[str | None]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str | None] | None:
-        return self.unpacked()[place]
+    def __getitem__(self, index: slice) -> list[str | None]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str | None] | None:
+        return self.unpacked()[index]
 
 
-class Columns(msgspec.Struct, frozen=True, gc=False):
-    """The events of one chunk, column by column; a column that no event uses is None."""
+class ChunkColumns(msgspec.Struct, frozen=True, gc=False):
+    """The events of one chunk, column by column. A column that no event uses is None."""
 
+    #: The events' data as NDJSON.
     data: bytes
     count: int
     keys: Sequence[str | None] | None = None
     ids: Sequence[str | None] | None = None
+    #: Microseconds since 1970.
     times: Sequence[int | None] | None = None
     headers: Sequence[dict[str, str] | None] | None = None
 
-    def beside(self) -> tuple[Sequence[object] | None, ...]:
-        """What there is beside the data."""
-        return self.keys, self.ids, self.times, self.headers
-
     def lines(self) -> list[bytes]:
-        """The JSON text of each event's data."""
+        """Return the JSON text of each event's data."""
         return self.data.split(b"\n")
 
 
-def encode(columns: Columns) -> bytes:
-    """Pack a chunk."""
-    beside = columns.keys, columns.ids, columns.times, columns.headers
-    if columns.count == 1 and beside == _NOTHING_BESIDE:
-        # What most chunks of a queue with many lanes are.
-        payload = _ONE + columns.data
+class StoredChunk:
+    """A decoded chunk with its position in the partition."""
+
+    __slots__ = ("appended_at", "columns", "end", "first", "lines", "target_group")
+
+    def __init__(
+        self, end_offset: int, count: int, appended_at: datetime, target_group: int | None, body: bytes
+    ) -> None:
+        self.columns = decode(body, count)
+        self.lines = self.columns.lines()
+        self.end = end_offset
+        self.first = end_offset - self.columns.count
+        self.appended_at = appended_at
+        self.target_group = target_group
+
+    @classmethod
+    def of(
+        cls,
+        columns: ChunkColumns,
+        lines: list[bytes],
+        first: int,
+        appended_at: datetime,
+        target_group: int | None = None,
+    ) -> StoredChunk:
+        """Create a chunk from events that are decoded already. ``lines`` holds their data."""
+        stored = cls.__new__(cls)
+        stored.columns, stored.lines = columns, lines
+        stored.first, stored.end = first, first + columns.count
+        stored.appended_at, stored.target_group = appended_at, target_group
+        return stored
+
+
+def encode(columns: ChunkColumns) -> bytes:
+    """Return the stored form of a chunk."""
+    optional = columns.keys, columns.ids, columns.times, columns.headers
+    if columns.count == 1 and optional == _NO_COLUMNS:
+        # The common case in a queue with many key partitions.
+        payload = _SINGLE_EVENT_HEADER + columns.data
     else:
-        meta = _pack((columns.count, *beside))
+        meta = _pack((columns.count, *optional))
         payload = b"".join((len(meta).to_bytes(4, "little"), meta, columns.data))
-    if len(payload) < _SMALL:
+    if len(payload) < _MIN_COMPRESSED_BYTES:
         return b"%c%b%b" % (_RAW, zlib.crc32(payload).to_bytes(4, "little"), payload)
     return b"%c%b" % (_ZSTD, _codecs.compressor.compress(payload))
 
 
-def decode(body: bytes, expected: int | None = None, *, lazily: bool = False) -> Columns:
-    """Unpack a chunk of so many events, or raise CorruptChunk; keys and ids may stay as they are packed."""
+def decode(body: bytes, expected: int | None = None, *, lazily: bool = False) -> ChunkColumns:
+    """Decode a chunk, or raise CorruptChunk.
+
+    Args:
+        body: The stored form.
+        expected: The number of events that the chunk must have.
+        lazily: Return keys and ids as :class:`PackedStrings`.
+    """
     try:
-        payload = _payload(body)
+        payload = _read_payload(body)
         size = int.from_bytes(payload[:4], "little")
         meta = payload[4 : 4 + size]
         if lazily:
             count, keys, ids, times, headers = _unpack_lazily(meta)
-            columns = Columns(payload[4 + size :], count, _texts(keys), _texts(ids), times, headers)
+            columns = ChunkColumns(
+                payload[4 + size :], count, _packed_strings(keys), _packed_strings(ids), times, headers
+            )
         else:
-            columns = Columns(payload[4 + size :], *_unpack(meta))
+            columns = ChunkColumns(payload[4 + size :], *_unpack(meta))
         if columns.count != (columns.count if expected is None else expected):
             raise ValueError(f"it holds {columns.count} events where {expected} were stored")
-        if any(some is not None and len(some) != columns.count for some in columns.beside()):
+        optional = columns.keys, columns.ids, columns.times, columns.headers
+        if any(column is not None and len(column) != columns.count for column in optional):
             raise ValueError("its columns are not of one length")
         return columns
-    except _DAMAGE as error:
+    except _DECODE_ERRORS as error:
         is_newer = bool(body) and body[0] not in (_RAW, _ZSTD)
         raise CorruptChunk(f"a chunk of {len(body)} bytes cannot be decoded: {error}", is_newer=is_newer) from error
 
 
-def size(body: bytes) -> int:
-    """How large a chunk is when it is decoded; of one that cannot be, what it takes as it is."""
+def decoded_size(body: bytes) -> int:
+    """Return the size of a chunk after decompression, or its stored size if that is unknown."""
     try:
         claimed = zstandard.frame_content_size(body[1:19]) if body[0] == _ZSTD else -1
-    except _DAMAGE:
+    except _DECODE_ERRORS:
         claimed = -1
-    return claimed if 0 <= claimed <= _LARGEST else len(body)
+    return claimed if 0 <= claimed <= _MAX_PAYLOAD_BYTES else len(body)
 
 
-def _texts(packed: msgspec.Raw) -> Texts | None:
-    return None if memoryview(packed)[0] == _NIL else Texts(packed)
+def _packed_strings(packed: msgspec.Raw) -> PackedStrings | None:
+    return None if memoryview(packed)[0] == _NIL else PackedStrings(packed)
 
 
-_NIL = 0xC0
-_DAMAGE = (ValueError, IndexError, MemoryError, RecursionError, zstandard.ZstdError, msgspec.MsgspecError)
-
-
-def _payload(body: bytes) -> bytes:
+def _read_payload(body: bytes) -> bytes:
     codec = body[0]
     if codec == _ZSTD:
         frame = body[1:]
-        if zstandard.frame_content_size(frame) > _LARGEST:
+        if zstandard.frame_content_size(frame) > _MAX_PAYLOAD_BYTES:
             raise ValueError("its size is damaged")
         return _codecs.decompressor.decompress(frame)
     if codec == _RAW:
@@ -185,14 +223,14 @@ def _payload(body: bytes) -> bytes:
         if zlib.crc32(payload) != int.from_bytes(body[1:5], "little"):
             raise ValueError("its checksum does not match")
         return payload
-    raise ValueError(f"codec {codec} is not one that this version knows; is it older than the one that wrote it?")
+    raise ValueError(f"codec {codec} is unknown to this version; a newer version may have written it")
 
 
 class _Codecs(threading.local):
-    """zstandard's contexts, which threads must not share."""
+    """Compression contexts of zstandard. Threads must not share them."""
 
     def __init__(self) -> None:
-        self.compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+        self.compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
         self.decompressor = zstandard.ZstdDecompressor()
 
 

@@ -1,8 +1,8 @@
-"""Appending: what the waiting pushes bring becomes chunks, in one transaction.
+"""Appends events: writes the waiting pushes as chunks, in one transaction.
 
-A flush takes the requests that wait, merges their pieces into one chunk per partition where they fit, locks the
-partitions in id order and appends: a single round trip, unless several queues, an idempotency key or an id that was
-seen before ask for more care.
+A flush merges the pieces of several requests into one chunk per partition where they fit, locks the partitions in the
+order of their ids, and appends. That is a single round trip, unless there are several queues, idempotency keys,
+rejected input or duplicate ids.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from penstock.core import json
-from penstock.core.errors import DatabaseUnavailable, IdempotencyConflict
+from penstock.core.errors import DatabaseUnavailable
 from penstock.db.fast.prepared import fetch
-from penstock.db.kill_backend import Orphans
-from penstock.db.pg_arrays import numbers
-from penstock.db.retry import LOST, Patience
+from penstock.db.kill_backend import LostBackends
+from penstock.db.pg_arrays import int_array
+from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.statements import Statements
-from penstock.log.write.chunk_builder import encode_chunks
-from penstock.log.write.dedup import IdOf, find_ids
+from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
+from penstock.log.write.chunk_builder import CALL_BYTES, build_chunks
+from penstock.log.write.dedup import EventWithId, find_stored_ids
 from penstock.log.write.flush import (
-    Lane,
-    Repeated,
-    Request,
-    Twin,
-    all_differ,
-    answer,
-    by_queue,
+    AppendRequest,
+    Duplicates,
+    FlushDuplicate,
+    FlushPartition,
+    IdHashes,
+    PartitionName,
+    are_distinct,
+    assign_base_offsets,
     deduplicates,
-    gather,
+    fill_results,
+    group_by_partition,
+    group_by_queue,
     hash_ids,
     id_params,
-    settle,
 )
-from penstock.log.write.reroute import replaced
-from penstock.log.write.result import Placed, PushResult
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -49,25 +49,348 @@ if TYPE_CHECKING:
 
     from penstock.core.clock import Clock
     from penstock.log.catalog import Catalog
-    from penstock.log.notify import Signals
+    from penstock.log.notify import Notifier
     from penstock.log.queue import Queue
+    from penstock.log.write.idempotency import IdempotencyKeys
 
 _sql = Statements("penstock.log.write", "append.sql")
-_dead = Statements("penstock.log", "dead_letters.sql")
+_dead_letters = Statements("penstock.log.dead_letters", "dead_letters.sql")
 
-_NOWHERE = 2**62
-
-#: A queue does not move on more often than this while one call looks: then the error is another one.
-MOST_LOOKS = 100
+#: Greater than any offset.
+_NO_OFFSET = 2**62
 
 
-def moved_on(error: psycopg.Error) -> bool:
-    """Whether a statement was made for tables or partitions that are no longer the queue's: look again, repeat."""
-    return error.sqlstate in ("PS001", "42P01", "42883")
+class _FlushedChunk(NamedTuple):
+    partition_id: int
+    end_offset: int
+    event_count: int
 
 
-def as_json_text(raw: bytes) -> str:
-    """What was pushed as text that is JSON: itself, or if it is none a string that quotes it."""
+class Appender:
+    """Writes append requests to the log."""
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any],
+        catalog: Catalog,
+        idempotency_keys: IdempotencyKeys,
+        notifier: Notifier,
+        clock: Clock,
+        retry_seconds: float,
+        *,
+        max_call_bytes: int = CALL_BYTES,
+    ) -> None:
+        self._pool = pool
+        self._notifier = notifier
+        self._catalog = catalog
+        self._idempotency_keys = idempotency_keys
+        self._clock = clock
+        self._retry_seconds = retry_seconds
+        self._max_call_bytes = max_call_bytes
+
+    async def append(self, requests: Sequence[AppendRequest]) -> None:
+        """Store the requests in one transaction and set their results.
+
+        If the connection is lost, the flush id in the chunks tells after a reconnect whether the flush was committed.
+        So the retry stores no event twice.
+        """
+        flush_id = uuid.uuid4()
+        retry = DatabaseRetry(self._retry_seconds)
+        lost_backends = LostBackends()
+        is_unsure = False
+        for attempt in count():
+            try:
+                partition_ids = await self.partition_ids(requests)
+                async with self._pool.connection() as conn:
+                    # A backend that has not read the lost statement yet would append after the check.
+                    await lost_backends.terminate(conn)
+                    with lost_backends.track(conn):
+                        if is_unsure:
+                            await self._append_unless_stored(conn, requests, partition_ids, flush_id)
+                        else:
+                            await self.append_on(conn, requests, partition_ids, flush_id)
+                self.announce(requests)
+                return
+            except CONNECTION_ERRORS as error:
+                is_unsure = True
+                await retry.pause(error)
+                continue
+            except psycopg.Error as error:
+                if not is_layout_change(error) or attempt > MAX_LAYOUT_RETRIES:
+                    if is_unsure:
+                        # A retry by the caller has another flush id, and could store the events twice.
+                        raise DatabaseUnavailable(
+                            f"the connection was lost during a push, and its result is unknown: {error}; "
+                            "repeat it under the same idempotency key or ids"
+                        ) from error
+                    raise
+            await self.follow_layout(requests)
+
+    def announce(self, requests: Sequence[AppendRequest]) -> None:
+        """Notify waiting consumers of committed events."""
+        for queue_id in {piece.queue.id for request in requests for piece in request.pieces()}:
+            self._notifier.notify(queue_id)
+
+    async def append_on(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[AppendRequest],
+        partition_ids: dict[PartitionName, int] | None = None,
+        flush_id: uuid.UUID | None = None,
+        at: datetime | None = None,
+    ) -> None:
+        """Store the requests in the connection's transaction, or in a new one if it has none.
+
+        ``at`` sets the time of the append, which requires a transaction.
+        """
+        partition_ids = partition_ids if partition_ids is not None else await self.partition_ids(requests)
+        flush_id = flush_id or uuid.uuid4()
+        if not any(request.idempotency_key is not None or request.rejected for request in requests):
+            partitions = group_by_partition(requests, partition_ids)
+            queues = group_by_queue(partitions)
+            hashes = hash_ids(partitions)
+            if not partitions or (
+                len(queues) == 1
+                and are_distinct(hashes.values())
+                and await self._write(conn, queues, flush_id, hashes, at=at)
+            ):
+                fill_results(requests, partitions, {})
+                return
+        if conn.info.transaction_status == TransactionStatus.IDLE:
+            async with conn.transaction():
+                await self._append_stepwise(conn, requests, partition_ids, flush_id, at)
+        else:
+            await self._append_stepwise(conn, requests, partition_ids, flush_id, at)
+
+    async def reject(self, conn: AsyncConnection[Any], requests: Sequence[AppendRequest]) -> None:
+        """Store rejected input as dead letters.
+
+        If the connection is lost and the flush has no events, they may be stored twice, but none is lost.
+        """
+        rows = [
+            {
+                "queue": queue_id,
+                "data": _to_json_text(rejected.raw),
+                "error": f"{rejected.field}: {rejected.reason}".replace("\x00", "\\u0000"),
+                "skew": self._clock.skew,
+            }
+            for request in requests
+            for queue_id, rejected in request.rejected
+        ]
+        if rows:
+            async with conn.cursor() as cursor:
+                await cursor.executemany(_dead_letters["reject"], rows)
+
+    async def partition_ids(self, requests: Sequence[AppendRequest]) -> dict[PartitionName, int]:
+        """Return the ids of the partitions of the requests. Create partitions that do not exist."""
+        names_by_queue: dict[int, tuple[Queue, dict[str, None]]] = {}
+        for request in requests:
+            for part in filter(None, request.parts):
+                queue = part[0].queue
+                _, names = names_by_queue.setdefault(queue.id, (queue, {}))
+                names.update(dict.fromkeys([piece.partition for piece in part]))
+        partition_ids: dict[PartitionName, int] = {}
+        for queue, names in names_by_queue.values():
+            ids = await self._catalog.partition_ids(queue, names)
+            partition_ids.update({(queue.id, name): partition_id for name, partition_id in ids.items()})
+        return partition_ids
+
+    async def follow_layout(self, requests: Sequence[AppendRequest]) -> None:
+        """Refresh the queues of the requests, and assign the events to their current partitions."""
+        for name in {piece.queue.name for request in requests for piece in request.pieces()}:
+            queue = await self._catalog.refresh(name)
+            for request in requests:
+                request.parts = [
+                    [
+                        current
+                        for piece in part
+                        for current in (piece.repartition(queue) if piece.queue.name == name else [piece])
+                    ]
+                    for part in request.parts
+                ]
+
+    async def _append_stepwise(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[AppendRequest],
+        partition_ids: dict[PartitionName, int],
+        flush_id: uuid.UUID,
+        at: datetime | None,
+    ) -> None:
+        """Append under locks: claim idempotency keys, store rejected input, drop duplicates, then write."""
+        new_requests = await self._idempotency_keys.claim_all(conn, requests)
+        await self.reject(conn, new_requests)
+        partitions = group_by_partition(new_requests, partition_ids)
+        if not partitions:
+            fill_results(new_requests, partitions, {})
+            await self._idempotency_keys.store_results(conn, new_requests)
+            return
+        await self._lock(conn, partitions)
+        duplicates, hashes = await self._find_duplicates(conn, partitions)
+        for partition in partitions.values():
+            kept = []
+            for piece in partition.pieces:
+                if id(piece) in duplicates:
+                    without_duplicates = piece.without(set(duplicates[id(piece)]))
+                    hashes[id(without_duplicates)] = hashes[id(piece)]
+                    piece = without_duplicates
+                if piece.columns.count:
+                    kept.append(piece)
+            partition.pieces = kept
+            partition.events = sum(piece.columns.count for piece in kept)
+        not_empty = {name: partition for name, partition in partitions.items() if partition.pieces}
+        if not_empty:
+            await self._write(conn, group_by_queue(not_empty), flush_id, hashes, is_locked=True, at=at)
+        fill_results(new_requests, partitions, duplicates)
+        await self._idempotency_keys.store_results(conn, new_requests)
+
+    async def _lock(self, conn: AsyncConnection[Any], partitions: dict[PartitionName, FlushPartition]) -> None:
+        ids = sorted(partition.partition_id for partition in partitions.values())
+        await conn.execute(_sql["lock_partitions"], {"partitions": int_array(ids)})
+
+    async def _write(
+        self,
+        conn: AsyncConnection[Any],
+        queues: Sequence[Sequence[FlushPartition]],
+        flush_id: uuid.UUID,
+        hashes: IdHashes,
+        *,
+        is_locked: bool = False,
+        at: datetime | None = None,
+    ) -> bool:
+        """Append the events and set the base offsets of the partitions.
+
+        If ``is_locked``, the partitions are locked and duplicates are removed. Otherwise, return False without writing
+        if there may be duplicates, or if more than one call is needed.
+        """
+        for partitions in queues:
+            queue = partitions[0].queue
+            pieces = [(partition.partition_id, partition.pieces) for partition in partitions]
+            calls = build_chunks(pieces, self._max_call_bytes)
+            if len(calls) > 1 and not is_locked:
+                return False
+            rows: list[Any] = []
+            without_ids = {partition.partition_id: partition for partition in partitions}
+            for chunks in calls:
+                params = chunks.params()
+                params.update(skew=self._clock.skew, flush=flush_id, epoch=queue.epoch, at=at)
+                statement = "append"
+                if hashes or chunks.is_targeted():
+                    # The ids of a partition go with its first chunk, because they count from the head before it.
+                    first_time = [without_ids.pop(p) for p in dict.fromkeys(chunks.partitions) if p in without_ids]
+                    statement = "append_with_ids"
+                    params.update(id_params(first_time, chunks.partitions, hashes))
+                    params["targets"] = int_array(chunks.targets)
+                    params["id_segments"] = int_array(queue.id_segments if hashes and not is_locked else [])
+                appended = await fetch(conn, _sql.table(statement, queue.id, queue.segment), params)
+                if not appended:
+                    return False
+                rows += appended
+            assign_base_offsets(partitions, rows)
+        return True
+
+    async def _find_duplicates(
+        self, conn: AsyncConnection[Any], partitions: dict[PartitionName, FlushPartition]
+    ) -> tuple[Duplicates, IdHashes]:
+        """Return the events that are stored already or occur twice in the flush, and the id hashes of the others."""
+        duplicates: Duplicates = {}
+        hashes: IdHashes = {}
+        for queue_partitions in group_by_queue(partitions):
+            first_events: dict[bytes, EventWithId] = {}
+            for partition in queue_partitions:
+                for piece in partition.pieces:
+                    if not deduplicates(piece):
+                        continue
+                    piece_hashes = piece.id_hashes()
+                    kept: list[bytes | None] = []
+                    for position, digest in enumerate(piece_hashes):
+                        first = None if digest is None else first_events.get(digest)
+                        if first is not None:
+                            duplicate = FlushDuplicate(id(first.piece), first.position)
+                            duplicates.setdefault(id(piece), {})[position] = duplicate
+                        else:
+                            kept.append(digest)
+                            if digest is not None:
+                                first_events[digest] = EventWithId(piece, position, partition.partition_id)
+                    hashes[id(piece)] = kept if id(piece) in duplicates else piece_hashes
+            queue = queue_partitions[0].queue
+            stored = await find_stored_ids(conn, self._catalog, queue, first_events, self._clock)
+            for digest, location in stored.items():
+                first = first_events[digest]
+                piece_id = id(first.piece)
+                duplicates.setdefault(piece_id, {})[first.position] = location
+                hashes[piece_id] = [other for other in hashes[piece_id] if other != digest]
+        return duplicates, hashes
+
+    async def _append_unless_stored(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[AppendRequest],
+        partition_ids: dict[PartitionName, int],
+        flush_id: uuid.UUID,
+    ) -> None:
+        """Append after a lost connection, if the flush was not committed. Locks cover the check and the append."""
+        async with conn.transaction():
+            partitions = group_by_partition(requests, partition_ids)
+            await self._lock(conn, partitions)
+            flushed: list[_FlushedChunk] = []
+            for queue_partitions in group_by_queue(partitions):
+                queue = queue_partitions[0].queue
+                params = {"partitions": [p.partition_id for p in queue_partitions], "flush": flush_id}
+                for segment in range(max(1, queue.segment - 1), queue.segment + 1):
+                    try:
+                        async with conn.transaction():
+                            cursor = await conn.execute(_sql.table("was_flushed", queue.id, segment), params)
+                            flushed += map(_FlushedChunk._make, await cursor.fetchall())
+                    except psycopg.errors.UndefinedTable:
+                        continue
+            if flushed:
+                await self._restore_results(conn, requests, partition_ids, flushed)
+            else:
+                await self.append_on(conn, requests, partition_ids, flush_id)
+
+    async def _restore_results(
+        self,
+        conn: AsyncConnection[Any],
+        requests: Sequence[AppendRequest],
+        partition_ids: dict[PartitionName, int],
+        flushed: Sequence[_FlushedChunk],
+    ) -> None:
+        """Set the results of a flush that was committed, from the chunks that it has stored."""
+        first_offsets: dict[int, int] = {}
+        for chunk in flushed:
+            first = chunk.end_offset - chunk.event_count
+            first_offsets[chunk.partition_id] = min(first, first_offsets.get(chunk.partition_id, _NO_OFFSET))
+        new_requests: list[AppendRequest] = []
+        for request in requests:
+            is_replayed = await self._idempotency_keys.claim_or_replay(conn, request)
+            is_of_flush = any(
+                appended.offsets and appended.offsets[-1] >= first_offsets.get(appended.partition_id, _NO_OFFSET)
+                for result in request.results
+                for appended in result.placed()
+            )
+            if not is_replayed or is_of_flush:
+                new_requests.append(request)
+        partitions = group_by_partition(new_requests, partition_ids)
+        for partition in partitions.values():
+            partition.base = first_offsets.get(partition.partition_id, _NO_OFFSET)
+        # All ids are stored now. The duplicates of the flush are those with an offset below its first.
+        stored, _ = await self._find_duplicates(conn, partitions)
+        bases = {id(piece): partition.base for partition in partitions.values() for piece in partition.pieces}
+        duplicates: Duplicates = {}
+        for piece_id, locations in stored.items():
+            earlier = {
+                position: location
+                for position, location in locations.items()
+                if not isinstance(location, int) or location < bases[piece_id]
+            }
+            if earlier:
+                duplicates[piece_id] = earlier
+        fill_results(new_requests, partitions, duplicates)
+
+
+def _to_json_text(raw: bytes) -> str:
+    """Return rejected input as JSON: the input itself, or a string that quotes it if it is not JSON."""
     try:
         json.validate(raw)
         text = raw.decode()
@@ -76,401 +399,3 @@ def as_json_text(raw: bytes) -> str:
     except (json.JSONProblem, UnicodeDecodeError):
         pass
     return json.encode(raw.decode("utf-8", "backslashreplace").replace("\x00", "\ufffd")).decode()
-
-
-class _StoredResult(msgspec.Struct, array_like=True):
-    parts: list[list[Placed]]
-    #: How many events of each part were shed; empty if none were.
-    shed: list[int] = []
-
-
-def _stored(results: Sequence[PushResult]) -> bytes:
-    shed = [result.shed for result in results]
-    parts = [[p.plain() for p in result.placed()] for result in results]
-    return msgspec.msgpack.encode(_StoredResult(parts, shed if any(shed) else []))
-
-
-class Appender:
-    """Writes requests to the log."""
-
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        catalog: Catalog,
-        signals: Signals,
-        clock: Clock,
-        retry_seconds: float,
-    ) -> None:
-        self._pool = pool
-        self._signals = signals
-        self._catalog = catalog
-        self._clock = clock
-        self._retry_seconds = retry_seconds
-
-    async def append(self, requests: Sequence[Request]) -> None:
-        """Store the requests in one transaction and fill in their results.
-
-        A lost connection is not the end: when it comes back, the flush's mark in the chunks says whether it got
-        through, so that repeating it stores nothing twice.
-        """
-        flush = uuid.uuid4()
-        patience = Patience(self._retry_seconds)
-        orphans = Orphans()
-        unsure = False
-        for looks in count():
-            try:
-                lanes = await self.lanes(requests)
-                async with self._pool.connection() as conn:
-                    # Who has yet to read our statement would append it after we have looked.
-                    await orphans.end(conn)
-                    with orphans.watching(conn):
-                        await self._append_once(conn, requests, lanes, flush, unsure=unsure)
-                self.announce(requests)
-                return
-            except LOST as error:
-                unsure = True
-                await patience.pause(error)
-                continue
-            except psycopg.Error as error:
-                if not moved_on(error) or looks > MOST_LOOKS:
-                    if unsure:
-                        # Whoever repeats it under another mark may store it twice.
-                        raise DatabaseUnavailable(
-                            f"a push was cut off, and whether it got through could not be found out: {error}; "
-                            "repeat it under the same idempotency key or ids"
-                        ) from error
-                    raise
-            await self.look_again(requests)
-
-    async def _append_once(
-        self,
-        conn: AsyncConnection[Any],
-        requests: Sequence[Request],
-        lanes: dict[tuple[int, str], int],
-        flush: uuid.UUID,
-        *,
-        unsure: bool,
-    ) -> None:
-        if not unsure:
-            await self.append_on(conn, requests, lanes, flush)
-            return
-        # Looked for and, if it is not there, appended under the same locks.
-        async with conn.transaction():
-            if not await self._got_through(conn, requests, lanes, flush):
-                await self.append_on(conn, requests, lanes, flush)
-
-    def announce(self, requests: Sequence[Request]) -> None:
-        """Wake those who wait for what was appended, now that it is committed."""
-        for queue_id in {piece.queue.id for request in requests for piece in request.pieces()}:
-            self._signals.pushed(queue_id)
-
-    async def append_on(
-        self,
-        conn: AsyncConnection[Any],
-        requests: Sequence[Request],
-        lanes: dict[tuple[int, str], int] | None = None,
-        flush: uuid.UUID | None = None,
-        at: datetime | None = None,
-    ) -> None:
-        """Store the requests on this connection: in its transaction if it is in one, else in one of their own.
-
-        ``at`` is the time of the append, where it has been decided already; only in a transaction.
-        """
-        lanes = lanes if lanes is not None else await self.lanes(requests)
-        flush = flush or uuid.uuid4()
-        if not any(request.idempotency_key is not None or request.rejected for request in requests):
-            work = gather(requests, lanes)
-            parts = by_queue(work)
-            hashes = hash_ids(work)
-            if not work or (
-                len(parts) == 1 and all_differ(hashes.values()) and await self._write(conn, parts, flush, hashes, at=at)
-            ):
-                answer(requests, work, {})
-                return
-        if conn.info.transaction_status == TransactionStatus.IDLE:
-            async with conn.transaction():
-                await self._append_carefully(conn, requests, lanes, flush, at)
-        else:
-            await self._append_carefully(conn, requests, lanes, flush, at)
-
-    async def _append_carefully(
-        self,
-        conn: AsyncConnection[Any],
-        requests: Sequence[Request],
-        lanes: dict[tuple[int, str], int],
-        flush: uuid.UUID,
-        at: datetime | None,
-    ) -> None:
-        fresh = await self._unanswered(conn, requests)
-        await self.reject(conn, fresh)
-        work = gather(fresh, lanes)
-        if not work:
-            answer(fresh, work, {})
-            await self._remember(conn, fresh)
-            return
-        await self._lock(conn, work)
-        repeated, hashes = await self._find_repeated(conn, work)
-        for lane in work.values():
-            kept = []
-            for piece in lane.pieces:
-                if id(piece) in repeated:
-                    less = piece.without(set(repeated[id(piece)]))
-                    hashes[id(less)] = hashes[id(piece)]
-                    piece = less
-                if piece.columns.count:
-                    kept.append(piece)
-            lane.pieces = kept
-            lane.events = sum(piece.columns.count for piece in kept)
-        remaining = {key: lane for key, lane in work.items() if lane.pieces}
-        if remaining:
-            await self._write(conn, by_queue(remaining), flush, hashes, looked=True, at=at)
-        answer(fresh, work, repeated)
-        await self._remember(conn, fresh)
-
-    async def reject(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> None:
-        """Make dead letters of what could not be events.
-
-        If a connection is lost and nothing else was in the flush, they may be there twice; none is lost.
-        """
-        letters = [
-            {
-                "queue": queue_id,
-                "data": as_json_text(rejected.raw),
-                "error": f"{rejected.field}: {rejected.reason}".replace("\x00", "\\u0000"),
-                "skew": self._clock.skew,
-            }
-            for request in requests
-            for queue_id, rejected in request.rejected
-        ]
-        if letters:
-            async with conn.cursor() as cursor:
-                await cursor.executemany(_dead["reject"], letters)
-
-    async def _remember(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> None:
-        """Keep the answers for those who may ask again."""
-        keyed = [request for request in requests if request.idempotency_key is not None]
-        if keyed:
-            params = {
-                "keys": [request.idempotency_key for request in keyed],
-                "results": [_stored(request.results) for request in keyed],
-            }
-            await conn.execute(_sql["store_requests"], params)
-
-    async def _unanswered(self, conn: AsyncConnection[Any], requests: Sequence[Request]) -> list[Request]:
-        """Claim the keys of all requests at once; those that were answered before are told how, and left out."""
-        keyed = {request.idempotency_key: request for request in requests if request.idempotency_key is not None}
-        claimed: set[str] = set()
-        if len(keyed) > 1:
-            # In one order everywhere, so that two flushes can never wait for each other.
-            some = sorted(keyed.items())
-            params = {
-                "keys": [key for key, _ in some],
-                "fingerprints": [request.fingerprint for _, request in some],
-                "skew": self._clock.skew,
-            }
-            claimed = {key for (key,) in await (await conn.execute(_sql["claim_requests"], params)).fetchall()}
-        fresh: list[Request] = []
-        for request in requests:
-            key = request.idempotency_key
-            is_claimed = key in claimed and keyed.get(key) is request
-            if is_claimed or not await self.answered_before(conn, request):
-                fresh.append(request)
-        return fresh
-
-    async def lanes(self, requests: Sequence[Request]) -> dict[tuple[int, str], int]:
-        """The partitions that the requests need, made where they are missing."""
-        wanted: dict[int, tuple[Queue, dict[str, None]]] = {}
-        for request in requests:
-            for part in filter(None, request.parts):
-                queue = part[0].queue
-                _, names = wanted.setdefault(queue.id, (queue, {}))
-                names.update(dict.fromkeys([piece.partition for piece in part]))
-        lanes: dict[tuple[int, str], int] = {}
-        for queue, names in wanted.values():
-            found = await self._catalog.lanes(queue, names)
-            lanes.update({(queue.id, name): lane for name, lane in found.items()})
-        return lanes
-
-    async def look_again(self, requests: Sequence[Request]) -> None:
-        """Place the requests' pieces anew in queues that have moved on."""
-        for name in {piece.queue.name for request in requests for piece in request.pieces()}:
-            queue = await self._catalog.refresh(name)
-            for request in requests:
-                request.parts = [
-                    [
-                        again
-                        for piece in part
-                        for again in (replaced(piece, queue) if piece.queue.name == name else [piece])
-                    ]
-                    for part in request.parts
-                ]
-
-    async def _lock(self, conn: AsyncConnection[Any], work: dict[tuple[int, str], Lane]) -> None:
-        await conn.execute(
-            _sql["lock_partitions"], {"partitions": numbers(sorted(lane.partition_id for lane in work.values()))}
-        )
-
-    async def _write(
-        self,
-        conn: AsyncConnection[Any],
-        parts: Sequence[Sequence[Lane]],
-        flush: uuid.UUID,
-        hashes: dict[int, list[bytes | None]],
-        *,
-        looked: bool = False,
-        at: datetime | None = None,
-    ) -> bool:
-        """Append, and learn where; False, and nothing done, if an id was seen before (unless ``looked``)."""
-        for lanes in parts:
-            queue = lanes[0].queue
-            calls = encode_chunks([(lane.partition_id, lane.pieces) for lane in lanes])
-            if len(calls) > 1 and not looked:
-                return False  # step by step, with all partitions locked before the first call
-            rows: list[Any] = []
-            unsent = {lane.partition_id: lane for lane in lanes}
-            for chunks in calls:
-                params = chunks.params()
-                params.update(skew=self._clock.skew, flush=flush, epoch=queue.epoch, at=at)
-                statement = "append"
-                if hashes or chunks.is_targeted():
-                    # A partition's ids go with its first chunk, while its head is still the one they count from.
-                    firsts = [unsent.pop(p) for p in dict.fromkeys(chunks.partitions) if p in unsent]
-                    statement = "append_more"
-                    params.update(id_params(firsts, chunks.partitions, hashes))
-                    params["targets"] = numbers(chunks.targets)
-                    params["id_segments"] = numbers(queue.id_segments if hashes and not looked else [])
-                some = await fetch(conn, _sql.table(statement, queue.id, queue.segment), params)
-                if not some:
-                    return False
-                rows += some
-            settle(lanes, rows)
-        return True
-
-    async def _find_repeated(
-        self, conn: AsyncConnection[Any], work: dict[tuple[int, str], Lane]
-    ) -> tuple[Repeated, dict[int, list[bytes | None]]]:
-        """Which events are there already, or twice in the flush, and the id hashes of all."""
-        repeated: Repeated = {}
-        hashes: dict[int, list[bytes | None]] = {}
-        for lanes in by_queue(work):
-            firsts: dict[bytes, IdOf] = {}
-            for lane in lanes:
-                for piece in lane.pieces:
-                    if not deduplicates(piece):
-                        continue
-                    mine = piece.id_hashes()
-                    kept: list[bytes | None] = []
-                    for place, digest in enumerate(mine):
-                        first = None if digest is None else firsts.get(digest)
-                        if first is not None:
-                            repeated.setdefault(id(piece), {})[place] = Twin(id(first.piece), first.place)
-                        else:
-                            kept.append(digest)
-                            if digest is not None:
-                                firsts[digest] = IdOf(piece, place, lane.partition_id)
-                    hashes[id(piece)] = kept if id(piece) in repeated else mine
-            for digest, where in (await find_ids(conn, self._catalog, lanes[0].queue, firsts, self._clock)).items():
-                piece_id = id(firsts[digest].piece)
-                repeated.setdefault(piece_id, {})[firsts[digest].place] = where
-                hashes[piece_id] = [h for h in hashes[piece_id] if h != digest]
-        return repeated, hashes
-
-    async def remember(self, conn: AsyncConnection[Any], key: str, results: Sequence[PushResult]) -> None:
-        """Keep what was answered to a request whose key was claimed in this transaction."""
-        await self.store(conn, key, _stored(results))
-
-    async def knows(self, key: str) -> bool:
-        """Whether something was answered under an idempotency key."""
-        async with self._pool.connection() as conn:
-            return await (await conn.execute(_sql["read_request"], {"key": key})).fetchone() is not None
-
-    async def answered_before(self, conn: AsyncConnection[Any], request: Request) -> bool:
-        """Claim a request's key, or find out that it was answered before, and how."""
-        before = await self.claim(conn, request)
-        if before is None:
-            return False
-        stored = msgspec.msgpack.decode(before, type=_StoredResult)
-        shed = stored.shed or [0] * len(stored.parts)
-        request.results = [
-            PushResult(part, replayed=True, shed=lost) for part, lost in zip(stored.parts, shed, strict=True)
-        ]
-        return True
-
-    async def claim(self, conn: AsyncConnection[Any], request: Request) -> bytes | None:
-        """Make the request's idempotency key its own; what was answered under it before, if it was the same request."""
-        if request.idempotency_key is None:
-            return None
-        claim = {"key": request.idempotency_key, "fingerprint": request.fingerprint, "skew": self._clock.skew}
-        if (await conn.execute(_sql["claim_request"], claim)).rowcount:
-            return None
-        row = await (await conn.execute(_sql["read_request"], {"key": request.idempotency_key})).fetchone()
-        if row is None or bytes(row[0]) != request.fingerprint:
-            raise IdempotencyConflict(
-                f"the idempotency key {request.idempotency_key!r} was used before for other events; "
-                "use a new key for new events"
-            )
-        return bytes(row[1])
-
-    async def store(self, conn: AsyncConnection[Any], key: str, result: bytes) -> None:
-        """Keep an answer under an idempotency key that was claimed in this transaction."""
-        await conn.execute(_sql["store_request"], {"key": key, "result": result})
-
-    async def _got_through(
-        self,
-        conn: AsyncConnection[Any],
-        requests: Sequence[Request],
-        lanes: dict[tuple[int, str], int],
-        flush: uuid.UUID,
-    ) -> bool:
-        work = gather(requests, lanes)
-        async with conn.transaction():
-            await self._lock(conn, work)
-            rows: list[Any] = []
-            for part in by_queue(work):
-                queue = part[0].queue
-                params = {"partitions": [lane.partition_id for lane in part], "flush": flush}
-                for segment in range(max(1, queue.segment - 1), queue.segment + 1):
-                    try:
-                        async with conn.transaction():
-                            cursor = await conn.execute(_sql.table("was_flushed", queue.id, segment), params)
-                            rows += await cursor.fetchall()
-                    except psycopg.errors.UndefinedTable:
-                        continue
-            if not rows:
-                return False
-            await self._answer_again(conn, requests, lanes, rows)
-        return True
-
-    async def _answer_again(
-        self,
-        conn: AsyncConnection[Any],
-        requests: Sequence[Request],
-        lanes: dict[tuple[int, str], int],
-        rows: Sequence[tuple[int, int, int]],
-    ) -> None:
-        """Work out from what a flush has stored what its answer was."""
-        firsts: dict[int, int] = {}
-        for partition_id, end_offset, events in rows:
-            firsts[partition_id] = min(end_offset - events, firsts.get(partition_id, end_offset))
-
-        def first(partition_id: int) -> int:
-            return firsts.get(partition_id, _NOWHERE)
-
-        fresh: list[Request] = []
-        for request in requests:
-            known = await self.answered_before(conn, request)
-            placed = [p for result in request.results for p in result.placed()]
-            if not known or any(p.offsets and p.offsets[-1] >= first(p.partition_id) for p in placed):
-                fresh.append(request)
-        work = gather(fresh, lanes)
-        for lane in work.values():
-            lane.base = first(lane.partition_id)
-        # Every id is found now; those that were there before the flush stand below what it stored.
-        found, _ = await self._find_repeated(conn, work)
-        bases = {id(piece): lane.base for lane in work.values() for piece in lane.pieces}
-        repeated: Repeated = {}
-        for piece_id, places in found.items():
-            before = {place: at for place, at in places.items() if not isinstance(at, int) or at < bases[piece_id]}
-            if before:
-                repeated[piece_id] = before
-        answer(fresh, work, repeated)

@@ -1,4 +1,4 @@
-"""From pieces of several pushes to the chunks that are written."""
+"""Builds chunks from the pieces of several pushes."""
 
 from __future__ import annotations
 
@@ -7,113 +7,116 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from penstock.db.pg_arrays import plain_numbers
+from penstock.db.pg_arrays import dense_int_array
 from penstock.log.storage import chunk
-from penstock.log.write.encode import PIECE_EVENTS, Piece
+from penstock.log.storage.chunk import ChunkColumns
+from penstock.log.write.piece import PIECE_EVENTS, Piece
 
-#: One call carries this many bytes at the most, and at least one chunk: PostgreSQL ends a value at 1 GiB.
-_CALL_BYTES = 64 << 20
+#: The most bytes in one call of the append function, unless one chunk has more. PostgreSQL limits a value to 1 GiB.
+CALL_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
-class Chunks:
+class ChunkBatch:
     """The chunks of one call, column by column."""
 
     partitions: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
-    #: Events of the call that are in the partition up to and with this chunk.
+    #: The number of events of the call in the chunk's partition, up to and including the chunk.
     after: list[int] = field(default_factory=list)
     targets: list[int | None] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
-    length: int = 0
+    size: int = 0
 
     def add(self, partition_id: int, count: int, after: int, target: int | None, body: bytes) -> None:
-        """Append one."""
+        """Append a chunk."""
         self.partitions.append(partition_id)
         self.counts.append(count)
         self.after.append(after)
         self.targets.append(target)
         self.bodies.append(body)
-        self.length += len(body)
+        self.size += len(body)
 
     def is_targeted(self) -> bool:
-        """Whether some of them are for one group alone."""
+        """Whether some chunks are for a single group."""
         return self.targets.count(None) != len(self.targets)
 
     def params(self) -> dict[str, Any]:
-        """As the statement takes them."""
+        """Return the parameters of the append statement."""
         sizes = list(map(len, self.bodies))
         return {
-            "partitions": plain_numbers(self.partitions),
-            "counts": plain_numbers(self.counts),
-            "after": plain_numbers(self.after),
-            "starts": plain_numbers(list(accumulate(sizes, initial=1))[:-1]),
-            "sizes": plain_numbers(sizes),
+            "partitions": dense_int_array(self.partitions),
+            "counts": dense_int_array(self.counts),
+            "after": dense_int_array(self.after),
+            "starts": dense_int_array(list(accumulate(sizes, initial=1))[:-1]),
+            "sizes": dense_int_array(sizes),
             "bodies": b"".join(self.bodies),
         }
 
 
-def encode_chunks(lanes: Iterable[tuple[int, Sequence[Piece]]]) -> list[Chunks]:
-    """The chunks for each partition's pieces, in as few calls as they fit in."""
-    calls = [Chunks()]
-    for partition_id, pieces in lanes:
+def build_chunks(
+    partitions: Iterable[tuple[int, Sequence[Piece]]], max_call_bytes: int = CALL_BYTES
+) -> list[ChunkBatch]:
+    """Return the chunks of each partition's pieces, in as few calls as possible."""
+    calls = [ChunkBatch()]
+    for partition_id, pieces in partitions:
         events = 0
-        for columns, target in _merged(pieces):
+        for columns, target in _merge_pieces(pieces):
             body = chunk.encode(columns)
-            if calls[-1].length and calls[-1].length + len(body) > _CALL_BYTES:
-                calls.append(Chunks())
+            if calls[-1].size and calls[-1].size + len(body) > max_call_bytes:
+                calls.append(ChunkBatch())
                 events = 0
             events += columns.count
             calls[-1].add(partition_id, columns.count, events, target, body)
     return calls
 
 
-def _merged(pieces: Sequence[Piece]) -> Sequence[tuple[chunk.Columns, int | None]]:
-    """What becomes one chunk each, and the group that it is for."""
+def _merge_pieces(pieces: Sequence[Piece]) -> Sequence[tuple[ChunkColumns, int | None]]:
+    """Return the columns of each chunk, and the only group that it is for."""
     if len(pieces) == 1:
         return ((pieces[0].columns, pieces[0].target_group),)
-    return [(_merge(group), group[0].target_group) for group in _mergeable(pieces)]
+    return [(_merge(run), run[0].target_group) for run in _mergeable_runs(pieces)]
 
 
-def _mergeable(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Neighbours that fit into one chunk together."""
-    groups: list[list[Piece]] = []
+def _mergeable_runs(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Split pieces into runs that fit into one chunk each."""
+    runs: list[list[Piece]] = []
     events = size = 0
     for piece in pieces:
-        more, weight = piece.columns.count, len(piece.columns.data)
+        piece_events, piece_size = piece.columns.count, len(piece.columns.data)
         if (
-            groups
-            and groups[-1][0].target_group == piece.target_group
-            and events + more <= PIECE_EVENTS
-            and size + weight <= chunk.TARGET_BYTES
+            runs
+            and runs[-1][0].target_group == piece.target_group
+            and events + piece_events <= PIECE_EVENTS
+            and size + piece_size <= chunk.TARGET_BYTES
         ):
-            groups[-1].append(piece)
-            events, size = events + more, size + weight
+            runs[-1].append(piece)
+            events, size = events + piece_events, size + piece_size
         else:
-            groups.append([piece])
-            events, size = more, weight
-    return groups
+            runs.append([piece])
+            events, size = piece_events, piece_size
+    return runs
 
 
-def _merge(pieces: Sequence[Piece]) -> chunk.Columns:
+def _merge(pieces: Sequence[Piece]) -> ChunkColumns:
     if len(pieces) == 1:
         return pieces[0].columns
     parts = [piece.columns for piece in pieces]
-    return chunk.Columns(
+    return ChunkColumns(
         b"\n".join([part.data for part in parts]),
         sum([part.count for part in parts]),
-        _joined(parts, [part.keys for part in parts]),
-        _joined(parts, [part.ids for part in parts]),
-        _joined(parts, [part.times for part in parts]),
-        _joined(parts, [part.headers for part in parts]),
+        _concatenate(parts, [part.keys for part in parts]),
+        _concatenate(parts, [part.ids for part in parts]),
+        _concatenate(parts, [part.times for part in parts]),
+        _concatenate(parts, [part.headers for part in parts]),
     )
 
 
-def _joined(parts: Sequence[chunk.Columns], columns: Sequence[Sequence[Any] | None]) -> list[Any] | None:
-    """One column of all parts; None if no part has it."""
+def _concatenate(parts: Sequence[ChunkColumns], columns: Sequence[Sequence[Any] | None]) -> list[Any] | None:
+    """Return one column of all parts, or None if no part has it."""
     if not any(columns):
         return None
-    whole: list[Any] = []
-    for part, some in zip(parts, columns, strict=True):
-        whole += [None] * part.count if some is None else some
-    return whole
+    values: list[Any] = []
+    for part, column in zip(parts, columns, strict=True):
+        values += [None] * part.count if column is None else column
+    return values

@@ -1,18 +1,18 @@
-"""Which ids a queue has seen within its window, and where their events are.
+"""Deduplication: finds the ids that a queue has stored within its window, and the location of their events.
 
-An id is known by its key and itself, whatever the partition, so that it stays known when the queue is partitioned
-differently. The stored offset says in its upper bits in which epoch of partitions that was.
+An id is stored as a hash of key and id, without the partition, so that it is still known after the queue is
+repartitioned. The stored offset has the epoch of the partition in its upper bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.db.pg_arrays import digests
+from penstock.db.pg_arrays import digest_array
 from penstock.db.statements import Statements
-from penstock.log.write.flush import Elsewhere
+from penstock.log.write.flush import EventLocation
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -20,69 +20,83 @@ if TYPE_CHECKING:
     from penstock.core.clock import Clock
     from penstock.log.catalog import Catalog
     from penstock.log.queue import Queue
-    from penstock.log.write.encode import Piece
+    from penstock.log.write.piece import Piece
 
 _sql = Statements("penstock.log.write", "append.sql")
 
-#: Offsets have this many bits; what is above them is the epoch.
+#: The number of bits of an offset. The bits above them are the epoch.
 _OFFSET_BITS = 48
 
 
 @dataclass(frozen=True, slots=True)
-class IdOf:
-    """The event that brings an id: its place in its piece, and the partition that it is to go to."""
+class EventWithId:
+    """An event with an id: its piece, its position in it, and the partition that it belongs to."""
 
     piece: Piece
-    place: int
+    position: int
     partition_id: int
 
 
-async def find_ids(
-    conn: AsyncConnection[Any], catalog: Catalog, queue: Queue, wanted: Mapping[bytes, IdOf], clock: Clock
-) -> dict[bytes, int | Elsewhere]:
-    """Of these ids, by their hashes, those of events in the window, and where the newest of each is."""
+class _StoredId(NamedTuple):
+    digest: bytes
+    stored_offset: int
+    location: int | EventLocation
+
+
+async def find_stored_ids(
+    conn: AsyncConnection[Any], catalog: Catalog, queue: Queue, wanted: Mapping[bytes, EventWithId], clock: Clock
+) -> dict[bytes, int | EventLocation]:
+    """Return those of the ids (by hash) that were stored within the window, with the location of the newest event."""
     if not wanted:
         return {}
     newest: dict[bytes, int] = {}
-    found: dict[bytes, int | Elsewhere] = {}
-    asked = {"hashes": digests(wanted)}
+    locations: dict[bytes, int | EventLocation] = {}
+    hashes = {"hashes": digest_array(wanted)}
     for segment in queue.id_segments:
-        rows = await (await conn.execute(_sql.table("seen_ids", queue.id, segment), asked, binary=True)).fetchall()
+        statement = _sql.table("stored_ids", queue.id, segment)
+        rows = await (await conn.execute(statement, hashes, binary=True)).fetchall()
         if not rows:
             continue
-        seen = [
-            (digest.bytes, stored, await _where(conn, catalog, queue, wanted[digest.bytes], stored))
-            for digest, stored in rows
+        stored_ids = [
+            _StoredId(hash.bytes, stored, await _locate(conn, catalog, queue, wanted[hash.bytes], stored))
+            for hash, stored in rows
         ]
         params = {
             "partitions": [
-                at.partition_id if isinstance(at, Elsewhere) else wanted[digest].partition_id for digest, _, at in seen
+                stored.location.partition_id
+                if isinstance(stored.location, EventLocation)
+                else wanted[stored.digest].partition_id
+                for stored in stored_ids
             ],
-            "offsets": [at.offset if isinstance(at, Elsewhere) else at for _, _, at in seen],
+            "offsets": [
+                stored.location.offset if isinstance(stored.location, EventLocation) else stored.location
+                for stored in stored_ids
+            ],
             "window": queue.dedup_window_seconds,
             "skew": clock.skew,
         }
         statement = _sql.table("still_in_window", queue.id, segment)
         for (ordinal,) in await (await conn.execute(statement, params, binary=True)).fetchall():
-            digest, stored, at = seen[ordinal - 1]
-            if stored >= newest.get(digest, 0):
-                newest[digest], found[digest] = stored, at
-    return found
+            stored = stored_ids[ordinal - 1]
+            if stored.stored_offset >= newest.get(stored.digest, 0):
+                newest[stored.digest] = stored.stored_offset
+                locations[stored.digest] = stored.location
+    return locations
 
 
-def split_place(stored: int) -> tuple[int, int]:
-    """The epoch and the offset that are stored with an id."""
+def split_epoch_offset(stored: int) -> tuple[int, int]:
+    """Return the epoch and the offset that are stored with an id."""
     return stored >> _OFFSET_BITS, stored & ((1 << _OFFSET_BITS) - 1)
 
 
-async def _where(
-    conn: AsyncConnection[Any], catalog: Catalog, queue: Queue, event: IdOf, stored: int
-) -> int | Elsewhere:
-    epoch, offset = split_place(stored)
+async def _locate(
+    conn: AsyncConnection[Any], catalog: Catalog, queue: Queue, event: EventWithId, stored: int
+) -> int | EventLocation:
+    epoch, offset = split_epoch_offset(stored)
     if epoch == queue.epoch:
         return offset
     columns = event.piece.columns
-    event_id = None if columns.ids is None else columns.ids[event.place]
-    before = await catalog.as_of(conn, queue, epoch)
-    name = before.place_event(event.piece.keys()[event.place], event_id)
-    return Elsewhere(name, await catalog.lane_of(conn, before, name), offset)
+    event_id = None if columns.ids is None else columns.ids[event.position]
+    earlier = await catalog.at_epoch(conn, queue, epoch)
+    name = earlier.partition_for_event(event.piece.keys()[event.position], event_id)
+    return EventLocation(name, await catalog.partition_id(conn, earlier, name), offset)

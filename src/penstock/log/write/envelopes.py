@@ -1,6 +1,6 @@
-"""Events that come as a JSON array of envelopes, ``[{"data": ..., "key": ...}, ...]``.
+"""Reads events in envelopes: ``{"data": ..., "key": ..., "id": ..., "time": ..., "headers": ...}``.
 
-The envelope is read and what is in ``data`` is not: it is stored as the text that came.
+Only the envelope is decoded. The data is stored as the text that was sent.
 """
 
 from __future__ import annotations
@@ -8,31 +8,109 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from penstock.core import json
-from penstock.core.errors import InvalidRequest
-from penstock.log.write.ndjson import Lines
+from penstock.core.errors import InvalidEvent
+from penstock.log.write.batch import MAX_REJECTED, too_many_rejected
+from penstock.log.write.json_events import JsonEvents
+from penstock.log.write.result import RejectedInput
+from penstock.log.write.validation import EVENT_FIELDS, unknown_field
 
 
 class _Envelope(Struct, forbid_unknown_fields=True):
     data: Raw
+    # The types of these are checked when the events are encoded, with better messages.
     key: Any = None
     id: Any = None
     time: Any = None
     headers: Any = None
 
 
-_decoder = msgspec.json.Decoder(list[_Envelope])
+_envelope = msgspec.json.Decoder(_Envelope)
+_envelopes = msgspec.json.Decoder(list[_Envelope])
+_members = msgspec.json.Decoder(dict[str, Raw])
+_value = msgspec.json.Decoder(Raw)
+_values = msgspec.json.Decoder(list[Raw])
 
 
-def read_envelopes(text: bytes) -> Lines | list[Any]:
-    """The events as the log takes them; as plain values where one is wrong, so that the log can say which, and how."""
+def is_array(text: bytes) -> bool:
+    """Whether a JSON text is an array."""
+    return text.lstrip(b" \t\r\n")[:1] == b"["
+
+
+def split_values(text: bytes) -> list[bytes]:
+    """Return the text of each element of an array, or of a single value. Raise JSONProblem if it is not JSON."""
     try:
-        envelopes = _decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _read_carefully(text)
-    return Lines(
+        if is_array(text):
+            return [bytes(value) for value in _values.decode(text)]
+        return [bytes(_value.decode(text))]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise json.JSONProblem(json.explain(error, text)) from None
+
+
+def read_envelopes(text: bytes) -> JsonEvents:
+    """Return the events of an envelope or an array of envelopes.
+
+    Raise JSONProblem if the text is not JSON, and InvalidEvent for the first value that is not an envelope.
+    """
+    try:
+        envelopes = _envelopes.decode(text) if is_array(text) else [_envelope.decode(text)]
+    except msgspec.ValidationError:
+        # The parser does not return the position of the invalid value: read them one by one.
+        envelopes = [_read_envelope(value, index) for index, value in enumerate(split_values(text))]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise json.JSONProblem(json.explain(error, text)) from None
+    return _to_json_events(envelopes)
+
+
+def read_valid_envelopes(text: bytes) -> tuple[JsonEvents, list[RejectedInput]]:
+    """Return the events of an array of envelopes, and separately the values that are not envelopes."""
+    envelopes: list[_Envelope] = []
+    indices: list[int] = []
+    rejected: list[RejectedInput] = []
+    for index, value in enumerate(split_values(text)):
+        try:
+            envelopes.append(_read_envelope(value, index))
+            indices.append(index)
+        except InvalidEvent as error:
+            rejected.append(RejectedInput(index, error.field, error.reason, value))
+            if len(rejected) > MAX_REJECTED:
+                raise too_many_rejected(error) from None
+    return structs.replace(_to_json_events(envelopes), indices=indices), rejected
+
+
+def _read_envelope(value: bytes, index: int) -> _Envelope:
+    try:
+        return _envelope.decode(value)
+    except msgspec.ValidationError:
+        raise _explain(value, index) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidEvent(json.explain(error, value), index=index, field="event") from None
+
+
+def _explain(value: bytes, index: int) -> InvalidEvent:
+    """Return the error of a value that is not an envelope."""
+    try:
+        members = _members.decode(value)
+    except msgspec.ValidationError:
+        return InvalidEvent("must be an object such as {'data': ...}", index=index, field="event")
+    for name in members:
+        if name not in EVENT_FIELDS:
+            return unknown_field(name, index)
+    if "data" not in members:
+        return InvalidEvent("is missing; it holds the event's content, any JSON value", index=index, field="data")
+    # The remaining cause is a number out of range, which only the data may hold.
+    for name in EVENT_FIELDS[1:]:
+        try:
+            msgspec.json.decode(members.get(name, b"null"))
+        except msgspec.ValidationError:
+            return InvalidEvent("holds a number that is out of range", index=index, field=name)
+    return InvalidEvent("is not an event", index=index, field="event")
+
+
+def _to_json_events(envelopes: list[_Envelope]) -> JsonEvents:
+    return JsonEvents(
         [bytes(envelope.data) for envelope in envelopes],
         _column([envelope.key for envelope in envelopes]),
         _column([envelope.id for envelope in envelopes]),
@@ -43,13 +121,3 @@ def read_envelopes(text: bytes) -> Lines | list[Any]:
 
 def _column(values: list[Any]) -> list[Any] | None:
     return values if any([value is not None for value in values]) else None
-
-
-def _read_carefully(text: bytes) -> list[Any]:
-    try:
-        events = json.decode(text)
-    except json.JSONProblem as problem:
-        raise InvalidRequest(f"events: {problem}") from None
-    if not isinstance(events, list):
-        raise InvalidRequest(f"events must be a list of objects such as {{'data': ...}}, not {type(events).__name__}")
-    return events

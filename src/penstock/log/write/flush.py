@@ -1,4 +1,4 @@
-"""A flush: the requests that go together, sorted by partition, and their answers. No database here."""
+"""A flush: append requests that are written together, grouped by partition, and their results. No database here."""
 
 from __future__ import annotations
 
@@ -8,53 +8,57 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.db.pg_arrays import digests, numbers
+from penstock.db.pg_arrays import digest_array, int_array
 from penstock.log.queue import Queue
-from penstock.log.write.encode import Piece
-from penstock.log.write.result import Placed, PushResult, Rejected
+from penstock.log.write.piece import Piece
+from penstock.log.write.result import AppendedEvents, PushResult, RejectedInput
 
-_USUAL_BYTES = 512
+_USUAL_EVENT_BYTES = 512
+
+#: A queue id and the name of a partition.
+PartitionName: TypeAlias = tuple[int, str]
 
 
 @dataclass(slots=True)
-class Request:
-    """One call of push: the pieces for each queue it names, answered together."""
+class AppendRequest:
+    """One push: the pieces of each of its batches, which are stored together."""
 
+    #: The pieces of each batch.
     parts: list[list[Piece]]
     idempotency_key: str | None = None
     fingerprint: bytes = b""
     results: list[PushResult] = field(default_factory=list)
-    #: What could not be events, to become dead letters in the same transaction, and of which queue.
-    rejected: Sequence[tuple[int, Rejected]] = ()
-    #: The parts that were dropped because their queue is full and sheds, and how many events each of them was.
+    #: Invalid input that becomes dead letters in the same transaction, with the id of its queue.
+    rejected: Sequence[tuple[int, RejectedInput]] = ()
+    #: The number of events of each part that was dropped because its queue was full, by the index of the part.
     shed: Mapping[int, int] | None = None
-    #: How much of a flush it takes: its events, or for large ones their bytes in units of what is usual.
+    #: The share of a flush that the request takes: its number of events, or more if they are large.
     weight: int = 0
 
     def __post_init__(self) -> None:
         for part in self.parts:
             for piece in part:
                 columns = piece.columns
-                self.weight += max(columns.count, len(columns.data) // _USUAL_BYTES)
+                self.weight += max(columns.count, len(columns.data) // _USUAL_EVENT_BYTES)
 
     @classmethod
-    def less(cls, parts: Sequence[list[Piece]], shed: Mapping[int, int]) -> Request:
-        """A request without the parts that are shed; its answer tells of them."""
+    def without_shed(cls, parts: Sequence[list[Piece]], shed: Mapping[int, int]) -> AppendRequest:
+        """Return a request without the parts that were shed. Its results count them."""
         return cls([[] if i in shed else part for i, part in enumerate(parts)], shed=shed or None)
 
     def pieces(self) -> Iterable[Piece]:
-        """All pieces, of all queues."""
+        """Iterate over the pieces of all parts."""
         for part in self.parts:
             yield from part
 
-    def tell_shed(self) -> None:
-        """Say in the results what was shed."""
+    def report_shed(self) -> None:
+        """Set the number of shed events in the results."""
         for i, events in (self.shed or {}).items():
             self.results[i].shed = events
 
 
-class Lane(msgspec.Struct, gc=False):
-    """What a flush appends to one partition, and where it went."""
+class FlushPartition(msgspec.Struct, gc=False):
+    """The events that a flush appends to one partition, and their first offset."""
 
     queue: Queue
     partition_id: int
@@ -64,8 +68,8 @@ class Lane(msgspec.Struct, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """An event in another partition than its key has now: the queue was repartitioned since."""
+class EventLocation:
+    """An event in a partition of an earlier epoch."""
 
     partition: str
     partition_id: int
@@ -73,177 +77,196 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
-    """An event of the same flush: the piece, by its identity, and the place in it."""
+class FlushDuplicate:
+    """An event that occurs earlier in the same flush: its piece (by ``id()``) and its position in it."""
 
     piece: int
-    place: int
+    position: int
 
 
-#: Which events of a piece (by its identity) repeat others, by their place in it, and where those are.
-Repeated: TypeAlias = dict[int, dict[int, int | Elsewhere | Twin]]
+#: The events that were stored before, by piece (its ``id()``) and position in it: their offset or location.
+Duplicates: TypeAlias = dict[int, dict[int, int | EventLocation | FlushDuplicate]]
+#: The id hashes of the events of each piece (by its ``id()``).
+IdHashes: TypeAlias = dict[int, list[bytes | None]]
 
 
 def deduplicates(piece: Piece) -> bool:
-    """Whether the piece's ids are to be looked for."""
+    """Whether the ids of the piece are checked for duplicates."""
     return piece.queue.dedup_window_seconds > 0 and piece.columns.ids is not None and piece.target_group is None
 
 
-def hash_ids(work: dict[tuple[int, str], Lane]) -> dict[int, list[bytes | None]]:
-    """The id hashes of the pieces that are to be deduplicated."""
-    return {id(piece): piece.id_hashes() for lane in work.values() for piece in lane.pieces if deduplicates(piece)}
+def hash_ids(partitions: dict[PartitionName, FlushPartition]) -> IdHashes:
+    """Return the id hashes of the pieces that are checked for duplicates."""
+    return {
+        id(piece): piece.id_hashes()
+        for partition in partitions.values()
+        for piece in partition.pieces
+        if deduplicates(piece)
+    }
 
 
-def all_differ(columns: Iterable[list[bytes | None]]) -> bool:
+def are_distinct(hashes: Iterable[list[bytes | None]]) -> bool:
     """Whether no id occurs twice."""
-    found = [digest for column in columns for digest in column if digest is not None]
-    return len(found) == len(set(found))
+    ids = [digest for column in hashes for digest in column if digest is not None]
+    return len(ids) == len(set(ids))
 
 
-def gather(requests: Sequence[Request], lanes: dict[tuple[int, str], int]) -> dict[tuple[int, str], Lane]:
-    """What each partition gets, in the order of the requests."""
-    work: dict[tuple[int, str], Lane] = {}
+def group_by_partition(
+    requests: Sequence[AppendRequest], partition_ids: dict[PartitionName, int]
+) -> dict[PartitionName, FlushPartition]:
+    """Return the pieces of each partition, in the order of the requests."""
+    partitions: dict[PartitionName, FlushPartition] = {}
     for request in requests:
         for part in request.parts:
             for piece in part:
-                key = (piece.queue.id, piece.partition)
-                lane = work.get(key)
-                if lane is None:
-                    work[key] = Lane(piece.queue, lanes[key], [piece], piece.columns.count)
+                name = (piece.queue.id, piece.partition)
+                partition = partitions.get(name)
+                if partition is None:
+                    partitions[name] = FlushPartition(piece.queue, partition_ids[name], [piece], piece.columns.count)
                 else:
-                    lane.pieces.append(piece)
-                    lane.events += piece.columns.count
-    return work
+                    partition.pieces.append(piece)
+                    partition.events += piece.columns.count
+    return partitions
 
 
-def by_queue(work: dict[tuple[int, str], Lane]) -> list[list[Lane]]:
-    """The lanes of each queue."""
-    queues: dict[int, list[Lane]] = {}
-    for lane in work.values():
-        queues.setdefault(lane.queue.id, []).append(lane)
+def group_by_queue(partitions: dict[PartitionName, FlushPartition]) -> list[list[FlushPartition]]:
+    """Return the partitions of each queue."""
+    queues: dict[int, list[FlushPartition]] = {}
+    for partition in partitions.values():
+        queues.setdefault(partition.queue.id, []).append(partition)
     return list(queues.values())
 
 
 def id_params(
-    lanes: Sequence[Lane], partitions: Sequence[int], hashes: dict[int, list[bytes | None]]
+    partitions: Sequence[FlushPartition], chunk_partitions: Sequence[int], hashes: IdHashes
 ) -> dict[str, Any]:
-    """The ids to remember: which of the call's chunks shares their partition, and how far after its head they are."""
-    slots: dict[int, int] = {}
-    for slot, partition_id in enumerate(partitions, 1):
-        slots.setdefault(partition_id, slot)
-    found: list[bytes] = []
-    at: list[int] = []
-    places: list[int] = []
-    for lane in lanes:
-        slot = slots.get(lane.partition_id, 0)
-        place = 0
-        for piece in lane.pieces:
-            mine = hashes.get(id(piece), ())
-            for i, digest in enumerate(mine):
+    """Return the parameters of the append function for ids.
+
+    For each id: its hash, the number of the first chunk of its partition in the call, and its distance from the head
+    of the partition.
+    """
+    first_chunks: dict[int, int] = {}
+    for number, partition_id in enumerate(chunk_partitions, 1):
+        first_chunks.setdefault(partition_id, number)
+    id_hashes: list[bytes] = []
+    slots: list[int] = []
+    distances: list[int] = []
+    for partition in partitions:
+        slot = first_chunks.get(partition.partition_id, 0)
+        start = 0
+        for piece in partition.pieces:
+            for i, digest in enumerate(hashes.get(id(piece), ())):
                 if digest is not None:
-                    found.append(digest)
-                    at.append(slot)
-                    places.append(place + i)
-            place += piece.columns.count
-    return {"hashes": digests(found), "slots": numbers(at), "places": numbers(places)}
+                    id_hashes.append(digest)
+                    slots.append(slot)
+                    distances.append(start + i)
+            start += piece.columns.count
+    return {"hashes": digest_array(id_hashes), "slots": int_array(slots), "places": int_array(distances)}
 
 
-def settle(lanes: Sequence[Lane], rows: Sequence[Any]) -> None:
-    """Work out from the chunks' end offsets where each lane's events begin."""
+def assign_base_offsets(partitions: Sequence[FlushPartition], rows: Sequence[tuple[int, int]]) -> None:
+    """Set the first offset of each partition's events, from the end offsets of the chunks."""
     ends: dict[int, int] = {}
     for partition_id, end_offset in rows:
         ends[partition_id] = max(end_offset, ends.get(partition_id, 0))
-    for lane in lanes:
-        lane.base = ends[lane.partition_id] - lane.events
+    for partition in partitions:
+        partition.base = ends[partition.partition_id] - partition.events
 
 
-def answer(requests: Sequence[Request], work: dict[tuple[int, str], Lane], repeated: Repeated) -> None:
-    """Fill in the requests' results: where each event went, or where the one it repeats is."""
-    if not repeated:
-        _answer_all(requests, work)
+def fill_results(
+    requests: Sequence[AppendRequest], partitions: dict[PartitionName, FlushPartition], duplicates: Duplicates
+) -> None:
+    """Set the results of the requests: where each event was stored, now or before."""
+    if not duplicates:
+        _fill_results_without_duplicates(requests, partitions)
         return
-    starts: dict[tuple[int, str], int] = {key: lane.base for key, lane in work.items()}
-    told: dict[int, Sequence[int | Elsewhere]] = {}
+    next_offsets: dict[PartitionName, int] = {name: partition.base for name, partition in partitions.items()}
+    locations: dict[int, Sequence[int | EventLocation]] = {}
     for request in requests:
         request.results = []
         for part in request.parts:
-            placed: list[Placed] = []
+            appended: list[AppendedEvents] = []
             for piece in part:
-                key = (piece.queue.id, piece.partition)
-                start = starts[key]
-                skipped = repeated.get(id(piece))
+                name = (piece.queue.id, piece.partition)
+                start = next_offsets[name]
+                partition_id = partitions[name].partition_id
+                skipped = duplicates.get(id(piece))
                 if skipped is None:
-                    starts[key] = end = start + piece.columns.count
-                    told[id(piece)] = range(start, end)
-                    placed.append(_placed(piece, work[key].partition_id, range(start, end)))
+                    end = next_offsets[name] = start + piece.columns.count
+                    locations[id(piece)] = range(start, end)
+                    appended.append(_appended(piece, partition_id, range(start, end)))
                     continue
-                where, starts[key] = _told(piece, start, skipped, told)
-                told[id(piece)] = where
-                placed += _placed_apart(piece, work[key].partition_id, where, skipped)
-            request.results.append(PushResult(placed))
-        request.tell_shed()
+                where, next_offsets[name] = _locate_events(piece, start, skipped, locations)
+                locations[id(piece)] = where
+                appended += _appended_with_duplicates(piece, partition_id, where, skipped)
+            request.results.append(PushResult(appended))
+        request.report_shed()
 
 
-def _answer_all(requests: Sequence[Request], work: dict[tuple[int, str], Lane]) -> None:
-    """The same where no event repeats another: what nearly every flush is."""
+def _fill_results_without_duplicates(
+    requests: Sequence[AppendRequest], partitions: dict[PartitionName, FlushPartition]
+) -> None:
+    """Set the results of a flush without duplicates, which is the common case."""
     for request in requests:
         request.results = []
         for part in request.parts:
-            placed: list[Placed] = []
+            appended: list[AppendedEvents] = []
             for piece in part:
-                lane = work[piece.queue.id, piece.partition]
-                start = lane.base
-                lane.base = end = start + piece.columns.count
-                placed.append(_placed(piece, lane.partition_id, range(start, end)))
-            request.results.append(PushResult(placed))
+                partition = partitions[piece.queue.id, piece.partition]
+                start = partition.base
+                partition.base = end = start + piece.columns.count
+                appended.append(_appended(piece, partition.partition_id, range(start, end)))
+            request.results.append(PushResult(appended))
         if request.shed:
-            request.tell_shed()
+            request.report_shed()
 
 
-def _told(
+def _locate_events(
     piece: Piece,
     start: int,
-    skipped: Mapping[int, int | Elsewhere | Twin],
-    told: Mapping[int, Sequence[int | Elsewhere]],
-) -> tuple[list[int | Elsewhere], int]:
-    """Where each event of a piece is, some of which repeat others, and where the next one goes."""
-    where: list[int | Elsewhere] = []
-    for place in range(piece.columns.count):
-        known = skipped.get(place)
-        if isinstance(known, Twin):
-            where.append(told[known.piece][known.place] if known.piece in told else where[known.place])
-        elif known is not None:
-            where.append(known)
+    skipped: Mapping[int, int | EventLocation | FlushDuplicate],
+    locations: Mapping[int, Sequence[int | EventLocation]],
+) -> tuple[list[int | EventLocation], int]:
+    """Return the location of each event of a piece with duplicates, and the next free offset."""
+    where: list[int | EventLocation] = []
+    for position in range(piece.columns.count):
+        duplicate = skipped.get(position)
+        if isinstance(duplicate, FlushDuplicate):
+            earlier = locations.get(duplicate.piece, where)
+            where.append(earlier[duplicate.position])
+        elif duplicate is not None:
+            where.append(duplicate)
         else:
             where.append(start)
             start += 1
     return where, start
 
 
-def _placed(piece: Piece, partition_id: int, offsets: Sequence[int]) -> Placed:
-    return Placed(piece.queue.name, piece.partition, partition_id, piece.indices, offsets, piece.columns.ids)
+def _appended(piece: Piece, partition_id: int, offsets: Sequence[int]) -> AppendedEvents:
+    return AppendedEvents(piece.queue.name, piece.partition, partition_id, piece.indices, offsets, piece.columns.ids)
 
 
-def _placed_apart(
-    piece: Piece, partition_id: int, where: Sequence[int | Elsewhere], skipped: Collection[int]
-) -> list[Placed]:
-    """Where the events of a piece are, some of which repeat others, in this partition or in one of before."""
+def _appended_with_duplicates(
+    piece: Piece, partition_id: int, where: Sequence[int | EventLocation], skipped: Collection[int]
+) -> list[AppendedEvents]:
+    """Return the locations of a piece's events by partition, which may be one of an earlier epoch."""
     ids = piece.columns.ids
-    places: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for place, at in enumerate(where):
-        if isinstance(at, Elsewhere):
-            places.setdefault((at.partition, at.partition_id), []).append((place, at.offset))
+    by_partition: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for position, location in enumerate(where):
+        if isinstance(location, EventLocation):
+            partition, offset = (location.partition, location.partition_id), location.offset
         else:
-            places.setdefault((piece.partition, partition_id), []).append((place, at))
+            partition, offset = (piece.partition, partition_id), location
+        by_partition.setdefault(partition, []).append((position, offset))
     return [
-        Placed(
+        AppendedEvents(
             piece.queue.name,
             name,
             number,
-            [piece.indices[place] for place, _ in some],
-            [offset for _, offset in some],
-            None if ids is None else [ids[place] for place, _ in some],
-            frozenset(i for i, (place, _) in enumerate(some) if place in skipped),
+            [piece.indices[position] for position, _offset in events],
+            [offset for _position, offset in events],
+            None if ids is None else [ids[position] for position, _offset in events],
+            frozenset(i for i, (position, _offset) in enumerate(events) if position in skipped),
         )
-        for (name, number), some in places.items()
+        for (name, number), events in by_partition.items()
     ]

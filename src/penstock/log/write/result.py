@@ -1,4 +1,4 @@
-"""What a push answers."""
+"""The result of a push."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Where one event went. ``duplicate`` means that it was there already, at this place."""
+    """Where one event was stored. ``duplicate`` means that it had been stored there before."""
 
     index: int
     queue: str
@@ -28,8 +28,8 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
-    """What was pushed and could not be an event: its place in the push, what part of it is wrong and how, its text."""
+class RejectedInput:
+    """Input that is not a valid event: its position in the push, the invalid field, the reason and its text."""
 
     index: int
     field: str
@@ -37,44 +37,51 @@ class Rejected:
     raw: bytes = b""
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
-    """Where the events of one piece of a push went."""
+class AppendedEvents(msgspec.Struct, frozen=True, gc=False):
+    """Where the events of one piece were stored."""
 
     queue: str
     partition: str
     partition_id: int
+    #: The positions of the events in the push.
     indices: Sequence[int]
     offsets: Sequence[int]
     ids: Sequence[str | None] | None
+    #: Indices into ``offsets`` of the events that had been stored before.
     duplicates: frozenset[int] = frozenset()
 
-    def plain(self) -> Placed:
-        """The same in lists, to be stored."""
+    def plain(self) -> AppendedEvents:
+        """Return a copy with lists, which can be encoded."""
         ids = None if self.ids is None else list(self.ids)
         return msgspec.structs.replace(self, indices=list(self.indices), offsets=list(self.offsets), ids=ids)
 
 
 class PushResult(Sequence[Pushed]):
-    """The outcome of a push: how many events were accepted, and one :class:`Pushed` for each, in order."""
+    """The result of a push: how many events were accepted, and one :class:`Pushed` for each event, in order."""
 
-    __slots__ = ("_each", "_placed", "accepted", "duplicates", "rejected", "replayed", "shed")
+    __slots__ = ("_placed", "_pushed", "accepted", "duplicates", "rejected", "replayed", "shed")
 
     def __init__(
-        self, placed: Sequence[Placed], *, replayed: bool = False, shed: int = 0, rejected: Sequence[Rejected] = ()
+        self,
+        placed: Sequence[AppendedEvents],
+        *,
+        replayed: bool = False,
+        shed: int = 0,
+        rejected: Sequence[RejectedInput] = (),
     ) -> None:
         self._placed = placed
-        self._each: list[Pushed] | None = None
+        self._pushed: list[Pushed] | None = None
         events = duplicates = 0
         for part in placed:
             events += len(part.indices)
             duplicates += len(part.duplicates)
         self.duplicates = duplicates
         self.accepted = events - duplicates
-        #: True when an idempotency key was seen before and this is the answer of that time.
+        #: True if the idempotency key was used before, and this is the result of the first push.
         self.replayed = replayed
-        #: Events that were dropped, and counted, because the queue was full and sheds (``overflow``).
+        #: The number of events that were dropped because the queue was full (``overflow`` is ``shed``).
         self.shed = shed
-        #: What could not be events and went to the dead letters (``partial``).
+        #: Invalid input that went to the dead letters (``partial``).
         self.rejected = rejected
 
     def __len__(self) -> int:
@@ -93,25 +100,25 @@ class PushResult(Sequence[Pushed]):
     def __repr__(self) -> str:
         return f"PushResult(accepted={self.accepted}, duplicates={self.duplicates})"
 
-    def placed(self) -> Sequence[Placed]:
-        """The same, piece by piece, as it is stored with an idempotency key."""
+    def placed(self) -> Sequence[AppendedEvents]:
+        """Return the result piece by piece, as it is stored with an idempotency key."""
         return self._placed
 
     def _events(self) -> list[Pushed]:
-        if self._each is None:
-            each = [
+        if self._pushed is None:
+            pushed = [
                 Pushed(
                     index,
-                    p.queue,
-                    p.partition,
-                    p.partition_id,
-                    p.offsets[i],
-                    None if p.ids is None else p.ids[i],
-                    i in p.duplicates,
+                    part.queue,
+                    part.partition,
+                    part.partition_id,
+                    part.offsets[i],
+                    None if part.ids is None else part.ids[i],
+                    i in part.duplicates,
                 )
-                for p in self._placed
-                for i, index in enumerate(p.indices)
+                for part in self._placed
+                for i, index in enumerate(part.indices)
             ]
-            each.sort(key=lambda pushed: pushed.index)
-            self._each = each
-        return self._each
+            pushed.sort(key=lambda event: event.index)
+            self._pushed = pushed
+        return self._pushed

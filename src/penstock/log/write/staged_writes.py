@@ -1,7 +1,7 @@
-"""Writes of many hands: tasks that stage events apart from each other, made visible by one commit, once.
+"""Staged writes: several tasks stage events independently, and one commit makes them visible exactly once.
 
-A writer numbers its writes. Under the lock of its row a number that was written before is known, so that a write may
-be repeated from the beginning by whoever does not know whether it got through.
+A writer numbers its writes. A commit locks the row of its writer and finds there whether the version was committed
+before. So a write can be repeated from the start if its result is unknown.
 """
 
 from __future__ import annotations
@@ -14,11 +14,21 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from penstock.core.errors import Conflict, DatabaseUnavailable
-from penstock.db.kill_backend import Orphans
-from penstock.db.pg_arrays import numbers
-from penstock.db.retry import LOST, Patience, patiently
+from penstock.db.kill_backend import LostBackends
+from penstock.db.pg_arrays import int_array
+from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements
-from penstock.log.write.upload import MovedOnError, Staged, Upload, UploadLost, Uploads, discard, lock_for, place
+from penstock.log.write.upload import (
+    DISCARD_SECONDS,
+    QueueLayoutChanged,
+    StagedUpload,
+    Upload,
+    UploadLost,
+    Uploads,
+    discard_uploads,
+    lock_for_publish,
+    publish_rows,
+)
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -27,127 +37,138 @@ if TYPE_CHECKING:
 
 _sql = Statements("penstock.log.write", "upload.sql")
 
-#: How long what a task has staged waits for the commit.
+#: How long the staged events of a task wait for the commit.
 _KEEP = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteVersion:
     """One write of a writer."""
 
     writer: str
     version: int
-    #: Who counts the versions; a writer that counts anew under the same name would be taken for one that repeats.
+    #: Identifies the run that counts the versions. Another run with the same writer must not be taken for a repetition.
     run: str = ""
-    #: Whether it may be repeated after days.
+    #: Whether the version is remembered for more than a day.
     is_kept: bool = True
 
 
-class Writes:
-    """Stages, commits and gives up writes to one queue after the other."""
+class StagedWrites:
+    """Stages, commits and aborts writes."""
 
     def __init__(self, uploads: Uploads) -> None:
         self._uploads = uploads
 
-    async def begin(self, queue: Queue, write: Write) -> Upload:
-        """What a task puts its part of a write into."""
+    async def begin(self, queue: Queue, write: WriteVersion) -> Upload:
+        """Start the upload of one task."""
         return await self._uploads.begin(queue, writer=write.writer, version=write.version, keep=_KEEP)
 
-    async def was_written(self, queue: Queue, write: Write) -> bool:
-        """Whether the write, or a later one of its writer, is there already."""
+    async def is_committed(self, queue: Queue, write: WriteVersion) -> bool:
+        """Whether the write, or a later one of its writer, was committed."""
 
-        async def act(conn: AsyncConnection[Any]) -> bool:
+        async def check(conn: AsyncConnection[Any]) -> bool:
             async with conn.transaction():
-                return await self._is_repeated(conn, queue, write)
+                return await self._claim(conn, queue, write)
 
-        return await patiently(self._uploads.pool, self._uploads.retry_seconds, act)
+        return await run_with_retry(self._uploads.pool, self._uploads.retry_seconds, check)
 
-    async def commit(self, queue: Queue, write: Write, parts: Sequence[Staged]) -> bool:
-        """Make all parts visible, in their order, and nothing else of the write; False if it was written before."""
-        patience = Patience(self._uploads.retry_seconds)
-        orphans = Orphans()
+    async def commit(self, queue: Queue, write: WriteVersion, parts: Sequence[StagedUpload]) -> bool:
+        """Make all parts visible, in order, and discard other uploads of the write.
+
+        Return False if the write was committed before.
+        """
+        retry = DatabaseRetry(self._uploads.retry_seconds)
+        lost_backends = LostBackends()
         while True:
             try:
                 async with self._uploads.pool.connection() as conn:
-                    await orphans.end(conn)
-                    with orphans.watching(conn):
-                        done = await self._commit_on(conn, queue, write, parts)
-                if done:
-                    self._uploads.signals.pushed(queue.id)
-                return done
-            except MovedOnError:
-                queue = await self._follow(queue, parts)
-            except LOST as error:
-                # Asked again, it says whether it got through.
-                await patience.pause(error)
+                    await lost_backends.terminate(conn)
+                    with lost_backends.track(conn):
+                        is_new = await self._commit_on(conn, queue, write, parts)
+                if is_new:
+                    self._uploads.notifier.notify(queue.id)
+                return is_new
+            except QueueLayoutChanged:
+                queue = await self._follow_layout(queue, parts)
+            except CONNECTION_ERRORS as error:
+                # The next attempt finds out whether this one was committed.
+                await retry.pause(error)
 
-    async def give_up(self, queue: Queue, write: Write) -> None:
-        """Remove what was staged for the write; upkeep does it later if the database cannot be reached."""
+    async def abort(self, queue: Queue, write: WriteVersion) -> None:
+        """Delete the staged events of the write. Upkeep does it later if the database is unavailable."""
 
-        async def act(conn: AsyncConnection[Any]) -> None:
+        async def delete(conn: AsyncConnection[Any]) -> None:
             async with conn.transaction():
-                await self._tidy(conn, queue, write)
+                await self._discard_rest(conn, queue, write)
 
         try:
-            await patiently(self._uploads.pool, 1.0, act)
+            await run_with_retry(self._uploads.pool, DISCARD_SECONDS, delete)
         except (psycopg.Error, DatabaseUnavailable):
             return
 
-    async def _commit_on(self, conn: AsyncConnection[Any], queue: Queue, write: Write, parts: Sequence[Staged]) -> bool:
+    async def _commit_on(
+        self, conn: AsyncConnection[Any], queue: Queue, write: WriteVersion, parts: Sequence[StagedUpload]
+    ) -> bool:
         async with conn.transaction():
-            repeated = await self._is_repeated(conn, queue, write)
-            if not repeated:
-                await self._place(conn, queue, parts)
+            is_committed = await self._claim(conn, queue, write)
+            if not is_committed:
+                await self._publish(conn, queue, parts)
                 events = sum(part.events for part in parts)
-                await conn.execute(_sql["note_write"], self._params(queue, write, events=events))
-            await self._tidy(conn, queue, write)
-        return not repeated
+                await conn.execute(_sql["record_write"], self._params(queue, write, events=events))
+            await self._discard_rest(conn, queue, write)
+        return not is_committed
 
-    async def _is_repeated(self, conn: AsyncConnection[Any], queue: Queue, write: Write) -> bool:
+    async def _claim(self, conn: AsyncConnection[Any], queue: Queue, write: WriteVersion) -> bool:
+        """Lock the row of the writer. Return whether the version was committed before."""
         params = self._params(queue, write)
         await conn.execute(_sql["claim_write"], params)
         row = await (await conn.execute(_sql["last_write"], params)).fetchone()
-        if row is None or row[0] < write.version:
+        if row is None:
             return False
-        if row[1] != write.run:
+        version, run = row
+        if version < write.version:
+            return False
+        if run != write.run:
             raise Conflict(
-                f"{write.writer!r} has written version {row[0]} to queue {queue.name!r} before, and somebody else who "
-                f"uses that name comes with version {write.version}: it would be taken for a repetition and dropped. "
-                "Go on from the checkpoint that counted so far, or take another name for what begins anew"
+                f"writer {write.writer!r} has committed version {version} to queue {queue.name!r} in another run, so "
+                f"version {write.version} of this run would be taken for a repetition and dropped; continue from the "
+                "checkpoint of that run, or use another writer name"
             )
         return True
 
-    async def _place(self, conn: AsyncConnection[Any], queue: Queue, parts: Sequence[Staged]) -> None:
-        uploads = [part.upload for part in parts]
-        taken = await (await conn.execute(_sql["take_all"], {"uploads": numbers(uploads)})).fetchall()
-        if len(taken) != len(uploads):
+    async def _publish(self, conn: AsyncConnection[Any], queue: Queue, parts: Sequence[StagedUpload]) -> None:
+        upload_ids = [part.upload for part in parts]
+        taken = await (await conn.execute(_sql["take_all"], {"uploads": int_array(upload_ids)})).fetchall()
+        if len(taken) != len(upload_ids):
             raise UploadLost(
-                f"what was staged for queue {queue.name!r} is gone: nobody made it visible for too long, or the "
-                "database crashed; write it again"
+                f"staged events for queue {queue.name!r} are lost, because they waited for the commit for too long or "
+                "the database crashed; write them again"
             )
         if any((part.epoch, part.segment) != (queue.epoch, queue.segment) for part in parts):
-            raise MovedOnError
-        await lock_for(conn, queue, {target for part in parts for target in part.targets})
+            raise QueueLayoutChanged
+        await lock_for_publish(conn, queue, {target for part in parts for target in part.targets})
         for part in parts:
-            await place(conn, queue, part.upload, part.targets, part.afters, self._uploads.clock)
+            await publish_rows(conn, queue, part.upload, part.targets, part.afters, self._uploads.clock)
 
-    async def _tidy(self, conn: AsyncConnection[Any], queue: Queue, write: Write) -> None:
-        """Remove what is left of the write: of tasks that ran twice, and of those that failed."""
-        rows = await (await conn.execute(_sql["left_by"], self._params(queue, write))).fetchall()
+    async def _discard_rest(self, conn: AsyncConnection[Any], queue: Queue, write: WriteVersion) -> None:
+        """Delete the other uploads of the write: of tasks that ran twice, and of tasks that failed."""
+        rows = await (await conn.execute(_sql["uploads_of_write"], self._params(queue, write))).fetchall()
         if rows:
-            await discard(conn, queue, [number for (number,) in rows])
+            await discard_uploads(conn, queue, [upload_id for (upload_id,) in rows])
 
-    async def _follow(self, queue: Queue, parts: Sequence[Staged]) -> Queue:
-        """Bring what was staged to the segment that is open now."""
-        now = await self._uploads.catalog.refresh(queue.name)
-        if now.id != queue.id:
-            raise UploadLost(f"queue {queue.name!r} was deleted meanwhile, and with it what was staged; write it again")
+    async def _follow_layout(self, queue: Queue, parts: Sequence[StagedUpload]) -> Queue:
+        """Move the staged rows to the open segment of the queue."""
+        current = await self._uploads.catalog.refresh(queue.name)
+        if current.id != queue.id:
+            raise UploadLost(
+                f"queue {queue.name!r} was deleted meanwhile, and with it the staged events; write them again"
+            )
         for part in parts:
-            await self._uploads.bring(now, part.epoch, part.segment, part.upload)
-            part.segment = now.segment
-        return now
+            await self._uploads.move(current, part.epoch, part.segment, part.upload)
+            part.segment = current.segment
+        return current
 
-    def _params(self, queue: Queue, write: Write, **more: Any) -> dict[str, Any]:
+    def _params(self, queue: Queue, write: WriteVersion, **more: Any) -> dict[str, Any]:
         return {
             "queue": queue.id,
             "writer": write.writer,

@@ -1,6 +1,6 @@
-"""API keys and the audit log over HTTP, for administrators; only where callers are asked for keys.
+"""``/v1/keys`` and ``/v1/audit``, for administrators of a server with access control.
 
-Where they are not, anybody on the machine could make himself a key for servers that do ask.
+Without access control, anybody on the machine could create a key for servers that have it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.core.errors import InvalidOption
-from penstock.server.auth.api_keys import DEFAULT_GRACE, ApiKey, Keys
-from penstock.server.auth.audit import Entry, Written
-from penstock.server.auth.authenticate import Guard
-from penstock.server.auth.authorize import address_of
-from penstock.server.auth.identity import EVERY_QUEUE
-from penstock.server.auth.key_format import KeyText
-from penstock.server.http.endpoint import Call, Endpoint, Role
+from penstock.server.auth.api_keys import DEFAULT_GRACE, ApiKey, ApiKeyStore
+from penstock.server.auth.audit import AuditEntry, AuditRecord
+from penstock.server.auth.authenticate import Authenticator
+from penstock.server.auth.authorize import client_address
+from penstock.server.auth.identity import ALL_QUEUES, Role
+from penstock.server.auth.key_format import PlaintextKey
 from penstock.server.http.errors import Problem
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 
 _ADMIN = frozenset({Role.ADMIN})
 _TAG = "Keys"
@@ -34,144 +35,146 @@ class NewKey(ApiKey):
 
 
 class KeyList(Struct, frozen=True):
-    """All keys, the revoked too, as they were made."""
+    """All keys, revoked ones too, in order of creation."""
 
     keys: list[ApiKey]
 
 
-class KeyBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A key that is to be made."""
+class CreateKeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key to create."""
 
     name: str
     roles: list[Role]
-    queues: Sequence[str] = EVERY_QUEUE
+    queues: Sequence[str] = ALL_QUEUES
     expires_at: datetime | None = None
 
 
-class RotateBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long the secret that the key has is still good."""
+class RotateKeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the current secret stays valid."""
 
     grace_seconds: Annotated[float, Meta(ge=0, le=366 * 86_400)] = DEFAULT_GRACE.total_seconds()
 
 
 class AuditQuery(Struct, frozen=True):
-    """How many lines, and of whom."""
+    """Which audit entries to return."""
 
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50
     who: str | None = None
 
 
-class AuditLines(Struct, frozen=True):
-    """Lines of the audit log, the latest first."""
+class AuditEntryList(Struct, frozen=True):
+    """Audit entries, the newest first."""
 
-    entries: list[Written]
-
-
-async def list_keys(call: Call) -> KeyList:
-    """All keys, without their secrets."""
-    _guard(call)
-    return KeyList(await _keys(call).all())
+    entries: list[AuditRecord]
 
 
-async def create(call: Call) -> NewKey:
-    """Make a key."""
-    guard = await _guard_now(call)
-    asked: KeyBody = call.body
-    if asked.expires_at is not None and asked.expires_at.tzinfo is None:
-        raise InvalidOption("expires_at has no time zone; add one, such as a Z at the end", option="expires_at")
-    key, text = await _keys(call).create(asked.name, asked.roles, asked.queues, expires_at=asked.expires_at)
-    await _note(call, guard, "key create", key)
-    return _new(key, text)
+async def list_api_keys(call: ApiCall) -> KeyList:
+    """Return all keys, without their secrets."""
+    _require_access_control(call)
+    return KeyList(await _store(call).list_all())
 
 
-async def rotate(call: Call) -> NewKey:
-    """Give a key a new secret."""
-    guard = await _guard_now(call)
-    asked: RotateBody = call.body
-    key, text = await _keys(call).rotate(call.path["key"], timedelta(seconds=asked.grace_seconds))
-    await _note(call, guard, "key rotate", key)
-    return _new(key, text)
+async def create_api_key(call: ApiCall) -> NewKey:
+    """Create a key. The response contains its secret, which cannot be read again."""
+    authenticator = await _reauthorize(call)
+    body: CreateKeyRequest = call.body
+    if body.expires_at is not None and body.expires_at.tzinfo is None:
+        raise InvalidOption("expires_at has no time zone; add one, such as Z at the end", option="expires_at")
+    key, plaintext = await _store(call).create(body.name, body.roles, body.queues, expires_at=body.expires_at)
+    await _audit(call, authenticator, "key create", key)
+    return _to_new_key(key, plaintext)
 
 
-async def revoke(call: Call) -> None:
-    """End a key."""
-    guard = await _guard_now(call)
-    await _note(call, guard, "key revoke", await _keys(call).revoke(call.path["key"]))
+async def rotate_api_key(call: ApiCall) -> NewKey:
+    """Give a key a new secret. The current one stays valid for a grace period."""
+    authenticator = await _reauthorize(call)
+    body: RotateKeyRequest = call.body
+    key, plaintext = await _store(call).rotate(call.path["key"], timedelta(seconds=body.grace_seconds))
+    await _audit(call, authenticator, "key rotate", key)
+    return _to_new_key(key, plaintext)
 
 
-async def audit(call: Call) -> AuditLines:
-    """What was done with an administrator's rights, to keys, and what was tried in vain."""
-    asked: AuditQuery = call.query
-    return AuditLines(await _guard(call).audit.read(asked.limit, asked.who))
+async def revoke_api_key(call: ApiCall) -> None:
+    """Revoke a key."""
+    authenticator = await _reauthorize(call)
+    await _audit(call, authenticator, "key revoke", await _store(call).revoke(call.path["key"]))
 
 
-def _guard(call: Call) -> Guard:
-    if call.services.guard is None:
-        detail = (
-            "this server asks nobody for a key, so it makes none: use `penstock key`, or start it with --require-access"
+async def list_audit_entries(call: ApiCall) -> AuditEntryList:
+    """Return actions of administrators, changes to keys, and refused attempts."""
+    query: AuditQuery = call.query
+    return AuditEntryList(await _require_access_control(call).audit.read(query.limit, query.who))
+
+
+def _require_access_control(call: ApiCall) -> Authenticator:
+    if call.services.authenticator is None:
+        raise Problem(
+            "forbidden",
+            "this server has no access control, so it manages no keys: "
+            "use `penstock key`, or start it with --require-access",
         )
-        raise Problem("forbidden", detail)
-    return call.services.guard
+    return call.services.authenticator
 
 
-async def _guard_now(call: Call) -> Guard:
-    """For what changes keys: a caller who was revoked a moment ago could outlive that by a key that he makes."""
-    guard = _guard(call)
-    await guard.look_again(call.caller)
-    if call.readmit is not None:
-        await call.readmit()
-    return guard
+async def _reauthorize(call: ApiCall) -> Authenticator:
+    """Authorize the caller again with its current key: a key revoked a moment ago must not create another one."""
+    authenticator = _require_access_control(call)
+    await authenticator.refresh(call.caller)
+    if call.reauthorize is not None:
+        await call.reauthorize()
+    return authenticator
 
 
-def _keys(call: Call) -> Keys:
-    return Keys(call.services.log.database)
+def _store(call: ApiCall) -> ApiKeyStore:
+    return ApiKeyStore(call.services.log.database)
 
 
-def _new(key: ApiKey, text: KeyText) -> NewKey:
-    return NewKey(**asdict(key), key=str(text))
+def _to_new_key(key: ApiKey, plaintext: PlaintextKey) -> NewKey:
+    return NewKey(**asdict(key), key=str(plaintext))
 
 
-async def _note(call: Call, guard: Guard, action: str, key: ApiKey) -> None:
-    """Write down which key it was: the address that was asked for does not say, or only its id."""
-    entry = Entry(call.caller, action, f"{key.id} {key.name}", address_of(call.request), request_id=call.request_id)
-    await guard.audit.write_done(entry)
+async def _audit(call: ApiCall, authenticator: Authenticator, action: str, key: ApiKey) -> None:
+    """Write an audit entry with the id and the name of the key; the path has at most its id."""
+    address = client_address(call.request)
+    entry = AuditEntry(call.caller, action, f"{key.id} {key.name}", address, request_id=call.request_id)
+    await authenticator.audit.write_or_log(entry)
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/keys", list_keys, "All keys, without their secrets", _TAG, _ADMIN, answer=KeyList),
+    Endpoint("GET", "/v1/keys", list_api_keys, "List keys", _TAG, _ADMIN, response=KeyList),
     Endpoint(
         "POST",
         "/v1/keys",
-        create,
-        "Make a key: the answer is the one time to see it",
+        create_api_key,
+        "Create a key",
         _TAG,
         _ADMIN,
-        body=KeyBody,
-        answer=NewKey,
+        body=CreateKeyRequest,
+        response=NewKey,
         status=201,
         problems=("invalid-name", "invalid-option"),
     ),
     Endpoint(
         "POST",
         "/v1/keys/{key}/rotate",
-        rotate,
-        "Give a key a new secret",
+        rotate_api_key,
+        "Rotate a key",
         _TAG,
         _ADMIN,
-        body=RotateBody,
+        body=RotateKeyRequest,
         body_required=False,
-        answer=NewKey,
+        response=NewKey,
         problems=("not-found",),
     ),
-    Endpoint("DELETE", "/v1/keys/{key}", revoke, "End a key", _TAG, _ADMIN, problems=("not-found",)),
+    Endpoint("DELETE", "/v1/keys/{key}", revoke_api_key, "Revoke a key", _TAG, _ADMIN, problems=("not-found",)),
     Endpoint(
         "GET",
         "/v1/audit",
-        audit,
-        "What administrators did, what was done to keys, and what was tried in vain",
+        list_audit_entries,
+        "List audit entries",
         _TAG,
         _ADMIN,
         query=AuditQuery,
-        answer=AuditLines,
+        response=AuditEntryList,
     ),
 )

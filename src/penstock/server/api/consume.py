@@ -1,4 +1,4 @@
-"""Consuming over HTTP: popping, acknowledging, keeping a lease, acting in a transaction."""
+"""Consuming: pop, acknowledge, extend and release leases, transactions."""
 
 from __future__ import annotations
 
@@ -11,181 +11,185 @@ from typing import TypeVar
 from starlette.requests import ClientDisconnect
 
 from penstock.log.event import Event
-from penstock.log.groups import check_place
-from penstock.log.read.lease import PopRequest
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.start_position import parse_start_position
 from penstock.protocol import messages
-from penstock.server.api.events import MOST_BYTES, batch_of, taking
-from penstock.server.http.endpoint import Call, Endpoint, Role
-from penstock.server.http.search_limits import disconnected
-from penstock.server.ingest.push import idempotency_key
+from penstock.protocol.events import EventDocument, EventList
+from penstock.server.api.push import account_pushes, to_batch
+from penstock.server.auth.identity import Role
+from penstock.server.http.request import wait_for_disconnect
+from penstock.server.http.responses import MAX_RESPONSE_BYTES
+from penstock.server.ingest.push import read_idempotency_key
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 
 _CONSUME = frozenset({Role.CONSUME})
 
 _TAG = "Consuming"
 _GROUP = "/v1/queues/{queue}/groups/{group}"
 
-_Answer = TypeVar("_Answer")
+_ResultT = TypeVar("_ResultT")
 
 
-async def pop(call: Call) -> messages.Events:
-    """Lease events and deliver them; none if none came in time, or the server is about to end."""
-    asked: messages.Pop = call.body
-    log = call.services.log
+async def pop_events(call: ApiCall) -> EventList:
+    """Lease events and return them; return none after the wait or when the server stops."""
+    body: messages.PopOptions = call.body
     request = PopRequest(
         call.path["queue"],
         group=call.path["group"],
-        batch=min(asked.batch, messages.MOST_EVENTS),
-        partitions=asked.partitions,
-        partition=asked.partition,
-        wait_seconds=min(asked.wait_seconds, messages.MOST_WAIT_SECONDS),
-        lease_seconds=asked.lease_seconds,
-        auto_ack=asked.auto_ack,
-        subscribe_from=check_place(asked.subscribe_from),
-        lease_id=asked.lease_id,
-        instead_of=asked.instead_of,
-        max_bytes=min(MOST_BYTES, call.services.given_out.limit),
+        batch=min(body.batch, messages.MAX_EVENTS),
+        partitions=body.partitions,
+        partition=body.partition,
+        wait_seconds=min(body.wait_seconds, messages.MAX_WAIT_SECONDS),
+        lease_seconds=body.lease_seconds,
+        auto_ack=body.auto_ack,
+        subscribe_from=parse_start_position(body.subscribe_from),
+        lease_id=body.lease_id,
+        instead_of=body.instead_of,
+        max_bytes=min(MAX_RESPONSE_BYTES, call.services.response_memory.limit),
     )
-    popping = asyncio.create_task(log.pop(request, call.hold()))
+    pop = asyncio.create_task(call.services.log.pop(request, call.reserve_memory()))
     try:
-        await _until(popping, call)
+        await _wait_for_pop(pop, call)
     except BaseException:
-        await _let_go(popping, call)
+        await _release_events(pop, call)
         raise
-    events = [] if popping.cancelled() else popping.result()
+    events = [] if pop.cancelled() else pop.result()
     if events:
-        call.services.metrics.delivered(request.queue, len(events))
-    return messages.Events([messages.EventDocument.of(event) for event in events])
+        call.services.metrics.count_delivered(request.queue, len(events))
+    return EventList([EventDocument.of(event) for event in events])
 
 
-async def _until(popping: asyncio.Task[list[Event]], call: Call) -> None:
-    """Wait for the pop; it ends early when the server does, and is in vain when nobody is there to be answered."""
-    gone = asyncio.create_task(disconnected(call.request))
+async def _wait_for_pop(pop: asyncio.Task[list[Event]], call: ApiCall) -> None:
+    """Wait for a pop. Cancel it when the server stops; raise ClientDisconnect if the client left."""
+    disconnect = asyncio.create_task(wait_for_disconnect(call.request))
     stopping = asyncio.create_task(call.services.stopping.wait())
     try:
-        await asyncio.wait({popping, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if gone.done():
+        await asyncio.wait({pop, disconnect, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if disconnect.done():
             raise ClientDisconnect
-        if not popping.done():
-            popping.cancel()
-            await asyncio.wait([popping])
+        if not pop.done():
+            pop.cancel()
+            await asyncio.wait([pop])
     finally:
-        for task in (gone, stopping):
+        for task in (disconnect, stopping):
             task.cancel()
 
 
-async def _let_go(popping: asyncio.Task[list[Event]], call: Call) -> None:
-    """Give back what was leased for somebody who is gone. A pop that is cancelled does so itself."""
-    if popping.cancel():
-        await asyncio.wait([popping])
+async def _release_events(pop: asyncio.Task[list[Event]], call: ApiCall) -> None:
+    """Return the leased events of a client that left. A cancelled pop does that itself."""
+    if pop.cancel():
+        await asyncio.wait([pop])
     with contextlib.suppress(asyncio.CancelledError, Exception):
-        firsts: dict[int, Event] = {}
-        for event in popping.result():
-            firsts.setdefault(event.partition_id, event)
-        if firsts:
-            await call.services.log.ack(list(firsts.values()), "retry")
+        first_by_partition: dict[int, Event] = {}
+        for event in pop.result():
+            first_by_partition.setdefault(event.partition_id, event)
+        if first_by_partition:
+            await call.services.log.ack(list(first_by_partition.values()), "retry")
 
 
-async def ack(call: Call) -> messages.AckResults:
-    """Say what became of events; one result for each."""
-    asked: messages.Acks = call.body
+async def ack_events(call: ApiCall) -> messages.AckResponse:
+    """Acknowledge events; return one result per event."""
+    body: messages.AckRequest = call.body
     queue = call.path["queue"]
-    results = await _to_the_end(call.services.log.ack_leased(queue, call.path["group"], asked.acks))
-    for status, count in Counter(ack.status for ack in asked.acks).items():
-        call.services.metrics.acked(queue, status, count)
-    return messages.AckResults(results)
+    results = await _run_to_completion(call.services.log.ack_leased(queue, call.path["group"], body.acks))
+    for status, count in Counter(ack.status for ack in body.acks).items():
+        call.services.metrics.count_acked(queue, status, count)
+    return messages.AckResponse(results)
 
 
-async def extend(call: Call) -> messages.Extended:
-    """Make a lease last longer."""
-    asked: messages.Extension = call.body
+async def extend_lease(call: ApiCall) -> messages.ExtendResponse:
+    """Extend a lease."""
+    body: messages.ExtendRequest = call.body
     until = await call.services.log.extend_leased(
-        call.path["queue"], call.path["group"], asked.lease_id, asked.partition_ids, asked.seconds
+        call.path["queue"], call.path["group"], body.lease_id, body.partition_ids, body.seconds
     )
-    return messages.Extended(until)
+    return messages.ExtendResponse(until)
 
 
-async def release(call: Call) -> None:
-    """End a lease now."""
+async def release_lease(call: ApiCall) -> None:
+    """Release a lease. Its events are delivered again, and no retry is counted."""
     await call.services.log.release(call.path["queue"], call.path["group"], call.body.lease_id)
 
 
-async def transaction(call: Call) -> messages.TransactionOutcome:
-    """Ack and push together, or do neither."""
-    asked: messages.Transaction = call.body
-    call.permit([ack.queue for ack in asked.acks], Role.CONSUME)
-    if asked.pushes:
-        call.permit([batch.queue for batch in asked.pushes], Role.PRODUCE)
-    key = idempotency_key(call.request.headers, call.caller)
+async def commit_transaction(call: ApiCall) -> messages.TransactionResponse:
+    """Acknowledge and push events atomically."""
+    body: messages.TransactionRequest = call.body
+    queues = [batch.queue for batch in body.pushes]
+    call.require_access([ack.queue for ack in body.acks], Role.CONSUME)
+    if queues:
+        call.require_access(queues, Role.PRODUCE)
+    idempotency_key = read_idempotency_key(call.request.headers, call.caller)
     log = call.services.log
-    async with taking(call, [batch.queue for batch in asked.pushes]) as taken:
-        batches = [batch_of(each) for each in asked.pushes]
-        result = await _to_the_end(log.transact_leased(asked.acks, batches, idempotency_key=key))
-        taken += result.pushes
-    for ack in asked.acks:
-        call.services.metrics.acked(ack.queue, ack.status, 1)
-    return messages.TransactionOutcome(result.acked, [messages.PushOutcome.of(each) for each in result.pushes])
+    async with account_pushes(call, queues) as results:
+        batches = [to_batch(batch) for batch in body.pushes]
+        result = await _run_to_completion(log.transact_leased(body.acks, batches, idempotency_key=idempotency_key))
+        results += result.pushes
+    for ack in body.acks:
+        call.services.metrics.count_acked(ack.queue, ack.status, 1)
+    return messages.TransactionResponse(result.acked, [messages.BatchResult.of(push) for push in result.pushes])
 
 
-async def _to_the_end(acting: Awaitable[_Answer]) -> _Answer:
-    """Act, and do not stop in the middle because nobody waits for the answer any more."""
-    return await asyncio.shield(asyncio.ensure_future(acting))
+async def _run_to_completion(operation: Awaitable[_ResultT]) -> _ResultT:
+    """Run an operation that is not cancelled when the client disconnects."""
+    return await asyncio.shield(asyncio.ensure_future(operation))
 
 
 ENDPOINTS = (
     Endpoint(
         "POST",
         f"{_GROUP}/pop",
-        pop,
-        "Lease events and deliver them",
+        pop_events,
+        "Pop events",
         _TAG,
         _CONSUME,
-        body=messages.Pop,
+        body=messages.PopOptions,
         body_required=False,
-        answer=messages.Events,
+        response=EventList,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "POST",
         f"{_GROUP}/ack",
-        ack,
-        "Say what became of events",
+        ack_events,
+        "Acknowledge events",
         _TAG,
         _CONSUME,
-        body=messages.Acks,
-        answer=messages.AckResults,
+        body=messages.AckRequest,
+        response=messages.AckResponse,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "POST",
         f"{_GROUP}/extend",
-        extend,
-        "Make a lease last longer",
+        extend_lease,
+        "Extend a lease",
         _TAG,
         _CONSUME,
-        body=messages.Extension,
-        answer=messages.Extended,
+        body=messages.ExtendRequest,
+        response=messages.ExtendResponse,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "POST",
         f"{_GROUP}/release",
-        release,
-        "End a lease now: its events come again, at no cost",
+        release_lease,
+        "Release a lease",
         _TAG,
         _CONSUME,
-        body=messages.Release,
+        body=messages.ReleaseRequest,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "POST",
         "/v1/transaction",
-        transaction,
-        "Ack and push together, or do neither",
+        commit_transaction,
+        "Acknowledge and push events atomically",
         _TAG,
         _CONSUME,
-        asks=True,
-        body=messages.Transaction,
-        answer=messages.TransactionOutcome,
+        checks_queues=True,
+        body=messages.TransactionRequest,
+        response=messages.TransactionResponse,
         problems=(
             "not-found",
             "idempotency-conflict",

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: looking, sending back, throwing away."""
+"""``/v1/dead-letters``: list, inspect, redrive and purge dead letters."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.dead_letters import Filter, Redrive
-from penstock.log.read.pop import FIRST_BYTES
+from penstock.log.dead_letters.models import DeadLetterFilter, Redrive
+from penstock.log.read.ack_request import NonNegativeInt
+from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.protocol import messages
-from penstock.server.api.events import MOST_BYTES
-from penstock.server.http.endpoint import Call, Endpoint, Role
+from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
+from penstock.server.http.responses import MAX_RESPONSE_BYTES
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 
 _READ = frozenset({Role.READ, Role.CONSUME})
 _ADMIN = frozenset({Role.ADMIN})
 
 _TAG = "Dead letters"
 _PROBLEMS = ("not-found", "invalid-name")
+_MAX_ID_DIGITS = 18
 
 
-class WhichQuery(Struct, frozen=True):
-    """Which dead letters: all conditions that are given must hold; ``ids`` are separated by commas."""
+class DeadLetterQuery(Struct, frozen=True):
+    """Which dead letters: those that match all given conditions. ``ids`` are separated by commas."""
 
     ids: str | None = None
     queue: str | None = None
@@ -33,151 +37,150 @@ class WhichQuery(Struct, frozen=True):
     since: datetime | None = None
     until: datetime | None = None
 
-    def filter(self) -> Filter:
-        """The filter, checked."""
-        return Filter(_read_ids(self.ids), self.queue, self.group, self.key, self.error, self.since, self.until)
+    def to_filter(self) -> DeadLetterFilter:
+        return DeadLetterFilter(
+            _parse_ids(self.ids), self.queue, self.group, self.key, self.error, self.since, self.until
+        )
 
 
-class PageQuery(WhichQuery, frozen=True):
-    """The same, and a page of them."""
+class ListDeadLettersQuery(DeadLetterQuery, frozen=True):
+    """Which dead letters, and which page of them."""
 
-    limit: Annotated[int, Meta(ge=1, le=messages.MOST_EVENTS)] = 100
-    offset: messages.Number = 0
-
-
-class DeadLetterId(Struct, frozen=True):
-    """The number of a dead letter, from the path."""
-
-    id: int
+    limit: Annotated[int, Meta(ge=1, le=messages.MAX_EVENTS)] = 100
+    offset: NonNegativeInt = 0
 
 
-async def page(call: Call) -> messages.DeadLetters:
-    """Dead letters that match, newest failure first."""
-    which = call.query.filter()
-    await _permit(call, which)
-    asked: PageQuery = call.query
-    most = await call.room(MOST_BYTES)
-    found, more = await call.services.log.part_of_dead_letters(which, asked.limit, asked.offset, most)
-    return messages.DeadLetters([messages.DeadLetterDocument.of(letter) for letter in found], more)
+async def list_dead_letters(call: ApiCall) -> messages.DeadLetterList:
+    """Return the dead letters that match, the newest failure first."""
+    query: ListDeadLettersQuery = call.query
+    which = query.to_filter()
+    await _require_access(call, which)
+    max_bytes = await call.reserve_response(MAX_RESPONSE_BYTES)
+    letters, has_more = await call.services.log.dead_letter_page(which, query.limit, query.offset, max_bytes)
+    return messages.DeadLetterList([messages.DeadLetterDocument.of(letter) for letter in letters], has_more)
 
 
-async def count(call: Call) -> messages.Count:
-    """How many match."""
-    which = call.query.filter()
-    await _permit(call, which)
+async def count_dead_letters(call: ApiCall) -> messages.Count:
+    """Return the number of dead letters that match."""
+    which = call.query.to_filter()
+    await _require_access(call, which)
     return messages.Count(await call.services.log.count_dead_letters(which))
 
 
-async def show(call: Call) -> messages.DeadLetterDocument:
-    """One dead letter, whole."""
+async def get_dead_letter(call: ApiCall) -> messages.DeadLetterDocument:
+    """Return one dead letter, with its traceback and its history."""
     text = call.path["id"]
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        call.sees_all()
-        raise NotFound(f"there is no dead letter {text!r}: it has a number")
-    await call.hold().reach(FIRST_BYTES)
+    if not _is_id(text):
+        call.can_see_all()
+        raise NotFound(f"there is no dead letter {text!r}: an id is a number")
+    await call.reserve_memory().acquire(MIN_POP_BYTES)
     letter = await call.services.log.dead_letter(int(text))
-    call.permit_found(letter.queue)
+    call.require_access_silently(letter.queue)
     return messages.DeadLetterDocument.of(letter)
 
 
-async def redrive(call: Call) -> Redrive:
+async def redrive_dead_letters(call: ApiCall) -> Redrive:
     """Send dead letters back to the group that failed on them."""
-    asked: messages.RedriveRequest = call.body
-    which = asked.filter()
-    await _permit(call, which)
-    everything = asked.all or which.ids is not None
-    return await call.services.log.redrive(which, limit=None if everything else asked.limit)
+    body: messages.RedriveRequest = call.body
+    which = body.filter()
+    await _require_access(call, which)
+    is_unlimited = body.all or which.ids is not None
+    return await call.services.log.redrive(which, limit=None if is_unlimited else body.limit)
 
 
-async def purge(call: Call) -> messages.Count:
-    """Delete dead letters for good."""
-    asked: messages.PurgeRequest = call.body
-    which = asked.filter()
-    if which == Filter(queue=which.queue, group=which.group) and not asked.all:
-        call.sees_all()
-        raise InvalidRequest("purge would delete every dead letter: name some, filter them, or say all")
-    await _permit(call, which)
+async def purge_dead_letters(call: ApiCall) -> messages.Count:
+    """Delete dead letters permanently."""
+    body: messages.PurgeRequest = call.body
+    which = body.filter()
+    if which == DeadLetterFilter(queue=which.queue, group=which.group) and not body.all:
+        call.can_see_all()
+        raise InvalidRequest("this would delete every dead letter: give ids, a filter, or all=true")
+    await _require_access(call, which)
     return messages.Count(await call.services.log.purge(which))
 
 
-async def _permit(call: Call, which: Filter) -> None:
-    """Refuse dead letters of queues that the caller has no business with, or of all queues if there are such."""
+async def _require_access(call: ApiCall, which: DeadLetterFilter) -> None:
+    """Raise a problem unless the caller may access the queues of all dead letters that match."""
     if which.queue is not None:
-        call.permit(which.queue)
-    elif not call.sees_all():
+        call.require_access(which.queue)
+    elif not call.can_see_all():
         if which.ids is None:
-            raise Problem("forbidden", "the key is limited to some queues: name the queue whose dead letters you mean")
-        call.permit_found(await call.services.log.queues_of_dead_letters(which))
+            raise Problem("forbidden", "the key is limited to some queues: name the queue of the dead letters")
+        call.require_access_silently(await call.services.log.dead_letter_queues(which))
 
 
-def _read_ids(text: str | None) -> list[int] | None:
+def _parse_ids(text: str | None) -> list[int] | None:
     if text is None:
         return None
     parts = text.split(",")
-    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
-        raise InvalidRequest("ids are numbers of dead letters, separated by commas")
+    if not all(map(_is_id, parts)):
+        raise InvalidRequest("ids must be numbers of dead letters, separated by commas")
     return [int(part) for part in parts]
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_ID_DIGITS
 
 
 ENDPOINTS = (
     Endpoint(
         "GET",
         "/v1/dead-letters",
-        page,
-        "List dead letters, the newest failure first",
+        list_dead_letters,
+        "List dead letters",
         _TAG,
         _READ,
-        asks=True,
-        query=PageQuery,
-        answer=messages.DeadLetters,
+        checks_queues=True,
+        query=ListDeadLettersQuery,
+        response=messages.DeadLetterList,
         problems=_PROBLEMS,
     ),
     Endpoint(
         "GET",
         "/v1/dead-letters/count",
-        count,
+        count_dead_letters,
         "Count dead letters",
         _TAG,
         _READ,
-        asks=True,
-        query=WhichQuery,
-        answer=messages.Count,
+        checks_queues=True,
+        query=DeadLetterQuery,
+        response=messages.Count,
         problems=_PROBLEMS,
     ),
     Endpoint(
         "GET",
         "/v1/dead-letters/{id}",
-        show,
-        "One dead letter, with its traceback and what happened to it before",
+        get_dead_letter,
+        "Get a dead letter",
         _TAG,
         _READ,
-        asks=True,
-        answer=messages.DeadLetterDocument,
+        checks_queues=True,
+        response=messages.DeadLetterDocument,
         problems=("not-found",),
     ),
     Endpoint(
         "POST",
         "/v1/dead-letters/redrive",
-        redrive,
-        "Send dead letters back to the group that failed on them",
+        redrive_dead_letters,
+        "Redrive dead letters",
         _TAG,
         _ADMIN,
-        asks=True,
+        checks_queues=True,
         body=messages.RedriveRequest,
         body_required=False,
-        answer=Redrive,
+        response=Redrive,
         problems=_PROBLEMS,
     ),
     Endpoint(
         "POST",
         "/v1/dead-letters/purge",
-        purge,
-        "Delete dead letters for good",
+        purge_dead_letters,
+        "Delete dead letters",
         _TAG,
         _ADMIN,
-        asks=True,
+        checks_queues=True,
         body=messages.PurgeRequest,
-        answer=messages.Count,
+        response=messages.Count,
         problems=_PROBLEMS,
     ),
 )

@@ -1,4 +1,4 @@
-"""Gates over HTTP: what each lane may pass and what waits; limits that change while a query runs."""
+"""``/v1/gates``: inspect the gates of queries, and change their limits while the queries run."""
 
 from __future__ import annotations
 
@@ -6,89 +6,91 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.engine.gates.admin import GateBook, GateChange, GateInfo
-from penstock.server.http.endpoint import Call, Endpoint, Role
+from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
+from penstock.server.auth.identity import Role
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 
 _READ = frozenset({Role.READ})
 _ADMIN = frozenset({Role.ADMIN})
-#: Whoever may consume what a gate lets through may hold it back, as a partner asked.
+#: A consumer of the released events may hold the gate, for example after a Retry-After of its destination.
 _CONSUME = frozenset({Role.CONSUME})
 _TAG = "Gates"
+_PROBLEMS = ("not-found", "invalid-name", "invalid-option")
 
 
-class Gates(Struct, frozen=True):
-    """Gates by lane, those that hold something back first."""
+class GateList(Struct, frozen=True):
+    """Gates by key partition, those that hold events back first."""
 
     gates: list[GateInfo]
 
 
-class GatesQuery(Struct, frozen=True):
-    """Which gates."""
+class ListGatesQuery(Struct, frozen=True):
+    """Which gates to return."""
 
     query: str | None = None
     key: str | None = None
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
 
 
-class Hold(Struct, frozen=True):
-    """What is to be held back, and for how long."""
+class HoldGateRequest(Struct, frozen=True):
+    """How long to hold a gate, and for which key; all keys by default."""
 
     seconds: Annotated[float, Meta(ge=0, le=366 * 86_400)]
     key: str | None = None
 
 
-async def gates(call: Call) -> Gates:
-    """Every gate of every lane, or some."""
-    asked: GatesQuery = call.query
-    book = GateBook(call.services.log.database)
-    return Gates(list(await book.list(asked.query, asked.key, limit=asked.limit)))
+async def list_gates(call: ApiCall) -> GateList:
+    """Return the gates of all queries and key partitions, or some of them."""
+    query: ListGatesQuery = call.query
+    gates = await GateAdmin(call.services.log.database).list(query.query, query.key, limit=query.limit)
+    return GateList(list(gates))
 
 
-async def change(call: Call) -> None:
-    """Change limits, pause, resume or hold back."""
-    asked: GateChange = call.body
-    await GateBook(call.services.log.database).change(call.path["query"], asked)
+async def update_gate(call: ApiCall) -> None:
+    """Change the limits of a gate, pause it, resume it or hold it."""
+    await GateAdmin(call.services.log.database).change(call.path["query"], call.body)
 
 
-async def hold(call: Call) -> None:
-    """Let nothing through for a while."""
-    asked: Hold = call.body
-    book, query = GateBook(call.services.log.database), call.path["query"]
-    call.permit_found(await book.sink(query))
-    await book.change(query, GateChange(key=asked.key, hold_seconds=asked.seconds))
+async def hold_gate(call: ApiCall) -> None:
+    """Release no events for some time."""
+    body: HoldGateRequest = call.body
+    admin, query = GateAdmin(call.services.log.database), call.path["query"]
+    call.require_access_silently(await admin.sink(query))
+    await admin.change(query, GateChange(key=body.key, hold_seconds=body.seconds))
 
 
 ENDPOINTS = (
     Endpoint(
         "GET",
         "/v1/gates",
-        gates,
-        "Gates: what each lane may pass, and what waits",
+        list_gates,
+        "List gates",
         _TAG,
         roles=_READ,
-        query=GatesQuery,
-        answer=Gates,
-        problems=("not-found", "invalid-name", "invalid-option"),
+        query=ListGatesQuery,
+        response=GateList,
+        problems=_PROBLEMS,
     ),
     Endpoint(
         "PATCH",
         "/v1/gates/{query}",
-        change,
-        "Change a gate's limits, pause it or resume it",
+        update_gate,
+        "Change, pause or resume a gate",
         _TAG,
         roles=_ADMIN,
         body=GateChange,
-        problems=("not-found", "invalid-name", "invalid-option"),
+        problems=_PROBLEMS,
     ),
     Endpoint(
         "POST",
         "/v1/gates/{query}/hold",
-        hold,
-        "Let a gate pass nothing for a while, as a partner's Retry-After asks",
+        hold_gate,
+        "Hold a gate for some time",
         _TAG,
         roles=_CONSUME,
-        asks=True,
-        body=Hold,
-        problems=("not-found", "invalid-name", "invalid-option"),
+        checks_queues=True,
+        body=HoldGateRequest,
+        problems=_PROBLEMS,
     ),
 )

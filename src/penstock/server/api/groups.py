@@ -1,70 +1,74 @@
-"""Consumer groups over HTTP: where each stands, and moving it."""
+"""``/v1/groups``: inspect, move, change and delete consumer groups."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from penstock.core.errors import NotFound
-from penstock.log.groups import check_place
-from penstock.log.log import GroupInfo
+from penstock.log.queue_info import GroupInfo
+from penstock.log.start_position import parse_start_position
 from penstock.protocol import messages
-from penstock.server.http.endpoint import Call, Endpoint, Role
+from penstock.server.auth.identity import Role
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 
 _READ = frozenset({Role.READ, Role.CONSUME})
-#: A consumer may go back to read again: that is a part of consuming.
+#: A consumer may seek its group, to read events again.
 _CONSUME = frozenset({Role.CONSUME})
 _ADMIN = frozenset({Role.ADMIN})
 
 _TAG = "Groups"
 
 
-class Groups(Struct, frozen=True):
-    """Groups, and how far each is behind."""
+class GroupList(Struct, frozen=True):
+    """Groups with their lag."""
 
     groups: list[GroupInfo]
 
 
-class GroupsQuery(Struct, frozen=True):
-    """Whose groups: of one queue, or of all that the caller may see."""
+class ListGroupsQuery(Struct, frozen=True):
+    """Whose groups to return: those of one queue, or of all queues that the caller may see."""
 
     queue: str | None = None
 
 
-async def groups(call: Call) -> Groups:
-    """Every group, or those of a queue."""
-    only: str | None = call.query.queue
-    if only is not None:
-        call.permit(only)
-        return Groups(await call.services.log.groups(only))
-    everything = call.sees_all()
-    return Groups([each for each in await call.services.log.groups() if everything or call.sees(each.queue)])
+async def list_groups(call: ApiCall) -> GroupList:
+    """Return all groups, or those of a queue."""
+    queue: str | None = call.query.queue
+    if queue is not None:
+        call.require_access(queue)
+        return GroupList(await call.services.log.groups(queue))
+    can_see_all = call.can_see_all()
+    groups = await call.services.log.groups()
+    return GroupList([group for group in groups if can_see_all or call.can_see(group.queue)])
 
 
-async def groups_of_queue(call: Call) -> Groups:
-    """The groups of a queue."""
-    return Groups(await call.services.log.groups(call.path["queue"]))
+async def list_queue_groups(call: ApiCall) -> GroupList:
+    """Return the groups of a queue."""
+    return GroupList(await call.services.log.groups(call.path["queue"]))
 
 
-async def lanes(call: Call) -> messages.GroupLanes:
-    """Where a group stands in each partition."""
-    return messages.GroupLanes(await call.services.log.group_lanes(call.path["queue"], call.path["group"]))
+async def list_group_positions(call: ApiCall) -> messages.PartitionPositionList:
+    """Return the position of a group in each partition."""
+    positions = await call.services.log.group_positions(call.path["queue"], call.path["group"])
+    return messages.PartitionPositionList(positions)
 
 
-async def seek(call: Call) -> messages.Moved:
-    """Move a group."""
-    asked: messages.Seek = call.body
-    place = check_place(asked.to)
-    moved = await call.services.log.seek(call.path["queue"], call.path["group"], place, partition=asked.partition)
-    return messages.Moved(moved)
+async def seek_group(call: ApiCall) -> messages.SeekResponse:
+    """Move a group back to read events again, or forward to skip events."""
+    body: messages.SeekRequest = call.body
+    position = parse_start_position(body.to)
+    moved = await call.services.log.seek(call.path["queue"], call.path["group"], position, partition=body.partition)
+    return messages.SeekResponse(moved)
 
 
-async def change(call: Call) -> None:
-    """Say whether a group counts for the queue's depth."""
+async def update_group(call: ApiCall) -> None:
+    """Set whether a group counts for the depth of its queue."""
     await call.services.log.configure_group(call.path["queue"], call.path["group"], counts=call.body.counts)
 
 
-async def delete(call: Call) -> None:
-    """Forget a group and where it stands."""
+async def delete_group(call: ApiCall) -> None:
+    """Delete a group with its positions."""
     queue, group = call.path["queue"], call.path["group"]
     if not await call.services.log.delete_group(queue, group):
         raise NotFound(f"queue {queue!r} has no group {group!r}")
@@ -74,61 +78,61 @@ ENDPOINTS = (
     Endpoint(
         "GET",
         "/v1/groups",
-        groups,
+        list_groups,
         "List groups",
         _TAG,
         _READ,
-        asks=True,
-        query=GroupsQuery,
-        answer=Groups,
+        checks_queues=True,
+        query=ListGroupsQuery,
+        response=GroupList,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "GET",
         "/v1/queues/{queue}/groups",
-        groups_of_queue,
-        "The groups of a queue",
+        list_queue_groups,
+        "List the groups of a queue",
         _TAG,
         _READ,
-        answer=Groups,
+        response=GroupList,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "GET",
         "/v1/queues/{queue}/groups/{group}/partitions",
-        lanes,
-        "Where a group stands in each partition",
+        list_group_positions,
+        "List the positions of a group",
         _TAG,
         _READ,
-        answer=messages.GroupLanes,
+        response=messages.PartitionPositionList,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "POST",
         "/v1/queues/{queue}/groups/{group}/seek",
-        seek,
-        "Move a group, back to read again or forward to skip",
+        seek_group,
+        "Move a group",
         _TAG,
         _CONSUME,
-        body=messages.Seek,
-        answer=messages.Moved,
+        body=messages.SeekRequest,
+        response=messages.SeekResponse,
         problems=("not-found", "invalid-name", "group-busy"),
     ),
     Endpoint(
         "PATCH",
         "/v1/queues/{queue}/groups/{group}",
-        change,
-        "Whether a group counts for the depth of its queue",
+        update_group,
+        "Set whether a group counts for the depth of its queue",
         _TAG,
         _ADMIN,
-        body=messages.GroupChange,
+        body=messages.GroupUpdate,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "DELETE",
         "/v1/queues/{queue}/groups/{group}",
-        delete,
-        "Forget a group and where it stands",
+        delete_group,
+        "Delete a group",
         _TAG,
         _ADMIN,
         problems=("not-found", "invalid-name", "group-busy"),

@@ -1,32 +1,33 @@
-"""Whether a server is alive, and whether it can do its work."""
+"""``/healthz`` and ``/readyz``."""
 
 from __future__ import annotations
 
 import msgspec
 
-from penstock.server.http.endpoint import Call, Endpoint
 from penstock.server.http.errors import Problem
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 
 
 class Alive(msgspec.Struct):
-    """The process answers."""
+    """The process runs."""
 
     status: str = "alive"
 
 
 class Ready(msgspec.Struct):
-    """The process can do its work."""
+    """The server can handle requests."""
 
     status: str = "ready"
 
 
-async def healthz(_call: Call) -> Alive:
-    """Answer, whatever the database does."""
+async def get_liveness(_call: ApiCall) -> Alive:
+    """Return that the process runs, whatever the state of the database."""
     return Alive()
 
 
-async def readyz(call: Call) -> Ready:
-    """Answer if the database can be reached and its schema is this package's."""
+async def get_readiness(call: ApiCall) -> Ready:
+    """Return that the database can be reached and has the schema of this version."""
     if call.services.stopping.is_set():
         raise Problem("stopping", "the server is stopping")
     await call.services.log.database.check()
@@ -34,14 +35,14 @@ async def readyz(call: Call) -> Ready:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/healthz", healthz, "Is the process alive", "Health", answer=Alive),
+    Endpoint("GET", "/healthz", get_liveness, "Check that the process runs", "Health", response=Alive),
     Endpoint(
         "GET",
         "/readyz",
-        readyz,
-        "Can the server do its work",
+        get_readiness,
+        "Check that the server can handle requests",
         "Health",
-        answer=Ready,
+        response=Ready,
         problems=("stopping", "database-unavailable"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Queries over HTTP: which there are, how far each is, what its cycles did; pausing, stopping and forgetting it."""
+"""``/v1/queries``: inspect, pause, resume, stop and delete queries."""
 
 from __future__ import annotations
 
@@ -10,47 +10,57 @@ from msgspec import Meta, Struct
 
 from penstock.core.errors import Conflict, NotFound
 from penstock.engine import commands
-from penstock.engine.ledger import Activity, Cycle, activity_of, cycles_of
+from penstock.engine.client_queries import (
+    ClientQuery,
+    count_open_rows,
+    delete_client_query,
+    find_client_query,
+    list_client_queries,
+)
+from penstock.engine.ledger import Activity, CycleRecord, read_activity, read_cycles
 from penstock.engine.registry import QueryInfo, Registry
-from penstock.log.log import GroupInfo
-from penstock.server.http.endpoint import Call, Endpoint, Role
-from penstock.server.queen.client_queries import SharedQuery, delete_shared, find_shared, open_rows, shared_queries
+from penstock.log.queue_info import GroupInfo
+from penstock.server.auth.identity import Role
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 
 _READ = frozenset({Role.READ})
 _ADMIN = frozenset({Role.ADMIN})
 _TAG = "Queries"
+_QUERY = "/v1/queries/{query}"
+_CONTROL_PROBLEMS = ("not-found", "conflict")
 
-_LATELY = timedelta(minutes=5)
+_RECENT = timedelta(minutes=5)
 
 
 class QueryListing(Struct, frozen=True, kw_only=True):
-    """A query in a list of them."""
+    """A query in a list."""
 
     name: str
-    #: spark, or clients: those of the message plane, which compute it for themselves.
+    #: spark, or clients: clients of Queen's protocol, which compute the query themselves.
     computed_by: str
     #: running, paused or stopped
     state: str
-    #: Who drives it on Spark.
+    #: The driver that runs it on Spark.
     driver: str | None
     queues: list[str]
     sink: str | None
-    #: How many events it has yet to read.
+    #: Events that it has not read.
     lag: int
-    #: Its last cycle; 0 for those of clients, which are not numbered.
+    #: Its last cycle; 0 if clients compute it, because their cycles have no numbers.
     cycle: int
     committed_at: datetime | None
     created_at: datetime
 
 
-class Queries(Struct, frozen=True):
+class QueryList(Struct, frozen=True):
     """All queries, by name."""
 
     queries: list[QueryListing]
 
 
-class Lately(Struct, frozen=True):
-    """What a query did in the last five minutes."""
+class RecentActivity(Struct, frozen=True):
+    """Totals of a query for the last five minutes."""
 
     seconds: float
     cycles: int
@@ -62,23 +72,23 @@ class Lately(Struct, frozen=True):
 
 
 class QueryDetails(QueryListing, frozen=True, kw_only=True):
-    """A query, and how it is doing."""
+    """A query with its state."""
 
-    #: Its steps in words.
+    #: Its steps as text.
     description: list[str]
-    #: None, if it has no windows or does not know their columns yet.
+    #: None if it has no windows, or none yet.
     open_windows: int | None
-    #: Up to where event time has come; None, if no window is closed by it.
+    #: None if no watermark closes its windows.
     watermark: datetime | None
     lease_until: datetime | None
     history_seconds: float
-    #: None for those of clients, which keep no ledger here.
-    lately: Lately | None
+    #: None if clients compute it: there is no ledger of their cycles.
+    lately: RecentActivity | None
     groups: list[GroupInfo]
 
 
 class CycleDetails(Struct, frozen=True):
-    """A cycle; what it came to is null unless it was committed."""
+    """A cycle. Its results are null unless it was committed."""
 
     cycle: int
     #: planned, committed or failed
@@ -86,9 +96,9 @@ class CycleDetails(Struct, frozen=True):
     planned: int
     planned_at: datetime
     committed_at: datetime | None
-    #: From its plan to its commit, without waiting for the commit of the one before it; and from the append of its
-    #: oldest event to its commit.
+    #: Time from its plan to its commit, without the wait for the previous cycle.
     seconds: float | None
+    #: Time from the append of its oldest event to its commit.
     freshness_seconds: float | None
     events: int | None
     outputs: int | None
@@ -96,128 +106,127 @@ class CycleDetails(Struct, frozen=True):
     late: int | None
     dead: int | None
     watermark: datetime | None
-    #: Milliseconds of each part.
+    #: Milliseconds by phase.
     took: dict[str, float] | None
     error: str | None
 
 
-class Cycles(Struct, frozen=True):
+class CycleList(Struct, frozen=True):
     """Cycles of a query, the newest first."""
 
     cycles: list[CycleDetails]
 
 
-class CyclesQuery(Struct, frozen=True):
-    """Which cycles."""
+class ListCyclesQuery(Struct, frozen=True):
+    """Which cycles to return."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 20
     failed: bool = False
     before: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
 
-async def queries(call: Call) -> Queries:
-    """Every query."""
+async def list_queries(call: ApiCall) -> QueryList:
+    """Return all queries, those that clients compute too."""
     log = call.services.log
     groups = await log.groups()
-    found = [_listing(each, groups) for each in await Registry(log).list()]
-    found += [_shared_listing(each) for each in await shared_queries(log, groups=groups)]
-    return Queries(sorted(found, key=lambda each: each.name))
+    listings = [_to_listing(info, groups) for info in await Registry(log).list()]
+    listings += [_to_client_listing(query) for query in await list_client_queries(log, groups=groups)]
+    return QueryList(sorted(listings, key=lambda listing: listing.name))
 
 
-async def query(call: Call) -> QueryDetails:
-    """One query."""
+async def get_query(call: ApiCall) -> QueryDetails:
+    """Return one query."""
     log = call.services.log
-    if (shared := await find_shared(log, call.path["query"])) is not None:
-        return _shared_details(shared, await open_rows(log, shared.name))
-    info = await _find(call)
-    activity = await activity_of(call.services.log.database, info.id, _LATELY)
+    if (client_query := await find_client_query(log, call.path["query"])) is not None:
+        return _to_client_details(client_query, await count_open_rows(log, client_query.name))
+    info = await _find_query(call)
+    activity = await read_activity(log.database, info.id, _RECENT)
     if activity is None:
-        raise _missing(info.name)
-    return _details(info, await call.services.log.groups(), activity)
+        raise _not_found(info.name)
+    return _to_details(info, await log.groups(), activity)
 
 
-async def cycles(call: Call) -> Cycles:
-    """What its cycles did."""
-    info = await _find(call)
-    asked: CyclesQuery = call.query
-    found = await cycles_of(
-        call.services.log.database, info.id, limit=asked.limit, failed=asked.failed, before=asked.before
+async def list_cycles(call: ApiCall) -> CycleList:
+    """Return the newest cycles of a query."""
+    info = await _find_query(call)
+    query: ListCyclesQuery = call.query
+    cycles = await read_cycles(
+        call.services.log.database, info.id, limit=query.limit, failed=query.failed, before=query.before
     )
-    return Cycles([_cycle(each) for each in found])
+    return CycleList([_to_cycle_details(cycle) for cycle in cycles])
 
 
-async def pause(call: Call) -> None:
-    """Let it begin no more cycles."""
-    await _refuse_shared(call)
+async def pause_query(call: ApiCall) -> None:
+    """Pause a query: it starts no more cycles."""
+    await _refuse_client_query(call)
     await commands.pause(call.services.log.database, call.path["query"])
 
 
-async def resume(call: Call) -> None:
-    """Let it go on."""
-    await _refuse_shared(call)
+async def resume_query(call: ApiCall) -> None:
+    """Resume a paused query."""
+    await _refuse_client_query(call)
     await commands.resume(call.services.log.database, call.path["query"])
 
 
-async def stop(call: Call) -> None:
-    """Let its drivers end."""
-    await _refuse_shared(call)
+async def stop_query(call: ApiCall) -> None:
+    """Stop the drivers of a query."""
+    await _refuse_client_query(call)
     await commands.stop(call.services.log.database, call.path["query"])
 
 
-async def delete(call: Call) -> None:
-    """Forget it."""
+async def delete_query(call: ApiCall) -> None:
+    """Delete a stopped query with its state, its history and its positions."""
     name, log = call.path["query"], call.services.log
-    if not await Registry(log).delete(name) and not await delete_shared(log, name):
-        raise _missing(name)
+    if not await Registry(log).delete(name) and not await delete_client_query(log, name):
+        raise _not_found(name)
 
 
-async def _find(call: Call) -> QueryInfo:
-    for each in await Registry(call.services.log).list():
-        if each.name == call.path["query"]:
-            return each
-    # Of another kind, or none at all, which it says itself.
-    shared = await call.services.hubs.find_query(call.path["query"])
+async def _find_query(call: ApiCall) -> QueryInfo:
+    name = call.path["query"]
+    for info in await Registry(call.services.log).list():
+        if info.name == name:
+            return info
+    if await find_client_query(call.services.log, name) is None:
+        raise _not_found(name)
     raise NotFound(
-        f"clients of the message plane compute the query {shared.name!r}, so nothing is known here of its cycles: "
-        f"GET /v1/queries/{shared.name}/live follows its state, which is in the view penstock.state too"
+        f"clients compute the query {name!r}, so the server has no record of its cycles: "
+        f"GET /v1/queries/{name}/live follows its state, and the view penstock.state shows it"
     )
 
 
-async def _refuse_shared(call: Call) -> None:
-    """What clients compute is theirs to stop."""
-    if (shared := await find_shared(call.services.log, call.path["query"])) is not None:
+async def _refuse_client_query(call: ApiCall) -> None:
+    if (query := await find_client_query(call.services.log, call.path["query"])) is not None:
         raise Conflict(
-            f"clients of the message plane compute the query {shared.name!r}, and nobody here can tell them to stop: "
-            "stop them where they run"
+            f"clients compute the query {query.name!r}, and the server cannot stop them: stop them where they run"
         )
 
 
-def _missing(name: str) -> NotFound:
-    return NotFound(f"there is no query {name!r}: GET /v1/queries lists those there are")
+def _not_found(name: str) -> NotFound:
+    return NotFound(f"there is no query {name!r}: GET /v1/queries lists all queries")
 
 
-def _of(info: QueryInfo, groups: Sequence[GroupInfo]) -> list[GroupInfo]:
+def _groups_of(info: QueryInfo, groups: Sequence[GroupInfo]) -> list[GroupInfo]:
     return [group for group in groups if group.query_id == info.name]
 
 
-def _listing(info: QueryInfo, groups: Sequence[GroupInfo]) -> QueryListing:
-    own = _of(info, groups)
+def _to_listing(info: QueryInfo, groups: Sequence[GroupInfo]) -> QueryListing:
+    own_groups = _groups_of(info, groups)
     return QueryListing(
         name=info.name,
         computed_by="spark",
         state=info.state,
         driver=info.driver if info.is_running else None,
-        queues=[group.queue for group in own],
+        queues=[group.queue for group in own_groups],
         sink=info.sink,
-        lag=sum(group.lag for group in own),
+        lag=sum(group.lag for group in own_groups),
         cycle=info.cycle,
         committed_at=info.committed_at,
         created_at=info.created_at,
     )
 
 
-def _details(info: QueryInfo, groups: Sequence[GroupInfo], activity: Activity) -> QueryDetails:
-    listing = _listing(info, groups)
+def _to_details(info: QueryInfo, groups: Sequence[GroupInfo], activity: Activity) -> QueryDetails:
+    listing = _to_listing(info, groups)
     return QueryDetails(
         **{name: getattr(listing, name) for name in QueryListing.__struct_fields__},
         description=info.description,
@@ -225,20 +234,20 @@ def _details(info: QueryInfo, groups: Sequence[GroupInfo], activity: Activity) -
         watermark=activity.watermark,
         lease_until=activity.lease_until if info.is_running else None,
         history_seconds=activity.history_seconds,
-        lately=Lately(
-            _LATELY.total_seconds(),
-            activity.cycles,
-            activity.failed,
-            activity.events_in,
-            activity.windows,
-            activity.late,
-            activity.dead,
+        lately=RecentActivity(
+            seconds=_RECENT.total_seconds(),
+            cycles=activity.cycles,
+            failed=activity.failed,
+            events=activity.events_in,
+            windows=activity.windows,
+            late=activity.late,
+            dead=activity.dead,
         ),
-        groups=_of(info, groups),
+        groups=_groups_of(info, groups),
     )
 
 
-def _shared_listing(query: SharedQuery) -> QueryListing:
+def _to_client_listing(query: ClientQuery) -> QueryListing:
     return QueryListing(
         name=query.name,
         computed_by="clients",
@@ -253,8 +262,8 @@ def _shared_listing(query: SharedQuery) -> QueryListing:
     )
 
 
-def _shared_details(query: SharedQuery, rows: int) -> QueryDetails:
-    listing = _shared_listing(query)
+def _to_client_details(query: ClientQuery, rows: int) -> QueryDetails:
+    listing = _to_client_listing(query)
     return QueryDetails(
         **{name: getattr(listing, name) for name in QueryListing.__struct_fields__},
         description=query.description,
@@ -267,54 +276,51 @@ def _shared_details(query: SharedQuery, rows: int) -> QueryDetails:
     )
 
 
-def _cycle(cycle: Cycle) -> CycleDetails:
-    fresh = None
+def _to_cycle_details(cycle: CycleRecord) -> CycleDetails:
+    freshness = None
     if cycle.committed_at is not None and cycle.oldest_at is not None:
-        fresh = (cycle.committed_at - cycle.oldest_at).total_seconds()
+        freshness = (cycle.committed_at - cycle.oldest_at).total_seconds()
     return CycleDetails(
-        cycle.cycle,
-        cycle.state,
-        cycle.planned,
-        cycle.planned_at,
-        cycle.committed_at,
-        cycle.seconds,
-        fresh,
-        cycle.events_in,
-        cycle.events_out,
-        cycle.windows,
-        cycle.late,
-        cycle.dead,
-        cycle.watermark,
-        cycle.took,
-        cycle.error,
+        cycle=cycle.cycle,
+        state=cycle.state,
+        planned=cycle.planned,
+        planned_at=cycle.planned_at,
+        committed_at=cycle.committed_at,
+        seconds=cycle.seconds,
+        freshness_seconds=freshness,
+        events=cycle.events_in,
+        outputs=cycle.events_out,
+        windows=cycle.windows,
+        late=cycle.late,
+        dead=cycle.dead,
+        watermark=cycle.watermark,
+        took=cycle.took,
+        error=cycle.error,
     )
 
 
-_QUERY = "/v1/queries/{query}"
-_CONTROL = ("not-found", "conflict")
-
 ENDPOINTS = (
-    Endpoint("GET", "/v1/queries", queries, "List queries", _TAG, _READ, answer=Queries),
-    Endpoint("GET", _QUERY, query, "Show a query", _TAG, _READ, answer=QueryDetails, problems=("not-found",)),
+    Endpoint("GET", "/v1/queries", list_queries, "List queries", _TAG, _READ, response=QueryList),
+    Endpoint("GET", _QUERY, get_query, "Get a query", _TAG, _READ, response=QueryDetails, problems=("not-found",)),
     Endpoint(
         "GET",
         f"{_QUERY}/cycles",
-        cycles,
-        "The newest cycles of a query",
+        list_cycles,
+        "List the cycles of a query",
         _TAG,
         _READ,
-        query=CyclesQuery,
-        answer=Cycles,
+        query=ListCyclesQuery,
+        response=CycleList,
         problems=("not-found",),
     ),
-    Endpoint("POST", f"{_QUERY}/pause", pause, "Pause a query", _TAG, _ADMIN, problems=_CONTROL),
-    Endpoint("POST", f"{_QUERY}/resume", resume, "Let a paused query go on", _TAG, _ADMIN, problems=_CONTROL),
-    Endpoint("POST", f"{_QUERY}/stop", stop, "Stop whoever drives a query", _TAG, _ADMIN, problems=_CONTROL),
+    Endpoint("POST", f"{_QUERY}/pause", pause_query, "Pause a query", _TAG, _ADMIN, problems=_CONTROL_PROBLEMS),
+    Endpoint("POST", f"{_QUERY}/resume", resume_query, "Resume a query", _TAG, _ADMIN, problems=_CONTROL_PROBLEMS),
+    Endpoint("POST", f"{_QUERY}/stop", stop_query, "Stop a query", _TAG, _ADMIN, problems=_CONTROL_PROBLEMS),
     Endpoint(
         "DELETE",
         _QUERY,
-        delete,
-        "Forget a query that does not run, with its state, its history and its place",
+        delete_query,
+        "Delete a stopped query",
         _TAG,
         _ADMIN,
         problems=("not-found", "group-busy"),

@@ -1,4 +1,4 @@
-"""Queues over HTTP: made, looked at, changed, deleted."""
+"""``/v1/queues``: create, inspect, change and delete queues."""
 
 from __future__ import annotations
 
@@ -7,126 +7,139 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.core.errors import NotFound
-from penstock.log.storage.segments import Upkeep
+from penstock.log.upkeep import Upkeep
 from penstock.protocol import messages
-from penstock.server.http.endpoint import Call, Endpoint, Role
+from penstock.server.auth.identity import Role
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 
 _READ = frozenset({Role.READ})
 _ADMIN = frozenset({Role.ADMIN})
-#: Whoever works with a queue may know how it is set up.
+#: Producers and consumers may read the configuration of their queues.
 _ANYONE = frozenset({Role.READ, Role.PRODUCE, Role.CONSUME})
 
 _TAG = "Queues"
 
 
-class PartitionsQuery(Struct, frozen=True):
-    """How many partitions to list."""
+class ListPartitionsQuery(Struct, frozen=True):
+    """How many partitions to return."""
 
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
 
 
-async def queues(call: Call) -> messages.Queues:
-    """All queues that the caller may see."""
-    everything = call.sees_all()
-    found = await call.services.log.queues()
-    return messages.Queues([messages.QueueDocument.of(queue) for queue in found if everything or call.sees(queue.name)])
+async def list_queues(call: ApiCall) -> messages.QueueList:
+    """Return all queues that the caller may see."""
+    can_see_all = call.can_see_all()
+    queues = await call.services.log.queues()
+    return messages.QueueList(
+        [messages.QueueDocument.of(queue) for queue in queues if can_see_all or call.can_see(queue.name)]
+    )
 
 
-async def queue(call: Call) -> messages.QueueDocument:
-    """A queue as it was at most a second ago: cheap, so it may be asked often."""
+async def get_queue(call: ApiCall) -> messages.QueueDocument:
+    """Return the configuration of a queue, at most a second old. It is cached, so frequent requests are cheap."""
     return messages.QueueDocument.of(await call.services.log.catalog.get(call.path["queue"]))
 
 
-async def status(call: Call) -> messages.QueueStatus:
-    """A queue with its size, its groups and its dead letters."""
-    found = await call.services.log.describe(call.path["queue"])
-    return messages.QueueStatus(messages.QueueDocument.of(found.queue), found.size, found.groups, found.dead_letters)
+async def get_queue_status(call: ApiCall) -> messages.QueueStatus:
+    """Return a queue with its size, its groups and the number of its dead letters."""
+    info = await call.services.log.describe(call.path["queue"])
+    return messages.QueueStatus(messages.QueueDocument.of(info.queue), info.size, info.groups, info.dead_letters)
 
 
-async def partitions(call: Call) -> messages.Partitions:
-    """Its partitions, the fullest first."""
-    return messages.Partitions(await call.services.log.partitions(call.path["queue"], call.query.limit))
+async def list_partitions(call: ApiCall) -> messages.PartitionList:
+    """Return the partitions of a queue, the largest first."""
+    return messages.PartitionList(await call.services.log.partitions(call.path["queue"], call.query.limit))
 
 
-async def configure(call: Call) -> messages.QueueDocument:
-    """Make a queue, or change the options that are named."""
-    asked: messages.QueueConfiguration = call.body
-    made = await call.services.log.configure(
+async def configure_queue(call: ApiCall) -> messages.QueueDocument:
+    """Create a queue, or change the given options of an existing one."""
+    body: messages.QueueConfiguration = call.body
+    queue = await call.services.log.configure(
         call.path["queue"],
-        asked.options,
-        partitioning=asked.partitioning,
-        partitions=asked.partitions,
-        only_new=asked.only_new,
+        body.options,
+        partitioning=body.partitioning,
+        partitions=body.partitions,
+        only_new=body.only_new,
     )
-    return messages.QueueDocument.of(made)
+    return messages.QueueDocument.of(queue)
 
 
-async def change(call: Call) -> messages.QueueDocument:
-    """Change the options that are named, of a queue that is there."""
+async def update_queue(call: ApiCall) -> messages.QueueDocument:
+    """Change the given options of an existing queue."""
     name = call.path["queue"]
     await call.services.log.catalog.refresh(name)
     return messages.QueueDocument.of(await call.services.log.configure(name, call.body.options))
 
 
-async def repartition(call: Call) -> messages.QueueDocument:
-    """Partition a queue differently from now on."""
-    asked: messages.Repartition = call.body
-    changed = await call.services.log.repartition(call.path["queue"], asked.partitioning, asked.partitions)
-    return messages.QueueDocument.of(changed)
+async def repartition_queue(call: ApiCall) -> messages.QueueDocument:
+    """Change the partitioning of a queue for new events."""
+    body: messages.RepartitionRequest = call.body
+    queue = await call.services.log.repartition(call.path["queue"], body.partitioning, body.partitions)
+    return messages.QueueDocument.of(queue)
 
 
-async def delete(call: Call) -> None:
+async def delete_queue(call: ApiCall) -> None:
     """Delete a queue with its events, groups and dead letters."""
     name = call.path["queue"]
     if not await call.services.log.delete_queue(name):
         raise NotFound(f"there is no queue {name!r}")
 
 
-async def upkeep(call: Call) -> Upkeep:
-    """Roll, drop and park what is due."""
+async def run_upkeep(call: ApiCall) -> Upkeep:
+    """Roll and drop segments and park partitions now, instead of at the next run in the background."""
     return await call.services.log.upkeep()
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/queues", queues, "List the queues", _TAG, _ANYONE, asks=True, answer=messages.Queues),
+    Endpoint(
+        "GET",
+        "/v1/queues",
+        list_queues,
+        "List queues",
+        _TAG,
+        _ANYONE,
+        checks_queues=True,
+        response=messages.QueueList,
+    ),
     Endpoint(
         "GET",
         "/v1/queues/{queue}",
-        queue,
-        "How a queue is set up",
+        get_queue,
+        "Get the configuration of a queue",
         _TAG,
         _ANYONE,
-        answer=messages.QueueDocument,
+        response=messages.QueueDocument,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "PUT",
         "/v1/queues/{queue}",
-        configure,
-        "Make a queue, or change it",
+        configure_queue,
+        "Create or change a queue",
         _TAG,
         _ADMIN,
         body=messages.QueueConfiguration,
         body_required=False,
-        answer=messages.QueueDocument,
+        response=messages.QueueDocument,
         problems=("conflict", "invalid-name", "invalid-option"),
     ),
     Endpoint(
         "PATCH",
         "/v1/queues/{queue}",
-        change,
-        "Change the options of a queue",
+        update_queue,
+        "Change options of a queue",
         _TAG,
         _ADMIN,
-        body=messages.QueueChange,
-        answer=messages.QueueDocument,
+        body=messages.QueueUpdate,
+        response=messages.QueueDocument,
         problems=("not-found", "invalid-name", "invalid-option"),
     ),
     Endpoint(
         "DELETE",
         "/v1/queues/{queue}",
-        delete,
-        "Delete a queue with all that is in it",
+        delete_queue,
+        "Delete a queue",
         _TAG,
         _ADMIN,
         problems=("not-found", "invalid-name"),
@@ -134,34 +147,34 @@ ENDPOINTS = (
     Endpoint(
         "GET",
         "/v1/queues/{queue}/status",
-        status,
-        "How much a queue holds, and who reads it",
+        get_queue_status,
+        "Get the size and the groups of a queue",
         _TAG,
         _READ,
-        answer=messages.QueueStatus,
+        response=messages.QueueStatus,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "GET",
         "/v1/queues/{queue}/partitions",
-        partitions,
-        "The partitions of a queue, the fullest first",
+        list_partitions,
+        "List the partitions of a queue",
         _TAG,
         _READ,
-        query=PartitionsQuery,
-        answer=messages.Partitions,
+        query=ListPartitionsQuery,
+        response=messages.PartitionList,
         problems=("not-found", "invalid-name"),
     ),
     Endpoint(
         "POST",
         "/v1/queues/{queue}/repartition",
-        repartition,
-        "Partition a queue differently from now on",
+        repartition_queue,
+        "Change the partitioning of a queue",
         _TAG,
         _ADMIN,
-        body=messages.Repartition,
-        answer=messages.QueueDocument,
+        body=messages.RepartitionRequest,
+        response=messages.QueueDocument,
         problems=("not-found", "invalid-name", "invalid-option"),
     ),
-    Endpoint("POST", "/v1/upkeep", upkeep, "Do now what is done every few seconds", _TAG, _ADMIN, answer=Upkeep),
+    Endpoint("POST", "/v1/upkeep", run_upkeep, "Run the background maintenance now", _TAG, _ADMIN, response=Upkeep),
 )

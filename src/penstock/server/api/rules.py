@@ -1,4 +1,4 @@
-"""Rules over HTTP: when results are worth an alert, and what fires."""
+"""``/v1/rules``: alert rules on results, and the alerts that fire."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from penstock.core.errors import NotFound
-from penstock.engine.alerts.store import Rules
-from penstock.server.http.endpoint import Call, Endpoint, Role
+from penstock.engine.alerts.store import RuleStore
+from penstock.server.auth.identity import Role
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 from penstock.stream import rules
 from penstock.stream.rules import Condition, Kind, Rule
 
@@ -18,50 +20,50 @@ _ADMIN = frozenset({Role.ADMIN})
 _TAG = "Rules"
 
 
-class When(Struct, frozen=True, forbid_unknown_fields=True):
-    """When a value is worth an alert; ``over`` is for ``change`` and ``zscore``."""
+class RuleCondition(Struct, frozen=True, forbid_unknown_fields=True):
+    """When a rule fires; ``over`` is for ``change`` and ``zscore``."""
 
     kind: Kind
     limit: float
     clear: float | None = None
     over: int | None = None
 
-    def condition(self) -> Condition:
-        """As rules have it, or an error that says what does not go together."""
+    def to_condition(self) -> Condition:
+        """Return the condition, or raise InvalidOption if the fields do not fit its kind."""
         given: dict[str, Any] = {"clear": self.clear, "over": self.over}
-        # What was not given is as it is without it; what a kind does not take is refused by its name.
+        # Omitted fields get the defaults of the kind; a field that the kind does not have is refused.
         return rules.condition(
-            self.kind, self.limit, **{name: each for name, each in given.items() if each is not None}
+            self.kind, self.limit, **{name: value for name, value in given.items() if value is not None}
         )
 
 
-class RuleBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule as it is saved."""
+class SaveRuleRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule to save."""
 
     #: The queue of the results.
     on: str
-    when: When
-    #: The field of the results to look at.
+    when: RuleCondition
+    #: The field of the results that the condition is about.
     value: str = "value"
     #: The queue for alerts.
     alerts: str = "alerts"
     fire_after: int = 1
     clear_after: int = 1
-    #: The query whose open windows are looked at too.
+    #: The query whose open windows are evaluated too.
     live: str | None = None
-    #: Keys that are missed if they never come.
+    #: Keys whose absence fires the rule even if they never had a result.
     expect: list[str] = []
 
 
-class RuleDocument(RuleBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A rule, and for how many keys it fires."""
+class RuleDocument(SaveRuleRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A rule, and the number of keys for which it fires."""
 
     name: str
     firing: int
 
 
-class Firing(Struct, frozen=True):
-    """What fires."""
+class FiringAlertDocument(Struct, frozen=True):
+    """A rule that fires for a key."""
 
     rule: str
     key: str
@@ -69,59 +71,61 @@ class Firing(Struct, frozen=True):
 
 
 class RuleList(Struct, frozen=True):
-    """All rules by name, and what fires, that which has for longest first."""
+    """All rules by name, and the firing alerts, the oldest first."""
 
     rules: list[RuleDocument]
-    firing: list[Firing]
+    firing: list[FiringAlertDocument]
 
 
-async def list_rules(call: Call) -> RuleList:
-    """The rules on queues that the caller may see."""
-    book = Rules(call.services.log)
-    seen = [each for each in await book.all() if call.sees(each.rule.queue)]
-    call.sees_all()
-    names = {each.rule.name for each in seen}
-    firing = [Firing(*each) for each in await book.firing() if each[0] in names]
-    return RuleList([_document(each.rule, each.firing) for each in seen], firing)
+async def list_rules(call: ApiCall) -> RuleList:
+    """Return the rules on queues that the caller may see, and their firing alerts."""
+    store = RuleStore(call.services.log)
+    visible = [info for info in await store.all() if call.can_see(info.rule.queue)]
+    call.can_see_all()  # with no rules, no queue was checked
+    names = {info.rule.name for info in visible}
+    firing = [
+        FiringAlertDocument(alert.rule, alert.key, alert.since) for alert in await store.firing() if alert.rule in names
+    ]
+    return RuleList([_to_document(info.rule, info.firing) for info in visible], firing)
 
 
-async def save(call: Call) -> RuleDocument:
-    """Store a rule, or change it; one that was changed begins anew."""
-    asked: RuleBody = call.body
-    made = rules.rule(
+async def save_rule(call: ApiCall) -> RuleDocument:
+    """Create or replace a rule. A replaced rule starts without firing alerts."""
+    body: SaveRuleRequest = call.body
+    rule = rules.rule(
         call.path["rule"],
-        on=asked.on,
-        when=asked.when.condition(),
-        value=asked.value,
-        alerts=asked.alerts,
-        fire_after=asked.fire_after,
-        clear_after=asked.clear_after,
-        live=asked.live,
-        expect=asked.expect,
+        on=body.on,
+        when=body.when.to_condition(),
+        value=body.value,
+        alerts=body.alerts,
+        fire_after=body.fire_after,
+        clear_after=body.clear_after,
+        live=body.live,
+        expect=body.expect,
     )
-    call.permit([made.queue, made.alerts])
-    book = Rules(call.services.log)
-    before = await book.find(made.name)
-    if before is not None:
-        call.permit_found([before.queue, before.alerts])
-    await call.services.log.catalog.get(made.queue)
-    await book.save(made)
-    return _document(made, 0)
+    call.require_access([rule.queue, rule.alerts])
+    store = RuleStore(call.services.log)
+    existing = await store.find(rule.name)
+    if existing is not None:
+        call.require_access_silently([existing.queue, existing.alerts])
+    await call.services.log.catalog.get(rule.queue)
+    await store.save(rule)
+    return _to_document(rule, 0)
 
 
-async def delete(call: Call) -> None:
-    """Forget a rule, and that it fires."""
-    book = Rules(call.services.log)
-    call.permit(())
-    found = await book.find(call.path["rule"])
-    if found is None:
-        raise NotFound(f"there is no rule {call.path['rule']!r}: GET /v1/rules lists those there are")
-    call.permit_found(found.queue)
-    await book.delete(found.name)
+async def delete_rule(call: ApiCall) -> None:
+    """Delete a rule with its firing alerts."""
+    store = RuleStore(call.services.log)
+    call.require_access(())
+    rule = await store.find(call.path["rule"])
+    if rule is None:
+        raise NotFound(f"there is no rule {call.path['rule']!r}: GET /v1/rules lists all rules")
+    call.require_access_silently(rule.queue)
+    await store.delete(rule.name)
 
 
-def _document(rule: Rule, firing: int) -> RuleDocument:
-    when = When(rule.condition.kind, rule.condition.limit, rule.condition.clear, rule.condition.over or None)
+def _to_document(rule: Rule, firing: int) -> RuleDocument:
+    when = RuleCondition(rule.condition.kind, rule.condition.limit, rule.condition.clear, rule.condition.over or None)
     return RuleDocument(
         rule.queue,
         when,
@@ -137,27 +141,27 @@ def _document(rule: Rule, firing: int) -> RuleDocument:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/rules", list_rules, "Rules, and what fires", _TAG, roles=_READ, asks=True, answer=RuleList),
+    Endpoint("GET", "/v1/rules", list_rules, "List rules", _TAG, roles=_READ, checks_queues=True, response=RuleList),
     Endpoint(
         "PUT",
         "/v1/rules/{rule}",
-        save,
-        "Save a rule",
+        save_rule,
+        "Create or replace a rule",
         _TAG,
         roles=_ADMIN,
-        asks=True,
-        body=RuleBody,
-        answer=RuleDocument,
+        checks_queues=True,
+        body=SaveRuleRequest,
+        response=RuleDocument,
         problems=("not-found", "invalid-name", "invalid-option"),
     ),
     Endpoint(
         "DELETE",
         "/v1/rules/{rule}",
-        delete,
-        "Forget a rule",
+        delete_rule,
+        "Delete a rule",
         _TAG,
         roles=_ADMIN,
-        asks=True,
+        checks_queues=True,
         problems=("not-found", "invalid-name"),
     ),
 )

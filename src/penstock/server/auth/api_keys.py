@@ -1,63 +1,77 @@
-"""API keys: made, listed, rotated, revoked and found."""
+"""API keys in the database."""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from psycopg.rows import class_row
 
 from penstock.core.errors import InvalidOption, NotFound
 from penstock.core.names import check_name
 from penstock.db.pool import Connection, Database
-from penstock.db.retry import patiently
+from penstock.db.retry import run_with_retry
 from penstock.db.statements import Statements
-from penstock.server.auth.identity import EVERY_QUEUE, Identity
-from penstock.server.auth.key_format import KeyText, new_key, same
-from penstock.server.http.endpoint import Role
+from penstock.server.auth.identity import ALL_QUEUES, Identity, Role
+from penstock.server.auth.key_format import PlaintextKey, generate_key
 
 _sql = Statements("penstock.server.auth", "api_keys.sql")
+_RowT = TypeVar("_RowT")
 
-#: How long a lookup goes on over a lost connection; who asks waits for it.
-_PATIENCE_SECONDS = 3.0
-#: How long the secret before a rotation is still good, unless told.
+#: How long a statement is retried after a lost connection. The caller waits for it.
+_RETRY_SECONDS = 3.0
+#: How long the previous secret stays valid after a rotation, by default.
 DEFAULT_GRACE = timedelta(hours=24)
-_LONGEST_GRACE = timedelta(days=366)
-_MOST_PATTERNS = 100
+_MAX_GRACE = timedelta(days=366)
+_MAX_PATTERNS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key without its secret, which only its owner has."""
+    """An API key without its secret."""
 
     id: str
     name: str
-    roles: tuple[str, ...]
-    queues: tuple[str, ...]
+    roles: Sequence[str]
+    queues: Sequence[str]
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
     rotated_at: datetime | None
-    #: Until when the secret before the last rotation is still good.
+    #: When the secret before the last rotation becomes invalid.
     previous_until: datetime | None
     last_used_at: datetime | None
 
 
-class Found(NamedTuple):
-    """What a key must match, as it was found."""
+class StoredKey(NamedTuple):
+    """The identity of a key and the hashes of its valid secrets: none if the key is revoked or expired."""
 
     identity: Identity
     hashes: tuple[bytes, ...]
 
-    def matches(self, key: KeyText) -> bool:
-        """Whether the secret is right."""
-        # All of them, whichever fits: a comparison that is left out would be seen in the time it takes.
+    def matches(self, key: PlaintextKey) -> bool:
+        # All comparisons run, so that the response time does not tell which hash is stored.
         given = key.hash
-        return any([same(given, each) for each in self.hashes])
+        return any([hmac.compare_digest(given, stored) for stored in self.hashes])
 
 
-class Keys:
-    """The keys of a database."""
+class _KeyRow(NamedTuple):
+    id: str
+    roles: list[str]
+    queues: list[str]
+    hash: bytes | None
+    previous_hash: bytes | None
+
+
+class _ActiveRow(NamedTuple):
+    has_active: bool
+
+
+class ApiKeyStore:
+    """The API keys of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -66,19 +80,19 @@ class Keys:
         self,
         name: str,
         roles: Sequence[Role],
-        queues: Sequence[str] = EVERY_QUEUE,
+        queues: Sequence[str] = ALL_QUEUES,
         *,
         expires_at: datetime | None = None,
-    ) -> tuple[ApiKey, KeyText]:
-        """Make a key. The text is not stored, so this is the one time to see it."""
+    ) -> tuple[ApiKey, PlaintextKey]:
+        """Create a key. Its secret is not stored: the plaintext key cannot be read again."""
         check_name(name, "key")
         if not roles:
-            raise InvalidOption("a key without a role could do nothing: give it one", option="roles")
+            raise InvalidOption("a key needs at least one role", option="roles")
         for pattern in queues:
             check_name(pattern, "queue pattern")
-        if not 1 <= len(queues) <= _MOST_PATTERNS:
-            raise InvalidOption(f"a key is for 1 to {_MOST_PATTERNS} patterns of queues", option="queues")
-        key = new_key()
+        if not 1 <= len(queues) <= _MAX_PATTERNS:
+            raise InvalidOption(f"a key needs 1 to {_MAX_PATTERNS} queue patterns", option="queues")
+        key = generate_key()
         values = {
             "id": key.id,
             "name": name,
@@ -87,59 +101,53 @@ class Keys:
             "hash": key.hash,
             "expires_at": expires_at,
         }
-        (row,) = await self._rows("create", values)
-        return _key(row), key
+        (created,) = await self._fetch(ApiKey, "create", values)
+        return created, key
 
-    async def all(self) -> list[ApiKey]:
-        """All keys, the revoked too, as they were made."""
-        return [_key(row) for row in await self._rows("list", {})]
+    async def list_all(self) -> list[ApiKey]:
+        """Return all keys, revoked ones too, in order of creation."""
+        return await self._fetch(ApiKey, "list", {})
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """End a key; to revoke it again changes nothing."""
-        return _key(_one(await self._rows("revoke", {"id": key_id}), key_id))
+        """Revoke a key; revoking it again changes nothing."""
+        return _require(await self._fetch(ApiKey, "revoke", {"id": key_id}), key_id)
 
-    async def rotate(self, key_id: str, grace: timedelta = DEFAULT_GRACE) -> tuple[ApiKey, KeyText]:
-        """Give a key a new secret; the one it had is good for the time of grace, and the one before that no longer."""
-        if not timedelta() <= grace <= _LONGEST_GRACE:
-            raise InvalidOption(f"the time of grace is from 0 to {_LONGEST_GRACE.days} days", option="grace")
-        key = new_key(key_id)
-        rows = await self._rows("rotate", {"id": key_id, "hash": key.hash, "grace": grace.total_seconds()})
-        return _key(_one(rows, key_id)), key
+    async def rotate(self, key_id: str, grace: timedelta = DEFAULT_GRACE) -> tuple[ApiKey, PlaintextKey]:
+        """Give a key a new secret. The current secret stays valid for ``grace``; older ones become invalid."""
+        if not timedelta() <= grace <= _MAX_GRACE:
+            raise InvalidOption(f"the grace period must be from 0 to {_MAX_GRACE.days} days", option="grace")
+        key = generate_key(key_id)
+        values = {"id": key_id, "hash": key.hash, "grace": grace.total_seconds()}
+        return _require(await self._fetch(ApiKey, "rotate", values), key_id), key
 
-    async def find(self, key_id: str) -> Found | None:
-        """What the secret of a key must match, if there is such a key; of one that is over, nothing matches."""
-        rows = await self._rows("find", {"id": key_id})
+    async def find(self, key_id: str) -> StoredKey | None:
+        rows = await self._fetch(_KeyRow, "find", {"id": key_id})
         if not rows:
             return None
-        found_id, roles, queues, *hashes = rows[0]
-        identity = Identity(found_id, frozenset(map(Role, roles)), tuple(queues))
-        return Found(identity, tuple(bytes(each) for each in hashes if each is not None))
+        (row,) = rows
+        identity = Identity(row.id, frozenset(map(Role, row.roles)), tuple(row.queues))
+        return StoredKey(identity, tuple(hash for hash in (row.hash, row.previous_hash) if hash is not None))
 
-    async def note_use(self, key_id: str) -> None:
-        """Write down that a key was used."""
-
-        async def write(conn: Connection) -> None:
+    async def record_use(self, key_id: str) -> None:
+        async def update(conn: Connection) -> None:
             await conn.execute(_sql["used"].encode(), {"id": key_id})
 
-        await patiently(self._database.pool, _PATIENCE_SECONDS, write)
+        await run_with_retry(self._database.pool, _RETRY_SECONDS, update)
 
-    async def any_active(self) -> bool:
-        """Whether there is a key that is good for something."""
-        return bool((await self._rows("any_active", {}))[0][0])
+    async def has_active(self) -> bool:
+        """Return whether there is a key that is neither revoked nor expired."""
+        (row,) = await self._fetch(_ActiveRow, "has_active", {})
+        return row.has_active
 
-    async def _rows(self, name: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-        async def ask(conn: Connection) -> list[tuple[Any, ...]]:
-            return await (await conn.execute(_sql[name].encode(), values)).fetchall()
+    async def _fetch(self, kind: type[_RowT], name: str, values: dict[str, Any]) -> list[_RowT]:
+        async def execute(conn: Connection) -> list[_RowT]:
+            cursor = conn.cursor(row_factory=class_row(kind))
+            return await (await cursor.execute(_sql[name].encode(), values)).fetchall()
 
-        return await patiently(self._database.pool, _PATIENCE_SECONDS, ask)
-
-
-def _key(row: tuple[Any, ...]) -> ApiKey:
-    key_id, name, roles, queues, *times = row
-    return ApiKey(key_id, name, tuple(roles), tuple(queues), *times)
+        return await run_with_retry(self._database.pool, _RETRY_SECONDS, execute)
 
 
-def _one(rows: list[tuple[Any, ...]], key_id: str) -> tuple[Any, ...]:
-    if not rows:
-        raise NotFound(f"there is no key {key_id!r} that is not revoked: `penstock key list` shows those there are")
-    return rows[0]
+def _require(keys: list[ApiKey], key_id: str) -> ApiKey:
+    if not keys:
+        raise NotFound(f"there is no active key {key_id!r}: `penstock key list` lists all keys")
+    return keys[0]

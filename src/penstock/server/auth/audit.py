@@ -1,7 +1,7 @@
-"""The audit log: what was done with an administrator's rights, to keys, and what was tried in vain.
+"""The audit log: actions of administrators, changes to keys, and refused attempts.
 
-What was done is written before it is answered. What failed can be caused by anybody, as often as he likes, so only so
-much of it is written, and how much was not.
+An action is written before it is answered. Anybody can cause failures, as many as they like, so the number of failures
+written per minute is limited, and the number left out is written instead.
 """
 
 from __future__ import annotations
@@ -11,30 +11,31 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 import psycopg
+from psycopg.rows import class_row
 
 from penstock.core.errors import DatabaseError
 from penstock.db.pool import Connection, Database
-from penstock.db.retry import patiently
+from penstock.db.retry import run_with_retry
 from penstock.db.statements import Statements
 
 logger = logging.getLogger("penstock.server.audit")
 
 _sql = Statements("penstock.server.auth", "audit.sql")
-_PATIENCE_SECONDS = 3.0
-_LONGEST_TEXT = 300
+_RETRY_SECONDS = 3.0
+_MAX_TEXT = 300
 
-_FAILURES_A_MINUTE = 60
-_WRITE_SECONDS = 1.0
-_FORGET_SECONDS = 3600.0
+_FAILURES_PER_MINUTE = 60
+_FLUSH_SECONDS = 1.0
+_CLEANUP_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A line of the audit log."""
+class AuditEntry:
+    """An entry to write."""
 
     who: str
     action: str
@@ -45,8 +46,8 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A line of the audit log, and when it was written."""
+class AuditRecord:
+    """An entry that was written."""
 
     at: datetime
     who: str
@@ -57,89 +58,88 @@ class Written:
     request_id: str
 
 
-class Audit:
+class AuditLog:
     """The audit log of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._failures: list[Entry] = []
-        self._minute = 0.0
-        self._left_in_minute = _FAILURES_A_MINUTE
-        self._unwritten = 0
+        self._failures: list[AuditEntry] = []
+        self._minute_start = 0.0
+        self._left_in_minute = _FAILURES_PER_MINUTE
+        self._left_out = 0
 
-    async def write(self, entries: Sequence[Entry]) -> None:
-        """Write lines."""
-        columns = zip(*(map(_storable, astuple(entry)) for entry in entries), strict=True)
-        names = ("who", "action", "subject", "address", "outcome", "request_id")
-        values = dict(zip(names, map(list, columns), strict=True))
+    async def write(self, entries: Sequence[AuditEntry]) -> None:
+        columns = {
+            column.name: [_sanitize(getattr(entry, column.name)) for entry in entries] for column in fields(AuditEntry)
+        }
 
         async def insert(conn: Connection) -> None:
-            await conn.execute(_sql["write"].encode(), values)
+            await conn.execute(_sql["write"].encode(), columns)
 
-        await patiently(self._database.pool, _PATIENCE_SECONDS, insert)
+        await run_with_retry(self._database.pool, _RETRY_SECONDS, insert)
 
-    async def write_done(self, entry: Entry) -> None:
-        """Write a line about what is done already; that it could not be written is logged."""
+    async def write_or_log(self, entry: AuditEntry) -> None:
+        """Write an entry about a completed action; if that fails, log it."""
         try:
             await self.write([entry])
         except (DatabaseError, psycopg.Error):
-            # It is done, and saying otherwise would have it done again.
+            # The action is complete: an error response would make the caller repeat it.
             extra = {"entry": entry.action, "who": entry.who, "subject": entry.subject}
-            logger.exception("an action of an administrator could not be written down", extra=extra)
+            logger.exception("could not write an audit entry", extra=extra)
 
-    async def read(self, limit: int, who: str | None = None) -> list[Written]:
-        """The last lines, the latest first."""
+    async def read(self, limit: int, who: str | None = None) -> list[AuditRecord]:
+        """Return the last entries, the newest first."""
 
-        async def ask(conn: Connection) -> list[Written]:
-            cursor = await conn.execute(_sql["read"].encode(), {"limit": limit, "who": who})
-            return [Written(*row) for row in await cursor.fetchall()]
+        async def select(conn: Connection) -> list[AuditRecord]:
+            cursor = conn.cursor(row_factory=class_row(AuditRecord))
+            return await (await cursor.execute(_sql["read"].encode(), {"limit": limit, "who": who})).fetchall()
 
-        return await patiently(self._database.pool, _PATIENCE_SECONDS, ask)
+        return await run_with_retry(self._database.pool, _RETRY_SECONDS, select)
 
-    def note_failure(self, entry: Entry) -> None:
-        """Have what was tried in vain written soon, as long as there is not too much of it."""
+    def record_failure(self, entry: AuditEntry) -> None:
+        """Queue a refused attempt for the next flush, unless this minute had too many."""
         now = time.monotonic()
-        if now - self._minute >= 60:
-            self._minute, self._left_in_minute = now, _FAILURES_A_MINUTE
+        if now - self._minute_start >= 60:
+            self._minute_start, self._left_in_minute = now, _FAILURES_PER_MINUTE
         if self._left_in_minute:
             self._left_in_minute -= 1
             self._failures.append(entry)
         else:
-            self._unwritten += 1
+            self._left_out += 1
 
-    async def keep_writing(self, days: int) -> None:
-        """Write what failed, and forget what is old, until cancelled."""
-        forgotten = 0.0
+    async def run(self, retention_days: int) -> None:
+        """Write queued failures and delete expired entries until cancelled."""
+        cleaned_at = 0.0
         try:
             while True:
-                await asyncio.sleep(_WRITE_SECONDS)
+                await asyncio.sleep(_FLUSH_SECONDS)
                 with contextlib.suppress(DatabaseError, psycopg.Error):
                     await self.flush()
-                    if not forgotten or time.monotonic() - forgotten >= _FORGET_SECONDS:
-                        forgotten = time.monotonic()
-                        await self._forget(days)
+                    if not cleaned_at or time.monotonic() - cleaned_at >= _CLEANUP_SECONDS:
+                        cleaned_at = time.monotonic()
+                        await self._delete_expired(retention_days)
         finally:
             with contextlib.suppress(DatabaseError, psycopg.Error):
                 await self.flush()
 
     async def flush(self) -> None:
-        """Write what failed and is not written yet."""
+        """Write the queued failures."""
         entries, self._failures = self._failures, []
-        if self._unwritten:
-            outcome = f"{self._unwritten} more failed attempts are not listed"
-            entries.append(Entry("", "authenticate", outcome=outcome))
-            self._unwritten = 0
+        if self._left_out:
+            outcome = f"{self._left_out} more failed attempts are not listed"
+            entries.append(AuditEntry("", "authenticate", outcome=outcome))
+            self._left_out = 0
         if entries:
             await self.write(entries)
 
-    async def _forget(self, days: int) -> None:
+    async def _delete_expired(self, days: int) -> None:
         async def delete(conn: Connection) -> None:
-            await conn.execute(_sql["forget"].encode(), {"days": days})
+            await conn.execute(_sql["delete_expired"].encode(), {"days": days})
 
-        await patiently(self._database.pool, _PATIENCE_SECONDS, delete)
+        await run_with_retry(self._database.pool, _RETRY_SECONDS, delete)
 
 
-def _storable(text: str) -> str:
-    """A text of a caller's as it can be stored, and read without harm."""
-    text = text[:_LONGEST_TEXT]
-    return text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text)
+def _sanitize(text: str) -> str:
+    """Shorten a text that a caller sent, and replace characters that cannot be stored or printed."""
+    text = text[:_MAX_TEXT]
+    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)

@@ -1,4 +1,4 @@
-"""Who asks: from what a request carries to what its caller may do."""
+"""Authentication: from the credential of a request to an identity."""
 
 from __future__ import annotations
 
@@ -13,48 +13,49 @@ import psycopg
 
 from penstock.core.errors import ConfigurationError, DatabaseError
 from penstock.db.pool import Database
-from penstock.server.auth.api_keys import Found, Keys
-from penstock.server.auth.audit import Audit, Entry
+from penstock.server.auth.api_keys import ApiKeyStore, StoredKey
+from penstock.server.auth.audit import AuditEntry, AuditLog
 from penstock.server.auth.identity import Identity
-from penstock.server.auth.jwt import InvalidToken, Tokens
-from penstock.server.auth.key_format import PREFIX, KeyText, parse_key
-from penstock.server.auth.throttle import Attempts
+from penstock.server.auth.jwt import InvalidCredential, TokenVerifier
+from penstock.server.auth.key_format import PREFIX, PlaintextKey, parse_key
+from penstock.server.auth.throttle import FailureThrottle
 from penstock.server.http.errors import Problem, retry_after
 from penstock.server.settings import ServerSettings
 
 logger = logging.getLogger("penstock.server.auth")
 
-REVOKED_WITHIN_SECONDS = 5.0
-"""For so long a key that was found is taken as it was: a revoked one is refused everywhere after this time."""
+#: How long a key is cached: within this time, every process refuses a revoked key.
+KEY_CACHE_SECONDS = 5.0
+_MAX_CACHED = 10_000
+_RECORD_USE_SECONDS = 60.0
 
-_MOST_REMEMBERED = 10_000
-_NOTE_USE_SECONDS = 60.0
 
-
-class Guard:
-    """Knows callers by their keys and tokens."""
+class Authenticator:
+    """Identifies callers by API key or bearer token."""
 
     def __init__(self, settings: ServerSettings, database: Database) -> None:
         self._settings = settings
-        self._keys = Keys(database)
-        self._tokens = Tokens(settings)
-        self._attempts = Attempts(settings.failed_attempts)
-        self.audit = Audit(database)
-        self._found: OrderedDict[str, tuple[float, Found | None]] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[Found | None]] = {}
-        self._used: OrderedDict[str, float] = OrderedDict()
-        self._notes: set[asyncio.Task[None]] = set()
+        self._keys = ApiKeyStore(database)
+        self._tokens = TokenVerifier(settings)
+        self._throttle = FailureThrottle(settings.failed_attempts)
+        self.audit = AuditLog(database)
+        #: By key id: when the entry expires, and the key; None if the database has no such key.
+        self._cache: OrderedDict[str, tuple[float, StoredKey | None]] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[StoredKey | None]] = {}
+        self._last_recorded: OrderedDict[str, float] = OrderedDict()
+        self._recording: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Check that there is a way in, and keep the audit log while the server runs."""
-        if not self._tokens.is_on and not await self._keys.any_active():
+        """Check that at least one credential can succeed, and write the audit log while the server runs."""
+        if not self._tokens.has_keys and not await self._keys.has_active():
             raise ConfigurationError(
-                "callers need a key, and there is none yet: make one with `penstock key create admin --role admin`, "
-                "or name the keys that sign bearer tokens with --jwt-jwks or --jwt-secret-file"
-                + ("" if self._settings.is_loopback else "; without access control only loopback is served")
+                "the server requires a key, and there is none yet: create one with "
+                "`penstock key create admin --role admin`, or configure the keys that sign bearer tokens with "
+                "--jwt-jwks or --jwt-secret-file"
+                + ("" if self._settings.is_loopback else "; only a loopback host needs no access control")
             )
-        writing = asyncio.create_task(self.audit.keep_writing(self._settings.audit_days))
+        writing = asyncio.create_task(self.audit.run(self._settings.audit_days))
         try:
             yield
         finally:
@@ -62,93 +63,93 @@ class Guard:
             with suppress(asyncio.CancelledError):
                 await writing
 
-    async def identify(
+    async def authenticate(
         self, headers: Iterable[tuple[bytes, bytes]], address: str, action: str, request_id: str
     ) -> Identity:
-        """Who asks, or a problem."""
-        credential = credential_of(headers)
+        """Return the identity of the caller, or raise a problem."""
+        credential = read_credential(headers)
         if credential is None:
-            raise _unknown("Authentication required: send an API key or a token as `Authorization: Bearer ...`")
+            raise _unauthenticated("Authentication required: send an API key or a token as `Authorization: Bearer ...`")
         key = parse_key(credential)
-        if key is not None and (found := self._remembered(key)) is not None:
-            # Known as good a moment ago: not held up by what others at this address have tried.
-            return found
-        if wait := self._attempts.wait_seconds(address):
-            detail = "there were too many failed attempts from this address"
+        if key is not None and (cached := self._cached_identity(key)) is not None:
+            # A valid key is not throttled because of failures by others at the same address.
+            return cached
+        if wait := self._throttle.wait_seconds(address):
+            detail = "too many failed attempts from this address"
             raise Problem("rate-limited", detail, {"retry_after": round(wait, 1)}, retry_after(wait))
         try:
             return await self._verify(credential, key)
-        except InvalidToken as error:
-            self._attempts.failed(address)
-            # Of a key that exists the id, which is no secret; nothing of what is merely claimed.
-            who = key.id if key is not None and self._found.get(key.id, (0, None))[1] is not None else ""
-            self.audit.note_failure(Entry(who, "authenticate", action, address, str(error), request_id))
-            raise _unknown(f"Authentication failed: {error}", 'Bearer error="invalid_token"') from None
+        except InvalidCredential as error:
+            self._throttle.record_failure(address)
+            # The id of an existing key is not secret. A claimed id that does not exist is not recorded.
+            who = key.id if key is not None and self._cache.get(key.id, (0, None))[1] is not None else ""
+            self.audit.record_failure(AuditEntry(who, "authenticate", action, address, str(error), request_id))
+            raise _unauthenticated(f"Authentication failed: {error}", 'Bearer error="invalid_token"') from None
 
-    async def look_again(self, caller: str) -> None:
-        """Ask the database anew about a caller's key, so that nothing from before now is believed of it."""
-        # Not together with who asks already: that may have begun before the key was revoked.
-        if caller in self._found:
-            await self._ask(caller)
+    async def refresh(self, caller: str) -> None:
+        """Load a caller's key again, so that a decision after this call uses no older state."""
+        # A load that is in progress may have started before the key was revoked, so it is not shared.
+        if caller in self._cache:
+            await self._load(caller)
 
-    async def _verify(self, credential: str, key: KeyText | None) -> Identity:
+    async def find_key(self, key_id: str) -> StoredKey | None:
+        """Return the key with this id, at most a few seconds old, for callers that verified its secret before."""
+        expires, key = self._cache.get(key_id, (0.0, None))
+        return key if time.monotonic() < expires else await self._load_shared(key_id)
+
+    async def _verify(self, credential: str, key: PlaintextKey | None) -> Identity:
         if key is None:
             if credential.startswith(PREFIX):
-                raise InvalidToken("the key is malformed")
-            return self._tokens.identify(credential)
-        found = await self.find(key.id)
-        if found is None or not found.matches(key):
-            # It may have been rotated since it was remembered.
-            found = await self._ask_once(key.id)
-        if found is None or not found.matches(key):
-            raise InvalidToken("the key is wrong, revoked or over")
-        self._note_use(key.id)
-        return found.identity
+                raise InvalidCredential("the key is malformed")
+            return self._tokens.verify(credential)
+        stored = await self.find_key(key.id)
+        if stored is None or not stored.matches(key):
+            # The key may have been rotated since it was cached.
+            stored = await self._load_shared(key.id)
+        if stored is None or not stored.matches(key):
+            raise InvalidCredential("the key is wrong, revoked or expired")
+        self._record_use(key.id)
+        return stored.identity
 
-    def _remembered(self, key: KeyText) -> Identity | None:
-        until, found = self._found.get(key.id, (0.0, None))
-        if found is None or time.monotonic() >= until or not found.matches(key):
+    def _cached_identity(self, key: PlaintextKey) -> Identity | None:
+        expires, stored = self._cache.get(key.id, (0.0, None))
+        if stored is None or time.monotonic() >= expires or not stored.matches(key):
             return None
-        return found.identity
+        return stored.identity
 
-    async def find(self, key_id: str) -> Found | None:
-        """The key of this id as it was a moment ago, for whoever has seen its secret before; None if there is none."""
-        until, found = self._found.get(key_id, (0.0, None))
-        return found if time.monotonic() < until else await self._ask_once(key_id)
+    async def _load_shared(self, key_id: str) -> StoredKey | None:
+        """Load a key once for all concurrent requests."""
+        loading = self._loading.get(key_id)
+        if loading is None:
+            loading = self._loading[key_id] = asyncio.create_task(self._load(key_id))
+            loading.add_done_callback(lambda _: self._loading.pop(key_id, None))
+        return await asyncio.shield(loading)
 
-    async def _ask_once(self, key_id: str) -> Found | None:
-        # Asked once, however many requests wait for the answer.
-        asking = self._asking.get(key_id)
-        if asking is None:
-            asking = self._asking[key_id] = asyncio.create_task(self._ask(key_id))
-            asking.add_done_callback(lambda _: self._asking.pop(key_id, None))
-        return await asyncio.shield(asking)
+    async def _load(self, key_id: str) -> StoredKey | None:
+        begun = time.monotonic()
+        stored = await self._keys.find(key_id)
+        self._cache[key_id] = (begun + KEY_CACHE_SECONDS, stored)
+        self._cache.move_to_end(key_id)
+        if len(self._cache) > _MAX_CACHED:
+            self._cache.popitem(last=False)
+        return stored
 
-    async def _ask(self, key_id: str) -> Found | None:
-        asked = time.monotonic()
-        found = await self._keys.find(key_id)
-        self._found[key_id] = (asked + REVOKED_WITHIN_SECONDS, found)
-        self._found.move_to_end(key_id)
-        if len(self._found) > _MOST_REMEMBERED:
-            self._found.popitem(last=False)
-        return found
-
-    def _note_use(self, key_id: str) -> None:
+    def _record_use(self, key_id: str) -> None:
         now = time.monotonic()
-        if now - self._used.get(key_id, -_NOTE_USE_SECONDS) < _NOTE_USE_SECONDS:
+        if now - self._last_recorded.get(key_id, -_RECORD_USE_SECONDS) < _RECORD_USE_SECONDS:
             return
-        self._used[key_id] = now
-        self._used.move_to_end(key_id)
-        if len(self._used) > _MOST_REMEMBERED:
-            self._used.popitem(last=False)
-        task = asyncio.create_task(self._keys.note_use(key_id))
-        self._notes.add(task)
-        task.add_done_callback(self._notes.discard)
-        task.add_done_callback(_forgive)
+        self._last_recorded[key_id] = now
+        self._last_recorded.move_to_end(key_id)
+        if len(self._last_recorded) > _MAX_CACHED:
+            self._last_recorded.popitem(last=False)
+        task = asyncio.create_task(self._keys.record_use(key_id))
+        self._recording.add(task)
+        task.add_done_callback(self._recording.discard)
+        task.add_done_callback(_log_failure)
 
 
-def credential_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The key or token that a request carries."""
+def read_credential(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the key or token of a request."""
     key = None
     for name, value in headers:
         if name == b"authorization":
@@ -160,12 +161,12 @@ def credential_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return key
 
 
-def _unknown(detail: str, challenge: str = "Bearer") -> Problem:
+def _unauthenticated(detail: str, challenge: str = "Bearer") -> Problem:
     return Problem("unauthenticated", detail, {}, {"WWW-Authenticate": challenge})
 
 
-def _forgive(task: asyncio.Task[None]) -> None:
-    """When a key was last used is nice to know; that it could not be written hurts nobody."""
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Log that the last use of a key was not recorded. The request itself succeeded."""
     if not task.cancelled() and isinstance(error := task.exception(), Exception):
         level = logging.DEBUG if isinstance(error, DatabaseError | psycopg.Error) else logging.ERROR
-        logger.log(level, "the use of a key could not be noted", exc_info=error)
+        logger.log(level, "could not record the use of a key", exc_info=error)

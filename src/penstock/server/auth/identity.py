@@ -1,56 +1,64 @@
-"""Who asks, and what he may do."""
+"""Roles, and the identity of a caller."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 
-from penstock.server.http.endpoint import Role
 
-EVERY_QUEUE = ("*",)
+class Role(Enum):
+    """What a caller may do. ``ADMIN`` includes all other roles."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    READ = "read"
+    ADMIN = "admin"
+
+
+ALL_QUEUES = ("*",)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A caller: the id of an API key or the subject of a token, its roles, and the queues that they are for.
+    """A caller: the id of an API key or the subject of a token, its roles, and patterns of the queues they apply to.
 
     >>> shop = Identity("key_1", frozenset({Role.PRODUCE}), ("shop.*",))
-    >>> shop.has(frozenset({Role.PRODUCE})), shop.reaches("shop.orders"), shop.reaches("bank")
+    >>> shop.has_role(frozenset({Role.PRODUCE})), shop.can_access("shop.orders"), shop.can_access("bank")
     (True, True, False)
     """
 
     id: str
     roles: frozenset[Role]
-    queues: tuple[str, ...] = EVERY_QUEUE
+    queues: tuple[str, ...] = ALL_QUEUES
 
     @property
     def is_limited(self) -> bool:
-        """Whether there are queues that it has no business with."""
+        """Whether the caller is limited to some queues."""
         return "*" not in self.queues
 
-    def has(self, roles: frozenset[Role]) -> bool:
-        """Whether it has one of these roles, or the one that may do all."""
+    def has_role(self, roles: frozenset[Role]) -> bool:
+        """Return whether the caller has one of these roles or is an administrator."""
         return Role.ADMIN in self.roles or not self.roles.isdisjoint(roles)
 
-    def reaches(self, queue: str) -> bool:
-        """Whether its patterns cover a queue."""
-        return not self.is_limited or any(_pattern(each).fullmatch(queue) for each in self.queues)
+    def can_access(self, queue: str) -> bool:
+        return not self.is_limited or any(_compile_pattern(each).fullmatch(queue) for each in self.queues)
 
 
-ANYBODY = Identity("", frozenset({Role.ADMIN}))
-"""Whoever asks where access is off."""
+#: Every caller while access control is off.
+UNRESTRICTED = Identity("", frozenset({Role.ADMIN}))
 
-NOBODY = Identity("", frozenset(), ())
-"""Whoever asks for what needs no key."""
+#: A caller of an endpoint that needs no credential.
+ANONYMOUS = Identity("", frozenset(), ())
 
 
 @lru_cache(4096)
-def _pattern(glob: str) -> re.Pattern[str]:
-    """``*`` is any run of characters and ``?`` any one; nothing else is special.
+def _compile_pattern(glob: str) -> re.Pattern[str]:
+    """Compile a pattern in which ``*`` is any run of characters and ``?`` any single character.
 
-    Not fnmatch, whose ``[`` would be a surprise in a name, and not left to backtrack: what lies between two ``*`` is
-    looked for once, at the first place that it has.
+    fnmatch also interprets ``[``, which is an ordinary character in a queue name. Atomic groups match each literal
+    between two ``*`` at its first position only, so that matching does not backtrack.
     """
     first, *others = (".".join(map(re.escape, run.split("?"))) for run in re.split(r"\*+", glob))
     if not others:

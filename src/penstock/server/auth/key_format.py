@@ -1,24 +1,23 @@
-"""An API key as its owner sees it: ``penstock_<id>_<secret>``.
+"""The text form of an API key: ``penstock_<id>_<secret>``.
 
-The secret is 256 random bits. What is stored is its SHA-256: nobody can guess his way back from a hash to so many
-random bits, so a slow hash, which is for what people can remember, would add nothing but the time it takes.
+The secret has 256 random bits, and the database stores its SHA-256. A slow password hash would add nothing: it
+protects secrets that can be guessed, and 256 random bits cannot.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
 from typing import NamedTuple
 
 PREFIX = "penstock_"
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 _ID_LENGTH = 12
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
-class KeyText(NamedTuple):
-    """A key in its parts."""
+class PlaintextKey(NamedTuple):
+    """An API key with its secret."""
 
     id: str
     secret: str
@@ -27,29 +26,24 @@ class KeyText(NamedTuple):
         return f"{PREFIX}{self.id}_{self.secret}"
 
     def __repr__(self) -> str:
-        return f"KeyText({self.id!r})"
+        return f"PlaintextKey({self.id!r})"
 
     @property
     def hash(self) -> bytes:
-        """What is stored of the secret."""
+        """The hash that the database stores."""
         return hashlib.sha256(self.secret.encode()).digest()
 
 
-def new_key(key_id: str | None = None) -> KeyText:
-    """A new key, or a new secret for the key of this id."""
+def generate_key(key_id: str | None = None) -> PlaintextKey:
+    """Generate a key, or a new secret for an existing key id."""
     if key_id is None:
         key_id = "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
-    return KeyText(key_id, secrets.token_urlsafe(32))
+    return PlaintextKey(key_id, secrets.token_urlsafe(32))
 
 
-def parse_key(text: str) -> KeyText | None:
-    """The parts of what somebody sent, if it looks like a key."""
-    if not text.startswith(PREFIX) or len(text) > _LONGEST or not text.isascii():
+def parse_key(text: str) -> PlaintextKey | None:
+    """Split a credential into id and secret; None if it does not have the form of a key."""
+    if not text.startswith(PREFIX) or len(text) > _MAX_LENGTH or not text.isascii():
         return None
     key_id, separator, secret = text[len(PREFIX) :].partition("_")
-    return KeyText(key_id, secret) if separator and key_id and secret else None
-
-
-def same(one: bytes, other: bytes) -> bool:
-    """Whether two hashes are equal, in a time that does not say how much of them is."""
-    return hmac.compare_digest(one, other)
+    return PlaintextKey(key_id, secret) if separator and key_id and secret else None

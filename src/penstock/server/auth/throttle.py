@@ -1,4 +1,4 @@
-"""Who has tried too many wrong keys."""
+"""Throttle for failed authentication attempts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-_SECONDS = 60.0
-_MOST_ADDRESSES = 10_000
+_WINDOW_SECONDS = 60.0
+_MAX_ADDRESSES = 10_000
 
 
-class Attempts:
-    """Counts failed attempts by address for a minute, in memory that does not grow.
+class FailureThrottle:
+    """Counts failed attempts per client address for a minute, in bounded memory.
 
-    An address of IPv6 counts with its whole /64: whoever has one of them has all.
+    An IPv6 address counts as its /64 network: one client usually owns all of it.
     """
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -22,23 +22,25 @@ class Attempts:
         self._clock = clock
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
-    def wait_seconds(self, address: str) -> float:
-        """How long the address has to wait before it may try again; 0 if it may now."""
-        since, count = self._failures.get(_block(address), (0.0, 0))
-        return max(0.0, since + _SECONDS - self._clock()) if count >= self._limit else 0.0
+    def __len__(self) -> int:
+        return len(self._failures)
 
-    def failed(self, address: str) -> None:
-        """Count a failed attempt."""
-        now, block = self._clock(), _block(address)
-        since, count = self._failures.pop(block, (now, 0))
-        if since + _SECONDS <= now:
+    def wait_seconds(self, address: str) -> float:
+        """Return how long the address must wait before its next attempt."""
+        since, count = self._failures.get(_network(address), (0.0, 0))
+        return max(0.0, since + _WINDOW_SECONDS - self._clock()) if count >= self._limit else 0.0
+
+    def record_failure(self, address: str) -> None:
+        now, network = self._clock(), _network(address)
+        since, count = self._failures.pop(network, (now, 0))
+        if since + _WINDOW_SECONDS <= now:
             since, count = now, 0
-        self._failures[block] = (since, count + 1)
-        if len(self._failures) > _MOST_ADDRESSES:
+        self._failures[network] = (since, count + 1)
+        if len(self._failures) > _MAX_ADDRESSES:
             self._failures.popitem(last=False)
 
 
-def _block(address: str) -> str:
+def _network(address: str) -> str:
     if ":" not in address:
         return address
     try:

@@ -1,7 +1,7 @@
-"""What is said when a request cannot be answered: problem+json (RFC 9457), each kind with a type that stays.
+"""Problems: the errors of the HTTP API as problem+json (RFC 9457), with stable types.
 
-A kind is a line in :data:`KINDS`; :func:`problem_of` finds the one for an error. Routes of the message plane say
-the same in the shape that their clients read, ``{"error": ...}``.
+:data:`PROBLEM_KINDS` lists all types, and :func:`to_problem` finds the one for an exception. A protocol whose clients
+expect another format than problem+json has its own :class:`ErrorFormat`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TYPE_PREFIX = "https://penstock.dev/problems/"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of problem: the last part of its type, its status and its title."""
+class ProblemKind:
+    """A type of problem: its name, HTTP status and title."""
 
     name: str
     status: int
@@ -31,48 +31,48 @@ class Kind:
 
     @property
     def type(self) -> str:
-        """What stands in ``type``: a name that never changes; there need be no page behind it."""
+        """The ``type`` of the problem: a stable identifier. It need not lead to a page."""
         return TYPE_PREFIX + self.name
 
 
-KINDS: dict[str, Kind] = {
+PROBLEM_KINDS: dict[str, ProblemKind] = {
     kind.name: kind
     for kind in (
-        Kind("invalid-request", 400, "The request cannot be right"),
-        Kind("invalid-json", 400, "The body is not JSON"),
-        Kind("invalid-encoding", 400, "The body's compression is damaged"),
-        Kind("misdirected", 421, "The request is for another server"),
-        Kind("unauthenticated", 401, "Who asks is not known"),
-        Kind("forbidden", 403, "Who asks may not do this"),
-        Kind("not-found", 404, "There is no such thing"),
-        Kind("no-such-route", 404, "There is no such address"),
-        Kind("method-not-allowed", 405, "The address does not take this method"),
-        Kind("not-acceptable", 406, "None of the forms that are accepted can be given"),
-        Kind("request-timeout", 408, "The request did not arrive in time"),
-        Kind("conflict", 409, "The request contradicts what is stored"),
-        Kind("idempotency-conflict", 409, "The idempotency key was used for something else"),
-        Kind("group-busy", 409, "The group belongs to a running query"),
-        Kind("transaction-refused", 409, "An ack was refused, so nothing happened"),
-        Kind("too-large", 413, "The request is too large"),
-        Kind("unsupported-media-type", 415, "The body is in no form that is read here"),
-        Kind("invalid-event", 422, "An event cannot be stored"),
-        Kind("invalid-option", 422, "An option is unknown or out of range"),
-        Kind("invalid-name", 422, "A name cannot be used"),
-        Kind("head-too-large", 431, "The head of the request is too large"),
-        Kind("queue-full", 429, "The queue is full"),
-        Kind("rate-limited", 429, "Too many requests"),
-        Kind("overloaded", 503, "The server has more to do than it can"),
-        Kind("stopping", 503, "The server is stopping"),
-        Kind("database-unavailable", 503, "The database cannot be reached"),
-        Kind("corrupt-chunk", 500, "What is stored is damaged"),
-        Kind("internal", 500, "Something is wrong here"),
+        ProblemKind("invalid-request", 400, "The request is invalid"),
+        ProblemKind("invalid-json", 400, "The body is not valid JSON"),
+        ProblemKind("invalid-encoding", 400, "The compressed body is damaged"),
+        ProblemKind("misdirected", 421, "The request is for another host"),
+        ProblemKind("unauthenticated", 401, "The caller is not authenticated"),
+        ProblemKind("forbidden", 403, "The caller is not authorized"),
+        ProblemKind("not-found", 404, "The resource does not exist"),
+        ProblemKind("no-such-route", 404, "The address does not exist"),
+        ProblemKind("method-not-allowed", 405, "The address does not support this method"),
+        ProblemKind("not-acceptable", 406, "None of the accepted formats is available"),
+        ProblemKind("request-timeout", 408, "The request did not arrive in time"),
+        ProblemKind("conflict", 409, "The request conflicts with the stored state"),
+        ProblemKind("idempotency-conflict", 409, "The idempotency key was used for another request"),
+        ProblemKind("group-busy", 409, "The group belongs to a running query"),
+        ProblemKind("transaction-refused", 409, "An acknowledgement was refused, so nothing was changed"),
+        ProblemKind("too-large", 413, "The request is too large"),
+        ProblemKind("unsupported-media-type", 415, "The format of the body is not supported"),
+        ProblemKind("invalid-event", 422, "An event is invalid"),
+        ProblemKind("invalid-option", 422, "An option is unknown or out of range"),
+        ProblemKind("invalid-name", 422, "A name is invalid"),
+        ProblemKind("head-too-large", 431, "The request line or the headers are too large"),
+        ProblemKind("queue-full", 429, "The queue is full"),
+        ProblemKind("rate-limited", 429, "Too many requests"),
+        ProblemKind("overloaded", 503, "The server is overloaded"),
+        ProblemKind("stopping", 503, "The server is stopping"),
+        ProblemKind("database-unavailable", 503, "The database is unavailable"),
+        ProblemKind("corrupt-chunk", 500, "Stored data is damaged"),
+        ProblemKind("internal", 500, "The server failed"),
     )
 }
 
 
 @dataclass
 class Problem(Exception):
-    """A request that is refused: what kind, in words, and the facts."""
+    """A refused request: the type of problem, a description, and facts as members of the response."""
 
     kind: str
     detail: str
@@ -82,11 +82,11 @@ class Problem(Exception):
     @property
     def status(self) -> int:
         """The HTTP status."""
-        return KINDS[self.kind].status
+        return PROBLEM_KINDS[self.kind].status
 
     def response(self, request_id: str = "") -> Response:
-        """The answer as problem+json."""
-        kind = KINDS[self.kind]
+        """Return the problem as problem+json."""
+        kind = PROBLEM_KINDS[self.kind]
         body = {"type": kind.type, "title": kind.title, "status": kind.status, "detail": self.detail}
         if request_id:
             body["instance"] = f"urn:penstock:request:{request_id}"
@@ -97,28 +97,57 @@ class Problem(Exception):
             media_type="application/problem+json",
         )
 
-    def plane_response(self) -> Response:
-        """The same in the shape that clients of the message plane read."""
-        # They know one status for all that is wrong with what they sent.
-        return Response(
-            msgspec.json.encode({"error": self.detail, **self.facts}),
-            status_code=400 if self.status == 422 else self.status,
-            headers=dict(self.headers),
-            media_type="application/json",
-        )
+
+class ProblemDocument(msgspec.Struct, rename={"kind": "type"}):
+    """A problem (RFC 9457). Further members depend on its type."""
+
+    kind: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
 
 
-#: How the addresses of the message plane begin.
-PLANE_PATHS = ("/api/v1", "/streams/v1")
+class ErrorFormat:
+    """Renders the errors of a route as problem+json. A protocol with another format overrides the methods.
+
+    Attributes:
+        prefix: Starts the names of its responses in the OpenAPI document.
+        media_type: The content type of an error.
+        schema: The type of an error's body.
+    """
+
+    prefix: str = ""
+    media_type: str = "application/problem+json"
+    schema: type[msgspec.Struct] = ProblemDocument
+
+    def render(self, problem: Problem, request_id: str = "") -> Response:
+        """Build the response for a problem."""
+        return problem.response(request_id)
+
+    def status_of(self, kind: str) -> int:
+        """Return the HTTP status of a kind of problem."""
+        return PROBLEM_KINDS[kind].status
+
+    def describe_empty_body(self) -> str:
+        """Return the detail for a request without its required body."""
+        return "the body is empty"
+
+    def describe_invalid_body(self, message: str) -> str:
+        """Return the detail for a body that does not match the endpoint's type, given msgspec's message."""
+        return message
+
+
+PROBLEM_JSON = ErrorFormat()
 
 
 def retry_after(seconds: float) -> dict[str, str]:
-    """The header that says when to come again, in whole seconds as it must be, and never 0."""
+    """Return a ``Retry-After`` header. Its unit is whole seconds, at least one."""
     return {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
-def problem_of(error: Exception) -> Problem:
-    """The problem that an error of ours is; what is none of ours is a fault of the server."""
+def to_problem(error: Exception) -> Problem:
+    """Return the problem for an exception; an unknown one is an internal error."""
     match error:
         case Problem():
             return error
@@ -151,10 +180,17 @@ def problem_of(error: Exception) -> Problem:
             facts = {"partition_id": error.partition_id, "start": error.start, "end": error.end}
             return Problem("corrupt-chunk", str(error), facts)
         case psycopg.errors.InsufficientPrivilege():
-            said = "the role that the server connects to the database as may not do this: do it with the command line"
-            return Problem("forbidden", f"{said}, as a role that may (`penstock db roles`)")
+            return Problem(
+                "forbidden",
+                "the database role of the server may not do this: use the command line with a role that may "
+                "(`penstock db roles`)",
+            )
         case errors.DatabaseError() | psycopg.OperationalError() | psycopg.InterfaceError():
-            # Where the database is, and what it said, is for the log and not for whoever asks.
-            return Problem("database-unavailable", "the database cannot be reached; ask again", {}, retry_after(1))
+            # The address and the message of the database are for the log, not for the caller.
+            return Problem("database-unavailable", "the database cannot be reached; try again", {}, retry_after(1))
         case _:
-            return Problem("internal", "the server failed; its log says more, under the request's id")
+            return internal_problem()
+
+
+def internal_problem() -> Problem:
+    return Problem("internal", "the server failed; its log has the cause, under the id of this request")

@@ -1,4 +1,4 @@
-"""What a server process writes to standard error: one JSON document a line, never a payload and never a secret."""
+"""The log of a server process: one JSON document per line on standard error, without payloads and secrets."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ from penstock.core.errors import PenstockError
 
 _FLUSH_SECONDS = 0.05
 _FLUSH_LINES = 256
-#: What a log record always has; everything else was given as ``extra`` and belongs to the line.
-_OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+#: Attributes that every log record has. All others come from ``extra`` and are part of the line.
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 
 class RequestLog:
-    """A line for each request, written a few at a time: a system call for each would cost as much as the rest."""
+    """One line per request, written in batches: a system call per request would cost as much as the rest of it."""
 
     def __init__(self) -> None:
         self._lines: list[bytes] = []
         self._encode = msgspec.json.Encoder().encode
-        self._due = False
+        self._is_flush_scheduled = False
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Note a request; it is on standard error a moment later."""
+        """Buffer a line. It is flushed a moment later."""
         self._lines.append(self._encode(line))
         if len(self._lines) >= _FLUSH_LINES:
             self.flush()
-        elif not self._due:
-            self._due = True
+        elif not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
             asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Write what was noted."""
-        self._due = False
+        self._is_flush_scheduled = False
         lines, self._lines = self._lines, []
         if lines:
             lines.append(b"")
@@ -49,56 +48,54 @@ class RequestLog:
 
 
 class JsonHandler(logging.Handler):
-    """Writes what is logged in the shape of the requests' lines.
+    """Writes log records as JSON.
 
-    Of an exception it says the type and where it came from; what it says itself only where it is one of ours or
-    comes from PostgreSQL's own words without its values: the message of any other may quote what somebody sent.
+    For an exception it writes the type and the stack. It writes the message only of our own exceptions and the primary
+    message of PostgreSQL, which has no values: other messages may quote data that a client sent.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
+        """Write a record to standard error."""
         try:
-            _write(msgspec.json.encode(self.line(record), enc_hook=str) + b"\n")
+            _write(msgspec.json.encode(self.to_document(record), enc_hook=str) + b"\n")
         except Exception:
             self.handleError(record)
 
-    def line(self, record: logging.LogRecord) -> dict[str, Any]:
-        """The document for a record."""
+    def to_document(self, record: logging.LogRecord) -> dict[str, Any]:
         line: dict[str, Any] = {
-            "time": timestamp(record.created),
+            "time": format_timestamp(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line.update({name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD})
+        line.update({name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES})
         if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = explained(record.exc_info[1])
+            line["error"] = describe_exception(record.exc_info[1])
         return line
 
 
-def explained(error: BaseException) -> dict[str, Any]:
-    """An exception without anything of what it was about."""
-    said: dict[str, Any] = {"type": type(error).__qualname__}
+def describe_exception(error: BaseException) -> dict[str, Any]:
+    """Return the type, stack and causes of an exception, and its message if that contains no data."""
+    document: dict[str, Any] = {"type": type(error).__qualname__}
     if isinstance(error, PenstockError | OSError):
-        said["message"] = str(error)
+        document["message"] = str(error)
     elif isinstance(error, psycopg.Error):
-        said["message"], said["sqlstate"] = error.diag.message_primary, error.sqlstate
-    said["at"] = [
+        document["message"], document["sqlstate"] = error.diag.message_primary, error.sqlstate
+    document["at"] = [
         f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)[-12:]
     ]
     if error.__cause__ is not None:
-        said["cause"] = explained(error.__cause__)
-    return said
+        document["cause"] = describe_exception(error.__cause__)
+    return document
 
 
-def timestamp(seconds: float) -> str:
-    """A moment as it stands in the lines."""
+def format_timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def log_as_json(level: str) -> None:
-    """Send everything that is logged in this process to standard error as JSON."""
+def configure_json_logging(level: str) -> None:
+    """Write all log records of this process to standard error as JSON."""
     root = logging.getLogger()
     root.handlers[:] = [JsonHandler()]
     root.setLevel(logging.WARNING)
@@ -110,5 +107,5 @@ def _write(data: bytes) -> None:
         sys.stderr.buffer.write(data)
         sys.stderr.buffer.flush()
     except (OSError, ValueError):
-        # Nobody reads it any more. Requests are answered all the same.
+        # Standard error is closed. The server keeps running.
         return

@@ -1,184 +1,169 @@
-"""What is the same for every request, whatever it asks for: its id, its line in the log, headers, CORS."""
+"""Middleware for every request: request id, log line, metrics, response headers, CORS."""
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes
 
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.server.http.errors import PLANE_PATHS, Problem
-from penstock.server.http.json_log import RequestLog, timestamp
-from penstock.server.metrics.counters import Instruments
+from penstock.server.http.cors import OriginPolicy, cors_headers, is_preflight, send_preflight_response
+from penstock.server.http.errors import PROBLEM_JSON, ErrorFormat, Problem, internal_problem
+from penstock.server.http.json_log import RequestLog, format_timestamp
+from penstock.server.metrics.counters import ServerMetrics
 from penstock.server.settings import ServerSettings
 
 logger = logging.getLogger("penstock.server")
 
-#: A slash inside a part of the path (``%2F``) while it is routed: it separates nothing, and no text that arrives over
-#: HTTP holds this character.
-SLASH = "\udc2f"
+#: Stands for an encoded slash (``%2F``) in the path during routing: it does not separate path segments. No text that
+#: arrives over HTTP contains this character.
+ENCODED_SLASH = "\udc2f"
 
-#: In a request's state: a browser asks, for a page of another site that is not among those that may call.
-IS_FOREIGN = "is_foreign"
+#: Key in the state of a scope: a browser sent the request for a page of another site without an allowed origin.
+IS_CROSS_SITE = "is_cross_site"
 
-_SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
-_PORT = re.compile(r":\d+$")
-_LOOPBACK = frozenset({"localhost"})
-_CORS_METHODS = "GET, POST, PUT, PATCH, DELETE"
-_CORS_HEADERS = "Authorization, Content-Type, Content-Encoding, Idempotency-Key, Last-Event-ID, X-API-Key, X-Request-Id"
-_CORS_EXPOSED = "Retry-After, RateLimit, RateLimit-Policy, X-Request-Id"
-_CORS_SECONDS = "600"
+_VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
-class Frame:
-    """Wraps the application; plain ASGI, because every request goes through it."""
+class RequestMiddleware:
+    """The outermost ASGI application.
+
+    Args:
+        app: The application to wrap.
+        settings: The settings of the server.
+        metrics: The counters of this process.
+        lifespan: Opens the resources of the application, and closes them at the end.
+        find_error_format: Returns the format of errors that occur outside of a route, by path.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         settings: ServerSettings,
-        metrics: Instruments,
+        metrics: ServerMetrics,
         lifespan: Callable[[object], AbstractAsyncContextManager[None]],
+        find_error_format: Callable[[str], ErrorFormat] = lambda _path: PROBLEM_JSON,
     ) -> None:
         self._app = app
         self._metrics = metrics
         self._lifespan = lifespan
-        self._hosts = None if settings.is_guarded else _LOOPBACK | frozenset(settings.allowed_hosts)
-        self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
-        self._logged = settings.request_log
-        self._lines = RequestLog()
-        # Unique by the process's part, in order by the count.
+        self._find_error_format = find_error_format
+        self._origin_policy = OriginPolicy(settings)
+        self._log_level = settings.request_log
+        self._log = RequestLog()
+        # A request id is the random prefix of this process and a counter.
+        self._id_prefix = secrets.token_hex(6)
         self._ids = itertools.count(1)
-        self._prefix = secrets.token_hex(6)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Open what the application needs, and close it at the end."""
+        """Open the resources of the application, and close them at the end."""
         try:
             async with self._lifespan(self):
                 yield
         finally:
-            self._lines.flush()
+            self._log.flush()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request or a WebSocket."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         begun = time.perf_counter()
-        origin = asked = foreign = None
-        host, site = "", b""
+        policy = self._origin_policy
+        allowed_origin: bytes | None = None
+        foreign_origin = given_id = None
+        host, fetch_site = "", b""
         for name, value in scope["headers"]:
             if name == b"x-request-id":
-                asked = value.decode("latin-1")
+                given_id = value.decode("latin-1")
             elif name == b"host":
                 host = value.decode("latin-1")
             elif name == b"sec-fetch-site":
-                site = value
+                fetch_site = value
             elif name == b"origin":
-                if value in self._origins:
-                    origin = value
+                if policy.is_allowed(value):
+                    allowed_origin = value
                 else:
-                    foreign = value.decode("latin-1")
-        request_id = asked if asked and _SANE_ID.fullmatch(asked) else f"{self._prefix}{next(self._ids):06x}"
+                    foreign_origin = value.decode("latin-1")
+        if given_id and _VALID_REQUEST_ID.fullmatch(given_id):
+            request_id = given_id
+        else:
+            request_id = f"{self._id_prefix}{next(self._ids):06x}"
         state: dict[str, Any] = scope.setdefault("state", {})
         state["request_id"] = request_id
-        # What browsers say themselves, also where they name no origin: an image, a link, a form.
-        state[IS_FOREIGN] = site in (b"cross-site", b"same-site") and origin is None
-        extra = [(b"x-request-id", request_id.encode())]
-        if self._origins:
-            extra.append((b"vary", b"Origin"))
-        if origin is not None:
-            extra.append((b"access-control-allow-origin", origin))
-            extra.append((b"access-control-expose-headers", _CORS_EXPOSED.encode()))
+        # Browsers send this header even without an Origin: for images, links and forms.
+        state[IS_CROSS_SITE] = fetch_site in (b"cross-site", b"same-site") and allowed_origin is None
+        extra_headers = [(b"x-request-id", request_id.encode())]
+        if policy.has_origins:
+            extra_headers.append((b"vary", b"Origin"))
+        if allowed_origin is not None:
+            extra_headers += cors_headers(allowed_origin)
         status = sent = 0
-        self._metrics.began()
+        self._metrics.count_request_start()
 
-        async def send_framed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status, sent
             kind = message["type"]
             if kind in ("http.response.body", "websocket.http.response.body"):
                 sent += len(message.get("body", b""))
             elif kind in ("http.response.start", "websocket.http.response.start"):
                 status = message["status"]
-                message["headers"] = _with(message.get("headers", ()), extra)
+                message["headers"] = _complete_headers(message.get("headers", ()), extra_headers)
             elif kind == "websocket.accept":
                 status = 101
-                message["headers"] = [*message.get("headers", ()), *extra]
+                message["headers"] = [*message.get("headers", ()), *extra_headers]
             elif kind == "websocket.close" and not status:
-                status = 403  # what a server says to a handshake that is refused
+                status = 403  # uvicorn sends it for a handshake that is closed
             await send(message)
 
-        try:
-            if origin is not None and scope["type"] == "http" and _is_preflight(scope):
-                await _allow(send_framed)
-            else:
-                if foreign is not None or self._hosts is not None:
-                    self._refuse_strange_pages(scope, host, foreign)
-                _decode_path(scope)
-                await self._app(scope, receive, send_framed)
-        except Problem as problem:
+        async def send_problem(problem: Problem) -> None:
             state["problem"] = problem.kind
-            await _refusal(scope, problem, request_id)(scope, receive, send_framed)
+            path = bytes(scope.get("raw_path") or b"").decode("latin-1")
+            error_format = self._find_error_format(path) if scope["type"] == "http" else PROBLEM_JSON
+            await error_format.render(problem, request_id)(scope, receive, send_with_headers)
+
+        try:
+            if allowed_origin is not None and is_preflight(scope):
+                await send_preflight_response(send_with_headers)
+            else:
+                policy.check(scope, host, foreign_origin)
+                _decode_path(scope)
+                await self._app(scope, receive, send_with_headers)
+        except Problem as problem:
+            await send_problem(problem)
         except Exception:
             logger.exception("request failed", extra={"request_id": request_id})
             if status:
                 raise
-            state["problem"] = "internal"
-            failed = Problem("internal", "the server failed; its log says more, under the request's id")
-            await _refusal(scope, failed, request_id)(scope, receive, send_framed)
+            await send_problem(internal_problem())
         finally:
-            self._metrics.answered(scope, state, status, time.perf_counter() - begun)
-            if self._logged == "all" or (self._logged == "errors" and (status >= 400 or not status)):
-                self._lines.write(_line(scope, state, status, sent, begun))
-
-    def _refuse_strange_pages(self, scope: Scope, host: str, foreign: str | None) -> None:
-        """Keep pages that a browser shows from using a server that it can reach.
-
-        A page may send what it likes to any address, only not read the answer: so nothing is done for an origin that
-        is not named. And it may have its own name point to this machine: so where no key protects the server, it
-        answers to this machine's names only.
-        """
-        name = _PORT.sub("", host).lower()
-        if self._hosts is not None and host and name not in self._hosts and not _is_loopback(name):
-            raise Problem(
-                "misdirected", f"this server is not {name}: PENSTOCK_ALLOWED_HOSTS names those it answers for"
-            )
-        changes = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD", "OPTIONS")
-        if foreign is not None and changes and foreign.partition("://")[2].lower() != host.lower():
-            raise Problem("forbidden", "pages of this origin may not call: --cors-origin names those that may")
+            self._metrics.count_response(scope, state, status, time.perf_counter() - begun)
+            if self._log_level == "all" or (self._log_level == "errors" and (status >= 400 or not status)):
+                self._log.write(_log_document(scope, state, status, sent, begun))
 
 
-@lru_cache(256)
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def _with(headers: Any, extra: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer and ours; data is for who asked, so it is kept nowhere on the way."""
-    merged = [*headers, *extra, (b"x-content-type-options", b"nosniff")]
-    for name, _ in merged:
+def _complete_headers(
+    headers: Iterable[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]
+) -> list[tuple[bytes, bytes]]:
+    """Add the common headers to those of a response. By default no cache stores a response."""
+    complete = [*headers, *extra, (b"x-content-type-options", b"nosniff")]
+    for name, _ in complete:
         if name == b"cache-control":
-            return merged
-    merged.append((b"cache-control", b"no-store"))
-    return merged
+            return complete
+    complete.append((b"cache-control", b"no-store"))
+    return complete
 
 
 def _decode_path(scope: Scope) -> None:
-    """Read the path strictly: what is no UTF-8 is refused, and a slash that was encoded separates nothing."""
+    """Decode the path; refuse invalid UTF-8, and keep encoded slashes inside their path segment."""
     raw: bytes = scope.get("raw_path") or b""
     if b"%" not in raw:
         return
@@ -186,40 +171,17 @@ def _decode_path(scope: Scope) -> None:
         unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:
         raise Problem("invalid-request", "the path is not UTF-8") from None
-    scope["path"] = unquote(re.sub("%2f", SLASH, raw.decode("ascii"), flags=re.IGNORECASE))
+    scope["path"] = unquote(re.sub("%2f", ENCODED_SLASH, raw.decode("ascii"), flags=re.IGNORECASE))
 
 
-def _refusal(scope: Scope, problem: Problem, request_id: str) -> Response:
-    """A problem in the shape of the plane whose address was asked for."""
-    raw = bytes(scope.get("raw_path") or b"").decode("latin-1")
-    is_plane = scope["type"] == "http" and raw.startswith(PLANE_PATHS)
-    return problem.plane_response() if is_plane else problem.response(request_id)
+def _log_document(scope: Scope, state: dict[str, Any], status: int, sent: int, begun: float) -> dict[str, Any]:
+    """Return the log line of a request.
 
-
-def _is_preflight(scope: Scope) -> bool:
-    return scope["method"] == "OPTIONS" and any(
-        name == b"access-control-request-method" for name, _ in scope["headers"]
-    )
-
-
-async def _allow(send: Send) -> None:
-    headers = [
-        (b"access-control-allow-methods", _CORS_METHODS.encode()),
-        (b"access-control-allow-headers", _CORS_HEADERS.encode()),
-        (b"access-control-max-age", _CORS_SECONDS.encode()),
-    ]
-    await send({"type": "http.response.start", "status": 204, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
-
-
-def _line(scope: Scope, state: dict[str, Any], status: int, sent: int, begun: float) -> dict[str, Any]:
-    """A request as the log has it.
-
-    The route and not the path, which can hold an event's key; of the names in it only the queue's. Status 0 is a
-    caller who left before the answer.
+    It has the route instead of the path, which can contain an event's key, and the name of the queue. Status 0 means
+    that the client disconnected before the response.
     """
-    line: dict[str, Any] = {
-        "time": timestamp(time.time()),
+    document: dict[str, Any] = {
+        "time": format_timestamp(time.time()),
         "level": "info" if status < 500 else "error",
         "logger": "penstock.request",
         "request_id": state["request_id"],
@@ -230,7 +192,7 @@ def _line(scope: Scope, state: dict[str, Any], status: int, sent: int, begun: fl
         "bytes": sent,
     }
     if caller := state.get("caller"):
-        line["caller"] = caller
+        document["caller"] = caller
     if queue := scope.get("path_params", {}).get("queue"):
-        line["queue"] = queue.replace(SLASH, "/")
-    return line
+        document["queue"] = queue.replace(ENCODED_SLASH, "/")
+    return document

@@ -1,7 +1,7 @@
-"""A connection: how long it may take, how much it may send before a request has begun, how many there may be.
+"""uvicorn's protocols with limits on connections, request heads and stalled clients.
 
-The server's library reads a request's head for as long as it takes and as large as it gets. Here every connection
-notes what it waits for since when, which costs nothing worth a word, and somebody looks at all of them every second.
+uvicorn reads the head of a request for as long as it takes and however large it gets. Here every connection records
+since when it waits, and a task checks all connections every second.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from penstock.server.http.errors import Problem, retry_after
-from penstock.server.http.request import IS_WHOLE
+from penstock.server.http.request import HAS_FULL_BODY
 
 MAX_HEAD_BYTES = 64 << 10
 MAX_HEADERS = 200
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
-#: Where the library speaks of WebSockets. Whatever fails behind one was logged by the frame around the application.
-_mute = logging.getLogger("uvicorn.error.websocket")
-_mute.setLevel(logging.CRITICAL)
+#: uvicorn's log of WebSockets, switched off: the request middleware logs all failures.
+_silent_logger = logging.getLogger("uvicorn.error.websocket")
+_silent_logger.setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a connection may take.
+class ConnectionLimits:
+    """Limits of the connections of a process.
 
     Attributes:
-        connections: So many at a time in this process.
+        connections: Connections at a time.
         head_seconds: How long the head of a request may take to arrive.
-        stalled_seconds: How long a caller may leave an answer unread.
+        stalled_seconds: How long a client may accept no data.
     """
 
     connections: int
@@ -44,111 +44,110 @@ class Limits:
 
 
 class LimitedConfig(uvicorn.Config):
-    """The library's configuration, and our limits."""
+    """uvicorn's configuration with our limits."""
 
-    def __init__(self, *args: Any, limits: Limits, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, limits: ConnectionLimits, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.limits = limits
 
 
-class _Written(asyncio.Protocol):
-    """What is written to a caller, and whether he reads it.
+class _StallTimeout(asyncio.Protocol):
+    """Disconnects a client that accepts no data for too long.
 
-    The library closes a connection in order, which never ends while there is something that nobody reads.
+    uvicorn closes such a connection only after the client has read everything.
     """
 
     config: LimitedConfig
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
-    #: Since when the caller does not read; 0 while he does.
+    #: Since when the client accepts no data; 0 while it does.
     stalled_since = 0.0
 
     def pause_writing(self) -> None:
-        """Note that the caller does not read."""
+        """Record that the client accepts no more data."""
         self.stalled_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that he does again."""
+        """Record that the client accepts data again."""
         self.stalled_since = 0.0
         super().resume_writing()
 
-    def look(self, now: float) -> None:
-        """Cut off a caller who takes nothing for too long."""
+    def check_timeouts(self, now: float) -> None:
+        """Disconnect a stalled client."""
         if self.stalled_since and now - self.stalled_since > self.config.limits.stalled_seconds:
             self.transport.abort()
 
 
-class Connection(_Written, HttpToolsProtocol):
-    """A connection with limits."""
+class HttpConnection(_StallTimeout, HttpToolsProtocol):
+    """An HTTP connection with limits."""
 
     config: LimitedConfig
 
-    #: Since when it waits for the head of a request; 0 while it does not.
-    waits_since = 0.0
+    #: Since when it waits for the head of a request; 0 while a request is handled.
+    waiting_since = 0.0
     _head_bytes = 0
     _refusal: Problem | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the library has it
-        """Begin to wait for a request, if there is room for one more connection."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's type
+        """Wait for a request, unless there are too many connections."""
         super().connection_made(transport)
-        self.waits_since = self.loop.time()
+        self.waiting_since = self.loop.time()
         if len(self.connections) > self.config.limits.connections:
-            detail = "there are as many connections as the server can take"
-            self._refuse(Problem("overloaded", detail, {}, retry_after(1)))
+            self._refuse(Problem("overloaded", "the server has too many connections; try again", {}, retry_after(1)))
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what comes after an answer begins another request."""
-        # Waiting from the start, so there was a request if it does not.
-        if not self.waits_since and self.cycle.response_complete:
-            self.waits_since = self.loop.time()
+        """Parse data. After a response it belongs to the next request."""
+        # There was a request before, because a new connection waits from its start.
+        if not self.waiting_since and self.cycle.response_complete:
+            self.waiting_since = self.loop.time()
             self._head_bytes = 0
         super().data_received(data)
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the address."""
-        self._count(len(url))
+        """Parse a part of the address."""
+        self._count_head(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        self._count(len(name) + len(value))
+        """Parse a header."""
+        self._count_head(len(name) + len(value))
         if len(self.headers) >= MAX_HEADERS:
-            self._refusal = Problem("head-too-large", f"there are more than {MAX_HEADERS} headers")
+            self._refusal = Problem("head-too-large", f"the request has more than {MAX_HEADERS} headers")
             raise ValueError("too many headers")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Stop waiting: the request can be answered."""
-        self.waits_since = 0.0
+        """Stop waiting and handle the request."""
+        self.waiting_since = 0.0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Note that all of the request is there."""
-        self.scope["state"][IS_WHOLE] = True
+        """Record that the whole request has arrived."""
+        self.scope["state"][HAS_FULL_BODY] = True
         super().on_message_complete()
 
     def on_message_begin(self) -> None:
-        """Count anew."""
+        """Start a request."""
         self._head_bytes = 0
         super().on_message_begin()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request, in our shape."""
-        self._refuse(self._refusal or Problem("invalid-request", "this is no HTTP request"))
+        """Refuse data that is not a request, with a problem."""
+        self._refuse(self._refusal or Problem("invalid-request", "this is not an HTTP request"))
 
-    def look(self, now: float) -> None:
-        """Cut off a caller who takes too long."""
-        super().look(now)
+    def check_timeouts(self, now: float) -> None:
+        """Disconnect a stalled client, or one whose request does not arrive."""
+        super().check_timeouts(now)
         limits = self.config.limits
-        if self.waits_since and now - self.waits_since > limits.head_seconds:
+        if self.waiting_since and now - self.waiting_since > limits.head_seconds:
             if self._head_bytes:
                 seconds = f"{limits.head_seconds:g} s"
-                self._refuse(Problem("request-timeout", f"the head of the request did not arrive within {seconds}"))
+                self._refuse(Problem("request-timeout", f"the headers of the request did not arrive within {seconds}"))
             else:
                 self.transport.close()
 
-    def _count(self, size: int) -> None:
+    def _count_head(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > MAX_HEAD_BYTES:
             self._refusal = Problem("head-too-large", f"address and headers are larger than {MAX_HEAD_BYTES:,} bytes")
@@ -157,45 +156,45 @@ class Connection(_Written, HttpToolsProtocol):
     def _refuse(self, problem: Problem) -> None:
         if self.transport.is_closing():
             return
-        answer = problem.response()
+        response = problem.response()
         lines = [STATUS_LINE[problem.status]]
-        lines += [name + b": " + value + b"\r\n" for name, value in answer.raw_headers]
-        lines += [b"connection: close\r\n\r\n", bytes(answer.body)]
+        lines += [name + b": " + value + b"\r\n" for name, value in response.raw_headers]
+        lines += [b"connection: close\r\n\r\n", bytes(response.body)]
         self.transport.write(b"".join(lines))
         self.transport.close()
 
 
-class Conversation(_Written, WebSocketsSansIOProtocol):
-    """A WebSocket. That one was refused, or that a caller sent nonsense, is no error of the server.
+class WebSocketConnection(_StallTimeout, WebSocketsSansIOProtocol):
+    """A WebSocket with limits.
 
-    The library takes a handshake that was answered with a problem for one that was forgotten, and writes what a
-    caller did wrong into the log with a traceback. What there is to say of either is in the request's own line.
+    uvicorn treats a handshake that was answered with an HTTP response as unanswered, and logs mistakes of clients with
+    a traceback. Neither is an error of the server, and the request log has both.
     """
 
     config: LimitedConfig
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.logger = _mute
+        self.logger = _silent_logger
 
     async def send(self, message: Any) -> None:
-        """Send on; a refusal that is on its way ends the handshake."""
+        """Send a message. A complete HTTP response ends the handshake."""
         try:
             await super().send(message)
         except ClientDisconnected:
-            # Somebody who is to be refused may have left.
+            # The client may leave before it gets a refusal.
             if not message["type"].startswith("websocket.http.response"):
                 raise
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True
 
 
-async def look_at(connections: set[Any]) -> None:
-    """Look at every connection, again and again, until cancelled."""
+async def enforce_timeouts(connections: set[Any]) -> None:
+    """Check the timeouts of all connections every second, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_CHECK_SECONDS)
         now = loop.time()
         for connection in list(connections):
-            if isinstance(connection, _Written):
-                connection.look(now)
+            if isinstance(connection, _StallTimeout):
+                connection.check_timeouts(now)

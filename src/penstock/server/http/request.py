@@ -1,4 +1,4 @@
-"""A request as it comes in: Starlette's, with what every push asks of it at hand."""
+"""HTTP requests with indexed headers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-#: In a scope's state: all of the request has arrived, so that nobody need wait for more of it.
-IS_WHOLE = "is_whole"
+#: Key in the state of a scope: the whole request has arrived, so reading the body does not wait.
+HAS_FULL_BODY = "has_full_body"
 
 
 class IndexedHeaders(Headers):
-    """Headers that are looked up and not searched for; of one that comes twice, the first counts."""
+    """Headers with a dictionary for lookups. Starlette's search the list each time; a push looks up nine headers."""
 
     def __init__(self, scope: Any) -> None:
         super().__init__(scope=scope)
+        # Reversed, so that the first of several headers with the same name wins.
         self._first: Mapping[str, str] = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(self._list)
         }
@@ -28,21 +29,26 @@ class IndexedHeaders(Headers):
         return isinstance(key, str) and key.lower() in self._first
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a header, or the default."""
+        """Return the value of a header, or the default."""
         return self._first.get(key.lower(), default)
 
 
-class Incoming(Request):
-    """A request."""
+class HttpRequest(Request):
+    """A request with indexed headers."""
 
     @property
     def headers(self) -> Headers:
-        """Its headers."""
+        """The headers of the request."""
         if not hasattr(self, "_headers"):
             self._headers = IndexedHeaders(self.scope)
         return self._headers
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all of it has arrived."""
-        return IS_WHOLE in self.scope["state"]
+    def has_full_body(self) -> bool:
+        """Whether the whole request has arrived."""
+        return HAS_FULL_BODY in self.scope["state"]
+
+
+async def wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

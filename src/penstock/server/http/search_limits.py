@@ -1,69 +1,64 @@
-"""Looking for something among all that is stored: for a while, for who is still there, and not by all at once.
+"""Limits for searches through stored events: their number, their duration, and only while the caller waits.
 
-Such a look holds a connection for as long as it takes, and pushes need those too.
+A search holds a database connection for its whole duration, and pushes need connections too.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.server.http.errors import Problem, retry_after
+from penstock.server.http.request import wait_for_disconnect
 
-if TYPE_CHECKING:
-    from penstock.server.http.endpoint import Call
+_ResultT = TypeVar("_ResultT")
 
-_Answer = TypeVar("_Answer")
-
-#: How long one may take, and how long one waits for its turn. Clients wait for 45 seconds.
-_LONGEST_SECONDS = 30.0
-_TURN_SECONDS = 10.0
+#: Time limits for a search and for the wait before it. Together less than the 45 seconds that clients wait.
+_SEARCH_SECONDS = 30.0
+_WAIT_SECONDS = 10.0
 
 
-class Looks:
-    """The looks of a process: at most a third of its connections are for them."""
+class SearchLimiter:
+    """Runs searches on at most a third of the database connections of a process."""
 
-    def __init__(self, connections: int, longest_seconds: float = _LONGEST_SECONDS) -> None:
-        self._longest = longest_seconds
-        self._turns = asyncio.Semaphore(max(1, connections // 3))
+    def __init__(self, connections: int, search_seconds: float = _SEARCH_SECONDS) -> None:
+        self._search_seconds = search_seconds
+        self._slots = asyncio.Semaphore(max(1, connections // 3))
 
-    async def look(self, call: Call, looking: Coroutine[Any, Any, _Answer]) -> _Answer:
-        """What is found, if it is in time; nobody looks on for a caller who has gone."""
-        task: asyncio.Task[_Answer] = asyncio.create_task(self._in_turn(looking))
-        gone = asyncio.create_task(disconnected(call.request))
+    async def run(self, request: Request, search: Coroutine[Any, Any, _ResultT]) -> _ResultT:
+        """Return the result of a search. Cancel it when the client disconnects."""
+        task: asyncio.Task[_ResultT] = asyncio.create_task(self._run_in_slot(search))
+        disconnect = asyncio.create_task(wait_for_disconnect(request))
         try:
-            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise ClientDisconnect
             return task.result()
         finally:
-            gone.cancel()
+            disconnect.cancel()
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-            looking.close()
+            search.close()
 
-    async def _in_turn(self, looking: Coroutine[Any, Any, _Answer]) -> _Answer:
+    async def _run_in_slot(self, search: Coroutine[Any, Any, _ResultT]) -> _ResultT:
         try:
-            async with asyncio.timeout(_TURN_SECONDS):
-                await self._turns.acquire()
+            async with asyncio.timeout(_WAIT_SECONDS):
+                await self._slots.acquire()
         except TimeoutError:
-            detail = "others look for events too, and take long; ask again"
+            detail = "too many searches are running; try again later"
             raise Problem("overloaded", detail, {}, retry_after(5)) from None
         try:
-            async with asyncio.timeout(self._longest):
-                return await looking
+            async with asyncio.timeout(self._search_seconds):
+                return await search
         except TimeoutError:
-            detail = f"it took longer than {self._longest:g} s: look at less, with partition, key, since or until"
+            detail = (
+                f"the search took longer than {self._search_seconds:g} s: "
+                "search less, with partition, key, since or until"
+            )
             raise Problem("too-large", detail) from None
         finally:
-            self._turns.release()
-
-
-async def disconnected(request: Request) -> None:
-    """Wait until the caller has gone."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+            self._slots.release()

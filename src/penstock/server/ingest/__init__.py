@@ -1,1 +1,1 @@
-"""Events in: from the bytes of a request to a push that is durable when it is answered."""
+"""The push endpoint: from a request body to a committed push."""

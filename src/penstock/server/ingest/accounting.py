@@ -1,27 +1,25 @@
-"""What became of a push, told to the metrics and held against what its producer may push."""
+"""Accounting of pushes: metrics and the rate limit of the producer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from penstock.log.write.result import PushResult
-    from penstock.server.http.endpoint import Call
+from penstock.log.write.result import PushResult
+from penstock.server.auth.authorize import client_address
+from penstock.server.routing.call import ApiCall
 
 
-def producer_of(call: Call) -> str:
-    """Who pushes: the caller, or where access is off its address."""
-    return call.caller or (call.request.client.host if call.request.client else "")
+def producer_id(call: ApiCall) -> str:
+    """Return the identity of the producer: the caller, or its address while access control is off."""
+    return call.caller or client_address(call.request)
 
 
-def count_push(call: Call, queue: str, result: PushResult) -> None:
-    """Count the events of a push; those of one that was answered before have all been there."""
+def count_push(call: ApiCall, queue: str, result: PushResult) -> None:
+    """Count the events of a push. Those of a replayed push are all duplicates."""
     events = result.accepted + result.duplicates + result.shed + len(result.rejected)
-    call.services.producers.take(producer_of(call), events)
+    call.services.producer_rates.consume(producer_id(call), events)
     if result.replayed:
-        call.services.metrics.pushed(queue, accepted=0, duplicates=events)
+        call.services.metrics.count_push(queue, accepted=0, duplicates=events)
         return
-    call.services.metrics.pushed(
+    call.services.metrics.count_push(
         queue,
         accepted=result.accepted,
         duplicates=result.duplicates,

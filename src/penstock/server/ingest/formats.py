@@ -1,79 +1,143 @@
-"""In which forms events are taken: media types and encodings, and what is said to others."""
+"""Body formats of a push: detection by media type, and conversion to a batch for the log."""
 
 from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
 
+import msgspec
+from msgspec import structs
 from starlette.datastructures import Headers
 
+from penstock.log.write.batch import Batch
+from penstock.log.write.json_events import JsonEvents
+from penstock.log.write.result import RejectedInput
 from penstock.server.http.errors import Problem
+from penstock.server.ingest import cloudevents, envelopes
 
 
-class Form(Enum):
-    """What a body is."""
+class BodyFormat(Enum):
+    """The format of a push's body."""
 
-    #: An event or an array of them, each an object with ``data`` and perhaps key, id, time and headers.
+    #: An event or an array of events, each an object with ``data`` and optional key, id, time and headers.
     JSON = "application/json"
-    #: A line for each event, the line being its data.
-    LINES = "application/x-ndjson"
+    #: One line per event; the line is its data.
+    NDJSON = "application/x-ndjson"
     CLOUD_EVENT = "application/cloudevents+json"
     CLOUD_EVENTS = "application/cloudevents-batch+json"
-    #: A CloudEvent whose attributes are headers and whose data is the body, of any type.
-    CLOUD_BINARY = "ce-*"
+    #: A CloudEvent with its attributes in headers and its data, of any type, as the body.
+    BINARY_CLOUD_EVENT = "ce-*"
 
 
-_FORMS = {form.value: form for form in Form if form is not Form.CLOUD_BINARY} | {
-    "application/ndjson": Form.LINES,
-    "application/jsonl": Form.LINES,
-    "application/jsonlines": Form.LINES,
+_BY_MEDIA_TYPE = {each.value: each for each in BodyFormat if each is not BodyFormat.BINARY_CLOUD_EVENT} | {
+    "application/ndjson": BodyFormat.NDJSON,
+    "application/jsonl": BodyFormat.NDJSON,
+    "application/jsonlines": BodyFormat.NDJSON,
 }
-TAKEN = tuple(form.value for form in Form if form is not Form.CLOUD_BINARY)
-ENCODINGS = ("gzip", "zstd")
+MEDIA_TYPES = tuple(each.value for each in BodyFormat if each is not BodyFormat.BINARY_CLOUD_EVENT)
 _UTF8 = ("utf-8", "utf8", "us-ascii")
 
+#: Headers for a request with one event, by the column that they fill.
+_EVENT_HEADERS = {"ids": "penstock-id", "times": "penstock-time"}
 
-def form_of(headers: Headers) -> Form:
-    """The form that the headers announce, or a problem."""
-    return _form(headers.get("content-type", ""), "ce-specversion" in headers)
+
+class PushQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How the events of a push are read."""
+
+    #: Store the valid events, and make dead letters of the others.
+    partial: bool = False
+    #: The key of events without their own.
+    key: str | None = None
+    #: The fields of the data that hold key, id and time. For a CloudEvent, key_field is an attribute.
+    key_field: str | None = None
+    id_field: str | None = None
+    time_field: str | None = None
+    #: False: a JSON body is the data itself.
+    envelope: bool = True
+
+
+def detect_format(headers: Headers) -> BodyFormat:
+    """Return the format that the headers announce, or raise a problem."""
+    return _detect(headers.get("content-type", ""), "ce-specversion" in headers)
 
 
 @lru_cache(maxsize=256)
-def _form(said: str, is_cloud: bool) -> Form:
-    kind, *parameters = (part.strip() for part in said.split(";"))
-    form = _FORMS.get(kind.lower())
-    if form not in (Form.CLOUD_EVENT, Form.CLOUD_EVENTS) and is_cloud:
-        return Form.CLOUD_BINARY
-    if form is None:
-        taken = ", ".join(TAKEN)
-        what = f"the body is said to be {kind[:100]!r}" if kind else "the request does not say what its body is"
+def _detect(content_type: str, has_cloud_event_headers: bool) -> BodyFormat:
+    media_type, *parameters = (part.strip() for part in content_type.split(";"))
+    found = _BY_MEDIA_TYPE.get(media_type.lower())
+    if has_cloud_event_headers and found not in (BodyFormat.CLOUD_EVENT, BodyFormat.CLOUD_EVENTS):
+        return BodyFormat.BINARY_CLOUD_EVENT
+    if found is None:
+        supported = ", ".join(MEDIA_TYPES)
+        reason = f"the media type {media_type[:100]!r} is not supported" if media_type else "there is no Content-Type"
         raise Problem(
             "unsupported-media-type",
-            f"{what}; send one of {taken} and name it in Content-Type, or a CloudEvent with ce-* headers",
-            {"accepted": list(TAKEN)},
-            {"Accept-Post": taken},
+            f"{reason}: send one of {supported}, or a CloudEvent with ce-* headers",
+            {"accepted": list(MEDIA_TYPES)},
+            {"Accept-Post": supported},
         )
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in _UTF8:
-            raise Problem("unsupported-media-type", f"the body is said to be in {value[:40]!r}; JSON is sent in UTF-8")
-    return form
+            raise Problem("unsupported-media-type", f"the charset {value[:40]!r} is not supported: send UTF-8")
+    return found
 
 
-def encoding_of(headers: Headers) -> str | None:
-    """How the body is compressed, or a problem if it is in a way that is not undone here."""
-    if "content-encoding" not in headers:
-        return None
-    said = [part.strip().lower() for part in ",".join(headers.getlist("content-encoding")).split(",")]
-    named = ["gzip" if part == "x-gzip" else part for part in said if part not in ("", "identity")]
-    if not named:
-        return None
-    if len(named) > 1 or named[0] not in ENCODINGS:
-        known = ", ".join(ENCODINGS)
-        raise Problem(
-            "unsupported-media-type",
-            f"Content-Encoding: {', '.join(named)[:100]} is not undone here; use one of {known}, once",
-            {"accepted_encodings": list(ENCODINGS)},
-            {"Accept-Encoding": known},
-        )
-    return named[0]
+def parse_body(
+    body_format: BodyFormat, body: bytes, query: PushQuery, headers: Headers, queue: str
+) -> tuple[Batch, list[RejectedInput]]:
+    """Return the events of a body that is in memory, and for a partial push the values that are not events."""
+    if body_format is BodyFormat.JSON and not query.envelope:
+        text = b"\n".join(map(_to_line, envelopes.read_values(body)))
+        return ndjson_batch(queue, text, query, headers), []
+    events, rejected = _read_events(body_format, body, query, headers)
+    if body_format is BodyFormat.JSON:
+        _refuse_field_names(query)
+        events = _apply_event_headers(events, headers, len(rejected))
+    return Batch(queue, events, query.key or headers.get("penstock-key")), rejected
+
+
+def ndjson_batch(queue: str, text: bytes, query: PushQuery, headers: Headers) -> Batch:
+    for name in _EVENT_HEADERS.values():
+        if name in headers:
+            raise Problem("invalid-request", f"{name} is for one event in an envelope; use id_field or time_field")
+    key = query.key or headers.get("penstock-key")
+    return Batch(queue, text, key, query.key_field, query.id_field, query.time_field)
+
+
+def _read_events(
+    body_format: BodyFormat, body: bytes, query: PushQuery, headers: Headers
+) -> tuple[JsonEvents, list[RejectedInput]]:
+    if body_format is BodyFormat.BINARY_CLOUD_EVENT:
+        return cloudevents.read_binary(body, headers, query.key_field), []
+    if body_format is BodyFormat.JSON:
+        return envelopes.read_valid_envelopes(body) if query.partial else (envelopes.read_envelopes(body), [])
+    is_batch = body_format is BodyFormat.CLOUD_EVENTS
+    if query.partial:
+        return cloudevents.read_valid_structured(body, query.key_field, is_batch=is_batch)
+    return cloudevents.read_structured(body, query.key_field, is_batch=is_batch), []
+
+
+def _refuse_field_names(query: PushQuery) -> None:
+    for name in ("key_field", "id_field", "time_field"):
+        if getattr(query, name) is not None:
+            raise Problem(
+                "invalid-request",
+                f"{name} is for NDJSON, or for JSON with envelope=false; put key, id and time into the envelope",
+            )
+
+
+def _apply_event_headers(events: JsonEvents, headers: Headers, rejected: int) -> JsonEvents:
+    """Fill id and time of a single event from headers, unless its envelope has them."""
+    given = {column: headers[name] for column, name in _EVENT_HEADERS.items() if name in headers}
+    if not given:
+        return events
+    if len(events) + rejected != 1:
+        raise Problem("invalid-request", f"{' and '.join(_EVENT_HEADERS.values())} are for requests with one event")
+    if not len(events):
+        return events
+    return structs.replace(events, **{name: getattr(events, name) or [value] for name, value in given.items()})
+
+
+def _to_line(text: bytes) -> bytes:
+    return msgspec.json.format(text, indent=-1) if b"\n" in text or b"\r" in text else text

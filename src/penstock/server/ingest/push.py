@@ -1,77 +1,80 @@
-"""``POST /v1/queues/{queue}/events``: the push over HTTP."""
+"""``POST /v1/queues/{queue}/events``: push events to one queue."""
 
 from __future__ import annotations
 
 import time
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 from starlette.datastructures import Headers
+from starlette.responses import Response
 
 from penstock.core.errors import IdempotencyConflict, InvalidEvent, QueueFull
-from penstock.log.log import Batch
 from penstock.log.queue import Queue
-from penstock.log.write.result import PushResult, Rejected
-from penstock.server.http.endpoint import MAX_BODY_BYTES, Call, Endpoint, Role, json_response
-from penstock.server.http.errors import Problem, problem_of
-from penstock.server.ingest.accounting import count_push, producer_of
-from penstock.server.ingest.body import Body
-from penstock.server.ingest.formats import Form, encoding_of, form_of
-from penstock.server.ingest.headers import depth_headers, full_headers, merged
-from penstock.server.ingest.memory_budget import EACH_PUSH, Hold
-from penstock.server.ingest.openapi_parameters import DOCUMENTED
-from penstock.server.ingest.parse import PushQuery, lines_batch, read
-from penstock.server.ingest.upload import upload
+from penstock.log.write.batch import Batch
+from penstock.log.write.result import PushResult, RejectedInput
+from penstock.server.auth.identity import Role
+from penstock.server.http.body import MAX_BODY_BYTES, RequestBody
+from penstock.server.http.decompress import content_encoding
+from penstock.server.http.errors import Problem, to_problem
+from penstock.server.http.memory_budget import PUSH_OVERHEAD_BYTES, BudgetReservation
+from penstock.server.http.rate_limit_headers import depth_headers, merge_headers, queue_full_headers
+from penstock.server.http.responses import json_response
+from penstock.server.ingest.accounting import count_push, producer_id
+from penstock.server.ingest.formats import BodyFormat, PushQuery, detect_format, ndjson_batch, parse_body
+from penstock.server.ingest.push_openapi import PUSH_OPENAPI
+from penstock.server.ingest.upload import upload_lines
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
 
-#: Lines are pushed as they are up to this size; a larger body is staged, and made visible at its end.
-SLICE_BYTES = 1 << 20
-#: What an upload takes of memory beside the slice that is read.
+#: NDJSON bodies up to this size are pushed as a whole. A larger body is staged and published at its end.
+LINE_BATCH_BYTES = 1 << 20
+#: Memory of an upload beside the batch that is read.
 UPLOAD_BYTES = 8 << 20
+_MAX_IDEMPOTENCY_KEY = 200
 
 
 class RejectedEvent(msgspec.Struct):
-    """What could not be an event, by its place in the request, and why."""
+    """An input that is not a valid event, by its index in the request."""
 
     index: int
     field: str
     reason: str
 
 
-class PushAnswer(msgspec.Struct):
-    """What became of the events of a request. All of it is durable."""
+class QueuePushResponse(msgspec.Struct):
+    """The result of a push. It is sent after the commit."""
 
     accepted: int
-    #: Events whose ids the queue knows already.
+    #: Events whose ids are already in the queue.
     duplicates: int
-    #: Events that were dropped, and counted, because the queue was full.
+    #: Events that were dropped because the queue was full.
     shed: int
-    #: Events that are dead letters now, at most a thousand.
+    #: Inputs that became dead letters, at most a thousand.
     rejected: list[RejectedEvent]
-    #: Whether this is the answer to an earlier request with the same idempotency key.
+    #: Whether this is the response to an earlier request with the same idempotency key.
     replayed: bool
     processing_ms: float
 
 
-async def push_events(call: Call) -> Any:
-    """Store the events of a request; the answer is sent when they are durable."""
+async def push_events(call: ApiCall) -> Response:
+    """Store the events of a request. The response is sent after the commit."""
     begun = time.perf_counter()
     services = call.services
-    producer = producer_of(call)
+    producer = producer_id(call)
     try:
-        services.producers.check(producer)
+        services.producer_rates.check(producer)
         queue = await services.log.catalog.get(call.path["queue"])
-        with services.budget.hold() as hold:
-            hold.grow(EACH_PUSH)
-            result = await _receive(call, queue, hold)
+        with services.request_memory.reserve() as reservation:
+            reservation.grow(PUSH_OVERHEAD_BYTES)
+            result = await _receive(call, queue, reservation)
     except QueueFull as full:
-        problem = problem_of(full)
-        raise Problem(problem.kind, problem.detail, problem.facts, full_headers(full)) from None
+        raise queue_full_problem(full) from None
     except InvalidEvent:
-        services.metrics.pushed(call.path["queue"], accepted=0, rejected=1)
+        services.metrics.count_push(call.path["queue"], accepted=0, rejected=1)
         raise
     count_push(call, queue.name, result)
-    answer = PushAnswer(
+    response = QueuePushResponse(
         result.accepted,
         result.duplicates,
         result.shed,
@@ -79,64 +82,74 @@ async def push_events(call: Call) -> Any:
         result.replayed,
         round((time.perf_counter() - begun) * 1000, 3),
     )
-    headers = merged(depth_headers(services.log.room(queue)), services.producers.headers(producer))
-    return json_response(answer, headers=headers)
+    headers = merge_headers(depth_headers(services.log.capacity(queue)), services.producer_rates.headers(producer))
+    return json_response(response, headers=headers)
 
 
-async def _receive(call: Call, queue: Queue, hold: Hold) -> PushResult:
-    """Read the body and push what is in it."""
+def queue_full_problem(full: QueueFull) -> Problem:
+    problem = to_problem(full)
+    return Problem(problem.kind, problem.detail, problem.facts, queue_full_headers(full))
+
+
+async def _receive(call: ApiCall, queue: Queue, reservation: BudgetReservation) -> PushResult:
+    """Read the body and push its events."""
     headers = call.request.headers
-    form, encoding = form_of(headers), encoding_of(headers)
-    key = idempotency_key(headers, call.caller, queue)
+    body_format, encoding = detect_format(headers), content_encoding(headers)
+    idempotency_key = read_idempotency_key(headers, call.caller, queue)
     settings = call.services.settings
-    body = Body(
-        call.request, encoding, settings, hold, settings.max_upload_bytes if form is Form.LINES else MAX_BODY_BYTES
-    )
+    limit = settings.max_upload_bytes if body_format is BodyFormat.NDJSON else MAX_BODY_BYTES
+    body = RequestBody(call.request, encoding, settings, reservation, limit)
     try:
-        await call.services.log.check_room(queue, key)
-        if form is Form.LINES:
-            return await _receive_lines(call, queue, body, key)
-        batch, rejected = read(form, await body.whole(), call.query, headers, queue.name)
-        return await _push(call, batch, key, rejected)
-    except (Problem, InvalidEvent, QueueFull) as refused:
-        problem = problem_of(refused)
-        if not await body.read_on():
+        await call.services.log.check_capacity(queue, idempotency_key)
+        if body_format is BodyFormat.NDJSON:
+            return await _receive_ndjson(call, queue, body, idempotency_key)
+        batch, rejected = parse_body(body_format, await body.read_all(), call.query, headers, queue.name)
+        return await _push(call, batch, idempotency_key, rejected)
+    except (Problem, InvalidEvent, QueueFull) as error:
+        if not await body.drain():
+            problem = to_problem(error)
             raise Problem(
                 problem.kind, problem.detail, problem.facts, {**problem.headers, "Connection": "close"}
             ) from None
         raise
 
 
-async def _receive_lines(call: Call, queue: Queue, body: Body, key: str | None) -> PushResult:
-    longest = queue.max_event_bytes or call.services.settings.core.max_event_bytes
-    text, is_all = await body.begin(SLICE_BYTES)
-    if is_all:
-        return await _push(call, lines_batch(queue.name, text, call.query, call.request.headers), key)
+async def _receive_ndjson(call: ApiCall, queue: Queue, body: RequestBody, idempotency_key: str | None) -> PushResult:
+    max_line = queue.max_event_bytes or call.services.settings.core.max_event_bytes
+    text, is_complete = await body.read_prefix(LINE_BATCH_BYTES)
+    if is_complete:
+        batch = ndjson_batch(queue.name, text, call.query, call.request.headers)
+        return await _push(call, batch, idempotency_key)
     if queue.dedup_window_seconds > 0 and (call.query.id_field or queue.id_field):
-        # Ids are looked for while the partitions are locked, and that must not take long.
+        # Ids are looked up while the partitions are locked, which must be short: no large uploads.
         body.limit = MAX_BODY_BYTES
-        text = b"".join([text, *[part async for part in body.parts()]])
-        return await _push(call, lines_batch(queue.name, text, call.query, call.request.headers), key)
-    body.hold(UPLOAD_BYTES)
-    return await upload(call, queue, body.slices(text, SLICE_BYTES, longest), key)
+        text = b"".join([text, *[part async for part in body.read_rest()]])
+        batch = ndjson_batch(queue.name, text, call.query, call.request.headers)
+        return await _push(call, batch, idempotency_key)
+    body.reserve(UPLOAD_BYTES)
+    return await upload_lines(call, queue, body.read_line_batches(text, LINE_BATCH_BYTES, max_line), idempotency_key)
 
 
-async def _push(call: Call, batch: Batch, key: str | None, rejected: list[Rejected] | None = None) -> PushResult:
+async def _push(
+    call: ApiCall, batch: Batch, idempotency_key: str | None, rejected: list[RejectedInput] | None = None
+) -> PushResult:
     try:
         (result,) = await call.services.log.push(
-            [batch], idempotency_key=key, partial=call.query.partial, rejected=rejected or ()
+            [batch], idempotency_key=idempotency_key, partial=call.query.partial, rejected=rejected or ()
         )
     except IdempotencyConflict:
+        # The message of the log contains the stored key, which the caller does not know.
         raise IdempotencyConflict(
-            "this Idempotency-Key was used before for other events; use a new one for new events"
+            "this Idempotency-Key was used for other events; use a new key for new events"
         ) from None
     return result
 
 
-def idempotency_key(headers: Headers, caller: str, queue: Queue | None = None) -> str | None:
-    """The key under which the answer is kept: what the header says, for this caller and this queue (or all) alone.
+def read_idempotency_key(headers: Headers, caller: str, queue: Queue | None = None) -> str | None:
+    """Return the key to store for the header ``Idempotency-Key``.
 
-    Two who choose the same key by accident do not meet, and neither does a queue that was made anew.
+    It includes the caller and the queue, so that equal keys of two callers, of two queues, and of a queue before and
+    after its deletion are different.
     """
     given = headers.get("idempotency-key")
     if given is None:
@@ -144,8 +157,8 @@ def idempotency_key(headers: Headers, caller: str, queue: Queue | None = None) -
     given = given.strip()
     if len(given) > 1 and given[0] == given[-1] == '"':
         given = given[1:-1]
-    if not 0 < len(given) <= 200:
-        raise Problem("invalid-request", "an Idempotency-Key has 1 to 200 characters")
+    if not 0 < len(given) <= _MAX_IDEMPOTENCY_KEY:
+        raise Problem("invalid-request", f"an Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters")
     digest = blake2b(f"{'' if queue is None else queue.id}\0{caller}\0{given}".encode(), digest_size=20)
     return f"http:{digest.hexdigest()}"
 
@@ -159,7 +172,7 @@ ENDPOINTS = (
         "Events",
         roles=frozenset({Role.PRODUCE}),
         query=PushQuery,
-        answer=PushAnswer,
+        response=QueuePushResponse,
         problems=(
             "invalid-json",
             "invalid-encoding",
@@ -175,6 +188,6 @@ ENDPOINTS = (
             "overloaded",
             "database-unavailable",
         ),
-        documented=DOCUMENTED,
+        openapi=PUSH_OPENAPI,
     ),
 )

@@ -1,4 +1,4 @@
-"""A body of lines that is too large to be pushed at once: staged as it arrives, made visible at its end."""
+"""Uploads: NDJSON bodies too large to push at once are staged as they arrive, and published at their end."""
 
 from __future__ import annotations
 
@@ -8,66 +8,68 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidEvent
-from penstock.log.write.batch import MOST_REJECTED, too_many
-from penstock.log.write.result import PushResult, Rejected
+from penstock.log.write.batch import MAX_REJECTED, too_many_rejected
+from penstock.log.write.result import PushResult, RejectedInput
 from penstock.log.write.upload import UploadLost
-from penstock.server.http.endpoint import Call
 from penstock.server.http.errors import Problem, retry_after
-from penstock.server.ingest.parse import lines_batch
+from penstock.server.ingest.formats import ndjson_batch
+from penstock.server.routing.call import ApiCall
 
 if TYPE_CHECKING:
-    from penstock.log.log import Batch
     from penstock.log.queue import Queue
-    from penstock.log.write.encode import Piece
-    from penstock.log.write.upload import Upload, Uploaded
+    from penstock.log.write.batch import Batch
+    from penstock.log.write.piece import Piece
+    from penstock.log.write.upload import Upload, UploadResult
 
 
-async def upload(call: Call, queue: Queue, slices: AsyncIterator[bytes], idempotency_key: str | None) -> PushResult:
-    """Store the lines, all or none (of the good ones, if it is a partial request)."""
+async def upload_lines(
+    call: ApiCall, queue: Queue, line_batches: AsyncIterator[bytes], idempotency_key: str | None
+) -> PushResult:
+    """Store all lines or none; for a partial push, all valid lines or none."""
     log = call.services.log
-    staged = await log.upload(queue.name)
+    upload = await log.upload(queue.name)
     digest = blake2b(repr(call.query).encode(), digest_size=16)
-    rejected: list[Rejected] = []
-    published = False
+    rejected: list[RejectedInput] = []
+    is_published = False
     lines = 0
     try:
-        async for text in slices:
+        async for text in line_batches:
             digest.update(text)
-            batch = lines_batch(queue.name, text, call.query, call.request.headers)
-            pieces, bad = await _prepared(call, batch, lines)
-            lines += sum([piece.columns.count for piece in pieces]) + len(bad)
-            rejected += bad
-            if len(rejected) > MOST_REJECTED:
+            batch = ndjson_batch(queue.name, text, call.query, call.request.headers)
+            pieces, batch_rejected = await _prepare(call, batch, lines)
+            lines += sum([piece.columns.count for piece in pieces]) + len(batch_rejected)
+            rejected += batch_rejected
+            if len(rejected) > MAX_REJECTED:
                 last = rejected[-1]
-                raise too_many(InvalidEvent(last.reason, index=last.index, field=last.field))
-            await staged.add(pieces)
-        is_shed = not await log.admit(queue, staged.events, idempotency_key)
-        done = await _publish(staged, idempotency_key, digest.digest(), rejected, is_shed=is_shed)
-        published = True
+                raise too_many_rejected(InvalidEvent(last.reason, index=last.index, field=last.field))
+            await upload.add(pieces)
+        is_shed = not await log.admit(queue, upload.events, idempotency_key)
+        published = await _publish(upload, idempotency_key, digest.digest(), rejected, is_shed=is_shed)
+        is_published = True
     finally:
-        if not published:
-            await staged.abandon()
-    result = PushResult([], replayed=done.replayed, shed=done.shed, rejected=rejected)
-    result.accepted = done.accepted
+        if not is_published:
+            await upload.abandon()
+    result = PushResult([], replayed=published.replayed, shed=published.shed, rejected=rejected)
+    result.accepted = published.accepted
     return result
 
 
-async def _prepared(call: Call, batch: Batch, before: int) -> tuple[Sequence[Piece], list[Rejected]]:
-    """What can be stored of a slice, with places counted from the beginning of the body."""
+async def _prepare(call: ApiCall, batch: Batch, offset: int) -> tuple[Sequence[Piece], list[RejectedInput]]:
+    """Validate and encode a batch. Indices count from the start of the body, ``offset`` lines before the batch."""
     try:
         if not call.query.partial:
-            return await call.services.log.prepare(batch), []
-        pieces, bad = await call.services.log.prepare_partly(batch)
+            return await call.services.log.encode(batch), []
+        pieces, rejected = await call.services.log.encode_valid(batch)
     except InvalidEvent as error:
-        raise InvalidEvent(error.reason, index=before + error.index, field=error.field) from None
-    return pieces, [replace(each, index=before + each.index) for each in bad]
+        raise InvalidEvent(error.reason, index=offset + error.index, field=error.field) from None
+    return pieces, [replace(each, index=offset + each.index) for each in rejected]
 
 
 async def _publish(
-    staged: Upload, idempotency_key: str | None, fingerprint: bytes, rejected: Sequence[Rejected], *, is_shed: bool
-) -> Uploaded:
+    upload: Upload, idempotency_key: str | None, fingerprint: bytes, rejected: Sequence[RejectedInput], *, is_shed: bool
+) -> UploadResult:
     try:
-        return await staged.publish(
+        return await upload.publish(
             idempotency_key=idempotency_key, fingerprint=fingerprint, rejected=rejected, is_shed=is_shed
         )
     except UploadLost as error:

@@ -1,7 +1,7 @@
-"""What many readers share: one task that reads when something has happened, and tells them all.
+"""Base of the live broadcasters: one task reads for many subscribers.
 
-A hub runs while it has readers. Those that come, come back or were too slow wait for the next step, which reads for all
-of them together.
+A broadcaster runs while it has subscribers. New, resumed and restarted subscribers wait for the next read, which serves
+all of them.
 """
 
 from __future__ import annotations
@@ -15,101 +15,98 @@ from collections.abc import Callable
 import psycopg
 
 from penstock.core.errors import DatabaseError, NotFound
-from penstock.log.notify import Signals, Topic
-from penstock.server.http.errors import Problem, problem_of
-from penstock.server.live.subscriber import Frame, Subscriber
-from penstock.server.metrics.counters import Instruments
+from penstock.log.notify import Notifier, Topic
+from penstock.server.http.errors import Problem, to_problem
+from penstock.server.live.subscriber import LiveMessage, Subscriber
+from penstock.server.metrics.counters import ServerMetrics
 
 logger = logging.getLogger("penstock.server")
 
-#: Without a signal a hub looks by itself after so many seconds: a notification may be lost.
-_LOOK_SECONDS = 1.0
-#: Between two reads lies this much, and at least as much as the last one took.
-_SPACING_SECONDS = 0.05
-_PAUSE_SECONDS = 1.0
+#: Time between two reads without a notification: one may be lost.
+_POLL_SECONDS = 1.0
+#: Shortest pause between two reads; at least as long as the last read took.
+_MIN_PAUSE_SECONDS = 0.05
+#: Pause after a read that failed.
+_RETRY_SECONDS = 1.0
 
 
-class Hub(ABC):
-    """Readers of one thing."""
+class Broadcaster(ABC):
+    """Reads one source and sends what is new to all subscribers."""
 
-    #: What it is, for metrics.
+    #: The label of its metrics.
     kind: str
 
-    def __init__(self, signals: Signals, topic: Topic, metrics: Instruments, ended: Callable[[], None]) -> None:
-        self._signals = signals
+    def __init__(self, notifier: Notifier, topic: Topic, metrics: ServerMetrics, on_empty: Callable[[], None]) -> None:
+        self._notifier = notifier
         self._topic = topic
         self._metrics = metrics
-        self._ended = ended
-        self._members: set[Subscriber] = set()
+        self._on_empty = on_empty
+        self._subscribers: set[Subscriber] = set()
         self._task: asyncio.Task[None] | None = None
-        self._asked = asyncio.Event()
+        self._wake = asyncio.Event()
 
     def add(self, subscriber: Subscriber) -> None:
-        """Let a reader take part."""
-        self._members.add(subscriber)
+        self._subscribers.add(subscriber)
         self._metrics.live_subscribers.add(1, self.kind)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
-        self._asked.set()
+        self._wake.set()
 
     def remove(self, subscriber: Subscriber) -> None:
-        """A reader has left."""
-        if subscriber in self._members:
-            self._members.discard(subscriber)
+        if subscriber in self._subscribers:
+            self._subscribers.discard(subscriber)
             self._metrics.live_subscribers.add(-1, self.kind)
             self.forget(subscriber)
-        if not self._members and self._task is not None:
+        if not self._subscribers and self._task is not None:
             self._task.cancel()
-            self._ended()
+            self._on_empty()
 
-    def end(self) -> None:
-        """Tell every reader that there will be nothing more."""
-        for subscriber in self._members:
-            subscriber.end()
+    def close(self) -> None:
+        """End the streams of all subscribers."""
+        for subscriber in self._subscribers:
+            subscriber.close()
 
-    def overrun(self) -> None:
-        """A reader was too slow."""
+    def count_overrun(self) -> None:
         self._metrics.live_overruns.add(1, self.kind)
 
     @property
-    def size(self) -> int:
-        """How many readers there are."""
-        return len(self._members)
+    def subscriber_count(self) -> int:
+        return len(self._subscribers)
 
     @abstractmethod
-    async def step(self) -> None:
-        """Read what is new and offer it."""
+    async def read_and_send(self) -> None:
+        """Read what is new and offer it to the subscribers."""
 
     @abstractmethod
     def forget(self, subscriber: Subscriber) -> None:
-        """Let go of what is known of a reader."""
+        """Drop the state of a subscriber that left."""
 
     async def _run(self) -> None:
-        while self._members:
-            seen = self._signals.count(self._topic)
-            self._asked.clear()
+        while self._subscribers:
+            seen = self._notifier.count(self._topic)
+            self._wake.clear()
             begun = time.monotonic()
             try:
-                await self.step()
-                pause = max(_SPACING_SECONDS, time.monotonic() - begun)
+                await self.read_and_send()
+                pause = max(_MIN_PAUSE_SECONDS, time.monotonic() - begun)
             except (NotFound, Problem) as error:
-                self._refuse(error)
+                self._fail(error)
                 return
             except (DatabaseError, psycopg.Error, TimeoutError) as error:
-                logger.warning("a live stream could not be read", extra={"reason": type(error).__name__})
-                pause = _PAUSE_SECONDS
+                logger.warning("could not read a live stream", extra={"reason": type(error).__name__})
+                pause = _RETRY_SECONDS
             except Exception as error:
                 logger.exception("a live stream failed")
-                self._refuse(error)
+                self._fail(error)
                 return
             await asyncio.sleep(pause)
             await self._wait(seen)
 
     async def _wait(self, seen: int) -> None:
-        """Until something has happened, somebody has come, or it is time to look."""
+        """Wait for a notification, a new subscriber, or the time of the next poll."""
         waits = [
-            asyncio.create_task(self._signals.wait(self._topic, seen, _LOOK_SECONDS)),
-            asyncio.create_task(self._asked.wait()),
+            asyncio.create_task(self._notifier.wait(self._topic, seen, _POLL_SECONDS)),
+            asyncio.create_task(self._wake.wait()),
         ]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -117,14 +114,14 @@ class Hub(ABC):
             for wait in waits:
                 wait.cancel()
 
-    def _refuse(self, error: Exception) -> None:
-        """End the streams, and say why."""
-        frame = problem_frame(problem_of(error))
-        for subscriber in self._members:
-            subscriber.offer(frame)
-            subscriber.end()
+    def _fail(self, error: Exception) -> None:
+        """End all streams with a problem."""
+        message = problem_message(to_problem(error))
+        for subscriber in self._subscribers:
+            subscriber.offer(message)
+            subscriber.close()
 
 
-def problem_frame(problem: Problem) -> Frame:
-    """A problem as the last message of a stream."""
-    return Frame("problem", bytes(problem.response().body))
+def problem_message(problem: Problem) -> LiveMessage:
+    """Return the last message of a stream that ends with a problem."""
+    return LiveMessage("problem", bytes(problem.response().body))

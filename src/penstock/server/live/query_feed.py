@@ -1,118 +1,131 @@
-"""The readers of one query's results."""
+"""Broadcaster of one query's results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.log.notify import Signals, Topic
+from penstock.log.notify import Notifier, Topic
 from penstock.server.http.errors import Problem
-from penstock.server.live.broadcaster import Hub, problem_frame
-from penstock.server.live.results import MOST_ROWS, Changes, Head, Readable, resumed_cycle
-from penstock.server.live.subscriber import Frame, Subscriber
-from penstock.server.metrics.counters import Instruments
+from penstock.server.live.broadcaster import Broadcaster, problem_message
+from penstock.server.live.query_results import (
+    MAX_ROWS,
+    LiveResultReader,
+    QueryPosition,
+    ResultChanges,
+    parse_resume_id,
+)
+from penstock.server.live.subscriber import LiveMessage, Subscriber
+from penstock.server.metrics.counters import ServerMetrics
 
-#: Readers that come back are told what has changed since then, for so many different cycles in one step; the others
-#: get a snapshot.
-_MOST_RESUMED = 16
+#: Cycles from which subscribers can resume in one read. Subscribers at older cycles get a snapshot.
+_MAX_RESUMED = 16
 
 
-class QueryHub(Hub):
-    """Reads once for each cycle, for all who follow the query."""
+class QueryBroadcaster(Broadcaster):
+    """Reads once per cycle for all subscribers of a query.
+
+    Args:
+        results: Reads the results.
+        stream_id: Identifies the query in the ids from which streams resume.
+        notifier: Wakes the broadcaster.
+        topic: The topic of the query's cycles.
+        metrics: The counters of this process.
+        on_empty: Called when the last subscriber has left.
+    """
 
     kind = "query"
 
     def __init__(
         self,
-        results: Readable,
-        resume_as: int,
-        signals: Signals,
+        results: LiveResultReader,
+        stream_id: int,
+        notifier: Notifier,
         topic: Topic,
-        metrics: Instruments,
-        ended: Callable[[], None],
+        metrics: ServerMetrics,
+        on_empty: Callable[[], None],
     ) -> None:
-        super().__init__(signals, topic, metrics, ended)
+        super().__init__(notifier, topic, metrics, on_empty)
         self._results = results
-        #: The number under which streams are taken up again.
-        self._query_id = resume_as
-        self._head: Head | None = None
+        self._stream_id = stream_id
+        self._position: QueryPosition | None = None
+        #: The keys that each subscriber follows; None for all.
         self._keys: dict[Subscriber, frozenset[str] | None] = {}
-        #: Who waits for a beginning: the cycle that each has seen, or None for a snapshot.
-        self._waiting: dict[Subscriber, int | None] = {}
+        #: Subscribers without a first message: the cycle to resume after, or None for a snapshot.
+        self._starting: dict[Subscriber, int | None] = {}
 
     def subscribe(self, keys: frozenset[str] | None, last_id: str) -> Subscriber:
-        """A new reader, of all keys or some; ``last_id`` is that of the last message it has seen."""
-        subscriber = Subscriber(self._rejoin, self.overrun)
+        """Add a subscriber of some keys or all; ``last_id`` is the id of the last message that the client received."""
+        subscriber = Subscriber(self._restart, self.count_overrun)
         self._keys[subscriber] = keys
-        self._waiting[subscriber] = resumed_cycle(self._query_id, last_id)
+        self._starting[subscriber] = parse_resume_id(self._stream_id, last_id)
         self.add(subscriber)
         return subscriber
 
     def forget(self, subscriber: Subscriber) -> None:
-        """A reader has left."""
         self._keys.pop(subscriber, None)
-        self._waiting.pop(subscriber, None)
+        self._starting.pop(subscriber, None)
 
-    async def step(self) -> None:
-        """Read what the last cycles changed and what those who wait need, in one go."""
-        waiting, self._waiting = self._waiting, {}
-        following = [each for each in self._keys if each not in waiting]
-        resumed = sorted({cycle for cycle in waiting.values() if cycle is not None}, reverse=True)[:_MOST_RESUMED]
-        wants_snapshot = any(cycle is None or cycle not in resumed for cycle in waiting.values())
-        if not following and not waiting:
+    async def read_and_send(self) -> None:
+        """Read the changes of the last cycles, and the first messages of starting subscribers, in one transaction."""
+        starting, self._starting = self._starting, {}
+        following = [subscriber for subscriber in self._keys if subscriber not in starting]
+        resumed = sorted({cycle for cycle in starting.values() if cycle is not None}, reverse=True)[:_MAX_RESUMED]
+        needs_snapshot = any(cycle is None or cycle not in resumed for cycle in starting.values())
+        if not following and not starting:
             return
         try:
-            moment = await self._results.read(
-                self._head if following else None, resumed, snapshot=wants_snapshot, keys=self._all_keys()
+            read = await self._results.read(
+                self._position if following else None, resumed, snapshot=needs_snapshot, keys=self._followed_keys()
             )
         except BaseException:
-            self._waiting = waiting | self._waiting
+            self._starting = starting | self._starting
             raise
         self._metrics.live_reads.add(1, self.kind)
-        self._head = moment.head
-        if moment.changes is not None:
-            self._tell(following, moment.changes)
-        elif moment.snapshot is not None and moment.begins_anew:
-            self._tell(following, moment.snapshot)
-        for cycle in {*waiting.values()}:
-            some = [each for each, seen in waiting.items() if seen == cycle]
-            caught_up = moment.caught_up.get(cycle) if cycle is not None else None
-            if caught_up is not None:
-                self._tell(some, caught_up)
-            elif moment.snapshot is not None:
-                self._tell(some, moment.snapshot)
+        self._position = read.position
+        if read.changes is not None:
+            self._send(following, read.changes)
+        elif read.snapshot is not None and read.must_restart:
+            self._send(following, read.snapshot)
+        for cycle in {*starting.values()}:
+            subscribers = [subscriber for subscriber, seen in starting.items() if seen == cycle]
+            missed = read.missed.get(cycle) if cycle is not None else None
+            if missed is not None:
+                self._send(subscribers, missed)
+            elif read.snapshot is not None:
+                self._send(subscribers, read.snapshot)
 
-    def _tell(self, subscribers: list[Subscriber], changes: Changes) -> None:
-        whole: Frame | None = None
+    def _send(self, subscribers: list[Subscriber], changes: ResultChanges) -> None:
+        shared: LiveMessage | None = None
         for subscriber in subscribers:
-            keys = self._keys.get(subscriber)
             if subscriber not in self._keys:
-                continue  # left meanwhile
-            if changes.is_cut:
-                subscriber.offer(problem_frame(_too_many()))
-                subscriber.end()
+                continue  # it left during the read
+            keys = self._keys[subscriber]
+            if changes.is_truncated:
+                subscriber.offer(problem_message(_too_many_windows()))
+                subscriber.close()
             elif keys is not None:
-                some = changes.of(keys)
-                if some:
-                    subscriber.offer(some.frame(self._query_id))
+                filtered = changes.for_keys(keys)
+                if filtered:
+                    subscriber.offer(filtered.to_message(self._stream_id))
             elif changes:
-                whole = whole or changes.frame(self._query_id)
-                subscriber.offer(whole)
+                shared = shared or changes.to_message(self._stream_id)
+                subscriber.offer(shared)
 
-    def _all_keys(self) -> frozenset[str] | None:
-        """The keys that somebody wants; None for all."""
-        wanted: set[str] = set()
+    def _followed_keys(self) -> frozenset[str] | None:
+        """Return the keys that some subscriber follows; None for all."""
+        followed: set[str] = set()
         for keys in self._keys.values():
             if keys is None:
                 return None
-            wanted |= keys
-        return frozenset(wanted)
+            followed |= keys
+        return frozenset(followed)
 
-    def _rejoin(self, subscriber: Subscriber) -> None:
+    def _restart(self, subscriber: Subscriber) -> None:
         if subscriber in self._keys:
-            self._waiting[subscriber] = None
-            self._asked.set()
+            self._starting[subscriber] = None
+            self._wake.set()
 
 
-def _too_many() -> Problem:
-    detail = f"there are more than {MOST_ROWS:,} windows to tell of: follow some keys only, with keys=..."
-    return Problem("too-large", detail, {"limit": MOST_ROWS})
+def _too_many_windows() -> Problem:
+    detail = f"the query has more than {MAX_ROWS:,} windows to send: follow fewer keys, with keys=..."
+    return Problem("too-large", detail, {"limit": MAX_ROWS})

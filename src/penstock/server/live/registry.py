@@ -1,4 +1,4 @@
-"""The hubs of a process: one for each query or queue that somebody follows."""
+"""The live broadcasters of a process: one per query or queue that has subscribers."""
 
 from __future__ import annotations
 
@@ -6,121 +6,137 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
+
+from psycopg.rows import class_row
 
 from penstock.core.errors import NotFound
 from penstock.db.statements import Statements
+from penstock.engine.client_queries import client_cycle_topic
 from penstock.log.log import Log
-from penstock.log.notify import cycles_of
+from penstock.log.notify import cycle_topic
 from penstock.log.queue import Queue
 from penstock.server.http.errors import Problem, retry_after
-from penstock.server.live.broadcaster import Hub
-from penstock.server.live.query_feed import QueryHub
-from penstock.server.live.results import Results
+from penstock.server.live.broadcaster import Broadcaster
+from penstock.server.live.client_results import ClientQueryResults
+from penstock.server.live.query_feed import QueryBroadcaster
+from penstock.server.live.query_results import QueryResultReader
 from penstock.server.live.subscriber import Subscriber
-from penstock.server.live.tail_feed import QueueHub
-from penstock.server.metrics.counters import Instruments
-from penstock.server.queen.client_results import SharedResults, shared_cycles_of
+from penstock.server.live.tail_feed import TailBroadcaster
+from penstock.server.metrics.counters import ServerMetrics
 
-_sql = Statements("penstock.server.live", "results.sql")
+_sql = Statements("penstock.server.live", "registry.sql")
+_BroadcasterT = TypeVar("_BroadcasterT", bound=Broadcaster)
 
 
 @dataclass(frozen=True)
-class Followed:
-    """A query that somebody wants to follow; a shared one is computed by its clients, not on Spark."""
+class LiveQuery:
+    """A query that a client subscribes to: one that runs on Spark, or one that clients compute."""
 
     id: int
     name: str
-    is_shared: bool
+    is_client_query: bool
 
 
-#: Its kind, the number of what it is about, and a part of that.
-_Name: TypeAlias = tuple[str, int, str | None]
-_AnyHub = TypeVar("_AnyHub", bound=Hub)
+class _SourceKey(NamedTuple):
+    kind: str
+    id: int
+    partition: str | None = None
 
 
-class Hubs:
-    """Finds or makes the hub of what somebody wants to follow, and ends them all when the process does."""
+class BroadcasterRegistry:
+    """Creates broadcasters for their first subscriber, and closes all of them when the server stops."""
 
-    def __init__(self, log: Log, metrics: Instruments, stopping: asyncio.Event, most: int) -> None:
+    def __init__(self, log: Log, metrics: ServerMetrics, stopping: asyncio.Event, max_subscribers: int) -> None:
         self._log = log
         self._metrics = metrics
         self._stopping = stopping
-        self._most = most
-        self._hubs: dict[_Name, Hub] = {}
-        self._ending: asyncio.Task[None] | None = None
+        self._max_subscribers = max_subscribers
+        self._broadcasters: dict[_SourceKey, Broadcaster] = {}
+        self._closing: asyncio.Task[None] | None = None
 
-    def admit(self) -> None:
-        """Refuse a reader for whom there is no room."""
+    def check_capacity(self) -> None:
+        """Raise a problem if no subscriber can be added."""
         if self._stopping.is_set():
             raise Problem("stopping", "the server is stopping")
-        if sum(hub.size for hub in self._hubs.values()) >= self._most:
+        if sum(each.subscriber_count for each in self._broadcasters.values()) >= self._max_subscribers:
             raise Problem(
                 "overloaded",
-                f"{self._most:,} live streams are open in this process, and that is how many it may have",
-                {"limit": self._most},
+                f"this process has {self._max_subscribers:,} live streams open, which is its limit; try again later",
+                {"limit": self._max_subscribers},
                 retry_after(5),
             )
 
-    async def find_query(self, name: str) -> Followed:
-        """The query of this name."""
+    async def find_query(self, name: str) -> LiveQuery:
         async with self._log.database.connection() as conn:
-            row = await (await conn.execute(_sql["query"], {"name": name})).fetchone()
-        if row is None:
-            raise NotFound(f"there is no query {name!r}: GET /v1/queries lists those there are")
-        return Followed(row[0], name, row[1])
+            cursor = conn.cursor(row_factory=class_row(LiveQuery))
+            query = await (await cursor.execute(_sql["find_query"].encode(), {"name": name})).fetchone()
+        if query is None:
+            raise NotFound(f"there is no query {name!r}: GET /v1/queries lists all queries")
+        return query
 
     @contextmanager
-    def following_query(self, query: Followed, keys: frozenset[str] | None, last_id: str) -> Iterator[Subscriber]:
-        """Follow a query's results."""
-        hub = self._find(
-            ("shared query" if query.is_shared else "query", query.id, None),
-            QueryHub,
-            lambda ended: self._query_hub(query, ended),
+    def subscribe_to_query(self, query: LiveQuery, keys: frozenset[str] | None, last_id: str) -> Iterator[Subscriber]:
+        """Subscribe to the results of a query, of some keys or all."""
+        broadcaster = self._find_or_create(
+            _SourceKey("client query" if query.is_client_query else "query", query.id),
+            QueryBroadcaster,
+            lambda on_empty: self._create_query_broadcaster(query, on_empty),
         )
-        subscriber = hub.subscribe(keys, last_id)
+        subscriber = broadcaster.subscribe(keys, last_id)
         try:
             yield subscriber
         finally:
-            hub.remove(subscriber)
+            broadcaster.remove(subscriber)
 
     @contextmanager
-    def following_queue(
+    def subscribe_to_queue(
         self, queue: Queue, partition: str | None, key: str | None, last_id: str
     ) -> Iterator[Subscriber]:
-        """Follow a queue's end, or that of one of its partitions."""
-        hub = self._find(
-            ("queue", queue.id, partition),
-            QueueHub,
-            lambda ended: QueueHub(self._log, self._metrics, queue, partition, ended),
+        """Subscribe to the events appended to a queue, or to one of its partitions."""
+        broadcaster = self._find_or_create(
+            _SourceKey("queue", queue.id, partition),
+            TailBroadcaster,
+            lambda on_empty: TailBroadcaster(self._log, self._metrics, queue, partition, on_empty),
         )
-        subscriber = hub.subscribe(key, last_id)
+        subscriber = broadcaster.subscribe(key, last_id)
         try:
             yield subscriber
         finally:
-            hub.remove(subscriber)
+            broadcaster.remove(subscriber)
 
-    def _query_hub(self, query: Followed, ended: Callable[[], None]) -> QueryHub:
-        database, signals = self._log.database, self._log.signals
-        if query.is_shared:
-            topic = shared_cycles_of(query.id)
-            # Below zero, where no query on Spark has its number.
-            return QueryHub(SharedResults(database, query.id), -query.id, signals, topic, self._metrics, ended)
-        results = Results(database, query.id, query.name)
-        return QueryHub(results, query.id, signals, cycles_of(query.id), self._metrics, ended)
+    def _create_query_broadcaster(self, query: LiveQuery, on_empty: Callable[[], None]) -> QueryBroadcaster:
+        database, notifier = self._log.database, self._log.notifier
+        if query.is_client_query:
+            # Ids of the two kinds of queries overlap; negative stream ids keep them apart.
+            return QueryBroadcaster(
+                ClientQueryResults(database, query.id),
+                -query.id,
+                notifier,
+                client_cycle_topic(query.id),
+                self._metrics,
+                on_empty,
+            )
+        results = QueryResultReader(database, query.id, query.name)
+        return QueryBroadcaster(results, query.id, notifier, cycle_topic(query.id), self._metrics, on_empty)
 
-    def _find(self, name: _Name, kind: type[_AnyHub], make: Callable[[Callable[[], None]], _AnyHub]) -> _AnyHub:
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
-        hub = self._hubs.get(name)
-        if not isinstance(hub, kind):
-            hub = self._hubs[name] = make(lambda: self._drop(name))
-        return hub
+    def _find_or_create(
+        self,
+        key: _SourceKey,
+        kind: type[_BroadcasterT],
+        create: Callable[[Callable[[], None]], _BroadcasterT],
+    ) -> _BroadcasterT:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close_on_stop())
+        broadcaster = self._broadcasters.get(key)
+        if not isinstance(broadcaster, kind):
+            broadcaster = self._broadcasters[key] = create(lambda: self._remove(key))
+        return broadcaster
 
-    def _drop(self, name: _Name) -> None:
-        self._hubs.pop(name, None)
+    def _remove(self, key: _SourceKey) -> None:
+        self._broadcasters.pop(key, None)
 
-    async def _end(self) -> None:
+    async def _close_on_stop(self) -> None:
         await self._stopping.wait()
-        for hub in self._hubs.values():
-            hub.end()
+        for broadcaster in self._broadcasters.values():
+            broadcaster.close()

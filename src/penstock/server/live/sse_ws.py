@@ -1,4 +1,4 @@
-"""How a reader is told: Server-Sent Events, or a WebSocket. Both end when the reader leaves or the server stops."""
+"""Live streams over Server-Sent Events and WebSockets. Both end when the client disconnects or the server stops."""
 
 from __future__ import annotations
 
@@ -14,119 +14,112 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from penstock.core.errors import PenstockError
 from penstock.server.http.errors import Problem
-from penstock.server.live.broadcaster import problem_frame
-from penstock.server.live.subscriber import Frame, Subscriber
+from penstock.server.live.broadcaster import problem_message
+from penstock.server.live.subscriber import LiveMessage, Subscriber
 
-#: A sign of life, so that neither end nor anything between them takes the connection for dead.
-BEAT_SECONDS = 15.0
-#: A stream lasts long: so often it is looked whether its reader is still welcome.
-_LOOK_SECONDS = 2.5
-#: A reader that takes nothing for so long is gone.
-_PATIENCE_SECONDS = 60.0
+#: A comment is sent after this time without a message, so that neither side closes the connection as dead.
+HEARTBEAT_SECONDS = 15.0
+#: How often the credential of an open stream is checked again.
+_REAUTHORIZE_SECONDS = 2.5
+#: A client that accepts no data for this time is disconnected.
+_SEND_TIMEOUT_SECONDS = 60.0
 
-#: Makes a subscriber, and lets go of it at the end.
-Following: TypeAlias = AbstractContextManager[Subscriber]
-#: Raises a problem if whoever reads may no longer; None where nobody asks.
-Readmit: TypeAlias = Callable[[], Awaitable[object]]
+#: Creates a subscriber, and removes it at the end.
+Subscription: TypeAlias = AbstractContextManager[Subscriber]
+#: Raises a problem if the client is no longer authorized; None while access control is off.
+Reauthorize: TypeAlias = Callable[[], Awaitable[object]] | None
 
 
 class EventStream(Response):
-    """A subscriber's frames as Server-Sent Events."""
+    """The messages of a subscriber as Server-Sent Events."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, following: Following, readmit: Readmit | None) -> None:
+    def __init__(self, subscription: Subscription, reauthorize: Reauthorize) -> None:
         super().__init__(status_code=200, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._following = following
-        self._readmit = readmit
+        self._subscription = subscription
+        self._reauthorize = reauthorize
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until there is nothing more, or nobody who reads."""
+        """Send messages until the stream ends or the client disconnects."""
         scope["state"]["streams"] = True
         if scope["method"] == "HEAD":
-            # Whoever wants to know what it is wants to know now.
-            await _in_time(send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}))
+            await _with_timeout(send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        with self._following as subscriber:
-            gone = asyncio.create_task(_gone(receive, subscriber))
+        with self._subscription as subscriber:
+            disconnect = asyncio.create_task(_close_on_disconnect(receive, "http.disconnect", subscriber))
             try:
-                await self._send(subscriber, send)
+                await self._send_messages(subscriber, send)
             except TimeoutError:
                 return
             finally:
-                gone.cancel()
+                disconnect.cancel()
 
-    async def _send(self, subscriber: Subscriber, send: Send) -> None:
-        await _in_time(send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}))
-        # How long to wait before coming back, and something to see at once.
-        await _in_time(send(_body(b"retry: 1000\n\n")))
-        async for frame in _told(subscriber, self._readmit):
-            await _in_time(send(_body(b": still here\n\n" if frame is None else frame.sse)))
-        await _in_time(send({"type": "http.response.body", "body": b"", "more_body": False}))
+    async def _send_messages(self, subscriber: Subscriber, send: Send) -> None:
+        await _with_timeout(send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}))
+        # The reconnect delay for the client. It also makes proxies forward the headers at once.
+        await _with_timeout(send(_chunk(b"retry: 1000\n\n")))
+        async for message in _messages(subscriber, self._reauthorize):
+            await _with_timeout(send(_chunk(b": still here\n\n" if message is None else message.sse)))
+        await _with_timeout(send({"type": "http.response.body", "body": b"", "more_body": False}))
 
 
-async def talk(socket: WebSocket, subscriber: Subscriber, readmit: Readmit | None) -> None:
-    """A subscriber's frames as messages of a WebSocket; what the reader says is of no interest."""
+async def stream_over_websocket(socket: WebSocket, subscriber: Subscriber, reauthorize: Reauthorize) -> None:
+    """Send the messages of a subscriber over a WebSocket. Messages from the client are ignored."""
     socket.scope["state"]["streams"] = True
-    gone = asyncio.create_task(_hung_up(socket, subscriber))
+    disconnect = asyncio.create_task(_close_on_disconnect(socket.receive, "websocket.disconnect", subscriber))
     try:
-        # The protocol has signs of life of its own.
-        async for frame in _told(subscriber, readmit):
-            if frame is not None:
-                await _in_time(socket.send_text(frame.text))
+        async for message in _messages(subscriber, reauthorize):
+            # No heartbeat: the WebSocket protocol has its own.
+            if message is not None:
+                await _with_timeout(socket.send_text(message.text))
         if socket.client_state is WebSocketState.CONNECTED:
-            await _in_time(socket.close(1001))
+            await _with_timeout(socket.close(1001))
     except (TimeoutError, WebSocketDisconnect, RuntimeError):
         return
     finally:
-        gone.cancel()
+        disconnect.cancel()
 
 
-async def _told(subscriber: Subscriber, readmit: Readmit | None) -> AsyncIterator[Frame | None]:
-    """What there is to say, and None when there was nothing for a while; the last may be that it is over."""
-    spoke = looked = time.monotonic()
-    while not subscriber.is_over:
-        frame = await subscriber.next(BEAT_SECONDS if readmit is None else _LOOK_SECONDS)
+async def _messages(subscriber: Subscriber, reauthorize: Reauthorize) -> AsyncIterator[LiveMessage | None]:
+    """Yield the messages of a subscriber, and None for a heartbeat. A refused client gets a last message."""
+    sent = authorized = time.monotonic()
+    while not subscriber.is_done:
+        message = await subscriber.next(HEARTBEAT_SECONDS if reauthorize is None else _REAUTHORIZE_SECONDS)
         now = time.monotonic()
-        if readmit is not None and now - looked >= _LOOK_SECONDS:
-            looked = now
-            if (problem := await _refused(readmit)) is not None:
-                yield problem_frame(problem)
+        if reauthorize is not None and now - authorized >= _REAUTHORIZE_SECONDS:
+            authorized = now
+            if (refusal := await _find_refusal(reauthorize)) is not None:
+                yield problem_message(refusal)
                 return
-        if frame is not None or (now - spoke >= BEAT_SECONDS and not subscriber.is_over):
-            spoke = now
-            yield frame
+        if message is not None or (now - sent >= HEARTBEAT_SECONDS and not subscriber.is_done):
+            sent = now
+            yield message
 
 
-async def _refused(readmit: Readmit) -> Problem | None:
+async def _find_refusal(reauthorize: Callable[[], Awaitable[object]]) -> Problem | None:
     try:
-        await readmit()
+        await reauthorize()
     except Problem as problem:
-        # Whoever asks too often, or a database that is away, is no reason to end what is under way.
+        # Throttling and an unreachable database do not end an open stream.
         return problem if problem.status in (401, 403) else None
     except PenstockError:
         return None
     return None
 
 
-def _body(content: bytes) -> dict[str, object]:
+def _chunk(content: bytes) -> dict[str, object]:
     return {"type": "http.response.body", "body": content, "more_body": True}
 
 
-async def _gone(receive: Receive, subscriber: Subscriber) -> None:
-    while (await receive())["type"] != "http.disconnect":
+async def _close_on_disconnect(receive: Receive, event: str, subscriber: Subscriber) -> None:
+    while (await receive())["type"] != event:
         pass
-    subscriber.end()
+    subscriber.close()
 
 
-async def _hung_up(socket: WebSocket, subscriber: Subscriber) -> None:
-    while (await socket.receive())["type"] != "websocket.disconnect":
-        pass
-    subscriber.end()
-
-
-async def _in_time(sending: Awaitable[None]) -> None:
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+async def _with_timeout(sending: Awaitable[None]) -> None:
+    async with asyncio.timeout(_SEND_TIMEOUT_SECONDS):
         await sending

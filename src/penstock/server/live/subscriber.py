@@ -1,4 +1,4 @@
-"""One reader of a live stream: what is ready for it, within bounds."""
+"""One subscriber of a live stream, with a bounded buffer."""
 
 from __future__ import annotations
 
@@ -10,93 +10,93 @@ from functools import cached_property
 
 import msgspec
 
-#: So much waits for a reader at the most; one that is slower begins anew.
-_MOST_FRAMES = 100
-_MOST_BYTES = 4 << 20
+#: Limits of a subscriber's buffer. A subscriber that falls behind them restarts.
+_MAX_MESSAGES = 100
+_MAX_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Frame:
-    """A message: made once, whoever it is for."""
+class LiveMessage:
+    """A message of a live stream, encoded once for all its subscribers."""
 
     event: str
     data: bytes
-    #: Where the stream can be taken up again after it; "" if it cannot.
+    #: The id from which a stream can be resumed; "" if it cannot.
     id: str = ""
-    #: The offsets that it goes on from, by partition, where it tells events; who misses it begins there again.
+    #: For messages with events: the offset before them, by partition. A subscriber that misses it restarts there.
     since: Mapping[int, int] | None = None
 
     @cached_property
     def sse(self) -> bytes:
-        """As a Server-Sent Event. A line break in JSON is between two parts of it, and a space does as well."""
+        """The message as a Server-Sent Event. Line breaks in JSON are whitespace, so spaces replace them."""
         id_line = f"id: {self.id}\n" if self.id else ""
         line = self.data.replace(b"\n", b" ").replace(b"\r", b" ")
         return f"event: {self.event}\n{id_line}data: ".encode() + line + b"\n\n"
 
     @cached_property
     def text(self) -> str:
-        """As a message of a WebSocket."""
+        """The message as WebSocket text."""
         head = msgspec.json.encode({"event": self.event, "id": self.id})[:-1]
         return (head + b',"data":' + self.data + b"}").decode()
 
 
 class Subscriber:
-    """Holds what a reader has not taken yet.
+    """Buffers messages for one client.
 
-    The hub offers frames, and never waits. When too much has gathered, all of it is dropped, and as soon as the
-    reader has taken what it had in hand, it is given a new beginning, which can say what it has missed.
+    The broadcaster offers messages and never waits. When the buffer is full, it is emptied. After the client has taken
+    the message in progress, the subscriber restarts: it gets a first message that says what it missed.
     """
 
-    def __init__(self, rejoin: Callable[[Subscriber], None], overrun: Callable[[], None]) -> None:
-        self._rejoin = rejoin
-        self._note_overrun = overrun
-        self._frames: deque[Frame] = deque()
+    def __init__(self, on_restart: Callable[[Subscriber], None], on_overrun: Callable[[], None]) -> None:
+        self._on_restart = on_restart
+        self._on_overrun = on_overrun
+        self._messages: deque[LiveMessage] = deque()
         self._size = 0
         self._ready = asyncio.Event()
         self._is_behind = False
-        self._is_over = False
-        #: Where what was dropped last began.
+        self._is_closed = False
+        #: The ``since`` of the first message that was dropped last.
         self.missed_since: Mapping[int, int] | None = None
 
-    def offer(self, frame: Frame) -> None:
-        """Give a frame to the reader, or note that it is too slow."""
-        if self._is_over or self._is_behind:
+    def offer(self, message: LiveMessage) -> None:
+        """Buffer a message, or drop the buffer if the client is too slow."""
+        if self._is_closed or self._is_behind:
             return
-        if self._frames and (len(self._frames) >= _MOST_FRAMES or self._size + len(frame.data) > _MOST_BYTES):
-            self.missed_since = self._frames[0].since
-            self._frames.clear()
+        if self._messages and (len(self._messages) >= _MAX_MESSAGES or self._size + len(message.data) > _MAX_BYTES):
+            self.missed_since = self._messages[0].since
+            self._messages.clear()
             self._size = 0
             self._is_behind = True
-            self._note_overrun()
+            self._on_overrun()
         else:
-            self._frames.append(frame)
-            self._size += len(frame.data)
+            self._messages.append(message)
+            self._size += len(message.data)
         self._ready.set()
 
-    def end(self) -> None:
-        """There will be nothing more; what waits is still taken."""
-        self._is_over = True
+    def close(self) -> None:
+        """End the stream after the buffered messages."""
+        self._is_closed = True
         self._ready.set()
 
     @property
-    def is_over(self) -> bool:
-        """Whether there is nothing more to take, now or later."""
-        return self._is_over and not self._frames
+    def is_done(self) -> bool:
+        """Whether the stream is closed and the buffer is empty."""
+        return self._is_closed and not self._messages
 
-    async def next(self, patience: float) -> Frame | None:
-        """The next frame; None, if there is none within that time or never will be."""
-        if not self._frames and self._is_behind and not self._is_over:
+    async def next(self, timeout: float) -> LiveMessage | None:
+        """Return the next message; None after the timeout or at the end of the stream."""
+        if not self._messages and self._is_behind and not self._is_closed:
             self._is_behind = False
-            self._rejoin(self)
-        if not self._frames and not self._is_over:
+            self._on_restart(self)
+        if not self._messages and not self._is_closed:
             self._ready.clear()
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(timeout):
                     await self._ready.wait()
             except TimeoutError:
                 return None
-        if not self._frames:
+        if not self._messages:
             return None
-        frame = self._frames.popleft()
-        self._size -= len(frame.data)
-        return frame
+        message = self._messages.popleft()
+        self._size -= len(message.data)
+        return message

@@ -1,40 +1,41 @@
-"""The readers of a queue's end: what is appended, as it is appended, without consuming it."""
+"""Broadcaster of the events appended to a queue, without consuming them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 import psycopg
+from psycopg.rows import class_row
 
 from penstock.core.errors import CorruptChunk, NotFound
 from penstock.db.pool import Connection
 from penstock.db.statements import Statements
 from penstock.log.event import Delivery, Event
+from penstock.log.event_reader import read_events
 from penstock.log.log import Log
 from penstock.log.queue import Queue
-from penstock.log.read.reader import Range, read_chunks, read_events
-from penstock.server.live.broadcaster import Hub
-from penstock.server.live.subscriber import Frame, Subscriber
-from penstock.server.metrics.counters import Instruments
+from penstock.log.storage.chunk_reader import ChunkRange, read_chunks
+from penstock.server.live.broadcaster import Broadcaster
+from penstock.server.live.subscriber import LiveMessage, Subscriber
+from penstock.server.metrics.counters import ServerMetrics
 
 _sql = Statements("penstock.server.live", "tail_feed.sql")
 logger = logging.getLogger("penstock.server")
 
-#: A message has so many events at the most, and so many bytes unless one alone has more; those before are skipped, and
-#: it says how many.
-MOST_EVENTS = 1_000
-MOST_BYTES = 4 << 20
-#: A stream of more partitions cannot be taken up where it ended: its place would be too long to send.
-MOST_RESUMABLE = 64
+#: Limits of a message. It holds the newest events and the number of skipped ones; a single event may be larger.
+MAX_EVENTS = 1_000
+MAX_BYTES = 4 << 20
+#: A stream of more partitions cannot be resumed: its ids would be too long.
+MAX_RESUMABLE_PARTITIONS = 64
+_MAX_DIGITS = 18
 
 
 class TailEvent(msgspec.Struct):
-    """An event as those who follow a queue see it."""
+    """An event in a message."""
 
     partition: str
     offset: int
@@ -46,191 +47,185 @@ class TailEvent(msgspec.Struct):
     data: msgspec.Raw
 
 
-@dataclass(frozen=True)
-class _Lane:
+class _PartitionEnd(NamedTuple):
+    id: int
     name: str
-    is_lane: bool
+    is_key_partition: bool
     sealed_end: int
-    end: int
+    end_offset: int
 
 
-class QueueHub(Hub):
-    """Reads once for each wave of pushes, for all who follow the queue, or the same partition of it."""
+class TailBroadcaster(Broadcaster):
+    """Reads new events once for all subscribers of a queue, or of one partition of it."""
 
     kind = "queue"
 
     def __init__(
-        self, log: Log, metrics: Instruments, queue: Queue, partition: str | None, ended: Callable[[], None]
+        self, log: Log, metrics: ServerMetrics, queue: Queue, partition: str | None, on_empty: Callable[[], None]
     ) -> None:
-        super().__init__(log.signals, queue.id, metrics, ended)
+        super().__init__(log.notifier, queue.id, metrics, on_empty)
         self._log = log
         self._queue = queue
         self._partition = partition
-        #: Up to where everybody was told, by partition.
-        self._ends: dict[int, int] | None = None
-        #: The key that a reader wants; None for all.
+        #: The offset up to which events were sent, by partition.
+        self._sent: dict[int, int] | None = None
+        #: The key that each subscriber follows; None for all.
         self._keys: dict[Subscriber, str | None] = {}
-        #: Who waits for a beginning: from which offsets on, by partition; None, to begin with what comes.
-        self._waiting: dict[Subscriber, Mapping[int, int] | None] = {}
+        #: Subscribers without a first message: the offsets to resume from, by partition; None to start at the end.
+        self._starting: dict[Subscriber, Mapping[int, int] | None] = {}
 
     def subscribe(self, key: str | None, last_id: str) -> Subscriber:
-        """A new reader, of one key or all; ``last_id`` is that of the last message it has seen."""
-        subscriber = Subscriber(self._rejoin, self.overrun)
+        """Add a subscriber of one key or all; ``last_id`` is the id of the last message that the client received."""
+        subscriber = Subscriber(self._restart, self.count_overrun)
         self._keys[subscriber] = key
-        self._waiting[subscriber] = _place(last_id)
+        self._starting[subscriber] = _parse_offsets(last_id)
         self.add(subscriber)
         return subscriber
 
     def forget(self, subscriber: Subscriber) -> None:
-        """A reader has left."""
         self._keys.pop(subscriber, None)
-        self._waiting.pop(subscriber, None)
+        self._starting.pop(subscriber, None)
 
-    async def step(self) -> None:
-        """Read what was appended since the last time, and what those who come back have missed."""
-        waiting, self._waiting = self._waiting, {}
+    async def read_and_send(self) -> None:
+        """Read the events appended since the last read, and the first messages of starting subscribers."""
+        starting, self._starting = self._starting, {}
         try:
-            # The cheap way to know of a new segment, and that the queue is still there.
+            # Refreshing the queue is a cheap way to learn of a new segment and of its deletion.
             self._queue = await self._log.catalog.refresh(self._queue.name)
             if self._queue.id != self._topic:
                 raise NotFound(f"queue {self._queue.name!r} was deleted")
             async with self._log.database.connection() as conn:
-                lanes = await self._lanes(conn)
+                ends = await self._read_ends(conn)
                 self._metrics.live_reads.add(1, self.kind)
-                if self._ends is not None:
-                    await self._tell_new(conn, lanes, self._ends, waiting)
-                self._ends = {id: lane.end for id, lane in lanes.items()}
-                for subscriber, place in waiting.items():
-                    await self._begin(conn, lanes, subscriber, place)
+                if self._sent is not None:
+                    await self._send_new(conn, ends, self._sent, starting.keys())
+                self._sent = {end.id: end.end_offset for end in ends}
+                for subscriber, offsets in starting.items():
+                    await self._send_first(conn, ends, subscriber, offsets)
         except BaseException:
-            self._waiting = waiting | self._waiting
+            self._starting = starting | self._starting
             raise
 
-    async def _tell_new(
+    async def _send_new(
         self,
         conn: Connection,
-        lanes: Mapping[int, _Lane],
-        ends: Mapping[int, int],
-        waiting: Mapping[Subscriber, Any],
+        ends: Sequence[_PartitionEnd],
+        sent: Mapping[int, int],
+        starting: Iterable[Subscriber],
     ) -> None:
-        events, skipped = await self._read(conn, lanes, ends)
+        events, skipped = await self._read_events(conn, ends, sent)
         if not events and not skipped:
             return
-        whole: Frame | None = None
+        shared: LiveMessage | None = None
         for subscriber, key in self._keys.items():
-            if subscriber in waiting or subscriber in self._waiting:
+            if subscriber in starting or subscriber in self._starting:
                 continue
             if key is None:
-                whole = whole or _frame(events, skipped, _place_text(lanes), ends)
-                subscriber.offer(whole)
-            else:
-                self._offer(subscriber, lanes, events, skipped, ends)
+                shared = shared or _to_message(events, skipped, _format_offsets(ends), sent)
+                subscriber.offer(shared)
+            elif matching := [event for event in events if event.key == key]:
+                subscriber.offer(_to_message(matching, skipped, _format_offsets(ends), sent))
 
-    async def _begin(
-        self, conn: Connection, lanes: Mapping[int, _Lane], subscriber: Subscriber, place: Mapping[int, int] | None
+    async def _send_first(
+        self,
+        conn: Connection,
+        ends: Sequence[_PartitionEnd],
+        subscriber: Subscriber,
+        offsets: Mapping[int, int] | None,
     ) -> None:
-        """A first message, with what was missed; without a place there is nothing to miss."""
+        """Send a first message with the events since some offsets, or an empty one."""
         if subscriber not in self._keys:
             return
         events: list[Event] = []
         skipped = 0
-        if place is not None:
-            events, skipped = await self._read(conn, lanes, place)
-        since = place if place is not None else {id: lane.end for id, lane in lanes.items()}
-        self._offer(subscriber, lanes, events, skipped, since, always=True)
-
-    def _offer(
-        self,
-        subscriber: Subscriber,
-        lanes: Mapping[int, _Lane],
-        events: Sequence[Event],
-        skipped: int,
-        since: Mapping[int, int],
-        *,
-        always: bool = False,
-    ) -> None:
+        if offsets is not None:
+            events, skipped = await self._read_events(conn, ends, offsets)
+        since = offsets if offsets is not None else {end.id: end.end_offset for end in ends}
         key = self._keys[subscriber]
-        some = [event for event in events if key is None or event.key == key]
-        if some or always:
-            subscriber.offer(_frame(some, skipped, _place_text(lanes), since))
+        matching = [event for event in events if key is None or event.key == key]
+        subscriber.offer(_to_message(matching, skipped, _format_offsets(ends), since))
 
-    async def _lanes(self, conn: Connection) -> dict[int, _Lane]:
+    async def _read_ends(self, conn: Connection) -> list[_PartitionEnd]:
         names = None if self._partition is None else [self._partition]
-        statement = _sql.table("ends", self._queue.id, self._queue.segment)
+        statement = _sql.table("partition_ends", self._queue.id, self._queue.segment)
+        cursor = conn.cursor(row_factory=class_row(_PartitionEnd))
         try:
-            rows = await (await conn.execute(statement, {"queue": self._queue.id, "names": names})).fetchall()
+            await cursor.execute(statement.encode(), {"queue": self._queue.id, "names": names})
         except psycopg.errors.UndefinedTable:
             raise NotFound(f"queue {self._queue.name!r} was deleted") from None
-        return {id: _Lane(name, is_lane, sealed, end) for id, name, is_lane, sealed, end in rows}
+        return await cursor.fetchall()
 
-    async def _read(
-        self, conn: Connection, lanes: Mapping[int, _Lane], starts: Mapping[int, int]
+    async def _read_events(
+        self, conn: Connection, ends: Sequence[_PartitionEnd], starts: Mapping[int, int]
     ) -> tuple[list[Event], int]:
-        """What lies between some offsets and the ends, the newest of each partition, and how many were skipped."""
-        grown = {id: lane for id, lane in lanes.items() if lane.end > starts.get(id, 0)}
+        """Return the newest events of each partition since some offsets, and the number of events skipped."""
+        grown = [end for end in ends if end.end_offset > starts.get(end.id, 0)]
         if not grown:
             return [], 0
-        each = max(1, MOST_EVENTS // len(grown))
+        per_partition = max(1, MAX_EVENTS // len(grown))
         skipped = 0
-        ranges: list[Range] = []
+        ranges: list[tuple[_PartitionEnd, ChunkRange]] = []
         events: list[Event] = []
         damaged: list[CorruptChunk] = []
-        for place, (id, lane) in enumerate(grown.items()):
-            start = max(starts.get(id, 0), lane.end - each)
-            skipped += start - starts.get(id, 0)
-            if place >= MOST_EVENTS:
-                skipped += lane.end - start
-            elif start >= lane.sealed_end:
-                ranges.append(Range(id, self._queue.segment, start, lane.end))
+        for index, end in enumerate(grown):
+            start = max(starts.get(end.id, 0), end.end_offset - per_partition)
+            skipped += start - starts.get(end.id, 0)
+            if index >= MAX_EVENTS:
+                skipped += end.end_offset - start
+            elif start >= end.sealed_end:
+                ranges.append((end, ChunkRange(end.id, self._queue.segment, start, end.end_offset)))
             else:
-                events += await read_events(conn, self._queue, id, start, lane.end - start, damaged)
-        chunks = await read_chunks(conn, self._queue, ranges, damaged) if ranges else {}
+                events += await read_events(conn, self._queue, end.id, start, end.end_offset - start, damaged)
+        chunks = await read_chunks(conn, self._queue, [each for _, each in ranges], damaged) if ranges else {}
         for problem in damaged:
             skipped += problem.end - max(problem.start, starts.get(problem.partition_id, 0))
             logger.error("%s", problem)
-        for wanted in ranges:
-            lane = grown[wanted.partition_id]
-            delivery = Delivery(self._queue.name, lane.name, wanted.partition_id, lane.is_lane)
-            for chunk in chunks.get(wanted.partition_id, ()):
-                # What was sent back to one group was appended before.
+        for end, wanted in ranges:
+            delivery = Delivery(self._queue.name, end.name, end.id, end.is_key_partition)
+            for chunk in chunks.get(end.id, ()):
+                # A chunk for one group holds redriven events, which were appended before.
                 if chunk.target_group is None:
-                    span = range(max(chunk.first, wanted.start), min(chunk.end, wanted.stop))
-                    events += [Event(delivery, chunk, offset) for offset in span]
+                    offsets = range(max(chunk.first, wanted.start), min(chunk.end, wanted.stop))
+                    events += [Event(delivery, chunk, offset) for offset in offsets]
         return events, skipped
 
-    def _rejoin(self, subscriber: Subscriber) -> None:
+    def _restart(self, subscriber: Subscriber) -> None:
         if subscriber in self._keys:
-            self._waiting[subscriber] = subscriber.missed_since
-            self._asked.set()
+            self._starting[subscriber] = subscriber.missed_since
+            self._wake.set()
 
 
-def _frame(events: Sequence[Event], skipped: int, place: str, since: Mapping[int, int]) -> Frame:
-    ordered = sorted(events, key=lambda e: e.appended_at)
+def _to_message(events: Sequence[Event], skipped: int, id: str, since: Mapping[int, int]) -> LiveMessage:
+    ordered = sorted(events, key=lambda event: event.appended_at)
     first, size = len(ordered), 0
-    while first and (first == len(ordered) or size + len(ordered[first - 1].raw) <= MOST_BYTES):
+    while first and (first == len(ordered) or size + len(ordered[first - 1].raw) <= MAX_BYTES):
         first -= 1
         size += len(ordered[first].raw)
-    skipped += first
-    shown = [
+    sent = [
         TailEvent(e.partition, e.offset, e.key, e.id, e.time, e.appended_at, e.headers, msgspec.Raw(e.raw))
         for e in ordered[first:]
     ]
-    return Frame("events", msgspec.json.encode({"events": shown, "skipped": skipped}), place, since)
+    data = msgspec.json.encode({"events": sent, "skipped": skipped + first})
+    return LiveMessage("events", data, id, since)
 
 
-def _place_text(lanes: Mapping[int, _Lane]) -> str:
-    """Offsets by partition, as a message's id."""
-    return ",".join(f"{id}:{lane.end}" for id, lane in lanes.items()) if len(lanes) <= MOST_RESUMABLE else ""
+def _format_offsets(ends: Sequence[_PartitionEnd]) -> str:
+    """Return the end offsets by partition as a message id, such as ``1:20,2:7``."""
+    if len(ends) > MAX_RESUMABLE_PARTITIONS:
+        return ""
+    return ",".join(f"{end.id}:{end.end_offset}" for end in ends)
 
 
-def _place(text: str) -> Mapping[int, int] | None:
-    """The same, read; None if it is none."""
-    found: dict[int, int] = {}
-    for part in text.split(",")[: MOST_RESUMABLE + 1] if text else ():
-        id, colon, offset = part.partition(":")
-        if not (colon and id.isdecimal() and offset.isdecimal() and id.isascii() and offset.isascii()):
+def _parse_offsets(id: str) -> Mapping[int, int] | None:
+    """Parse a message id; None if it is not one."""
+    offsets: dict[int, int] = {}
+    for part in id.split(",")[: MAX_RESUMABLE_PARTITIONS + 1] if id else ():
+        partition, _, offset = part.partition(":")
+        if not (_is_offset(partition) and _is_offset(offset)):
             return None
-        if len(id) > 18 or len(offset) > 18:
-            return None
-        found[int(id)] = int(offset)
-    return found or None
+        offsets[int(partition)] = int(offset)
+    return offsets or None
+
+
+def _is_offset(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS

@@ -1,4 +1,4 @@
-"""What a server process counts itself, on the path of a request: an addition each, and nothing that waits."""
+"""Counters of the server processes. Requests update them by additions in memory that never wait."""
 
 from __future__ import annotations
 
@@ -11,47 +11,49 @@ from typing import Any
 import msgspec
 from starlette.types import Scope
 
-from penstock.server.metrics.family import SECONDS, Distribution, Family, Sampled
-from penstock.server.metrics.mmap_store import Board
+from penstock.server.metrics.counter_file import CounterFile
+from penstock.server.metrics.family import LATENCY_BUCKETS, HistogramValue, MetricFamily, MetricSamples
 
-REQUESTS = Family("penstock_http_requests", "counter", "Requests that were answered.", ("method", "route", "status"))
-REQUEST_SECONDS = Family(
+REQUESTS = MetricFamily("penstock_http_requests", "counter", "Requests answered.", ("method", "route", "status"))
+REQUEST_SECONDS = MetricFamily(
     "penstock_http_request_seconds",
     "histogram",
-    "From a request's headers to the end of its answer.",
+    "Time from the headers of a request to the end of its response.",
     ("method", "route"),
-    SECONDS,
+    LATENCY_BUCKETS,
 )
-REQUESTS_IN_PROGRESS = Family("penstock_http_requests_in_progress", "gauge", "Requests that are being answered.")
-PROBLEMS = Family("penstock_problems", "counter", "Requests that were refused, by kind of problem.", ("kind",))
-BACKPRESSURE = Family(
+REQUESTS_IN_PROGRESS = MetricFamily("penstock_http_requests_in_progress", "gauge", "Requests in progress.")
+PROBLEMS = MetricFamily("penstock_problems", "counter", "Requests refused, by problem type.", ("kind",))
+BACKPRESSURE = MetricFamily(
     "penstock_backpressure",
     "counter",
-    "Pushes that were told to come later: the queue is full, the producer too fast, or the server has too much to do.",
+    "Requests told to retry later: the queue is full, the producer exceeds its rate, or the server is overloaded.",
     ("reason",),
 )
-RECEIVED = Family("penstock_events_received", "counter", "Events in pushes that were read.", ("queue",))
-ACCEPTED = Family("penstock_events_accepted", "counter", "Events that were stored.", ("queue",))
-DUPLICATES = Family("penstock_events_duplicate", "counter", "Events that were stored before.", ("queue",))
-REJECTED = Family("penstock_events_rejected", "counter", "Events that were refused for what is in them.", ("queue",))
-DELIVERED = Family("penstock_events_delivered", "counter", "Events that were given to consumers.", ("queue",))
-ACKED = Family("penstock_events_acked", "counter", "Events that consumers answered for.", ("queue", "status"))
-COMMIT_SECONDS = Family(
+RECEIVED = MetricFamily("penstock_events_received", "counter", "Events received in pushes.", ("queue",))
+ACCEPTED = MetricFamily("penstock_events_accepted", "counter", "Events stored.", ("queue",))
+DUPLICATES = MetricFamily("penstock_events_duplicate", "counter", "Events whose id was stored before.", ("queue",))
+REJECTED = MetricFamily("penstock_events_rejected", "counter", "Events refused because they are invalid.", ("queue",))
+DELIVERED = MetricFamily("penstock_events_delivered", "counter", "Events delivered to consumers.", ("queue",))
+ACKED = MetricFamily("penstock_events_acked", "counter", "Events acknowledged, by status.", ("queue", "status"))
+COMMIT_SECONDS = MetricFamily(
     "penstock_commit_seconds",
     "histogram",
-    "From the moment a push is whole and checked to its commit, group commit included.",
+    "Time from a complete, validated push to its commit, group commit included.",
     (),
-    SECONDS,
+    LATENCY_BUCKETS,
 )
-LIVE_SUBSCRIBERS = Family(
-    "penstock_live_subscribers", "gauge", "Open streams of live results and of queues' ends.", ("kind",)
+LIVE_SUBSCRIBERS = MetricFamily(
+    "penstock_live_subscribers", "gauge", "Open live streams of query results and of queues.", ("kind",)
 )
-LIVE_READS = Family("penstock_live_reads", "counter", "Reads of the database for all subscribers together.", ("kind",))
-LIVE_OVERRUNS = Family(
-    "penstock_live_overruns", "counter", "Times that a subscriber was too slow and has to begin anew.", ("kind",)
+LIVE_READS = MetricFamily(
+    "penstock_live_reads", "counter", "Database reads for live streams; one read serves all subscribers.", ("kind",)
+)
+LIVE_OVERRUNS = MetricFamily(
+    "penstock_live_overruns", "counter", "Times a live subscriber was too slow and had to restart.", ("kind",)
 )
 
-OWN = (
+PROCESS_FAMILIES = (
     REQUESTS,
     REQUEST_SECONDS,
     REQUESTS_IN_PROGRESS,
@@ -68,111 +70,112 @@ OWN = (
     LIVE_READS,
     LIVE_OVERRUNS,
 )
-_BY_NAME = {family.name: family for family in OWN}
+_BY_NAME = {family.name: family for family in PROCESS_FAMILIES}
 
-#: The kinds of problem that mean "come again later".
-_LATER = frozenset({"queue-full", "rate-limited", "overloaded"})
+#: Problem types that ask the client to retry later.
+_RETRY_LATER = frozenset({"queue-full", "rate-limited", "overloaded"})
 
-#: A metric has so many series in a process at the most; what comes after is counted together, under this name.
-MOST_SERIES = 2_000
-OTHER = "(other)"
+#: Series per metric and process. Further label values are counted together, under OTHER_LABEL.
+MAX_SERIES = 2_000
+OTHER_LABEL = "(other)"
 
-#: Accepted events are also counted by the second, for this many seconds.
-_RECENT = "recent"
-_STARTED = "started"
-_RECENT_SECONDS = 16
-#: Over how many whole seconds the throughput is measured.
+#: Accepted events per second, in a ring of (second, events) pairs.
+_ACCEPTED_BY_SECOND = "recent"
+_RING_SECONDS = 16
+_STARTED_AT = "started"
+#: Number of whole seconds over which the throughput is measured.
 THROUGHPUT_SECONDS = 10
 
 
-class Metric:
-    """The series of one family in this process."""
+class SeriesFamily:
+    """The series of one metric in this process."""
 
-    __slots__ = ("_board", "_bounds", "_cells", "_family", "_places", "_size")
+    __slots__ = ("_bounds", "_cells", "_family", "_file", "_indexes", "_size")
 
-    def __init__(self, board: Board, family: Family) -> None:
-        self._board = board
-        self._cells = board.cells
+    def __init__(self, file: CounterFile, family: MetricFamily) -> None:
+        self._file = file
+        self._cells = file.cells
         self._family = family
         self._bounds = family.bounds
-        self._size = len(family.bounds) + 2 if family.bounds else 1
-        self._places: dict[tuple[str, ...], int] = {}
+        self._size = _cell_count(family)
+        self._indexes: dict[tuple[str, ...], int] = {}
 
     def add(self, number: float, *labels: str) -> None:
-        """Count, or move a gauge."""
-        place = self._places.get(labels)
-        if place is None:
-            place = self._place(labels)
-        self._cells[place] += number
+        """Increase a counter, or change a gauge."""
+        index = self._indexes.get(labels)
+        if index is None:
+            index = self._index(labels)
+        self._cells[index] += number
 
     def observe(self, value: float, *labels: str) -> None:
-        """Take note of one value of a histogram."""
-        place = self._places.get(labels)
-        if place is None:
-            place = self._place(labels)
+        """Add an observation to a histogram."""
+        index = self._indexes.get(labels)
+        if index is None:
+            index = self._index(labels)
         cells = self._cells
-        cells[place + bisect_left(self._bounds, value)] += 1
-        cells[place + self._size - 1] += value
+        cells[index + bisect_left(self._bounds, value)] += 1
+        cells[index + self._size - 1] += value
 
     def reset(self) -> None:
-        """What the worker before left of a gauge is no longer so."""
-        for name in self._board.read()[0].cells:
+        """Set all series to 0: the file may hold gauges of the worker that had it before."""
+        for name in self._file.read_own().cells:
             family, labels = _decode(name)
             if family == self._family.name:
-                self._cells[self._place(labels)] = 0
+                self._cells[self._index(labels)] = 0
 
-    def _place(self, labels: tuple[str, ...]) -> int:
-        found: int | None = None
-        if len(self._places) < MOST_SERIES:
-            found = self._board.place(_encode(self._family, labels), self._size)
-        if found is None:
-            # Made when the process began, so there is always room for it.
-            return self._board.place(_encode(self._family, (OTHER,) * len(labels)), self._size) or 0
-        self._places[labels] = found
-        return found
+    def _index(self, labels: tuple[str, ...]) -> int:
+        index: int | None = None
+        if len(self._indexes) < MAX_SERIES:
+            index = self._file.allocate(_encode(self._family, labels), self._size)
+        if index is None:
+            # ServerMetrics allocates this series at the start, so it always exists.
+            return self._file.allocate(_encode(self._family, (OTHER_LABEL,) * len(labels)), self._size) or 0
+        self._indexes[labels] = index
+        return index
 
 
-class Instruments:
-    """Everything that a process counts. Handed to handlers as ``services.metrics``."""
+class ServerMetrics:
+    """All counters of this process, and the totals of all worker processes."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self.board = Board(directory)
-        self._metrics = {family: Metric(self.board, family) for family in OWN}
-        for family in OWN:
-            # With room for what does not fit later; one without labels is there from the beginning, as 0.
-            self.board.place(
-                _encode(family, (OTHER,) * len(family.labels)), len(family.bounds) + 2 if family.bounds else 1
-            )
+        self._file = CounterFile(directory)
+        series = {family: SeriesFamily(self._file, family) for family in PROCESS_FAMILIES}
+        for family in PROCESS_FAMILIES:
+            # The overflow series; for a metric without labels this is its only series, so a scrape shows it as 0.
+            self._file.allocate(_encode(family, (OTHER_LABEL,) * len(family.labels)), _cell_count(family))
             if family.kind == "gauge":
-                self._metrics[family].reset()
-        self._requests = self._metrics[REQUESTS]
-        self._request_seconds = self._metrics[REQUEST_SECONDS]
-        self._in_progress = self._metrics[REQUESTS_IN_PROGRESS]
-        self._problems = self._metrics[PROBLEMS]
-        self._backpressure = self._metrics[BACKPRESSURE]
-        self._received = self._metrics[RECEIVED]
-        self._accepted = self._metrics[ACCEPTED]
-        self._duplicates = self._metrics[DUPLICATES]
-        self._rejected = self._metrics[REJECTED]
-        self._delivered = self._metrics[DELIVERED]
-        self._acked = self._metrics[ACKED]
-        self._commits = self._metrics[COMMIT_SECONDS]
-        self.live_subscribers = self._metrics[LIVE_SUBSCRIBERS]
-        self.live_reads = self._metrics[LIVE_READS]
-        self.live_overruns = self._metrics[LIVE_OVERRUNS]
-        self._recent = self.board.place(_RECENT, 2 * _RECENT_SECONDS) or 0
-        started = self.board.place(_STARTED) or 0
-        self.board.cells[started] = self.board.cells[started] or time.time()
+                series[family].reset()
+        self._requests = series[REQUESTS]
+        self._request_seconds = series[REQUEST_SECONDS]
+        self._in_progress = series[REQUESTS_IN_PROGRESS]
+        self._problems = series[PROBLEMS]
+        self._backpressure = series[BACKPRESSURE]
+        self._received = series[RECEIVED]
+        self._accepted = series[ACCEPTED]
+        self._duplicates = series[DUPLICATES]
+        self._rejected = series[REJECTED]
+        self._delivered = series[DELIVERED]
+        self._acked = series[ACKED]
+        self._commits = series[COMMIT_SECONDS]
+        self.live_subscribers = series[LIVE_SUBSCRIBERS]
+        self.live_reads = series[LIVE_READS]
+        self.live_overruns = series[LIVE_OVERRUNS]
+        self._ring = self._file.allocate(_ACCEPTED_BY_SECOND, 2 * _RING_SECONDS) or 0
+        started = self._file.allocate(_STARTED_AT) or 0
+        self._file.cells[started] = self._file.cells[started] or time.time()
 
-    def began(self) -> None:
-        """A request has come."""
+    def close(self) -> None:
+        """Release the counter file for another worker."""
+        self._file.close()
+
+    def count_request_start(self) -> None:
         self._in_progress.add(1)
 
-    def answered(self, scope: Scope, state: Mapping[str, Any], status: int, seconds: float) -> None:
-        """A request is over; status 0 is a caller who left before the answer.
+    def count_response(self, scope: Scope, state: Mapping[str, Any], status: int, seconds: float) -> None:
+        """Count a finished request. Status 0 means that the client disconnected before the response.
 
-        Of a stream, which lasts as long as its reader likes, the time says nothing. An address that is none has no
-        route, so that nobody can make series by asking for many.
+        The duration of a live stream is not observed: it says nothing about the server. An unknown address has no
+        route, so that clients cannot create series by requesting many addresses.
         """
         self._in_progress.add(-1)
         method, route = scope.get("method", "GET"), state.get("route", "")
@@ -182,11 +185,13 @@ class Instruments:
         problem = state.get("problem")
         if problem is not None:
             self._problems.add(1, problem)
-            if problem in _LATER:
+            if problem in _RETRY_LATER:
                 self._backpressure.add(1, problem)
 
-    def pushed(self, queue: str, *, accepted: int, duplicates: int = 0, rejected: int = 0, dropped: int = 0) -> None:
-        """A push was answered: what became of its events. Those that were dropped are also counted by the database."""
+    def count_push(
+        self, queue: str, *, accepted: int, duplicates: int = 0, rejected: int = 0, dropped: int = 0
+    ) -> None:
+        """Count the events of a push. The database counts dropped events."""
         self._received.add(accepted + duplicates + rejected + dropped, queue)
         if accepted:
             self._accepted.add(accepted, queue)
@@ -196,76 +201,81 @@ class Instruments:
         if rejected:
             self._rejected.add(rejected, queue)
 
-    def committed(self, seconds: float) -> None:
-        """A push was committed, so long after it was whole."""
+    def observe_commit(self, seconds: float) -> None:
         self._commits.observe(seconds)
 
-    def delivered(self, queue: str, events: int) -> None:
-        """Events went to a consumer."""
+    def count_delivered(self, queue: str, events: int) -> None:
         self._delivered.add(events, queue)
 
-    def acked(self, queue: str, status: str, events: int) -> None:
-        """A consumer said of events what became of them."""
+    def count_acked(self, queue: str, status: str, events: int) -> None:
         self._acked.add(events, queue, status)
 
     def throughput(self) -> float:
-        """Events accepted per second by all workers, over the last whole seconds."""
+        """Return the events per second that all workers accepted in the last whole seconds."""
         now = int(time.time())
-        lately = 0.0
-        for board in self.board.read():
-            cells = board.cells.get(_RECENT, [])
-            lately += sum(
+        recent = 0.0
+        for worker in self._file.read_all():
+            ring = worker.cells.get(_ACCEPTED_BY_SECOND, [])
+            recent += sum(
                 events
-                for second, events in zip(cells[::2], cells[1::2], strict=True)
+                for second, events in zip(ring[::2], ring[1::2], strict=True)
                 if now - THROUGHPUT_SECONDS <= second < now
             )
-        return lately / min(THROUGHPUT_SECONDS, max(1.0, self.uptime()))
+        return recent / min(THROUGHPUT_SECONDS, max(1.0, self.uptime()))
 
     def uptime(self) -> float:
-        """Seconds since the first worker began."""
-        return time.time() - min(board.cells[_STARTED][0] for board in self.board.read() if _STARTED in board.cells)
+        """Return the seconds since the first worker started."""
+        started = [worker.cells[_STARTED_AT] for worker in self._file.read_all() if _STARTED_AT in worker.cells]
+        return time.time() - min(at for (at,) in started)
 
     def workers(self) -> int:
-        """How many processes serve."""
-        return sum(board.is_alive for board in self.board.read())
+        """Return the number of live worker processes."""
+        return sum(worker.is_alive for worker in self._file.read_all())
 
-    def sampled(self) -> list[Sampled]:
-        """The metrics of all workers together."""
+    def collect(self) -> list[MetricSamples]:
+        """Return the metrics of all workers, added up."""
         sums: dict[str, list[float]] = {}
-        for board in self.board.read():
-            for name, values in board.cells.items():
+        for worker in self._file.read_all():
+            for name, values in worker.cells.items():
                 family = _BY_NAME.get(_decode(name)[0])
-                # What is under way ends with its process; what was counted stays.
-                if family is not None and (board.is_alive or family.kind != "gauge"):
+                # Counts outlive their process, gauges do not.
+                if family is not None and (worker.is_alive or family.kind != "gauge"):
                     known = sums.get(name)
                     sums[name] = values if known is None else [a + b for a, b in zip(known, values, strict=True)]
-        samples: dict[str, dict[tuple[str, ...], float | Distribution]] = {family.name: {} for family in OWN}
+        samples: dict[str, dict[tuple[str, ...], float | HistogramValue]] = {
+            family.name: {} for family in PROCESS_FAMILIES
+        }
         for name, values in sums.items():
-            found, labels = _decode(name)
-            # A series with labels that has never counted anything is the room that was set aside.
+            family_name, labels = _decode(name)
+            # An overflow series that was never used is not shown.
             if any(values) or not labels:
-                samples[found][labels] = _value(_BY_NAME[found], values)
-        return [Sampled(family, samples[family.name]) for family in OWN]
+                samples[family_name][labels] = _value(_BY_NAME[family_name], values)
+        return [MetricSamples(family, samples[family.name]) for family in PROCESS_FAMILIES]
 
     def _add_recent(self, events: int) -> None:
         second = int(time.time())
-        cells, place = self.board.cells, self._recent + 2 * (second % _RECENT_SECONDS)
-        if cells[place] != second:
-            cells[place] = second
-            cells[place + 1] = 0
-        cells[place + 1] += events
+        cells, index = self._file.cells, self._ring + 2 * (second % _RING_SECONDS)
+        if cells[index] != second:
+            cells[index] = second
+            cells[index + 1] = 0
+        cells[index + 1] += events
 
 
-def _value(family: Family, values: Sequence[float]) -> float | Distribution:
-    return Distribution(values[:-1], values[-1]) if family.bounds else values[0]
+def _cell_count(family: MetricFamily) -> int:
+    """Cells of a series: one per bucket, one for +Inf and one for the sum; one for a counter or a gauge."""
+    return len(family.bounds) + 2 if family.bounds else 1
 
 
-def _encode(family: Family, labels: tuple[str, ...]) -> str:
+def _value(family: MetricFamily, values: Sequence[float]) -> float | HistogramValue:
+    return HistogramValue(values[:-1], values[-1]) if family.bounds else values[0]
+
+
+def _encode(family: MetricFamily, labels: tuple[str, ...]) -> str:
     return msgspec.json.encode((family.name, *labels)).decode()
 
 
 def _decode(name: str) -> tuple[str, tuple[str, ...]]:
-    if name in (_RECENT, _STARTED):
+    if name in (_ACCEPTED_BY_SECOND, _STARTED_AT):
         return name, ()
     family, *labels = msgspec.json.decode(name)
     return family, tuple(labels)

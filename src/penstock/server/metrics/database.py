@@ -1,7 +1,7 @@
-"""What the database knows: depth, lag, dead letters, queries. Read when somebody asks, not more often than it can bear.
+"""Metrics that are read from the database: queue depth, group lag, dead letters, queries, gates, sinks.
 
-A scrape costs one set of statements, or nothing while the last answer is fresh; a set that takes long is asked for
-less often. A part that cannot be read in time is left out, and the rest is there.
+All scrapes at one time share one set of statements. Its result is reused while it is fresh; a set that takes long is
+repeated less often. A statement that takes too long is left out of the scrape.
 """
 
 from __future__ import annotations
@@ -9,305 +9,255 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row
 
 from penstock.core.errors import DatabaseError
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements
-from penstock.server.metrics.family import CYCLE_SECONDS, Distribution, Family, Sampled
+from penstock.server.metrics.family import CYCLE_BUCKETS, HistogramValue, MetricFamily, MetricSamples
 
 logger = logging.getLogger("penstock.server")
 
 _sql = Statements("penstock.server.metrics", "database.sql")
 
-QUEUE_DEPTH = Family("penstock_queue_events", "gauge", "Events that a queue keeps, read or not.", ("queue",))
-QUEUE_APPENDED = Family(
-    "penstock_queue_appended_events", "counter", "Events that were ever appended to a queue, by anyone.", ("queue",)
+_GROUP = ("queue", "group")
+_QUERY = ("query",)
+
+QUEUE_DEPTH = MetricFamily("penstock_queue_events", "gauge", "Events stored in a queue, read or not.", ("queue",))
+QUEUE_APPENDED = MetricFamily(
+    "penstock_queue_appended_events", "counter", "Events appended to a queue since it was created.", ("queue",)
 )
-QUEUE_SHED = Family(
-    "penstock_queue_shed_events", "counter", 'Events that a full queue with overflow="shed" let go.', ("queue",)
+QUEUE_SHED = MetricFamily(
+    "penstock_queue_shed_events", "counter", 'Events that a full queue with overflow="shed" dropped.', ("queue",)
 )
-QUEUE_PARTITIONS = Family("penstock_queue_partitions", "gauge", "Partitions of a queue.", ("queue",))
-GROUP_LAG = Family("penstock_group_lag_events", "gauge", "Events that a group has yet to read.", ("queue", "group"))
-GROUP_COUNTS = Family(
+QUEUE_PARTITIONS = MetricFamily("penstock_queue_partitions", "gauge", "Partitions of a queue.", ("queue",))
+GROUP_LAG = MetricFamily("penstock_group_lag_events", "gauge", "Events that a group has not read.", _GROUP)
+GROUP_COUNTS = MetricFamily(
     "penstock_group_counts",
     "gauge",
-    "1 if the queue's depth is counted behind the group, 0 if it was told not to, or has been away for long.",
-    ("queue", "group"),
+    "1 if the group counts for the depth of its queue, 0 if it is configured not to or has been inactive for long.",
+    _GROUP,
 )
-GROUP_BEHIND = Family(
-    "penstock_group_partitions_behind",
-    "gauge",
-    "Partitions in which a group has something to read.",
-    ("queue", "group"),
+GROUP_BEHIND = MetricFamily(
+    "penstock_group_partitions_behind", "gauge", "Partitions with events that a group has not read.", _GROUP
 )
-GROUP_LEASES = Family("penstock_group_leases", "gauge", "Partitions that a group's consumers hold.", ("queue", "group"))
-GROUP_OLDEST = Family(
-    "penstock_group_oldest_seconds",
-    "gauge",
-    "How long the oldest event that a group has yet to read has been waiting.",
-    ("queue", "group"),
+GROUP_LEASES = MetricFamily("penstock_group_leases", "gauge", "Partitions leased by the consumers of a group.", _GROUP)
+GROUP_OLDEST = MetricFamily(
+    "penstock_group_oldest_seconds", "gauge", "Age of the oldest event that a group has not read.", _GROUP
 )
-GROUP_DROPPED = Family(
-    "penstock_group_dropped_events",
-    "counter",
-    "Events that retention was told to drop before a group had read them.",
-    ("queue", "group"),
+GROUP_DROPPED = MetricFamily(
+    "penstock_group_dropped_events", "counter", "Events that retention dropped before a group read them.", _GROUP
 )
-DEAD_LETTERS = Family("penstock_dead_letters", "gauge", "Dead letters that wait.", ("queue", "group"))
-QUERY_RUNNING = Family("penstock_query_running", "gauge", "1 while somebody drives the query, else 0.", ("query",))
-QUERY_PAUSED = Family("penstock_query_paused", "gauge", "1 while the query is paused, else 0.", ("query",))
-QUERY_CYCLES = Family("penstock_query_cycles", "counter", "Cycles that were committed.", ("query",))
-QUERY_FAILED = Family("penstock_query_failed_cycles", "counter", "Cycles that came to nothing.", ("query",))
-QUERY_EVENTS = Family("penstock_query_events", "counter", "Events that a query has processed.", ("query",))
-QUERY_OUTPUTS = Family("penstock_query_output_events", "counter", "Events that a query has written.", ("query",))
-QUERY_WINDOWS = Family("penstock_query_windows", "counter", "Windows that a query has closed.", ("query",))
-QUERY_LATE = Family("penstock_query_late_events", "counter", "Events that came too late to be counted.", ("query",))
-QUERY_DEAD = Family("penstock_query_dead_letters", "counter", "Events that a query could not process.", ("query",))
-CYCLE = Family(
+DEAD_LETTERS = MetricFamily("penstock_dead_letters", "gauge", "Dead letters stored.", _GROUP)
+QUERY_RUNNING = MetricFamily("penstock_query_running", "gauge", "1 while a driver runs the query, else 0.", _QUERY)
+QUERY_PAUSED = MetricFamily("penstock_query_paused", "gauge", "1 while the query is paused, else 0.", _QUERY)
+QUERY_CYCLES = MetricFamily("penstock_query_cycles", "counter", "Cycles committed.", _QUERY)
+QUERY_FAILED = MetricFamily("penstock_query_failed_cycles", "counter", "Cycles failed.", _QUERY)
+QUERY_EVENTS = MetricFamily("penstock_query_events", "counter", "Events processed by a query.", _QUERY)
+QUERY_OUTPUTS = MetricFamily("penstock_query_output_events", "counter", "Events written by a query.", _QUERY)
+QUERY_WINDOWS = MetricFamily("penstock_query_windows", "counter", "Windows closed by a query.", _QUERY)
+QUERY_LATE = MetricFamily("penstock_query_late_events", "counter", "Events dropped because they were late.", _QUERY)
+QUERY_DEAD = MetricFamily("penstock_query_dead_letters", "counter", "Events that a query could not process.", _QUERY)
+CYCLE = MetricFamily(
     "penstock_query_cycle_seconds",
     "histogram",
-    "From the plan of a cycle to its commit, without waiting for the one before it.",
-    ("query",),
-    CYCLE_SECONDS,
+    "Time from the plan of a cycle to its commit, without the wait for the previous cycle.",
+    _QUERY,
+    CYCLE_BUCKETS,
 )
-FRESHNESS = Family(
+FRESHNESS = MetricFamily(
     "penstock_query_freshness_seconds",
     "histogram",
-    "From the append of the oldest event of a cycle to the commit that made its result visible.",
-    ("query",),
-    CYCLE_SECONDS,
+    "Time from the append of a cycle's oldest event to the commit that made its result visible.",
+    _QUERY,
+    CYCLE_BUCKETS,
 )
-QUERY_COMMIT_AGE = Family(
-    "penstock_query_last_commit_seconds", "gauge", "How long ago a query last committed.", ("query",)
+QUERY_COMMIT_AGE = MetricFamily(
+    "penstock_query_last_commit_seconds", "gauge", "Time since the last commit of a query.", _QUERY
 )
-QUERY_WATERMARK_LAG = Family(
-    "penstock_query_watermark_lag_seconds",
-    "gauge",
-    "How far the time up to which a query closes windows is behind the clock.",
-    ("query",),
+QUERY_WATERMARK_LAG = MetricFamily(
+    "penstock_query_watermark_lag_seconds", "gauge", "Time by which the watermark is behind the clock.", _QUERY
 )
-QUERY_THROUGHPUT = Family(
-    "penstock_query_events_per_second", "gauge", "Events per second that a query processed in the last ten.", ("query",)
+QUERY_THROUGHPUT = MetricFamily(
+    "penstock_query_events_per_second", "gauge", "Events per second processed in the last ten seconds.", _QUERY
 )
-OPEN_WINDOWS = Family("penstock_query_open_windows", "gauge", "Windows that a query has open.", ("query",))
-GATE_ALLOWED = Family("penstock_gate_allowed_events", "counter", "Events that a query's gates let through.", ("query",))
-GATE_WAITING = Family("penstock_gate_waiting_lanes", "gauge", "Lanes that a query's gates hold back now.", ("query",))
-GATE_LONGEST = Family(
+OPEN_WINDOWS = MetricFamily("penstock_query_open_windows", "gauge", "Open windows of a query.", _QUERY)
+GATE_ALLOWED = MetricFamily("penstock_gate_allowed_events", "counter", "Events released by a query's gates.", _QUERY)
+GATE_WAITING = MetricFamily(
+    "penstock_gate_waiting_lanes", "gauge", "Key partitions that a query's gates hold back now.", _QUERY
+)
+GATE_LONGEST = MetricFamily(
     "penstock_gate_longest_wait_seconds",
     "gauge",
-    "Since when the lane waits that has waited longest for its next event to be let through.",
-    ("query",),
+    "Longest time that a key partition has been held back by a query's gates.",
+    _QUERY,
 )
-SINK_WRITTEN = Family("penstock_sink_written_events", "counter", "Events that a sink has taken.", ("queue", "group"))
-SINK_RETRIES = Family(
-    "penstock_sink_retries", "counter", "Attempts of a sink that failed and were made again.", ("queue", "group")
+SINK_WRITTEN = MetricFamily("penstock_sink_written_events", "counter", "Events written by a sink.", _GROUP)
+SINK_RETRIES = MetricFamily("penstock_sink_retries", "counter", "Failed writes that a sink retried.", _GROUP)
+SINK_BUSY = MetricFamily("penstock_sink_busy", "counter", "Writes that the destination refused as overloaded.", _GROUP)
+SINK_DEAD = MetricFamily(
+    "penstock_sink_dead_letters", "counter", "Events that a sink moved to the dead-letter queue.", _GROUP
 )
-SINK_BUSY = Family(
-    "penstock_sink_busy", "counter", "Attempts for which the other side of a sink was too busy.", ("queue", "group")
-)
-SINK_DEAD = Family(
-    "penstock_sink_dead_letters", "counter", "Events that a sink could not write, ever.", ("queue", "group")
-)
-SINK_LOST = Family(
+SINK_LOST = MetricFamily(
     "penstock_sink_lost_events",
     "counter",
-    "Events whose lease ended before a sink had written them: they come again.",
-    ("queue", "group"),
+    "Events whose lease expired before a sink wrote them; they are delivered again.",
+    _GROUP,
 )
-SINK_RUNNING = Family("penstock_sink_running", "gauge", "1 while somebody runs the sink, else 0.", ("queue", "group"))
-SINK_RESTING = Family(
-    "penstock_sink_resting",
-    "gauge",
-    "1 while the other side has failed too often and is left alone (a circuit breaker that is open), else 0.",
-    ("queue", "group"),
+SINK_RUNNING = MetricFamily("penstock_sink_running", "gauge", "1 while a worker runs the sink, else 0.", _GROUP)
+SINK_RESTING = MetricFamily(
+    "penstock_sink_resting", "gauge", "1 while the circuit breaker of the sink is open, else 0.", _GROUP
 )
 
-STORED = (
-    QUEUE_DEPTH,
-    QUEUE_APPENDED,
-    QUEUE_SHED,
-    QUEUE_PARTITIONS,
-    GROUP_LAG,
-    GROUP_COUNTS,
-    GROUP_BEHIND,
-    GROUP_LEASES,
-    GROUP_OLDEST,
-    GROUP_DROPPED,
-    DEAD_LETTERS,
-    QUERY_RUNNING,
-    QUERY_PAUSED,
-    QUERY_CYCLES,
-    QUERY_FAILED,
-    QUERY_EVENTS,
-    QUERY_OUTPUTS,
-    QUERY_WINDOWS,
-    QUERY_LATE,
-    QUERY_DEAD,
-    CYCLE,
-    FRESHNESS,
-    QUERY_COMMIT_AGE,
-    QUERY_WATERMARK_LAG,
-    QUERY_THROUGHPUT,
-    OPEN_WINDOWS,
-    GATE_ALLOWED,
-    GATE_WAITING,
-    GATE_LONGEST,
-    SINK_WRITTEN,
-    SINK_RETRIES,
-    SINK_BUSY,
-    SINK_DEAD,
-    SINK_LOST,
-    SINK_RUNNING,
-    SINK_RESTING,
-)
+#: For each statement, the metric of each column. A histogram has two columns: ``<column>_counts`` and ``<column>_sum``.
+_COLUMNS: Mapping[str, Mapping[str, MetricFamily]] = {
+    "queues": {
+        "events": QUEUE_DEPTH,
+        "appended": QUEUE_APPENDED,
+        "shed": QUEUE_SHED,
+        "partitions": QUEUE_PARTITIONS,
+    },
+    "groups": {
+        "lag": GROUP_LAG,
+        "counts": GROUP_COUNTS,
+        "partitions_behind": GROUP_BEHIND,
+        "leases": GROUP_LEASES,
+        "oldest_seconds": GROUP_OLDEST,
+        "dropped": GROUP_DROPPED,
+    },
+    "dead_letters": {"events": DEAD_LETTERS},
+    "queries": {
+        "running": QUERY_RUNNING,
+        "paused": QUERY_PAUSED,
+        "cycles": QUERY_CYCLES,
+        "failed_cycles": QUERY_FAILED,
+        "events": QUERY_EVENTS,
+        "output_events": QUERY_OUTPUTS,
+        "windows": QUERY_WINDOWS,
+        "late_events": QUERY_LATE,
+        "dead_letters": QUERY_DEAD,
+        "cycle": CYCLE,
+        "freshness": FRESHNESS,
+        "last_commit_seconds": QUERY_COMMIT_AGE,
+        "watermark_lag_seconds": QUERY_WATERMARK_LAG,
+        "events_per_second": QUERY_THROUGHPUT,
+    },
+    "gates": {"allowed": GATE_ALLOWED, "waiting": GATE_WAITING, "longest_wait_seconds": GATE_LONGEST},
+    "sinks": {
+        "written": SINK_WRITTEN,
+        "retries": SINK_RETRIES,
+        "busy": SINK_BUSY,
+        "dead_letters": SINK_DEAD,
+        "lost": SINK_LOST,
+        "running": SINK_RUNNING,
+        "resting": SINK_RESTING,
+    },
+}
 
-#: As many series of a metric as a scrape shows at the most.
-_MOST = 2_000
-#: A set of statements may take so long, and an answer is good for so long, or for ten times what it took.
-_SECONDS = 3.0
+DATABASE_FAMILIES = (*(family for columns in _COLUMNS.values() for family in columns.values()), OPEN_WINDOWS)
+
+#: Series per metric in one scrape.
+_MAX_SERIES = 2_000
+#: Time limits for all statements together and for one of them.
+_TIMEOUT_SECONDS = 3.0
+_STATEMENT_TIMEOUT_MS = 1500
+#: A stalled database takes a little longer than the timeout to report an error.
 _MARGIN_SECONDS = 0.5
+#: A result is reused for this time, or for ten times the time it took if that is longer.
 _FRESH_SECONDS = 1.0
+_REUSE_FACTOR = 10
 
-_Samples = dict[Family, dict[tuple[str, ...], float | Distribution]]
+_Samples = dict[MetricFamily, dict[tuple[str, ...], float | HistogramValue]]
 
 
 @dataclass(frozen=True)
-class Read:
-    """What was read, and whether all of it was."""
+class DatabaseSamples:
+    """The result of one set of statements, and whether all of them succeeded."""
 
-    sampled: Mapping[Family, Sampled] = field(default_factory=dict)
-    is_whole: bool = False
+    sampled: Mapping[MetricFamily, MetricSamples] = field(default_factory=dict)
+    is_complete: bool = False
     seconds: float = 0.0
+    #: When it was read, on the monotonic clock; 0 if never.
     at: float = 0.0
 
 
-class Standing:
-    """Reads what the database knows, once for all who ask at the same time."""
+class DatabaseMetrics:
+    """Reads the metrics of the database, once for all concurrent callers."""
 
     def __init__(self, database: Database, fresh_seconds: float = _FRESH_SECONDS) -> None:
         self._database = database
         self._fresh_seconds = fresh_seconds
-        self._last = Read()
-        self._reading: asyncio.Task[Read] | None = None
+        self._last = DatabaseSamples()
+        self._reading: asyncio.Task[DatabaseSamples] | None = None
 
-    async def read(self) -> Read:
-        """What the database knows now, or knew a moment ago."""
+    async def read(self) -> DatabaseSamples:
+        """Return the current metrics, or the last ones while they are fresh."""
         last = self._last
-        if last.at and time.monotonic() - last.at < max(self._fresh_seconds, 10 * last.seconds):
+        if last.at and time.monotonic() - last.at < max(self._fresh_seconds, _REUSE_FACTOR * last.seconds):
             return last
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
-        # Whoever leaves does not take it from the others. A database that stands still takes a while to give up.
-        done, _ = await asyncio.wait([self._reading], timeout=_SECONDS + _MARGIN_SECONDS)
-        return self._reading.result() if done else Read(seconds=_SECONDS)
+        # asyncio.wait() does not cancel the task when one caller leaves.
+        done, _ = await asyncio.wait([self._reading], timeout=_TIMEOUT_SECONDS + _MARGIN_SECONDS)
+        return self._reading.result() if done else DatabaseSamples(seconds=_TIMEOUT_SECONDS)
 
-    async def _read(self) -> Read:
+    async def _read(self) -> DatabaseSamples:
         begun = time.monotonic()
-        samples: _Samples = {family: {} for family in STORED}
-        whole = True
+        samples: _Samples = {family: {} for family in DATABASE_FAMILIES}
+        is_complete = True
         try:
-            async with asyncio.timeout(_SECONDS), self._database.connection(_SECONDS) as conn:
-                for part in (_queues, _groups, _dead_letters, _queries, _open_windows, _gates, _sinks):
-                    whole = await _within(conn, part, samples) and whole
+            async with asyncio.timeout(_TIMEOUT_SECONDS), self._database.connection(_TIMEOUT_SECONDS) as conn:
+                for statement in (*_COLUMNS, "open_windows"):
+                    is_complete = await _read_statement(conn, statement, samples) and is_complete
         except (TimeoutError, psycopg.Error, DatabaseError) as error:
-            logger.warning("the database could not be asked for metrics", extra={"reason": type(error).__name__})
-            whole = False
+            logger.warning("could not read metrics from the database", extra={"reason": type(error).__name__})
+            is_complete = False
         now = time.monotonic()
-        sampled = {family: Sampled(family, found) for family, found in samples.items() if found}
-        self._last = Read(sampled, whole, now - begun, now)
+        sampled = {family: MetricSamples(family, values) for family, values in samples.items() if values}
+        self._last = DatabaseSamples(sampled, is_complete, now - begun, now)
         return self._last
 
 
-async def _within(conn: Connection, part: Callable[[Connection, _Samples], Awaitable[None]], samples: _Samples) -> bool:
-    """Read a part, unless it takes too long for the server's own patience."""
+async def _read_statement(conn: Connection, name: str, samples: _Samples) -> bool:
+    """Read the metrics of one statement; return False if it took too long or its tables were dropped meanwhile."""
     try:
         async with conn.transaction():
-            await conn.execute("SELECT set_config('statement_timeout', '1500', true)")
-            await part(conn, samples)
+            await conn.execute("SELECT set_config('statement_timeout', %s, true)", [str(_STATEMENT_TIMEOUT_MS)])
+            if name == "open_windows":
+                await _count_open_windows(conn, samples)
+            else:
+                for row in await _fetch(conn, name):
+                    _add_samples(samples, _COLUMNS[name], row)
     except (psycopg.errors.QueryCanceled, psycopg.errors.UndefinedTable):
         return False
     return True
 
 
-async def _rows(conn: Connection, name: str) -> list[tuple[Any, ...]]:
-    return await (await conn.execute(_sql[name], {"most": _MOST})).fetchall()
+async def _fetch(conn: Connection, name: str) -> list[dict[str, Any]]:
+    cursor = conn.cursor(row_factory=dict_row)
+    return await (await cursor.execute(_sql[name].encode(), {"limit": _MAX_SERIES})).fetchall()
 
 
-async def _queues(conn: Connection, samples: _Samples) -> None:
-    for queue, partitions, events, appended, shed in await _rows(conn, "queues"):
-        samples[QUEUE_PARTITIONS][queue,] = partitions
-        samples[QUEUE_DEPTH][queue,] = events
-        samples[QUEUE_APPENDED][queue,] = appended
-        samples[QUEUE_SHED][queue,] = shed
+def _add_samples(samples: _Samples, columns: Mapping[str, MetricFamily], row: Mapping[str, Any]) -> None:
+    for column, family in columns.items():
+        labels = tuple(row[label] for label in family.labels)
+        if family.bounds:
+            samples[family][labels] = _histogram(row[f"{column}_counts"], row[f"{column}_sum"])
+        elif row[column] is not None:
+            samples[family][labels] = row[column]
 
 
-async def _groups(conn: Connection, samples: _Samples) -> None:
-    for queue, group, lag, counts, behind, leases, dropped, oldest in await _rows(conn, "groups"):
-        samples[GROUP_LAG][queue, group] = lag
-        samples[GROUP_COUNTS][queue, group] = int(counts)
-        samples[GROUP_BEHIND][queue, group] = behind
-        samples[GROUP_LEASES][queue, group] = leases
-        samples[GROUP_DROPPED][queue, group] = dropped
-        samples[GROUP_OLDEST][queue, group] = max(oldest or 0.0, 0.0)
+async def _count_open_windows(conn: Connection, samples: _Samples) -> None:
+    for query in await _fetch(conn, "queries_with_windows"):
+        statement = _sql["open_windows"].replace("{id}", str(int(query["query_id"])))
+        ((count,),) = await (await conn.execute(statement.encode())).fetchall()
+        samples[OPEN_WINDOWS][query["query"],] = count
 
 
-async def _dead_letters(conn: Connection, samples: _Samples) -> None:
-    for queue, group, events in await _rows(conn, "dead_letters"):
-        samples[DEAD_LETTERS][queue, group] = events
-
-
-async def _queries(conn: Connection, samples: _Samples) -> None:
-    for name, running, paused, cycles, failed, *counts in await _rows(conn, "queries"):
-        query = (name,)
-        events, outputs, windows, late, dead, cycle_counts, cycle_sum, fresh_counts, fresh_sum, *ages = counts
-        commit_age, watermark_lag, lately = ages
-        samples[QUERY_RUNNING][query] = int(running)
-        samples[QUERY_PAUSED][query] = int(paused)
-        samples[QUERY_CYCLES][query] = cycles
-        samples[QUERY_FAILED][query] = failed
-        samples[QUERY_EVENTS][query] = events
-        samples[QUERY_OUTPUTS][query] = outputs
-        samples[QUERY_WINDOWS][query] = windows
-        samples[QUERY_LATE][query] = late
-        samples[QUERY_DEAD][query] = dead
-        samples[CYCLE][query] = _distribution(cycle_counts, cycle_sum)
-        samples[FRESHNESS][query] = _distribution(fresh_counts, fresh_sum)
-        samples[QUERY_THROUGHPUT][query] = lately / 10
-        if commit_age is not None:
-            samples[QUERY_COMMIT_AGE][query] = max(commit_age, 0.0)
-        if watermark_lag is not None:
-            samples[QUERY_WATERMARK_LAG][query] = watermark_lag
-
-
-async def _open_windows(conn: Connection, samples: _Samples) -> None:
-    for query_id, name in await _rows(conn, "with_windows"):
-        statement = _sql["open_windows"].replace("{id}", str(int(query_id)))
-        row = await (await conn.execute(statement)).fetchone()
-        samples[OPEN_WINDOWS][name,] = 0 if row is None else row[0]
-
-
-async def _gates(conn: Connection, samples: _Samples) -> None:
-    for query, allowed, waiting, longest in await _rows(conn, "gates"):
-        samples[GATE_ALLOWED][query,] = allowed
-        samples[GATE_WAITING][query,] = waiting
-        samples[GATE_LONGEST][query,] = max(longest, 0.0)
-
-
-async def _sinks(conn: Connection, samples: _Samples) -> None:
-    for queue, sink, written, retries, busy, dead, lost, running, resting in await _rows(conn, "sinks"):
-        samples[SINK_WRITTEN][queue, sink] = written
-        samples[SINK_RETRIES][queue, sink] = retries
-        samples[SINK_BUSY][queue, sink] = busy
-        samples[SINK_DEAD][queue, sink] = dead
-        samples[SINK_LOST][queue, sink] = lost
-        samples[SINK_RUNNING][queue, sink] = int(running)
-        samples[SINK_RESTING][queue, sink] = int(running and resting)
-
-
-def _distribution(counts: Sequence[int], total: float) -> Distribution:
-    return Distribution(counts or [0] * (len(CYCLE_SECONDS) + 1), total)
+def _histogram(counts: Sequence[int], total: float) -> HistogramValue:
+    return HistogramValue(counts or [0] * (len(CYCLE_BUCKETS) + 1), total)

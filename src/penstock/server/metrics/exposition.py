@@ -1,136 +1,136 @@
-"""All metrics of the moment, those of the processes and those that the database knows, as text or as a document."""
+"""A snapshot of all metrics, and its Prometheus text format."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.counters import OWN
-from penstock.server.metrics.database import STORED, Read
-from penstock.server.metrics.family import Distribution, Family, Sampled
+from penstock.server.metrics.counters import PROCESS_FAMILIES, ServerMetrics
+from penstock.server.metrics.database import DATABASE_FAMILIES, DatabaseMetrics
+from penstock.server.metrics.family import HistogramValue, MetricFamily, MetricSamples
 
-if TYPE_CHECKING:
-    from penstock.server.services import Services
-
-UPTIME = Family("penstock_uptime_seconds", "gauge", "Since the server was started.")
-WORKERS = Family("penstock_workers", "gauge", "Processes that serve.")
-THROUGHPUT = Family(
-    "penstock_events_accepted_per_second", "gauge", "Events that were accepted per second, in the last ten."
+UPTIME = MetricFamily("penstock_uptime_seconds", "gauge", "Time since the server started.")
+WORKERS = MetricFamily("penstock_workers", "gauge", "Live worker processes.")
+THROUGHPUT = MetricFamily(
+    "penstock_events_accepted_per_second", "gauge", "Events accepted per second in the last ten seconds."
 )
-DATABASE = Family(
-    "penstock_database_reachable", "gauge", "1 if all that the database was asked for this scrape was answered, else 0."
+DATABASE = MetricFamily(
+    "penstock_database_reachable", "gauge", "1 if the database answered all statements of this scrape, else 0."
 )
-DATABASE_SECONDS = Family(
-    "penstock_database_scrape_seconds", "gauge", "How long the database took to say what it was asked for scrapes."
+DATABASE_SECONDS = MetricFamily(
+    "penstock_database_scrape_seconds", "gauge", "Time that the database took for the statements of a scrape."
 )
 
-#: Every metric that there is.
-FAMILIES = (UPTIME, WORKERS, THROUGHPUT, DATABASE, DATABASE_SECONDS, *OWN, *STORED)
+ALL_FAMILIES = (UPTIME, WORKERS, THROUGHPUT, DATABASE, DATABASE_SECONDS, *PROCESS_FAMILIES, *DATABASE_FAMILIES)
 
 
-class Scrape:
-    """The metrics of a moment, by family."""
+class MetricsSnapshot:
+    """The samples of all metrics at one time."""
 
-    def __init__(self, sampled: Iterable[Sampled]) -> None:
-        self._sampled = {each.family: each for each in sampled}
+    def __init__(self, samples: Iterable[MetricSamples]) -> None:
+        self._samples = {each.family: each for each in samples}
 
-    def __getitem__(self, family: Family) -> Sampled:
-        return self._sampled.get(family) or Sampled(family)
+    def __getitem__(self, family: MetricFamily) -> MetricSamples:
+        return self._samples.get(family) or MetricSamples(family)
 
-    def __iter__(self) -> Iterator[Sampled]:
-        return iter(self._sampled.values())
+    def __iter__(self) -> Iterator[MetricSamples]:
+        return iter(self._samples.values())
 
-    def of(self, sees: Callable[[str], bool]) -> Scrape:
-        """What is left for somebody who may not know of all queues: nothing of the others, and nothing of queries."""
-        return Scrape(Sampled(each.family, _seen(each, sees)) for each in self if "query" not in each.family.labels)
+    def restrict(self, can_see: Callable[[str], bool]) -> MetricsSnapshot:
+        """Return a snapshot for a caller limited to some queues: no series of other queues, and none of queries."""
+        return MetricsSnapshot(
+            MetricSamples(each.family, _visible(each, can_see)) for each in self if "query" not in each.family.labels
+        )
 
-    def sum(self, family: Family) -> float:
-        """All series of a metric together."""
-        return self[family].sum()
-
-
-async def scrape(services: Services) -> Scrape:
-    """Everything that there is to know now; never fails, whatever the database does."""
-    stored = await services.standing.read()
-    own = services.metrics.sampled()
-    return Scrape([*_server(services, stored), *own, *stored.sampled.values()])
+    def total(self, family: MetricFamily) -> float:
+        """Return the sum over all series of a metric."""
+        return self[family].total()
 
 
-def _server(services: Services, stored: Read) -> list[Sampled]:
-    values = {
-        UPTIME: services.metrics.uptime(),
-        WORKERS: services.metrics.workers(),
-        THROUGHPUT: services.metrics.throughput(),
-        DATABASE: int(stored.is_whole),
+async def take_snapshot(process: ServerMetrics, database: DatabaseMetrics) -> MetricsSnapshot:
+    """Collect all metrics. An unreachable database is reported as a metric, not as an error."""
+    stored = await database.read()
+    server = {
+        UPTIME: process.uptime(),
+        WORKERS: process.workers(),
+        THROUGHPUT: process.throughput(),
+        DATABASE: int(stored.is_complete),
         DATABASE_SECONDS: stored.seconds,
     }
-    return [Sampled(family, {(): value}) for family, value in values.items()]
+    return MetricsSnapshot(
+        [
+            *[MetricSamples(family, {(): value}) for family, value in server.items()],
+            *process.collect(),
+            *stored.sampled.values(),
+        ]
+    )
 
 
-def _seen(sampled: Sampled, sees: Callable[[str], bool]) -> Mapping[tuple[str, ...], float | Distribution]:
-    if "queue" not in sampled.family.labels:
-        return sampled.samples
-    place = sampled.family.labels.index("queue")
-    return {labels: value for labels, value in sampled.samples.items() if sees(labels[place])}
+def _visible(
+    samples: MetricSamples, can_see: Callable[[str], bool]
+) -> Mapping[tuple[str, ...], float | HistogramValue]:
+    if "queue" not in samples.family.labels:
+        return samples.samples
+    index = samples.family.labels.index("queue")
+    return {labels: value for labels, value in samples.samples.items() if can_see(labels[index])}
 
 
-def as_text(found: Scrape, accept: str) -> tuple[bytes, str]:
-    """The metrics in the form of Prometheus that is accepted, and its media type."""
+def render_text(snapshot: MetricsSnapshot, accept: str) -> tuple[bytes, str]:
+    """Return the metrics in the Prometheus format that the ``Accept`` header asks for, and its media type."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(found))
+    registry.register(_SnapshotCollector(snapshot))
     encoder, media_type = choose_encoder(accept)
     return encoder(registry), media_type
 
 
-class _Collected(Collector):
-    def __init__(self, found: Scrape) -> None:
-        self._found = found
+class _SnapshotCollector(Collector):
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        self._snapshot = snapshot
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        for sampled in self._found:
-            yield _metric(sampled)
+        for samples in self._snapshot:
+            yield _to_prometheus(samples)
 
 
-def _metric(sampled: Sampled) -> Metric:
-    family = sampled.family
+def _to_prometheus(samples: MetricSamples) -> Metric:
+    family = samples.family
     if family.kind == "histogram":
         histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
         names = [*(f"{bound:g}" for bound in family.bounds), "+Inf"]
-        for labels, value in sampled.samples.items():
-            if isinstance(value, Distribution):
-                upto = list(zip(names, accumulate(value.counts), strict=True))
-                histogram.add_metric(labels, upto, sum_value=value.sum)
+        for labels, value in samples.samples.items():
+            if isinstance(value, HistogramValue):
+                buckets = list(zip(names, accumulate(value.counts), strict=True))
+                histogram.add_metric(labels, buckets, sum_value=value.sum)
         return histogram
-    made: CounterMetricFamily | GaugeMetricFamily = (
+    metric: CounterMetricFamily | GaugeMetricFamily = (
         CounterMetricFamily(family.name, family.help, labels=family.labels)
         if family.kind == "counter"
         else GaugeMetricFamily(family.name, family.help, labels=family.labels)
     )
-    for labels, value in sampled.samples.items():
-        if not isinstance(value, Distribution):
-            made.add_metric(labels, value)
-    return made
+    for labels, value in samples.samples.items():
+        if not isinstance(value, HistogramValue):
+            metric.add_metric(labels, value)
+    return metric
 
 
-def depths(found: Scrape) -> dict[str, int]:
-    """For each queue, how many events the slowest group that counts has yet to read."""
-    deepest = {labels[0]: 0 for labels in found[database_metrics.QUEUE_DEPTH].samples}
-    counts = found[database_metrics.GROUP_COUNTS].samples
-    for (queue, group), lag in found[database_metrics.GROUP_LAG].samples.items():
-        if counts.get((queue, group)) and not isinstance(lag, Distribution):
-            deepest[queue] = max(deepest.get(queue, 0), int(lag))
-    return deepest
+def queue_depths(snapshot: MetricsSnapshot) -> dict[str, int]:
+    """Return for each queue the lag of the slowest group that counts for its depth."""
+    depths = {queue: 0 for (queue,) in snapshot[database_metrics.QUEUE_DEPTH].samples}
+    counts = snapshot[database_metrics.GROUP_COUNTS].samples
+    for (queue, group), lag in snapshot[database_metrics.GROUP_LAG].samples.items():
+        if counts.get((queue, group)) and not isinstance(lag, HistogramValue):
+            depths[queue] = max(depths.get(queue, 0), int(lag))
+    return depths
 
 
-def dropped(found: Scrape) -> float:
-    """Events that were let go on purpose, by a queue that sheds or by retention."""
-    return found.sum(database_metrics.QUEUE_SHED) + found.sum(database_metrics.GROUP_DROPPED)
+def total_dropped(snapshot: MetricsSnapshot) -> float:
+    """Return the events dropped by full queues with overflow="shed" and by retention."""
+    return snapshot.total(database_metrics.QUEUE_SHED) + snapshot.total(database_metrics.GROUP_DROPPED)

@@ -1,4 +1,4 @@
-"""What a metric is: its name, its kind, what it means and what it is told apart by."""
+"""Metric families and their samples."""
 
 from __future__ import annotations
 
@@ -6,49 +6,49 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+MetricKind: TypeAlias = Literal["counter", "gauge", "histogram"]
 
-#: Seconds from half a millisecond to a minute.
-SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-#: The same for what takes a cycle or more; penstock.cycle_bounds() says the same in the database.
-CYCLE_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+#: Upper bounds in seconds for requests and commits.
+LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+#: Upper bounds in seconds for query cycles. The SQL function penstock.cycle_bounds() returns the same numbers.
+CYCLE_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """A metric.
+class MetricFamily:
+    """A metric: name, type, help text and labels.
 
-    Labels are names of queues, groups, queries, routes and the like, of which there are few; never a key.
-    A counter's name is written with ``_total`` at its end, as Prometheus wants it.
+    Labels hold names of which there are few: queues, groups, queries, routes. They never hold an event's key.
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
+    #: Upper bounds of a histogram's buckets, without +Inf.
     bounds: tuple[float, ...] = ()
 
     @property
-    def exposed(self) -> str:
-        """The name that a scrape shows."""
+    def exposed_name(self) -> str:
+        """The name in a scrape: Prometheus adds ``_total`` to counters."""
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
-    """A histogram's value: how many were in each bucket, the last of which has no bound, and their sum."""
+class HistogramValue:
+    """The value of a histogram: observations per bucket (the last bucket is +Inf) and their sum."""
 
     counts: Sequence[float]
     sum: float
 
 
 @dataclass(slots=True)
-class Sampled:
-    """A metric with its values: label values and a number, or a distribution for a histogram."""
+class MetricSamples:
+    """The values of one metric by label values."""
 
-    family: Family
-    samples: Mapping[tuple[str, ...], float | Distribution] = field(default_factory=dict)
+    family: MetricFamily
+    samples: Mapping[tuple[str, ...], float | HistogramValue] = field(default_factory=dict)
 
-    def sum(self) -> float:
-        """All its numbers together."""
-        return sum(value for value in self.samples.values() if not isinstance(value, Distribution))
+    def total(self) -> float:
+        """Return the sum over all series; histograms do not count."""
+        return sum(value for value in self.samples.values() if not isinstance(value, HistogramValue))

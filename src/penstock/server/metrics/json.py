@@ -1,4 +1,4 @@
-"""Metrics as JSON: the totals under the names that dashboards of such systems use, and the details for management."""
+"""Metrics as JSON: totals of the server, and details by queue, group and query."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ import msgspec
 
 from penstock.server.metrics import counters
 from penstock.server.metrics import database as database_metrics
-from penstock.server.metrics.exposition import DATABASE, THROUGHPUT, UPTIME, WORKERS, Scrape, depths, dropped
-from penstock.server.metrics.family import Distribution, Family
+from penstock.server.metrics.exposition import (
+    DATABASE,
+    THROUGHPUT,
+    UPTIME,
+    WORKERS,
+    MetricsSnapshot,
+    queue_depths,
+    total_dropped,
+)
+from penstock.server.metrics.family import HistogramValue, MetricFamily
 
 
-class Totals(msgspec.Struct, rename="camel"):
-    """The whole server in numbers. Those of the database are 0 while it cannot be reached."""
+class MetricTotals(msgspec.Struct, rename="camel"):
+    """Totals of the server. Numbers from the database are 0 while it cannot be reached."""
 
     events_received: int
     events_accepted: int
@@ -33,8 +41,8 @@ class Totals(msgspec.Struct, rename="camel"):
     database_reachable: bool
 
 
-class QueueNumbers(msgspec.Struct, rename="camel"):
-    """A queue in numbers; depth is what its slowest group has yet to read."""
+class QueueMetrics(msgspec.Struct, rename="camel"):
+    """Metrics of a queue; ``depth`` is the lag of its slowest group."""
 
     name: str
     depth: int
@@ -49,8 +57,8 @@ class QueueNumbers(msgspec.Struct, rename="camel"):
     dead_letters: int
 
 
-class GroupNumbers(msgspec.Struct, rename="camel"):
-    """A group in numbers."""
+class GroupMetrics(msgspec.Struct, rename="camel"):
+    """Metrics of a consumer group."""
 
     queue: str
     group: str
@@ -62,8 +70,8 @@ class GroupNumbers(msgspec.Struct, rename="camel"):
     dead_letters: int
 
 
-class QueryNumbers(msgspec.Struct, rename="camel"):
-    """A query in numbers."""
+class QueryMetrics(msgspec.Struct, rename="camel"):
+    """Metrics of a query."""
 
     name: str
     running: bool
@@ -83,141 +91,143 @@ class QueryNumbers(msgspec.Struct, rename="camel"):
     freshness_seconds_mean: float | None
 
 
-class Details(Totals, rename="camel"):
-    """The same, and by queue, group and query."""
+class MetricDetails(MetricTotals, rename="camel"):
+    """Totals of the server, and metrics by queue, group and query."""
 
-    queues: list[QueueNumbers]
-    groups: list[GroupNumbers]
-    queries: list[QueryNumbers]
-
-
-def totals(found: Scrape) -> Totals:
-    """The server as a whole."""
-    return Totals(**_totals(found))
+    queues: list[QueueMetrics]
+    groups: list[GroupMetrics]
+    queries: list[QueryMetrics]
 
 
-def processor_totals(found: Scrape) -> Totals:
-    """A process that runs queries and takes no pushes: what was received is what came into the queues they read."""
-    read = {
+def server_totals(snapshot: MetricsSnapshot) -> MetricTotals:
+    return MetricTotals(**_totals(snapshot))
+
+
+def processor_totals(snapshot: MetricsSnapshot) -> MetricTotals:
+    """Return the totals of a process that runs queries and receives no pushes.
+
+    Events received are those appended to the queues that its queries read.
+    """
+    queues = {
         queue
-        for queue, group in found[database_metrics.GROUP_LAG].samples
-        if (group,) in found[database_metrics.QUERY_RUNNING].samples
+        for queue, group in snapshot[database_metrics.GROUP_LAG].samples
+        if (group,) in snapshot[database_metrics.QUERY_RUNNING].samples
     }
-    accepted = sum(_whole(found, database_metrics.QUEUE_APPENDED, queue) for queue in read)
-    shed = sum(_whole(found, database_metrics.QUEUE_SHED, queue) for queue in read)
-    known = _totals(found)
-    known |= {"events_received": accepted + shed, "events_accepted": accepted}
-    return Totals(**known | {"throughput_per_second": known["processed_per_second"]})
+    accepted = sum(_integer(snapshot, database_metrics.QUEUE_APPENDED, queue) for queue in queues)
+    shed = sum(_integer(snapshot, database_metrics.QUEUE_SHED, queue) for queue in queues)
+    totals = _totals(snapshot)
+    totals |= {"events_received": accepted + shed, "events_accepted": accepted}
+    return MetricTotals(**totals | {"throughput_per_second": totals["processed_per_second"]})
 
 
-def details(found: Scrape) -> Details:
-    """The server, and all that is in it."""
-    return Details(
-        **_totals(found),
-        queues=_queues(found),
-        groups=_groups(found),
-        queries=_queries(found),
+def server_details(snapshot: MetricsSnapshot) -> MetricDetails:
+    return MetricDetails(
+        **_totals(snapshot),
+        queues=_queue_metrics(snapshot),
+        groups=_group_metrics(snapshot),
+        queries=_query_metrics(snapshot),
     )
 
 
-def _totals(found: Scrape) -> dict[str, Any]:
+def _totals(snapshot: MetricsSnapshot) -> dict[str, Any]:
     return {
-        "events_received": int(found.sum(counters.RECEIVED)),
-        "events_accepted": int(found.sum(counters.ACCEPTED)),
-        "events_duplicate": int(found.sum(counters.DUPLICATES)),
-        "events_rejected": int(found.sum(counters.REJECTED)),
-        "events_dropped": int(dropped(found)),
-        "events_processed": int(found.sum(database_metrics.QUERY_EVENTS)),
-        "windows_emitted": int(found.sum(database_metrics.QUERY_WINDOWS)),
-        "late_events": int(found.sum(database_metrics.QUERY_LATE)),
-        "backpressure_events": int(found.sum(counters.BACKPRESSURE)),
-        "dlq_size": int(found.sum(database_metrics.DEAD_LETTERS)),
-        "queue_depth": sum(depths(found).values()),
-        "throughput_per_second": round(found.sum(THROUGHPUT), 1),
-        "processed_per_second": round(found.sum(database_metrics.QUERY_THROUGHPUT), 1),
-        "uptime_ms": int(found.sum(UPTIME) * 1000),
-        "workers": int(found.sum(WORKERS)),
-        "database_reachable": bool(found.sum(DATABASE)),
+        "events_received": int(snapshot.total(counters.RECEIVED)),
+        "events_accepted": int(snapshot.total(counters.ACCEPTED)),
+        "events_duplicate": int(snapshot.total(counters.DUPLICATES)),
+        "events_rejected": int(snapshot.total(counters.REJECTED)),
+        "events_dropped": int(total_dropped(snapshot)),
+        "events_processed": int(snapshot.total(database_metrics.QUERY_EVENTS)),
+        "windows_emitted": int(snapshot.total(database_metrics.QUERY_WINDOWS)),
+        "late_events": int(snapshot.total(database_metrics.QUERY_LATE)),
+        "backpressure_events": int(snapshot.total(counters.BACKPRESSURE)),
+        "dlq_size": int(snapshot.total(database_metrics.DEAD_LETTERS)),
+        "queue_depth": sum(queue_depths(snapshot).values()),
+        "throughput_per_second": round(snapshot.total(THROUGHPUT), 1),
+        "processed_per_second": round(snapshot.total(database_metrics.QUERY_THROUGHPUT), 1),
+        "uptime_ms": int(snapshot.total(UPTIME) * 1000),
+        "workers": int(snapshot.total(WORKERS)),
+        "database_reachable": bool(snapshot.total(DATABASE)),
     }
 
 
-def _queues(found: Scrape) -> list[QueueNumbers]:
-    dead: dict[str, int] = {}
-    for (queue, _), events in found[database_metrics.DEAD_LETTERS].samples.items():
-        dead[queue] = dead.get(queue, 0) + (0 if isinstance(events, Distribution) else int(events))
+def _queue_metrics(snapshot: MetricsSnapshot) -> list[QueueMetrics]:
+    dead_letters: dict[str, int] = {}
+    for queue, group in snapshot[database_metrics.DEAD_LETTERS].samples:
+        count = _integer(snapshot, database_metrics.DEAD_LETTERS, queue, group)
+        dead_letters[queue] = dead_letters.get(queue, 0) + count
     return [
-        QueueNumbers(
-            queue,
-            depth,
-            _whole(found, database_metrics.QUEUE_DEPTH, queue),
-            _whole(found, database_metrics.QUEUE_APPENDED, queue),
-            _whole(found, database_metrics.QUEUE_PARTITIONS, queue),
-            _whole(found, counters.RECEIVED, queue),
-            _whole(found, counters.ACCEPTED, queue),
-            _whole(found, counters.DUPLICATES, queue),
-            _whole(found, counters.REJECTED, queue),
-            _whole(found, database_metrics.QUEUE_SHED, queue),
-            dead.get(queue, 0),
+        QueueMetrics(
+            name=queue,
+            depth=depth,
+            events=_integer(snapshot, database_metrics.QUEUE_DEPTH, queue),
+            appended=_integer(snapshot, database_metrics.QUEUE_APPENDED, queue),
+            partitions=_integer(snapshot, database_metrics.QUEUE_PARTITIONS, queue),
+            received=_integer(snapshot, counters.RECEIVED, queue),
+            accepted=_integer(snapshot, counters.ACCEPTED, queue),
+            duplicates=_integer(snapshot, counters.DUPLICATES, queue),
+            rejected=_integer(snapshot, counters.REJECTED, queue),
+            dropped=_integer(snapshot, database_metrics.QUEUE_SHED, queue),
+            dead_letters=dead_letters.get(queue, 0),
         )
-        for queue, depth in sorted(depths(found).items())
+        for queue, depth in sorted(queue_depths(snapshot).items())
     ]
 
 
-def _groups(found: Scrape) -> list[GroupNumbers]:
+def _group_metrics(snapshot: MetricsSnapshot) -> list[GroupMetrics]:
     return [
-        GroupNumbers(
-            labels[0],
-            labels[1],
-            _whole(found, database_metrics.GROUP_LAG, *labels),
-            bool(_number(found, database_metrics.GROUP_COUNTS, *labels)),
-            _whole(found, database_metrics.GROUP_BEHIND, *labels),
-            _whole(found, database_metrics.GROUP_LEASES, *labels),
-            round(_number(found, database_metrics.GROUP_OLDEST, *labels) or 0.0, 3),
-            _whole(found, database_metrics.DEAD_LETTERS, *labels),
+        GroupMetrics(
+            queue=queue,
+            group=group,
+            lag=_integer(snapshot, database_metrics.GROUP_LAG, queue, group),
+            counts=bool(_number(snapshot, database_metrics.GROUP_COUNTS, queue, group)),
+            partitions_behind=_integer(snapshot, database_metrics.GROUP_BEHIND, queue, group),
+            leases=_integer(snapshot, database_metrics.GROUP_LEASES, queue, group),
+            oldest_seconds=round(_number(snapshot, database_metrics.GROUP_OLDEST, queue, group) or 0.0, 3),
+            dead_letters=_integer(snapshot, database_metrics.DEAD_LETTERS, queue, group),
         )
-        for labels in sorted(found[database_metrics.GROUP_LAG].samples)
+        for queue, group in sorted(snapshot[database_metrics.GROUP_LAG].samples)
     ]
 
 
-def _queries(found: Scrape) -> list[QueryNumbers]:
-    numbers = []
-    for (name,) in sorted(found[database_metrics.QUERY_RUNNING].samples):
-        windows = _number(found, database_metrics.OPEN_WINDOWS, name)
-        numbers.append(
-            QueryNumbers(
-                name,
-                bool(_number(found, database_metrics.QUERY_RUNNING, name)),
-                bool(_number(found, database_metrics.QUERY_PAUSED, name)),
-                _whole(found, database_metrics.QUERY_CYCLES, name),
-                _whole(found, database_metrics.QUERY_FAILED, name),
-                _whole(found, database_metrics.QUERY_EVENTS, name),
-                _whole(found, database_metrics.QUERY_OUTPUTS, name),
-                _whole(found, database_metrics.QUERY_WINDOWS, name),
-                _whole(found, database_metrics.QUERY_LATE, name),
-                _whole(found, database_metrics.QUERY_DEAD, name),
-                _number(found, database_metrics.QUERY_THROUGHPUT, name) or 0.0,
-                None if windows is None else int(windows),
-                _rounded(_number(found, database_metrics.QUERY_WATERMARK_LAG, name)),
-                _rounded(_number(found, database_metrics.QUERY_COMMIT_AGE, name)),
-                _mean(found, database_metrics.CYCLE, name),
-                _mean(found, database_metrics.FRESHNESS, name),
+def _query_metrics(snapshot: MetricsSnapshot) -> list[QueryMetrics]:
+    metrics = []
+    for (query,) in sorted(snapshot[database_metrics.QUERY_RUNNING].samples):
+        open_windows = _number(snapshot, database_metrics.OPEN_WINDOWS, query)
+        metrics.append(
+            QueryMetrics(
+                name=query,
+                running=bool(_number(snapshot, database_metrics.QUERY_RUNNING, query)),
+                paused=bool(_number(snapshot, database_metrics.QUERY_PAUSED, query)),
+                cycles=_integer(snapshot, database_metrics.QUERY_CYCLES, query),
+                failed_cycles=_integer(snapshot, database_metrics.QUERY_FAILED, query),
+                events=_integer(snapshot, database_metrics.QUERY_EVENTS, query),
+                outputs=_integer(snapshot, database_metrics.QUERY_OUTPUTS, query),
+                windows=_integer(snapshot, database_metrics.QUERY_WINDOWS, query),
+                late=_integer(snapshot, database_metrics.QUERY_LATE, query),
+                dead_letters=_integer(snapshot, database_metrics.QUERY_DEAD, query),
+                events_per_second=_number(snapshot, database_metrics.QUERY_THROUGHPUT, query) or 0.0,
+                open_windows=None if open_windows is None else int(open_windows),
+                watermark_lag_seconds=_rounded(_number(snapshot, database_metrics.QUERY_WATERMARK_LAG, query)),
+                last_commit_seconds=_rounded(_number(snapshot, database_metrics.QUERY_COMMIT_AGE, query)),
+                cycle_seconds_mean=_mean(snapshot, database_metrics.CYCLE, query),
+                freshness_seconds_mean=_mean(snapshot, database_metrics.FRESHNESS, query),
             )
         )
-    return numbers
+    return metrics
 
 
-def _number(found: Scrape, family: Family, *labels: str) -> float | None:
-    value = found[family].samples.get(labels)
-    return None if isinstance(value, Distribution) else value
+def _number(snapshot: MetricsSnapshot, family: MetricFamily, *labels: str) -> float | None:
+    value = snapshot[family].samples.get(labels)
+    return None if isinstance(value, HistogramValue) else value
 
 
-def _whole(found: Scrape, family: Family, *labels: str) -> int:
-    return int(_number(found, family, *labels) or 0)
+def _integer(snapshot: MetricsSnapshot, family: MetricFamily, *labels: str) -> int:
+    return int(_number(snapshot, family, *labels) or 0)
 
 
-def _mean(found: Scrape, family: Family, *labels: str) -> float | None:
-    value = found[family].samples.get(labels)
-    if not isinstance(value, Distribution) or not sum(value.counts):
+def _mean(snapshot: MetricsSnapshot, family: MetricFamily, *labels: str) -> float | None:
+    value = snapshot[family].samples.get(labels)
+    if not isinstance(value, HistogramValue) or not sum(value.counts):
         return None
     return round(value.sum / sum(value.counts), 4)
 

@@ -1,4 +1,4 @@
-"""A process that answers requests."""
+"""A worker process: serves HTTP on a listening socket."""
 
 from __future__ import annotations
 
@@ -19,82 +19,92 @@ import uvloop
 
 from penstock.core.errors import ConfigurationError
 from penstock.server.app import create_app
-from penstock.server.http.middleware import Frame
-from penstock.server.http.protocol import Connection, Conversation, LimitedConfig, Limits, look_at
+from penstock.server.http.middleware import RequestMiddleware
+from penstock.server.http.protocol import (
+    ConnectionLimits,
+    HttpConnection,
+    LimitedConfig,
+    WebSocketConnection,
+    enforce_timeouts,
+)
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 
-_LONGEST_HEAD_SECONDS = 10.0
-_FEWEST_DATABASE_CONNECTIONS = 3
-#: What a subscriber may say over a WebSocket: filters and the like.
-_LONGEST_WORD = 64 << 10
+_MAX_HEAD_SECONDS = 10.0
+_MIN_DATABASE_CONNECTIONS = 3
+_MAX_MESSAGE_BYTES = 64 << 10
 
 
-class Create(Protocol):
-    """Makes the application of a process, which says when it has started what the process is to stop."""
+class AppFactory(Protocol):
+    """Creates the application of a process. It passes its services to ``on_start``, so that the process stops them."""
 
-    def __call__(self, settings: ServerSettings, /, *, started: Callable[[Services], None] | None) -> Frame:
-        """Make it."""
-        ...
+    def __call__(
+        self, settings: ServerSettings, /, *, on_start: Callable[[Services], None] | None
+    ) -> RequestMiddleware: ...
 
 
 class Worker:
-    """Answers requests that arrive at a port.
+    """Serves HTTP until it is told to stop.
 
-    ``parent`` is the end of a pipe that a supervisor holds: when that is gone, so is this process. With a supervisor,
-    signals for all processes at once are the supervisor's to read: only SIGTERM ends a worker, and only he ends one
-    hard. ``create`` makes the application, and ``longest_word`` is what may come over a WebSocket in one message.
+    Args:
+        settings: The settings of the server.
+        listening: The listening socket.
+        on_ready: Called when the worker accepts requests.
+        parent: The read end of a pipe whose write end the supervisor holds. The worker stops when the supervisor dies.
+            With a supervisor, the worker handles SIGTERM only: the supervisor handles Ctrl-C and kills workers.
+        create: Creates the application.
+        max_message_bytes: The largest WebSocket message from a client.
     """
 
     def __init__(
         self,
         settings: ServerSettings,
         listening: socket.socket,
-        ready: Callable[[], None],
+        on_ready: Callable[[], None],
         parent: int | None = None,
         *,
-        create: Create = create_app,
-        longest_word: int = _LONGEST_WORD,
+        create: AppFactory = create_app,
+        max_message_bytes: int = _MAX_MESSAGE_BYTES,
     ) -> None:
-        self._settings = _share(settings)
+        self._settings = _divide_limits(settings)
         self._create = create
-        self._longest_word = longest_word
+        self._max_message_bytes = max_message_bytes
         self._listening = listening
-        self._ready = ready
+        self._on_ready = on_ready
         self._parent = parent
 
     def run(self) -> None:
-        """Answer until told to stop."""
-        app = self._create(self._settings, started=self._started)
-        self._server = _Server(self._config(app), self._ready, is_alone=self._parent is None)
+        """Serve until stopped."""
+        app = self._create(self._settings, on_start=self._set_services)
+        self._server = _Server(self._create_config(app), self._on_ready, is_supervised=self._parent is not None)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._run(app.running()))
+            runner.run(self._serve(app.running()))
 
-    def _started(self, services: Services) -> None:
+    def _set_services(self, services: Services) -> None:
         self._server.services = services
 
-    async def _run(self, running: contextlib.AbstractAsyncContextManager[None]) -> None:
+    async def _serve(self, running: contextlib.AbstractAsyncContextManager[None]) -> None:
         if self._parent is not None:
-            asyncio.get_running_loop().add_reader(self._parent, self._orphaned)
+            asyncio.get_running_loop().add_reader(self._parent, self._stop_without_parent)
         async with running:
-            looking = asyncio.create_task(look_at(self._server.server_state.connections))
+            timeouts = asyncio.create_task(enforce_timeouts(self._server.server_state.connections))
             try:
                 await self._server.serve(sockets=[self._listening])
             finally:
-                looking.cancel()
+                timeouts.cancel()
 
-    def _orphaned(self) -> None:
+    def _stop_without_parent(self) -> None:
         if self._parent is not None:
             asyncio.get_running_loop().remove_reader(self._parent)
             self._server.stop()
 
-    def _config(self, app: object) -> LimitedConfig:
+    def _create_config(self, app: object) -> LimitedConfig:
         settings = self._settings
         config = LimitedConfig(
             app,
-            http=Connection,
-            ws=Conversation,
-            ws_max_size=self._longest_word,
+            http=HttpConnection,
+            ws=WebSocketConnection,
+            ws_max_size=self._max_message_bytes,
             lifespan="off",
             access_log=False,
             log_config=None,
@@ -105,46 +115,46 @@ class Worker:
             timeout_graceful_shutdown=settings.stop_seconds,
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
-            limits=Limits(
-                settings.max_connections, min(settings.request_seconds, _LONGEST_HEAD_SECONDS), settings.idle_seconds
+            limits=ConnectionLimits(
+                settings.max_connections, min(settings.request_seconds, _MAX_HEAD_SECONDS), settings.idle_seconds
             ),
         )
-        # What it has to say about a caller's mistakes is for the caller.
+        # uvicorn's warnings are about mistakes of clients, which get a response.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         try:
             config.load()
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError(
-                f"the certificate {settings.tls_cert} and the key {settings.tls_key} cannot be used: {error.strerror}"
+                f"cannot use the certificate {settings.tls_cert} with the key {settings.tls_key}: {error.strerror}"
             ) from None
         return config
 
 
 class _Server(uvicorn.Server):
-    """Tells the application at once that it is to end: its long polls would hold up the end of the connections."""
+    """uvicorn's server. It tells the application to stop first, because long polls would keep connections open."""
 
     services: Services | None = None
 
-    def __init__(self, config: LimitedConfig, ready: Callable[[], None], *, is_alone: bool) -> None:
+    def __init__(self, config: LimitedConfig, on_ready: Callable[[], None], *, is_supervised: bool) -> None:
         super().__init__(config)
-        self._ready = ready
-        self._is_alone = is_alone
+        self._on_ready = on_ready
+        self._is_supervised = is_supervised
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
+        """Start to serve, and report it."""
         await super().startup(sockets)
-        self._ready()
+        self._on_ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals while serving; one that was answered by an orderly end does not kill the process after it."""
+        """Handle signals while serving. uvicorn raises them again afterwards; a graceful stop needs none."""
         with super().capture_signals():
             yield
             self._captured_signals.clear()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop; asked again, stop."""
-        if not self._is_alone:
+        """Stop gracefully; at the second signal, exit at once."""
+        if self._is_supervised:
             if sig == signal.SIGTERM:
                 self.stop()
         elif self.should_exit:
@@ -153,17 +163,17 @@ class _Server(uvicorn.Server):
             self.stop()
 
     def stop(self) -> None:
-        """Begin to stop."""
+        """Stop gracefully."""
         if self.services is not None:
             self.services.stopping.set()
         self.should_exit = True
 
 
-def _share(settings: ServerSettings) -> ServerSettings:
-    """The settings of one of several workers: its part of what all may take together."""
+def _divide_limits(settings: ServerSettings) -> ServerSettings:
+    """Return the settings of one worker: its part of the connections of all workers."""
     if settings.workers == 1:
         return settings
-    pool = max(_FEWEST_DATABASE_CONNECTIONS, -(-settings.core.pool_size // settings.workers))
+    pool = max(_MIN_DATABASE_CONNECTIONS, -(-settings.core.pool_size // settings.workers))
     return dataclasses.replace(
         settings,
         core=dataclasses.replace(settings.core, pool_size=min(pool, settings.core.pool_size)),

@@ -1,31 +1,69 @@
-"""What the clients of the plane are told of a body that is wrong, in the words that they know."""
+"""The error format of Queen's clients: ``{"error": ...}``, with the messages of their own server."""
 
 from __future__ import annotations
 
 import re
 
-_MISSING = re.compile(r"missing required field `(\w+)`")
-_AT = re.compile(r"^Expected `(\w+)[^`]*`.* - at `\$\.?(?:.*\.)?(\w+)(?:\[\.\.\.\]|\[\d+\])*`$")
+import msgspec
+from starlette.responses import Response
 
-_WORDS_FOR_MISSING = {
+from penstock.server.http.errors import PROBLEM_KINDS, ErrorFormat, Problem
+
+# A ValidationError of msgspec has no fields, so its message is parsed.
+_MISSING = re.compile(r"missing required field `(\w+)`")
+_WRONG_TYPE = re.compile(r"^Expected `(\w+)[^`]*`.* - at `\$\.?(?:.*\.)?(\w+)(?:\[\.\.\.\]|\[\d+\])*`$")
+
+_MISSING_DETAILS = {
     "items": "items array is required",
     "operations": "operations array required",
     "acknowledgments": "acknowledgments array is required",
     "partitionId": "partitionId is required to ensure message uniqueness",
 }
+_DETAILS = {"no-such-route": "Not found", "method-not-allowed": "Method not allowed"}
 
 
-def in_their_words(problem: str) -> str:
-    """What a decoder says, as these clients' own server says it."""
-    missing = _MISSING.search(problem)
-    if missing is not None:
-        return _WORDS_FOR_MISSING.get(missing[1], f"{missing[1]} is required")
-    wrong = _AT.match(problem)
-    if wrong is None:
-        return problem
-    expected, name = wrong.groups()
-    if expected == "array" and name in _WORDS_FOR_MISSING:
-        return _WORDS_FOR_MISSING[name]
-    if expected == "str":
-        return f"{name[0].upper()}{name[1:]} must be a string"
-    return problem
+class QueenError(msgspec.Struct):
+    error: str
+
+
+class QueenErrorFormat(ErrorFormat):
+    """Renders errors for Queen's clients."""
+
+    prefix = "queen"
+    media_type = "application/json"
+    schema = QueenError
+
+    def render(self, problem: Problem, request_id: str = "") -> Response:
+        detail = _DETAILS.get(problem.kind, problem.detail)
+        return Response(
+            msgspec.json.encode({"error": detail, **problem.facts}),
+            status_code=self.status_of(problem.kind),
+            headers=dict(problem.headers),
+            media_type=self.media_type,
+        )
+
+    def status_of(self, kind: str) -> int:
+        """Return the HTTP status of a kind of problem. These clients know only 400 for an invalid request."""
+        status = PROBLEM_KINDS[kind].status
+        return 400 if status == 422 else status
+
+    def describe_empty_body(self) -> str:
+        return "Empty request body"
+
+    def describe_invalid_body(self, message: str) -> str:
+        """Translate msgspec's message into the one of Queen's own server."""
+        missing = _MISSING.search(message)
+        if missing is not None:
+            return _MISSING_DETAILS.get(missing[1], f"{missing[1]} is required")
+        wrong = _WRONG_TYPE.match(message)
+        if wrong is None:
+            return message
+        expected, name = wrong.groups()
+        if expected == "array" and name in _MISSING_DETAILS:
+            return _MISSING_DETAILS[name]
+        if expected == "str":
+            return f"{name[0].upper()}{name[1:]} must be a string"
+        return message
+
+
+QUEEN_ERRORS = QueenErrorFormat()

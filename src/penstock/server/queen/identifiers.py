@@ -1,6 +1,7 @@
-"""How numbers of ours look on the wire, where everything is a UUID: packed, so that none has to be looked up.
+"""Conversion between internal numbers and the UUIDs of the protocol.
 
-They are of version 8, which is for layouts of one's own. An event's id sorts as its offset does in its partition.
+A number is encoded in the UUID itself, so decoding needs no lookup. The UUIDs have version 8, which RFC 9562 reserves
+for custom layouts. The ids of messages sort in the order of their offsets within a partition.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from enum import IntEnum
 from functools import lru_cache
 from uuid import UUID
 
+#: The consumer group of clients that name none. They share the messages of a queue.
+QUEUE_MODE = "__QUEUE_MODE__"
+
 _MARK = int.from_bytes(b"pstock")
 _VERSION = 0x8 << 76
 _VARIANT = 0b10 << 62
-_NUMBER = (1 << 62) - 1
+_NUMBER_MASK = (1 << 62) - 1
 
 
-class Kind(IntEnum):
-    """What a packed number is of."""
+class IdKind(IntEnum):
+    """The kind of object that a number identifies."""
 
     QUEUE = 1
     PARTITION = 2
@@ -26,32 +30,32 @@ class Kind(IntEnum):
 
 
 @lru_cache(maxsize=10_000)
-def pack(kind: Kind, number: int) -> str:
-    """A number of ours as a UUID."""
-    return _written(_MARK << 80 | _VERSION | kind << 64 | _VARIANT | number)
+def encode_id(kind: IdKind, number: int) -> str:
+    """Encode a number as a UUID."""
+    return _format_uuid(_MARK << 80 | _VERSION | kind << 64 | _VARIANT | number)
 
 
-def unpack(kind: Kind, text: object) -> int | None:
-    """The number that a UUID stands for; None if it is no such one."""
-    value = as_uuid(text)
+def decode_id(kind: IdKind, text: object) -> int | None:
+    """Return the number in a UUID of :func:`encode_id`, or None if it is not one of this kind."""
+    value = parse_uuid(text)
     if value is None or value.int >> 80 != _MARK or (value.int >> 64) & 0xFFFF != 0x8000 | kind:
         return None
-    return value.int & _NUMBER
+    return value.int & _NUMBER_MASK
 
 
-def message_id(partition_id: int, offset: int) -> str:
-    """The id of the event at an offset: made of the two, in their order."""
-    return _written(partition_id << 80 | _VERSION | _VARIANT | offset)
+def encode_message_id(partition_id: int, offset: int) -> str:
+    """Encode the position of a message as a UUID."""
+    return _format_uuid(partition_id << 80 | _VERSION | _VARIANT | offset)
 
 
-def _written(value: int) -> str:
-    # A third of what it takes by way of a UUID: each message has one.
+def _format_uuid(value: int) -> str:
+    # Three times as fast as str(UUID(int=value)), and every message has one.
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def as_uuid(text: object) -> UUID | None:
-    """A UUID, if the text is one."""
+def parse_uuid(text: object) -> UUID | None:
+    """Parse a UUID; return None if the text is not one."""
     if not isinstance(text, str):
         return None
     try:
@@ -60,15 +64,15 @@ def as_uuid(text: object) -> UUID | None:
         return None
 
 
-def moment(time: datetime) -> datetime:
-    """A time as it is told: in UTC, so that it ends in Z."""
+def to_utc(time: datetime) -> datetime:
+    """Convert a time to UTC, so that its JSON ends in Z."""
     return time.astimezone(UTC)
 
 
-def read_moment(text: str) -> datetime:
-    """A time that was told, in UTC unless it says otherwise; ValueError if it is none."""
+def parse_timestamp(text: str) -> datetime:
+    """Parse an ISO timestamp, in UTC if it names no time zone; raise ValueError if it is not one."""
     time = datetime.fromisoformat(text)
     try:
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except OverflowError:
-        raise ValueError("in UTC it would be of no year that there is") from None
+        raise ValueError(f"{text!r} is out of range in UTC") from None

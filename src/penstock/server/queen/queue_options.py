@@ -1,4 +1,4 @@
-"""What a client of the plane can tell a queue, and which of our options that is."""
+"""Queue options of the protocol, and their conversion to and from the options of the log."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from penstock.log.queue import Queue
 from penstock.server.http.errors import Problem
 
-#: What each has that is not told. The delay of a retry is none here: these clients expect a failed message at once.
+#: The default of each option. retryDelay is 0 because these clients expect a failed message again at once.
 DEFAULTS: dict[str, Any] = {
     "leaseTime": 300,
     "retryLimit": 3,
@@ -34,8 +35,8 @@ _Count = int | None | UnsetType
 _Flag = bool | None | UnsetType
 
 
-class Options(msgspec.Struct, rename="camel"):
-    """The options of a queue as they are sent: what is absent stays as it is, null is the default."""
+class GivenOptions(msgspec.Struct, rename="camel"):
+    """The options in a request. An absent option keeps its value, null resets it to its default."""
 
     lease_time: _Number = UNSET
     retry_limit: _Count = UNSET
@@ -53,45 +54,41 @@ class Options(msgspec.Struct, rename="camel"):
     dlq_after_max_retries: _Flag = UNSET
     max_wait_time_seconds: _Number = UNSET
 
-    def told(self) -> dict[str, Any]:
-        """Those that were sent."""
-        told: dict[str, Any] = msgspec.to_builtins(self)
-        return told
 
-
-def merged(before: Mapping[str, Any], told: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
-    """The options after a change."""
-    after = {**DEFAULTS, **({} if replace else before)}
-    for name, value in told.items():
-        after[name] = DEFAULTS[name] if value is None else value
-    if after["encryptionEnabled"]:
+def merge_options(current: Mapping[str, Any], given: GivenOptions, *, replace: bool) -> dict[str, Any]:
+    """Return the options after a change; with ``replace``, absent options get their defaults."""
+    merged = {**DEFAULTS, **({} if replace else current)}
+    for name, value in msgspec.to_builtins(given).items():
+        merged[name] = DEFAULTS[name] if value is None else value
+    if merged["encryptionEnabled"]:
         raise Problem(
             "invalid-request",
-            "encryptionEnabled is not offered: payloads are stored as they are; encrypt the disk or the payload itself",
+            "encryptionEnabled is not supported, payloads are stored in plain text: encrypt the disk or the payload",
         )
-    return after
+    return merged
 
 
-def ours(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Our options for these. What the queue does without: priority, ttl and maxWaitTimeSeconds are only kept."""
-    kept = options["retentionSeconds"] or options["completedRetentionSeconds"]
-    retained = bool(options["retentionEnabled"] and kept)
+def to_log_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert to options of the log. priority, ttl and maxWaitTimeSeconds are stored but have no effect."""
+    retention = options["retentionSeconds"] or options["completedRetentionSeconds"]
+    is_retained = bool(options["retentionEnabled"] and retention)
     return {
         "lease_seconds": options["leaseTime"] or DEFAULTS["leaseTime"],
         "retry_limit": options["retryLimit"],
         "retry_delay_ms": options["retryDelay"],
         "delay_seconds": options["delayedProcessing"],
         "quiet_seconds": options["windowBuffer"],
-        # 0 is "no limit of its own": ours is the one that every queue has.
+        # 0 means no limit of its own: the default limit of the log applies.
         **({"max_depth_events": options["maxSize"]} if options["maxSize"] else {}),
-        "retention_seconds": kept if retained else None,
-        # Of the two, the first is about all messages and the second about those that everybody has read.
-        "retention_drops_unread": retained and options["retentionSeconds"] > 0,
+        "retention_seconds": retention if is_retained else None,
+        # retentionSeconds applies to all messages, completedRetentionSeconds only to those that every group has read.
+        "retention_drops_unread": is_retained and options["retentionSeconds"] > 0,
     }
 
 
-def theirs(queue: Any) -> dict[str, Any]:
-    """The options of a queue that was made elsewhere, as these clients know them."""
+def from_queue(queue: Queue) -> dict[str, Any]:
+    """Return the options of a queue as the protocol names them."""
+    retention = queue.retention_seconds
     return {
         **DEFAULTS,
         "leaseTime": queue.lease_seconds,
@@ -99,7 +96,7 @@ def theirs(queue: Any) -> dict[str, Any]:
         "retryDelay": queue.retry_delay_ms,
         "delayedProcessing": queue.delay_seconds,
         "windowBuffer": queue.quiet_seconds,
-        "retentionEnabled": queue.retention_seconds is not None,
-        "retentionSeconds": (queue.retention_seconds or 0) if queue.retention_drops_unread else 0,
-        "completedRetentionSeconds": 0 if queue.retention_drops_unread else queue.retention_seconds or 0,
+        "retentionEnabled": retention is not None,
+        "retentionSeconds": (retention or 0) if queue.retention_drops_unread else 0,
+        "completedRetentionSeconds": 0 if queue.retention_drops_unread else retention or 0,
     }

@@ -1,32 +1,30 @@
-"""Every route of the message plane."""
+"""Every route of the protocol of Queen's clients."""
 
 from __future__ import annotations
 
-from penstock.server.http.endpoint import Endpoint
-from penstock.server.queen import (
-    ack,
-    dead_letters,
-    groups,
-    health,
-    messages,
-    pop,
-    push,
-    queues,
-    resources,
-    streams,
-    traces,
-    transaction,
-)
+from penstock.server.queen.admin import configure, dead_letters, groups, health, messages, resources, seek, traces
+from penstock.server.queen.delivery import ack, pop, push, transaction
+from penstock.server.queen.errors import QUEEN_ERRORS
+from penstock.server.queen.streams import cycle, register, state
+from penstock.server.routing.endpoint import Endpoint
 
+ERRORS = QUEEN_ERRORS
+#: The prefixes of all paths but /health.
+PATHS = ("/api/v1", "/streams/v1")
+
+#: In the order of how often they are called. A fixed path precedes a pattern that matches it too.
 ENDPOINTS: tuple[Endpoint, ...] = (
     *push.ENDPOINTS,
     *pop.ENDPOINTS,
     *ack.ENDPOINTS,
     *transaction.ENDPOINTS,
-    *streams.ENDPOINTS,
-    *queues.ENDPOINTS,
+    *cycle.ENDPOINTS,
+    *state.ENDPOINTS,
+    *register.ENDPOINTS,
+    *configure.ENDPOINTS,
     *dead_letters.ENDPOINTS,
     *groups.ENDPOINTS,
+    *seek.ENDPOINTS,
     *messages.ENDPOINTS,
     *traces.ENDPOINTS,
     *resources.ENDPOINTS,

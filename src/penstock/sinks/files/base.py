@@ -1,4 +1,4 @@
-"""What sinks that write files have in common: threads, one at a time, and a disk that may be full."""
+"""The base class of sinks that write files."""
 
 from __future__ import annotations
 
@@ -10,62 +10,62 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import SinkBusy
 from penstock.sinks.base import Guarantee, Sink
-from penstock.sinks.files.progress_file import PositionFile, Reached
+from penstock.sinks.files.progress_file import FileProgress, ProgressFile
 
 if TYPE_CHECKING:
     from penstock.log.event import Event
 
 
-class OnDisk(Sink):
-    """A sink that keeps a position beside what it writes. Who subclasses it writes ``_open``, ``_add`` and ``_close``.
+class FileSink(Sink):
+    """A sink that keeps its progress in a file beside the files that it writes.
 
-    They run in a thread, and never two of them at the same time.
+    A subclass implements ``_open``, ``_append`` and ``_close``. They run in threads, one at a time.
     """
 
     guarantee: Guarantee = "exactly_once"
 
-    def __init__(self, path: Path, position: Path) -> None:
+    def __init__(self, path: Path, progress_path: Path) -> None:
         self._path = path
-        self._position = PositionFile(position)
-        self._reached = Reached()
-        # A thread cannot be cancelled: who closes waits for the one that writes.
-        self._one_at_a_time = threading.Lock()
+        self._progress_file = ProgressFile(progress_path)
+        self._progress = FileProgress()
+        # A cancelled write goes on in its thread, so close() has to wait for it.
+        self._thread_lock = threading.Lock()
 
     async def open(self) -> None:
-        """See what is there, and undo what is not certain."""
-        await self._alone(self._open)
+        """Read the progress and remove writes that were not completed."""
+        await self._run_in_thread(self._open)
 
     async def write(self, events: Sequence[Event]) -> None:
-        """Write the events that are not there yet, and make them durable."""
-        await self._alone(self._write, events)
+        """Write the events that the files do not have yet, durably."""
+        await self._run_in_thread(self._write, events)
 
     async def acknowledged(self, events: Sequence[Event]) -> None:
-        """Forget where they are."""
-        self._reached.forget(events)
+        """Forget the events, which do not come again."""
+        self._progress.forget(events)
 
     async def close(self) -> None:
-        """Say that nothing is uncertain any more, and let go."""
-        await self._alone(self._close)
+        """Write the progress and close the files."""
+        await self._run_in_thread(self._close)
 
     def _open(self) -> None:
         raise NotImplementedError
 
-    def _add(self, events: Sequence[Event]) -> None:
-        """Write these, of which none is there; there may be none at all."""
+    def _append(self, events: Sequence[Event]) -> None:
+        """Write events that the files do not have yet; the sequence may be empty."""
         raise NotImplementedError
 
     def _close(self) -> None:
         raise NotImplementedError
 
-    async def _alone(self, act: Callable[..., None], *args: Any) -> None:
-        def locked() -> None:
-            with self._one_at_a_time:
-                act(*args)
+    async def _run_in_thread(self, function: Callable[..., None], *args: Any) -> None:
+        def run() -> None:
+            with self._thread_lock:
+                function(*args)
 
-        await asyncio.to_thread(locked)
+        await asyncio.to_thread(run)
 
     def _write(self, events: Sequence[Event]) -> None:
         try:
-            self._add([event for event in events if not self._reached.has(event)])
+            self._append([event for event in events if not self._progress.has(event)])
         except OSError as error:
             raise SinkBusy(f"{self._path} cannot be written: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""Events as Parquet files in a directory, a file for each batch."""
+"""``Parquet``: writes each batch of events as a Parquet file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core import json
 from penstock.core.errors import ConfigurationError
-from penstock.sinks.files.base import OnDisk
-from penstock.sinks.files.progress_file import Reached, sync_directory
+from penstock.sinks.files.base import FileSink
+from penstock.sinks.files.progress_file import FileProgress, sync_directory
 from penstock.sinks.validation import read_path
 
 if TYPE_CHECKING:
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 _PART = re.compile(r"part-(\d+)\.parquet")
 
 
-class Parquet(OnDisk):
-    """Writes each batch as a file of its own: the fields of the data as columns, and ``_id``, ``_key`` and ``_time``.
+class Parquet(FileSink):
+    """Writes each batch as a Parquet file of a directory, with the fields of the data and ``_id``, ``_key``, ``_time``.
 
-    A file is there whole or not at all, and an event is in one of them. Give it a pace: ``every=60`` makes a file a
-    minute, of up to ``batch`` events. A column whose values are of several kinds is text, in JSON. It needs pyarrow
-    (``pip install 'penstock[spark]'``).
+    A file appears completely or not at all, and each event is in one file. The option ``every=60`` writes one file per
+    minute, of up to ``batch`` events. A column with values of several types is written as JSON text. The sink needs
+    pyarrow (``pip install 'penstock[spark]'``).
+
+    Args:
+        directory: The directory.
     """
 
     batch = 50_000
@@ -36,7 +39,7 @@ class Parquet(OnDisk):
         self.name = f"parquet:{path.name}"
 
     async def open(self) -> None:
-        """See what is there."""
+        """Check for pyarrow, read the progress and remove files that were not completed."""
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
@@ -44,56 +47,57 @@ class Parquet(OnDisk):
         await super().open()
 
     def _open(self) -> None:
-        reached = self._position.open() or Reached()
+        progress = self._progress_file.open() or FileProgress()
         try:
-            self._reached = self._after_what_is_there(reached)
-            self._finish()
-            for left in self._path.glob(".part-*"):
-                left.unlink()  # what was not announced never happened
+            self._progress = self._skip_existing_parts(progress)
+            self._rename_announced_file()
+            for incomplete in self._path.glob(".part-*"):
+                incomplete.unlink()
             sync_directory(self._path)
         except BaseException:
-            self._position.close()
+            self._progress_file.close()
             raise
 
-    def _after_what_is_there(self, reached: Reached) -> Reached:
-        """Where the position was lost, files of before are not written over."""
-        found = [int(part[1]) for file in self._path.iterdir() if (part := _PART.fullmatch(file.name))]
-        return reached.after(max([reached.length, *found]), (), reached.moving_to)
+    def _skip_existing_parts(self, progress: FileProgress) -> FileProgress:
+        """Return progress after the last file of the directory, so that none is overwritten if progress was lost."""
+        numbers = [int(part[1]) for file in self._path.iterdir() if (part := _PART.fullmatch(file.name))]
+        return progress.after(max([progress.length, *numbers]), (), progress.moving_to)
 
-    def _finish(self) -> None:
-        """Give the file that was announced its name, if it has it not yet."""
-        if self._reached.moving_to is not None:
-            made = self._path / f".{self._reached.moving_to}"
-            if made.exists():
-                made.rename(self._path / self._reached.moving_to)
+    def _rename_announced_file(self) -> None:
+        """Give the file in the stored progress its final name, unless it has that."""
+        if self._progress.moving_to is not None:
+            temporary = self._path / f".{self._progress.moving_to}"
+            if temporary.exists():
+                temporary.rename(self._path / self._progress.moving_to)
                 sync_directory(self._path)
 
-    def _add(self, events: Sequence[Event]) -> None:
+    def _append(self, events: Sequence[Event]) -> None:
         import pyarrow.parquet as pq
 
-        self._finish()
+        self._rename_announced_file()
         if not events:
             return
-        self._position.make_certain(self._reached)
-        number = self._reached.length + 1
+        self._progress_file.repair(self._progress)
+        number = self._progress.length + 1
         name = f"part-{number:08d}.parquet"
-        made = self._path / f".{name}"
-        pq.write_table(_table(events), made, compression="zstd")
-        with made.open("rb") as file:
+        temporary = self._path / f".{name}"
+        pq.write_table(_build_table(events), temporary, compression="zstd")
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        announced = self._reached.after(number, events, name)
-        self._position.write(announced)
-        self._reached = announced
-        self._finish()
+        # The file counts from here on: after a crash, the next start renames it.
+        progress = self._progress.after(number, events, name)
+        self._progress_file.write(progress)
+        self._progress = progress
+        self._rename_announced_file()
 
     def _close(self) -> None:
-        # What was said before is true as well: more is recognised than will come.
+        # If this fails, the stored progress is still valid: it only lists events that do not come again.
         with contextlib.suppress(OSError):
-            self._position.write(self._reached)
-        self._position.close()
+            self._progress_file.write(self._progress)
+        self._progress_file.close()
 
 
-def _table(events: Sequence[Event]) -> Any:
+def _build_table(events: Sequence[Event]) -> Any:
     import pyarrow as pa
 
     rows = [event.data if isinstance(event.data, dict) else {"value": event.data} for event in events]
@@ -114,7 +118,7 @@ def _table(events: Sequence[Event]) -> Any:
 
 
 def _has_empty_struct(type: Any) -> bool:
-    """Whether there is an object without fields in it, which Parquet has none of."""
+    """Return whether the type contains a struct without fields, which Parquet cannot store."""
     import pyarrow as pa
 
     fields = [type.field(i).type for i in range(type.num_fields)]

@@ -1,4 +1,4 @@
-"""Events as signed HTTP requests."""
+"""``Webhook``: posts batches of events to a URL."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected, shown
+from penstock.core.backoff import Backoff
+from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected, short_repr
 from penstock.core.names import check_text
 from penstock.core.timestamps import to_micros
-from penstock.sinks.backoff import Backoff
 from penstock.sinks.base import Sink
 from penstock.sinks.http.address_filter import check_networks, resolve
-from penstock.sinks.http.circuit_breaker import Breaker
+from penstock.sinks.http.circuit_breaker import CircuitBreaker
 from penstock.sinks.http.signature import read_secret, sign
 from penstock.sinks.validation import read_count, read_mapping, read_number
 
@@ -30,36 +30,46 @@ if TYPE_CHECKING:
 
     from penstock.log.event import Event
 
-#: The answer says that the events are wrong, and would be the next time.
+#: Statuses that reject the events for good.
 _REJECTED = frozenset((400, 413, 415, 422))
-#: The receiver is not there, not ready, or not where it was thought to be: no event's fault.
+#: Statuses of a receiver that is unavailable or configured wrongly. No event is at fault.
 _BUSY = frozenset((401, 403, 404, 405, 407, 408, 410, 425, 429, 502, 503, 504))
-#: What is kept of an answer, for the error; and what is read of it, so that its connection can be used again.
-_LONGEST_ANSWER = 500
-_MOST_READ = 64 << 10
-_READ_SECONDS = 1.0
-#: Of a header that would say where a request ends, and does not know.
-_NOT_YOURS = frozenset(("content-length", "transfer-encoding", "connection"))
+#: How much of a response goes into the error message.
+_MAX_MESSAGE_BYTES = 500
+#: How much of a response is read, so that its connection can be reused.
+_MAX_READ_BYTES = 64 << 10
+#: Headers that the HTTP client sets.
+_RESERVED_HEADERS = frozenset(("content-length", "transfer-encoding", "connection"))
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-#: Longer than this nobody is waited for, whatever it asks for.
-_LONGEST_WAIT = 3600.0
+#: The longest Retry-After that is followed.
+_MAX_RETRY_AFTER = 3600.0
 
 
 class ReceiverFailed(Exception):
-    """The receiver answered with an error that may be about the events."""
+    """The receiver responded with an error that the events may have caused."""
 
 
 class Webhook(Sink):
-    """Posts batches of events to a URL as JSON, signed if there is a secret.
+    """Posts batches of events to a URL as JSON.
 
-    A batch is ``{"id", "queue", "events": [{"id", "key", "partition", "offset", "time", "headers", "data"}]}``. An
-    answer of 2xx takes the whole of it, whatever comes after that. After any other it comes again: when ``Retry-After``
-    asks for it, or after a wait that grows. An event's id is the same each time, so that a receiver can leave out what
-    it has had, and no event of another database has it. After ``breaker`` failures in a row the receiver is left alone
-    but for one request now and then.
+    A batch is ``{"id", "queue", "events": [{"id", "key", "partition", "offset", "time", "headers", "data"}]}``. A
+    status of 2xx accepts the whole batch. After another status the batch is sent again, after ``Retry-After`` or with a
+    backoff. The id of an event is the same each time and unique across databases, so that a receiver can skip
+    duplicates.
 
-    Addresses that are not public are refused unless ``allow`` names their network, and redirects are not followed:
-    whoever may set a URL must not reach what only this machine can.
+    Addresses that are not public are refused, and redirects are not followed, so that a URL cannot reach services that
+    only this machine can reach.
+
+    Args:
+        url: The URL.
+        secret: Signs the requests (Standard Webhooks).
+        headers: More headers.
+        timeout: Seconds for a request.
+        allow: Networks that are allowed although they are not public, such as ``["10.0.0.0/8"]``.
+        breaker: After this many consecutive failures, only single requests are sent until one succeeds.
+        backoff: The pauses between those single requests.
+        verify: The TLS verification, as in httpx.
+        read_seconds: How long the body of a response is read.
     """
 
     batch = 100
@@ -75,6 +85,7 @@ class Webhook(Sink):
         breaker: int = 5,
         backoff: Backoff | None = None,
         verify: Any = True,
+        read_seconds: float = 1.0,
     ) -> None:
         import httpx
 
@@ -83,31 +94,34 @@ class Webhook(Sink):
         except (httpx.InvalidURL, InvalidRequest, UnicodeError) as error:
             raise InvalidRequest(f"the URL of a webhook cannot be read: {str(error)[:200]}") from None
         if self._url.scheme not in ("http", "https") or not self._url.host:
-            raise InvalidRequest(f"the URL of a webhook begins with https:// or http://, not as {shown(url)} does")
+            raise InvalidRequest(
+                f"the URL of a webhook must begin with https:// or http://, which {short_repr(url)} does not"
+            )
         if self._url.userinfo:
-            raise InvalidRequest("a webhook's URL holds no name or password, which logs would show: use headers")
+            raise InvalidRequest("the URL of a webhook must not contain a password, because logs show it: use headers")
         self.name = f"webhook:{self._url.host}{self._url.path}"[:200].rstrip()
         self._key = None if secret is None else read_secret(secret)
-        self._headers = _checked(read_mapping("headers", headers or {}))
+        self._headers = _check_headers(read_mapping("headers", headers or {}))
         self._timeout = read_number("timeout", timeout, 3600)
         self._allow = check_networks(allow)
-        self._breaker = Breaker(read_count("breaker", breaker), backoff or Backoff())
+        self._breaker = CircuitBreaker(read_count("breaker", breaker), backoff or Backoff())
         self._verify = verify
+        self._read_seconds = read_number("read_seconds", read_seconds, 3600)
         self._client: httpx.AsyncClient | None = None
 
     @property
     def is_resting(self) -> bool:
-        """Whether the receiver is being left alone but for one request now and then."""
+        """Whether the circuit breaker is open."""
         return self._breaker.is_open
 
     async def open(self) -> None:
-        """Look whether the URL leads where it may."""
+        """Check that the address of the URL is allowed."""
         import httpx
 
         port = self._url.port or (443 if self._url.scheme == "https" else 80)
-        with contextlib.suppress(SinkBusy):  # there may be no name server now; it is asked again each time
+        with contextlib.suppress(SinkBusy):  # every request resolves the name again
             await resolve(self._url.host, port, self._allow)
-        # No proxy of the environment: it would look the name up for itself.
+        # A proxy from the environment would resolve the name itself.
         self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False, verify=self._verify)
 
     async def close(self) -> None:
@@ -123,30 +137,30 @@ class Webhook(Sink):
         self._breaker.check()
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await self._post(events)
+                response = await self._post(events)
         except (httpx.TransportError, TimeoutError, OSError) as error:
-            self._breaker.failed()
-            what = "did not answer in time" if isinstance(error, TimeoutError) else f"cannot be reached: {error!r}"
-            raise SinkBusy(f"{self._url.host} {what}") from error
-        status, headers, said = answer.status_code, answer.headers, await _beginning(answer)
+            self._breaker.record_failure()
+            problem = "did not respond in time" if isinstance(error, TimeoutError) else f"cannot be reached: {error!r}"
+            raise SinkBusy(f"{self._url.host} {problem}") from error
+        status, text = response.status_code, await _read_message(response, self._read_seconds)
         if 200 <= status < 300:
-            self._breaker.succeeded()
+            self._breaker.record_success()
             return
-        what = f"{self._url.host} answered {status}" + (f": {said}" if said else "")
+        message = f"{self._url.host} responded {status}" + (f": {text}" if text else "")
         if status in _REJECTED:
-            self._breaker.succeeded()  # it is there, and says what it does not want
-            raise SinkRejected(what)
-        wait = retry_after(headers)
-        self._breaker.failed(wait)
-        if status in _BUSY or 300 <= status < 400 or wait is not None:
-            raise SinkBusy(what, retry_after=wait)
-        raise ReceiverFailed(what)
+            self._breaker.record_success()  # the receiver works
+            raise SinkRejected(message)
+        retry_after = parse_retry_after(response.headers)
+        self._breaker.record_failure(retry_after)
+        if status in _BUSY or 300 <= status < 400 or retry_after is not None:
+            raise SinkBusy(message, retry_after=retry_after)
+        raise ReceiverFailed(message)
 
     async def _post(self, events: Sequence[Event]) -> httpx.Response:
-        """Post the events to the first of the receiver's addresses that takes a connection."""
+        """Post the events to the first address of the receiver that accepts a connection."""
         import httpx
 
-        assert self._client is not None  # noqa: S101 - it is open between open and close
+        assert self._client is not None  # noqa: S101 - open() has set it
         port = self._url.port or (443 if self._url.scheme == "https" else 80)
         addresses = await resolve(self._url.host, port, self._allow)
         id = batch_id(events)
@@ -154,7 +168,7 @@ class Webhook(Sink):
         headers = {
             "content-type": "application/json",
             "user-agent": "penstock-webhook",
-            # What is read of an answer is little, and is not to be much more once it is undone.
+            # A compressed response could be large after decompression.
             "accept-encoding": "identity",
             **self._headers,
             "host": self._url.netloc.decode(),
@@ -169,9 +183,9 @@ class Webhook(Sink):
                 self._url.copy_with(host=address),
                 content=body,
                 headers=headers,
-                # One that does not answer leaves time for the others.
+                # An address without a response leaves time for the others.
                 timeout=httpx.Timeout(self._timeout, connect=self._timeout / len(addresses)),
-                # The certificate is for the name, not for the address.
+                # The certificate is for the name.
                 extensions={"sni_hostname": self._url.host},
             )
             for address in addresses
@@ -182,21 +196,21 @@ class Webhook(Sink):
         return await self._client.send(requests[-1], stream=True)
 
 
-def _checked(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers, if they are some: with a line break in one, it could be the beginning of another request."""
+def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers in lower case; refuse a line break, which would inject another header or request."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
-            raise InvalidRequest(f"a header of a webhook cannot be called {shown(name)}")
-        if name.lower() in _NOT_YOURS:
-            raise InvalidRequest(f"the header {name!r} of a webhook follows from the request: leave it out")
+            raise InvalidRequest(f"{short_repr(name)} is not a valid name of a header of a webhook")
+        if name.lower() in _RESERVED_HEADERS:
+            raise InvalidRequest(f"the header {name!r} of a webhook is set automatically: leave it out")
         if not value.isprintable() or not value.isascii():
             raise InvalidRequest(f"the header {name!r} of a webhook must be printable ASCII in one line")
     return {name.lower(): value for name, value in headers.items()}
 
 
 def encode(id: str, events: Sequence[Event]) -> bytes:
-    """A batch as JSON."""
-    said = [
+    """Return the JSON of a batch."""
+    documents = [
         {
             "id": event_id(event),
             "key": event.key,
@@ -208,58 +222,59 @@ def encode(id: str, events: Sequence[Event]) -> bytes:
         }
         for event in events
     ]
-    return msgspec.json.encode({"id": id, "queue": events[0].queue, "events": said})
+    return msgspec.json.encode({"id": id, "queue": events[0].queue, "events": documents})
 
 
 def event_id(event: Event) -> str:
-    """The id it was pushed with, or one that no event of another database has: when it was appended is part of it."""
-    return event.given_id or _place(event)
+    """Return the id with which the event was pushed, or one that is unique across databases."""
+    return event.given_id or _unique_id(event)
 
 
-def _place(event: Event) -> str:
+def _unique_id(event: Event) -> str:
+    # The time makes the id differ from the id of an event at the same offset in another database.
     return f"{event.partition_id}-{event.offset}-{to_micros(event.appended_at)}"
 
 
 def batch_id(events: Sequence[Event]) -> str:
-    """The same for the same events, whenever they are sent."""
+    """Return an id of a batch that is the same whenever the same events are sent."""
     digest = blake2b(digest_size=15)
     for event in events:
-        digest.update(f"{_place(event)} ".encode())
+        digest.update(f"{_unique_id(event)} ".encode())
     return f"msg_{digest.hexdigest()}"
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds an answer asks to wait, if it does: a number, or a date."""
-    said = headers.get("retry-after")
-    if said is None:
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of the Retry-After header, which holds a number or a date; None without one."""
+    value = headers.get("retry-after")
+    if value is None:
         return None
     try:
-        seconds = float(said)
+        seconds = float(value)
     except ValueError:
         try:
-            moment = parsedate_to_datetime(said)
+            date = parsedate_to_datetime(value)
         except ValueError:
             return None
-        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        seconds = (moment - datetime.now(UTC)).total_seconds()
-    return min(max(seconds, 0.0), _LONGEST_WAIT) if math.isfinite(seconds) else None
+        date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+        seconds = (date - datetime.now(UTC)).total_seconds()
+    return min(max(seconds, 0.0), _MAX_RETRY_AFTER) if math.isfinite(seconds) else None
 
 
-async def _beginning(answer: httpx.Response) -> str:
-    """What the answer says, as far as anybody wants to read it. Its status is known, however long the rest takes."""
+async def _read_message(response: httpx.Response, seconds: float) -> str:
+    """Return the beginning of a response as text. The rest may be slow or endless, so it is not waited for."""
     import httpx
 
-    found, length = b"", 0
+    content, length = b"", 0
     try:
-        async with asyncio.timeout(_READ_SECONDS):
-            async for part in answer.aiter_raw():
-                found += part[: _LONGEST_ANSWER - len(found)]
-                length += len(part)
-                if length > _MOST_READ:
+        async with asyncio.timeout(seconds):
+            async for chunk in response.aiter_raw():
+                content += chunk[: _MAX_MESSAGE_BYTES - len(content)]
+                length += len(chunk)
+                if length > _MAX_READ_BYTES:
                     break
     except (httpx.HTTPError, TimeoutError, OSError):
         pass
     finally:
-        await answer.aclose()
-    text = found.decode(errors="replace").strip()
+        await response.aclose()
+    text = content.decode(errors="replace").strip()
     return text if text.isprintable() else ""

@@ -1,12 +1,15 @@
 -- name: lock
--- With since when it is as it is: what is expected is not missed before.
-SELECT definition, clock_timestamp(), updated_at FROM penstock.rules WHERE name = %(name)s FOR NO KEY UPDATE
+-- Lock a rule. Expected keys count as missing only from updated_at on.
+SELECT definition, clock_timestamp() AS now, updated_at
+FROM penstock.rules
+WHERE name = %(name)s
+FOR NO KEY UPDATE
 
 -- name: definition
 SELECT definition FROM penstock.rules WHERE name = %(name)s
 
 -- name: unread
--- When the oldest result was there that the group has not looked at; null if it has looked at all of them.
+-- The time of the oldest event that the group has not read; null if it has read all.
 SELECT penstock.oldest_unread(g.id, q.id, q.segment)
 FROM penstock.queues q JOIN penstock.groups g ON g.queue_id = q.id
 WHERE q.name = %(queue)s AND g.name = %(group)s
@@ -27,7 +30,7 @@ FROM penstock.state s
 WHERE s.query = %(query)s AND s.key IS NOT NULL AND s.updated_at > %(since)s
 
 -- name: is_selected
--- Whether a query sends on what it selects of its windows to the queue, which need not say when they ended.
+-- Whether a query writes selected fields of its windows to the queue. Such rows need not have the end of the window.
 SELECT EXISTS (
     SELECT FROM penstock.queries q
     WHERE q.sink_queue = %(queue)s

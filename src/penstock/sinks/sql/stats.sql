@@ -1,5 +1,5 @@
 -- name: add
--- Answers whose group is there already: that of a sink which has not read yet is not.
+-- Add to the counters of groups that exist, and return those. The group of a sink that has not read yet does not exist.
 WITH given AS (
     SELECT g.id, n.* FROM unnest(%(queues)s::text[], %(groups)s::text[], %(guarantees)s::text[], %(written)s::bigint[],
                                  %(batches)s::bigint[], %(retries)s::bigint[], %(busy)s::bigint[],

@@ -1,7 +1,9 @@
 -- name: columns
--- The columns of a table, which of them make up its primary key, have a default, and can be written.
-SELECT a.attname, coalesce(a.attnum = ANY (k.conkey), false), a.atthasdef OR a.attidentity <> '',
-       a.attgenerated = '' AND a.attidentity <> 'a'
+-- The columns of a table.
+SELECT a.attname AS name,
+       coalesce(a.attnum = ANY (k.conkey), false) AS is_primary_key,
+       a.atthasdef OR a.attidentity <> '' AS has_default,
+       a.attgenerated = '' AND a.attidentity <> 'a' AS is_writable
 FROM pg_attribute a
 LEFT JOIN pg_constraint k ON k.conrelid = a.attrelid AND k.contype = 'p'
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped

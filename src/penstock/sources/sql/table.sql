@@ -1,14 +1,14 @@
 -- name: columns
--- Of each column whether it is of the primary key, whether its values are each there once, and of a time how many seconds
--- there may be while rows get one value: 0 where there is none, a day and the zones of the world for a date.
-SELECT a.attname, coalesce(a.attnum = ANY (c.conkey), false),
+-- resolution_seconds is set for times: how long rows can get the same value. For a date, a day and all time zones.
+SELECT a.attname AS name,
+       coalesce(a.attnum = ANY (c.conkey), false) AS is_primary_key,
        EXISTS (SELECT FROM pg_index i
                WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
-                 AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
+                 AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum) AS is_unique,
        CASE WHEN k.kind = 'date'::regtype THEN 180000.0
             WHEN k.kind IN ('timestamptz'::regtype, 'timestamp'::regtype)
             THEN CASE WHEN k.digits BETWEEN 0 AND 5 THEN power(10.0, -k.digits) ELSE 0.0 END
-       END::float8
+       END::float8 AS resolution_seconds
 FROM pg_attribute a
 JOIN pg_type y ON y.oid = a.atttypid
 CROSS JOIN LATERAL (
@@ -23,16 +23,16 @@ ORDER BY a.attnum
 SELECT pg_is_in_recovery()
 
 -- name: last
--- How far the rows go that are there now.
-SELECT {after} FROM {table} t
-WHERE {column} IS NOT NULL AND {beyond} AND {behind}
-ORDER BY {downwards}
+-- The key of the last row.
+SELECT {key} FROM {table} t
+WHERE {column} IS NOT NULL AND {after_position} AND {is_old_enough}
+ORDER BY {descending}
 LIMIT 1
 
 -- name: writers
--- The transactions that may be writing to the table, or to a part of it. Each has this lock before it takes a value for a
--- column, long before it has an id that a snapshot knows, and until what it wrote can be seen; one that is prepared keeps it,
--- and its number.
+-- The transactions that may write to the table or to a partition of it. A transaction has this lock before it takes a
+-- value for a column, which is before it has an id that a snapshot knows, and until its rows are visible. A prepared
+-- transaction keeps the lock and its id.
 WITH RECURSIVE parts AS (
     SELECT to_regclass(%(table)s)::oid AS id
     UNION
@@ -44,11 +44,11 @@ WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted
   AND l.relation IN (SELECT p.id FROM parts p)
 
 -- name: rows
-SELECT {after}, to_jsonb(t)::text
+SELECT {key}, to_jsonb(t)::text
 FROM {table} t
-WHERE {column} IS NOT NULL AND {beyond} AND ({order}) <= ({bound})
+WHERE {column} IS NOT NULL AND {after_position} AND ({order}) <= ({bound})
 ORDER BY {order}
-LIMIT %(most)s
+LIMIT %(limit)s
 
--- name: behind
+-- name: is_old_enough
 {column} < clock_timestamp() - make_interval(secs => %(behind)s)

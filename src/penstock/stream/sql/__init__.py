@@ -1,1 +1,1 @@
-"""Streaming SQL: statements made into the same streams that the builder makes."""
+"""Spark SQL in definitions: parsed with sqlglot, without Spark."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.demo.log.shop import Ledger
-from penstock.log.dead_letters import HEADER
+from penstock.log.dead_letters.models import DEAD_LETTER_HEADER
 
 if TYPE_CHECKING:
     from penstock import Event, Penstock
@@ -86,4 +86,4 @@ class Reader:
         answers = await self._q.ack([event for event, _ in done])
         for (event, cents), answer in zip(done, answers, strict=True):
             if answer.success:
-                self.ledger.enter(event.data, cents, redriven=HEADER in event.headers)
+                self.ledger.enter(event.data, cents, redriven=DEAD_LETTER_HEADER in event.headers)

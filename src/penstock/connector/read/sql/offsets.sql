@@ -1,8 +1,8 @@
 -- name: queue
 SELECT id, segment FROM penstock.queues WHERE name = %(name)s
 
--- name: heads
--- Each partition with the first offset that is still there and the one after the last, in the order in which they came.
+-- name: partitions
+-- Each partition with its first offset and the offset after its last one, in the order of their creation.
 SELECT p.id, p.name, p.is_lane, p.epoch, p.sealed_end,
        coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
                  WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end) AS first_offset,
@@ -13,7 +13,7 @@ WHERE p.queue_id = %(queue)s
 ORDER BY p.epoch, p.id
 
 -- name: segments_at
--- Of partitions whose last sealed event is of a time or later, the segment that holds the first such event.
+-- The sealed segment of each partition that holds the first event at a time or later.
 SELECT p.id, l.segment
 FROM penstock.partitions p
 CROSS JOIN LATERAL (
@@ -23,4 +23,4 @@ CROSS JOIN LATERAL (
 WHERE p.queue_id = %(queue)s
 
 -- name: group
-SELECT id, query_id FROM penstock.groups WHERE queue_id = %(queue)s AND name = %(name)s
+SELECT id FROM penstock.groups WHERE queue_id = %(queue)s AND name = %(name)s

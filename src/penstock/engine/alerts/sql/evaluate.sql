@@ -1,11 +1,11 @@
--- name: on_queue
--- In one order everywhere, so that two who look at the same rules wait for each other and not in a circle.
+-- name: lock_rules
+-- Always in the same order, so that concurrent evaluations cannot deadlock.
 SELECT definition FROM penstock.rules WHERE queue = %(queue)s ORDER BY name FOR NO KEY UPDATE
 
 -- name: states
 SELECT key, state FROM penstock.rule_states WHERE rule = %(name)s AND key = ANY (%(keys)s)
 
--- name: keep
+-- name: store_states
 INSERT INTO penstock.rule_states (rule, key, is_firing, since, seen_at, state)
 SELECT %(name)s, key, is_firing, since, coalesce(seen_at, clock_timestamp()), state::jsonb
 FROM unnest(%(keys)s::text[], %(firing)s::boolean[], %(since)s::timestamptz[], %(seen)s::timestamptz[], %(states)s::text[])

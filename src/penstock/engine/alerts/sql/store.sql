@@ -9,7 +9,7 @@ RETURNING name
 -- name: lock
 SELECT definition FROM penstock.rules WHERE name = %(name)s FOR UPDATE
 
--- name: start_over
+-- name: delete_states
 DELETE FROM penstock.rule_states WHERE rule = %(name)s RETURNING key, state, clock_timestamp()
 
 -- name: list

@@ -1,14 +1,15 @@
 -- name: lock_query
-SELECT q.fence, q.closed_us, clock_timestamp(), q.suspicion,
-       EXISTS (SELECT FROM penstock.groups g WHERE g.query_id = q.name AND g.epoch > 0)
+SELECT q.fence, q.closed_us, clock_timestamp() AS now, q.suspicion AS poison_search,
+       EXISTS (SELECT FROM penstock.groups g WHERE g.query_id = q.name AND g.epoch > 0) AS is_repartitioned
 FROM penstock.queries q WHERE q.id = %(query)s FOR UPDATE
 
 -- name: lock_cycle
 SELECT committed_at FROM penstock.cycles WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s
 FOR UPDATE
 
--- name: move
--- From where the plan began to where it ended; a position that is elsewhere is not moved, and then nothing is.
+-- name: advance_positions
+-- Advances positions from the start of a plan to its end. A position that has changed meanwhile is not advanced: the
+-- count tells the caller.
 WITH held AS MATERIALIZED (
     SELECT w.group_id, w.partition_id, w.stop, p.version, p.row
     FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[], %(starts)s::bigint[], %(stops)s::bigint[])
@@ -28,7 +29,7 @@ WITH held AS MATERIALIZED (
 )
 SELECT count(*) FROM moved
 
--- name: note_progress
+-- name: store_progress
 INSERT INTO penstock.progress AS r (query_id, partition_id, high_us, last_at)
 SELECT %(query)s, w.partition_id, w.high_us, penstock.moment(w.last_us)
 FROM unnest(%(partitions)s::bigint[], %(highs)s::bigint[], %(lasts)s::bigint[]) AS w (partition_id, high_us, last_us)
@@ -45,11 +46,12 @@ ON CONFLICT (query_id, partition_id) DO UPDATE SET floor_us = greatest(r.floor_u
 -- name: raise_closed
 UPDATE penstock.queries SET closed_us = greatest(closed_us, %(closed)s) WHERE id = %(query)s
 
--- name: all_partitions
--- Every partition of a group: how far its time has come, since when it is quiet, and whether something is unread.
-SELECT c.partition_id, r.high_us, r.floor_us, coalesce(r.last_at, 'epoch') <= %(now)s - %(idle)s,
+-- name: partition_progress
+-- The event times of every partition of a group, whether no event has come of late, and whether events are unread.
+SELECT r.high_us, r.floor_us, coalesce(r.last_at, 'epoch') <= %(now)s - %(idle)s AS is_quiet,
        coalesce((SELECT k.end_offset FROM {chunks} k
                  WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) > p.next_offset
+           AS has_unread
 FROM penstock.cursors c
 JOIN penstock.partitions t ON t.id = c.partition_id
 CROSS JOIN LATERAL (
@@ -59,8 +61,8 @@ CROSS JOIN LATERAL (
 LEFT JOIN penstock.progress r ON r.query_id = %(query)s AND r.partition_id = c.partition_id
 WHERE c.group_id = %(group)s
 
--- name: unread
--- Of some partitions, those with something unread.
+-- name: unread_partitions
+-- The given partitions that have unread events.
 SELECT c.partition_id
 FROM penstock.cursors c
 JOIN penstock.partitions t ON t.id = c.partition_id
@@ -73,8 +75,8 @@ WHERE c.group_id = %(group)s AND c.partition_id = ANY(%(partitions)s::bigint[])
                 WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) > p.next_offset
 
 -- name: finish_cycle
--- In the ledger, and in the totals, which outlive it. While a cycle waited for the commit of the one before it, it is the
--- other one that took time.
+-- Writes a cycle to the ledger and to the totals, which are kept for longer. The time that the cycle waited for the
+-- commit of the previous one is not counted.
 WITH done AS (
     UPDATE penstock.cycles SET started_at = %(started)s, committed_at = clock_timestamp(), events_in = %(events_in)s,
         events_out = %(events_out)s, windows = %(windows)s, late = %(late)s, dead = %(dead)s, took = %(took)s,
@@ -95,7 +97,7 @@ ON CONFLICT (query_id) DO UPDATE SET
     late = t.late + excluded.late, dead = t.dead + excluded.dead,
     cycle_counts = penstock.count_in(t.cycle_counts, excluded.cycle_seconds),
     cycle_seconds = t.cycle_seconds + excluded.cycle_seconds,
-    -- The one value that was counted in what would have been inserted; 0 means that there was none.
+    -- The excluded row counts a single value; 0 means none.
     fresh_counts = penstock.count_in(t.fresh_counts, nullif(excluded.fresh_seconds, 0)),
     fresh_seconds = t.fresh_seconds + excluded.fresh_seconds
 
@@ -110,8 +112,8 @@ WITH failed AS (
 INSERT INTO penstock.query_totals AS t (query_id, failed) VALUES (%(query)s, 1)
 ON CONFLICT (query_id) DO UPDATE SET failed = t.failed + 1
 
--- name: suspect
+-- name: store_poison_search
 UPDATE penstock.queries SET suspicion = %(suspicion)s WHERE id = %(query)s AND fence = %(fence)s
 
--- name: forget_cycles
+-- name: delete_old_cycles
 DELETE FROM penstock.cycles WHERE query_id = %(query)s AND cycle < %(cycle)s

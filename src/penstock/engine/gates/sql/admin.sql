@@ -17,7 +17,7 @@ SELECT coalesce(r.sink_queue, '') FROM penstock.queries r
 WHERE r.name = %(query)s AND EXISTS (SELECT FROM penstock.gate_rules u WHERE u.query_id = r.id)
 
 -- name: change
--- To hold for no time ends a hold, and is none.
+-- A hold of 0 seconds ends the current hold.
 INSERT INTO penstock.gate_limits AS l (query, key, gate, amount, rate, window_us, weight, paused, hold_until)
 VALUES (%(query)s, %(key)s, %(gate)s, %(amount)s::numeric, %(rate)s::numeric, %(window)s, %(weight)s, %(paused)s,
         clock_timestamp() + make_interval(secs => nullif(%(hold)s::float8, 0)))
@@ -32,13 +32,17 @@ ON CONFLICT (query, key, gate) DO UPDATE SET
 -- name: clear
 DELETE FROM penstock.gate_limits WHERE query = %(query)s AND key = %(key)s
 
--- name: is_there
+-- name: has_queen_schema
 SELECT to_regnamespace('queen_streams') IS NOT NULL
 
--- name: compat
-CREATE SCHEMA queen_streams;
+-- name: create_queen_schema
+CREATE SCHEMA queen_streams
+
+-- name: create_queen_queries
 CREATE VIEW queen_streams.queries AS
-SELECT q.id, q.name, q.created_at FROM penstock.queries q;
+SELECT q.id, q.name, q.created_at FROM penstock.queries q
+
+-- name: create_queen_state
 CREATE VIEW queen_streams.state AS
 SELECT q.id AS query_id, g.key, g.gate,
        jsonb_strip_nulls(jsonb_build_object(

@@ -1,7 +1,7 @@
--- name: heads
--- The partitions of a group that have something unread, with how far their time had come.
-SELECT c.partition_id, t.name, t.is_lane, t.sealed_end, p.next_offset, h.end_offset, r.high_us,
-       greatest(r.floor_us, q.closed_us) AS floor_us
+-- name: unread_partitions
+-- The partitions of a group with unread events, and their event times so far.
+SELECT {queue}::bigint, c.group_id, {segment}::bigint, c.partition_id, t.name, t.is_lane, t.sealed_end, p.next_offset,
+       h.end_offset, r.high_us, greatest(r.floor_us, q.closed_us) AS floor_us
 FROM penstock.cursors c
 JOIN penstock.partitions t ON t.id = c.partition_id
 JOIN penstock.queries q ON q.id = %(query)s
@@ -17,40 +17,28 @@ LEFT JOIN penstock.progress r ON r.query_id = %(query)s AND r.partition_id = c.p
 WHERE c.group_id = %(group)s AND c.state = 0 AND h.end_offset > p.next_offset
 ORDER BY c.partition_id
 
--- name: stretches
--- Which sealed segments hold the offsets of a partition from one on.
-SELECT w.partition_id, l.segment, l.first_offset, l.end_offset
-FROM unnest(%(partitions)s::bigint[], %(starts)s::bigint[], %(stops)s::bigint[]) AS w (partition_id, start, stop)
-JOIN penstock.segment_lanes l ON l.partition_id = w.partition_id AND l.end_offset > w.start AND l.first_offset < w.stop
-ORDER BY w.partition_id, l.end_offset
-
--- name: queue
-SELECT id, segment, epoch FROM penstock.queues WHERE id = %(queue)s
+-- name: open_segment
+SELECT segment FROM penstock.queues WHERE id = %(queue)s
 
 -- name: begin_cycle
--- The number is used once, whoever drives; only the driver that holds the query gets one.
-WITH turned AS (
+-- Only the driver that holds the query gets a number, and no number is given twice.
+WITH numbered AS (
     UPDATE penstock.queries SET cycle = cycle + 1, lease_until = clock_timestamp() + %(lease)s
     WHERE id = %(query)s AND fence = %(fence)s RETURNING cycle
 )
-SELECT cycle, set_config('synchronous_commit', 'off', true) FROM turned
+SELECT cycle, set_config('synchronous_commit', 'off', true) FROM numbered
 
 -- name: store_plan
 INSERT INTO penstock.cycles (query_id, cycle, fence, plan, planned)
 VALUES (%(query)s, %(cycle)s, %(fence)s, %(plan)s, %(planned)s)
 
--- name: renew
-UPDATE penstock.queries SET lease_until = clock_timestamp() + %(lease)s
-WHERE id = %(query)s AND fence = %(fence)s
-RETURNING id
-
--- name: look
--- Whether the query is still this driver's, what is suspected, and whether it is paused.
+-- name: query_flags
+-- No row if another driver holds the query.
 SELECT suspicion, is_paused FROM penstock.queries WHERE id = %(query)s AND fence = %(fence)s
 
--- name: due
--- Whether a window is open whose end has passed for so long that the clock closes it, in a partition that is idle. Asked
--- all the time: by the time of the statement, so that the windows that are open for longer are not looked at.
+-- name: has_window_due
+-- Whether the wall clock closes a window: its partition is idle and its end has passed long enough ago. This runs all
+-- the time. statement_timestamp() is a constant to the planner, so that the index skips windows that end later.
 SELECT EXISTS (
     SELECT FROM {state} s
     LEFT JOIN penstock.progress r ON r.query_id = %(query)s AND r.partition_id = s.partition_id
@@ -58,7 +46,7 @@ SELECT EXISTS (
       AND coalesce(r.last_at, 'epoch') <= statement_timestamp() - %(idle)s
 )
 
--- name: epochs
--- Of which epoch a group reads, and which is the queue's newest.
+-- name: group_epoch
+-- The epoch that a group reads, the newest epoch of its queue, and the queue's open segment.
 SELECT g.epoch, q.epoch, q.segment FROM penstock.groups g JOIN penstock.queues q ON q.id = g.queue_id
 WHERE g.id = %(group)s

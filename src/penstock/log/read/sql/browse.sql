@@ -1,7 +1,7 @@
--- name: recent
--- The newest chunks of a queue in this segment, newest first. From the end of each partition's index, so that what
--- lies further back is not looked at.
-SELECT p.id, p.name, p.is_lane, c.end_offset, c.event_count, c.appended_at, c.target_group, c.body
+-- name: newest_chunks
+-- The newest chunks of a queue in this segment, newest first. Each partition's index is read from its end, so that
+-- older chunks are not visited.
+SELECT p.name, p.is_lane, p.id, c.end_offset, c.event_count, c.appended_at, c.target_group, c.body
 FROM penstock.partitions p
 CROSS JOIN LATERAL (
     SELECT k.end_offset, k.event_count, k.appended_at, k.target_group, k.body FROM {chunks} k
@@ -17,7 +17,8 @@ LIMIT %(limit)s OFFSET %(offset)s
 -- name: is_of_queue
 SELECT 1 FROM penstock.partitions WHERE id = %(partition)s AND queue_id = %(queue)s
 
--- name: lane
+-- name: partition_bounds
+-- A partition with its first offset and the one after its last.
 SELECT p.id,
        coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
                  WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end),
@@ -33,16 +34,16 @@ WHERE queue_id = %(queue)s
   AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)
 ORDER BY segment DESC
 
--- name: pages
+-- name: table_pages
 SELECT pg_relation_size('{chunks}') / current_setting('block_size')::bigint
 
--- name: at_the_end
--- Which chunks lie in some pages of the table, the newest first. Those of uploads under way are of no partition yet.
+-- name: chunks_in_pages
+-- The chunks in some pages of the table, newest first. Chunks of unfinished uploads have no partition.
 SELECT p.id, p.name, p.is_lane, c.end_offset
 FROM {chunks} c JOIN penstock.partitions p ON p.id = c.partition_id
 WHERE c.ctid >= %(first)s::tid AND c.ctid < %(last)s::tid
 ORDER BY c.appended_at DESC, c.partition_id, c.end_offset DESC
 
 -- name: chunk
-SELECT end_offset, event_count, appended_at, target_group, body FROM {chunks}
+SELECT partition_id, end_offset, event_count, appended_at, target_group, body FROM {chunks}
 WHERE partition_id = %(partition)s AND end_offset = %(end)s

@@ -1,9 +1,9 @@
--- name: lock_lanes
--- After the queue's own row, in id order: no push is under way when a segment is sealed.
+-- name: lock_partitions
+-- After the lock on the queue, in the order of the ids. No push is running while a segment is sealed.
 SELECT id FROM penstock.partitions WHERE queue_id = %(queue)s ORDER BY id FOR NO KEY UPDATE
 
--- name: summarize
--- From both ends of each partition's index: what lies between is not looked at.
+-- name: store_bounds
+-- Stores the bounds of each partition in the segment. It reads only both ends of each partition's index.
 INSERT INTO penstock.segment_lanes (queue_id, segment, partition_id, first_offset, end_offset, last_at)
 SELECT %(queue)s, %(segment)s, p.id, f.first_offset, l.end_offset, l.appended_at
 FROM penstock.partitions p
@@ -17,7 +17,7 @@ CROSS JOIN LATERAL (
 ) l
 WHERE p.queue_id = %(queue)s
 
--- name: seal_lanes
+-- name: seal_partitions
 UPDATE penstock.partitions p SET sealed_end = l.end_offset, sealed_at = l.last_at
 FROM penstock.segment_lanes l
 WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s AND p.id = l.partition_id
@@ -28,35 +28,33 @@ UPDATE penstock.segments SET sealed_at = clock_timestamp() + %(skew)s WHERE queu
 -- name: open_segment
 UPDATE penstock.queues SET segment = %(segment)s WHERE id = %(queue)s
 
--- name: new_epoch
+-- name: start_epoch
 UPDATE penstock.queues SET epoch = %(epoch)s, partitioning = %(partitioning)s, partition_count = %(partition_count)s,
     lanes_warned_at = NULL
 WHERE id = %(queue)s
 
--- name: age_and_size
+-- name: segment_state
+-- The age and the size of the open segment, and whether it has any chunks.
 SELECT clock_timestamp() + %(skew)s - s.created_at, pg_table_size('{chunks}'),
        EXISTS (SELECT FROM {chunks})
 FROM penstock.segments s WHERE s.queue_id = %(queue)s AND s.segment = %(segment)s
 
--- name: expired
--- Sealed segments in which everything is older than the retention, oldest first.
+-- name: expired_segments
+-- Sealed segments that are older than the retention, oldest first, and whether a group has not read them.
 SELECT s.segment,
        EXISTS (
            SELECT FROM penstock.segment_lanes l
            JOIN penstock.cursors c ON c.partition_id = l.partition_id
-           CROSS JOIN LATERAL (
-               SELECT p.next_offset FROM penstock.positions p
-               WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
-           ) p
+           CROSS JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p
            WHERE l.queue_id = s.queue_id AND l.segment = s.segment AND p.next_offset < l.end_offset
        ) AS unread
 FROM penstock.segments s
 WHERE s.queue_id = %(queue)s AND s.sealed_at < clock_timestamp() + %(skew)s - make_interval(secs => least(%(seconds)s, 1e10))
 ORDER BY s.segment
 
--- name: lock_behind
--- How many of the positions that are about to be moved were held still, so that nobody else moves them any more; one
--- that was moved meanwhile is not among them.
+-- name: lock_positions_behind
+-- Locks the positions of all groups in the segment's partitions, and returns how many were locked and how many there
+-- are. A position that moved while the statement waited is not locked.
 SELECT count(p.partition_id), count(*) FROM penstock.segment_lanes l
 JOIN penstock.cursors c ON c.partition_id = l.partition_id
 LEFT JOIN LATERAL (
@@ -67,15 +65,12 @@ LEFT JOIN LATERAL (
 WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s
 
 -- name: skip_dropped
--- Groups that had not read what is dropped go on at what is left, and it is counted for each.
+-- Moves groups past the dropped events that they have not read, and counts these for each group.
 WITH behind AS MATERIALIZED (
     SELECT c.group_id, l.partition_id, l.end_offset, p.version, l.end_offset - p.next_offset AS unread
     FROM penstock.segment_lanes l
     JOIN penstock.cursors c ON c.partition_id = l.partition_id
-    CROSS JOIN LATERAL (
-        SELECT p.next_offset, p.version FROM penstock.positions p
-        WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
-    ) p
+    CROSS JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p
     WHERE l.queue_id = %(queue)s AND l.segment = %(segment)s AND p.next_offset < l.end_offset
 ),
 moved AS (
@@ -103,32 +98,23 @@ FROM (
 WHERE g.id = b.group_id
 RETURNING g.name, b.unread
 
--- name: forget_segment
+-- name: delete_segment
 DELETE FROM penstock.segments WHERE queue_id = %(queue)s AND segment = %(segment)s
 
--- name: old_ids
+-- name: expired_ids
 SELECT segment FROM penstock.segments
 WHERE queue_id = %(queue)s AND has_ids AND sealed_at < clock_timestamp() + %(skew)s - make_interval(secs => least(%(seconds)s, 1e10))
 
--- name: forget_ids
+-- name: delete_ids
 UPDATE penstock.segments SET has_ids = false WHERE queue_id = %(queue)s AND segment = %(segment)s
 
--- name: forget_requests
-DELETE FROM penstock.requests WHERE created_at < clock_timestamp() - interval '24 hours'
-
--- name: forget_traces
-DELETE FROM penstock.traces WHERE created_at < clock_timestamp() - interval '30 days'
-
 -- name: idle_cursors
--- Drained, not leased, and still for a while: candidates for parking.
+-- Cursors to park: drained, not leased, and idle for a while.
 SELECT c.group_id, c.partition_id
 FROM penstock.cursors c
 JOIN penstock.groups g ON g.id = c.group_id
 JOIN penstock.partitions t ON t.id = c.partition_id
-CROSS JOIN LATERAL (
-    SELECT * FROM penstock.positions p
-    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
-) p
+CROSS JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p
 WHERE g.queue_id = %(queue)s AND c.state = 0
   AND p.available_at <= clock_timestamp() + %(skew)s
   AND coalesce(p.moved_at, 'epoch') < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
@@ -144,17 +130,14 @@ JOIN unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, par
 ORDER BY c.group_id, c.partition_id
 FOR NO KEY UPDATE OF c SKIP LOCKED
 
--- name: try_lock_lanes
+-- name: try_lock_partitions
 SELECT id FROM penstock.partitions WHERE id = ANY(%(partitions)s) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: park
--- Cursors and partitions are locked, so no push or seek is under way that would not see what is parked here.
+-- The cursors and partitions are locked, so no push or seek is running that could miss the new state.
 UPDATE penstock.cursors c SET state = 1
 FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
-CROSS JOIN LATERAL (
-    SELECT p.next_offset FROM penstock.positions p
-    WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
-) p
+CROSS JOIN LATERAL penstock.current_position(w.group_id, w.partition_id) p
 JOIN penstock.partitions t ON t.id = w.partition_id
 WHERE c.group_id = w.group_id AND c.partition_id = w.partition_id AND c.state = 0
   AND EXISTS (SELECT FROM penstock.queues q WHERE q.id = {queue} AND q.segment = {segment})

@@ -1,5 +1,5 @@
 -- name: lock_partitions
--- In id order everywhere, so that two pushes can never wait for each other.
+-- Always in the order of the ids, so that two pushes cannot deadlock.
 SELECT id FROM penstock.partitions WHERE id = ANY(%(partitions)s::bigint[]) ORDER BY id FOR NO KEY UPDATE
 
 -- name: append
@@ -8,8 +8,8 @@ SELECT * FROM penstock.append_{suffix}(
     %(sizes)s::integer[], %(bodies)b,
     %(skew)s, %(flush)s, %(epoch)s::integer, _at => %(at)s::timestamptz)
 
--- name: append_more
--- The same, with ids to remember or groups to deliver to.
+-- name: append_with_ids
+-- Like append, with ids for deduplication or with chunks for a single group.
 SELECT * FROM penstock.append_{suffix}(
     %(partitions)s::bigint[], %(counts)s::integer[], %(after)s::integer[], %(starts)s::integer[],
     %(sizes)s::integer[], %(bodies)b,
@@ -18,7 +18,8 @@ SELECT * FROM penstock.append_{suffix}(
     %(id_segments)s::integer[], %(at)s::timestamptz)
 
 -- name: was_flushed
--- After a lost connection: did the flush get through? The partitions are locked, so it is over either way.
+-- After a lost connection: the chunks of the flush, if it was committed. The partitions are locked, so it is not
+-- running any more.
 SELECT c.partition_id, c.end_offset, c.event_count
 FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
 CROSS JOIN LATERAL (
@@ -27,11 +28,11 @@ CROSS JOIN LATERAL (
 WHERE c.flush_id = %(flush)s
 ORDER BY c.partition_id, c.end_offset
 
--- name: seen_ids
+-- name: stored_ids
 SELECT i.hash, i.event_offset FROM {ids} i WHERE i.hash = ANY(%(hashes)s::uuid[])
 
 -- name: still_in_window
--- Of ids seen before, the ones whose event is younger than the window, or no longer there to ask.
+-- Of stored ids, those whose event is younger than the window or has been dropped.
 SELECT w.ordinal FROM unnest(%(partitions)s::bigint[], %(offsets)s::bigint[])
     WITH ORDINALITY AS w (partition_id, event_offset, ordinal)
 LEFT JOIN LATERAL (
@@ -40,27 +41,3 @@ LEFT JOIN LATERAL (
 ) c ON true
 WHERE c.appended_at IS NULL
    OR c.appended_at > clock_timestamp() + %(skew)s - make_interval(secs => %(window)s)
-
--- name: claim_request
-INSERT INTO penstock.requests (idempotency_key, fingerprint, result, created_at)
-VALUES (%(key)s, %(fingerprint)s, '', clock_timestamp() + %(skew)s)
-ON CONFLICT (idempotency_key) DO NOTHING
-
--- name: claim_requests
--- The same for several at once.
-INSERT INTO penstock.requests (idempotency_key, fingerprint, result, created_at)
-SELECT w.key, w.fingerprint, '', clock_timestamp() + %(skew)s
-FROM unnest(%(keys)s::text[], %(fingerprints)s::bytea[]) AS w (key, fingerprint)
-ON CONFLICT (idempotency_key) DO NOTHING
-RETURNING idempotency_key
-
--- name: read_request
-SELECT fingerprint, result FROM penstock.requests WHERE idempotency_key = %(key)s
-
--- name: store_request
-UPDATE penstock.requests SET result = %(result)s WHERE idempotency_key = %(key)s
-
--- name: store_requests
-UPDATE penstock.requests r SET result = w.result
-FROM unnest(%(keys)s::text[], %(results)s::bytea[]) AS w (key, result)
-WHERE r.idempotency_key = w.key

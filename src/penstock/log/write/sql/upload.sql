@@ -2,11 +2,12 @@
 INSERT INTO penstock.uploads (queue_id, seen_at, writer, version)
 VALUES (%(queue)s, clock_timestamp() + %(skew)s, %(writer)s, %(version)s) RETURNING id
 
--- name: see
+-- name: record_activity
 UPDATE penstock.uploads SET seen_at = clock_timestamp() + %(skew)s WHERE id = %(upload)s
 
 -- name: stage
--- Under a partition that is none: nobody finds them there. Not when somebody has tidied up: nobody would again.
+-- Stores rows under the negative id of the upload, where no reader finds them. It stores none if the upload was deleted,
+-- because nobody would delete the rows.
 INSERT INTO {chunks} (partition_id, end_offset, event_count, appended_at, flush_id, body)
 SELECT -u.id, i.number, i.event_count, 'epoch', %(flush)s::uuid, substr(%(bodies)b, i.start, i.size)
 FROM (SELECT id FROM penstock.uploads WHERE id = %(upload)s::bigint FOR KEY SHARE) u
@@ -14,15 +15,15 @@ CROSS JOIN unnest(%(numbers)s::bigint[], %(counts)s::integer[], %(starts)s::inte
     AS i (number, event_count, start, size)
 
 -- name: take
--- Ours alone from now on: who tidies up leaves it, or has been here before us.
+-- Takes the upload, so that upkeep does not delete its rows. No row: upkeep has deleted it before.
 DELETE FROM penstock.uploads WHERE id = %(upload)s RETURNING id
 
 -- name: take_all
--- The same for several.
+-- Like take, for several uploads.
 DELETE FROM penstock.uploads WHERE id = ANY(%(uploads)s::bigint[]) RETURNING id
 
--- name: left_by
--- What tasks of a write have staged that are not part of it: tried twice, or given up.
+-- name: uploads_of_write
+-- The uploads of a write that are not part of its commit, of tasks that ran twice or failed.
 SELECT id FROM penstock.uploads
 WHERE queue_id = %(queue)s AND writer = %(writer)s AND version <= %(version)s
 ORDER BY id FOR UPDATE
@@ -35,12 +36,12 @@ ON CONFLICT DO NOTHING
 -- name: last_write
 SELECT version, run FROM penstock.writes WHERE queue_id = %(queue)s AND writer = %(writer)s FOR NO KEY UPDATE
 
--- name: note_write
+-- name: record_write
 UPDATE penstock.writes
 SET version = %(version)s, run = %(run)s, events = %(events)s, written_at = clock_timestamp() + %(skew)s
 WHERE queue_id = %(queue)s AND writer = %(writer)s
 
--- name: forget_writes
+-- name: delete_expired_writes
 DELETE FROM penstock.writes WHERE NOT is_kept AND written_at < clock_timestamp() - interval '24 hours'
 
 -- name: is_current
@@ -50,7 +51,7 @@ SELECT EXISTS (SELECT FROM penstock.queues WHERE id = {queue} AND segment = {seg
 UPDATE penstock.cursors c SET state = 0 WHERE c.partition_id = ANY(%(partitions)s::bigint[]) AND c.state = 1
 
 -- name: publish
--- The partitions are locked. Rows get their place; what they hold lies apart and is not touched.
+-- Sets partition and offset of the rows. The partitions are locked. The bodies are stored apart and not rewritten.
 WITH heads AS MATERIALIZED (
     SELECT w.partition_id, h.end_offset, greatest(h.appended_at, clock_timestamp() + %(skew)s) AS appended_at
     FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
@@ -68,9 +69,9 @@ JOIN heads h ON h.partition_id = n.target
 WHERE c.partition_id = -%(upload)s::bigint AND c.end_offset = n.number
 
 -- name: move
--- To the segment that is open now.
+-- Moves the rows to the open segment.
 WITH gone AS (
-    DELETE FROM penstock.chunks_{queue}_%(from_segment)s c WHERE c.partition_id = -%(upload)s RETURNING c.*
+    DELETE FROM penstock.chunks_{queue}_{from_segment} c WHERE c.partition_id = -%(upload)s RETURNING c.*
 )
 INSERT INTO {chunks} SELECT * FROM gone
 
@@ -86,8 +87,8 @@ SELECT EXISTS (
     WHERE c.flush_id = %(flush)s
 )
 
--- name: forgotten
--- Whoever brought them is gone.
+-- name: abandoned
+-- Uploads without recent activity.
 SELECT u.id FROM penstock.uploads u
 WHERE u.queue_id = %(queue)s AND u.seen_at < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
 ORDER BY u.id FOR UPDATE SKIP LOCKED

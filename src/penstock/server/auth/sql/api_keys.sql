@@ -1,7 +1,7 @@
 -- name: create
 INSERT INTO penstock.api_keys (id, name, roles, queues, hash, expires_at)
 VALUES (%(id)s, %(name)s, %(roles)s, %(queues)s, %(hash)s, %(expires_at)s)
--- Asked again because the answer was lost: with this hash it is the one that was made.
+-- A retry after a lost result finds its own row: it has the same hash.
 ON CONFLICT (id) DO UPDATE SET id = excluded.id WHERE api_keys.hash = excluded.hash
 RETURNING id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
 
@@ -15,7 +15,7 @@ UPDATE penstock.api_keys SET revoked_at = coalesce(revoked_at, clock_timestamp()
 RETURNING id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
 
 -- name: rotate
--- Asked again because the answer was lost, it leaves what it did: else the new secret would be the previous one too.
+-- A retry after a lost result changes nothing; else the new secret would become the previous one too.
 UPDATE penstock.api_keys
 SET previous_hash = CASE WHEN hash = %(hash)s THEN previous_hash ELSE hash END,
     previous_until = CASE WHEN hash = %(hash)s THEN previous_until
@@ -25,19 +25,19 @@ WHERE id = %(id)s AND revoked_at IS NULL
 RETURNING id, name, roles, queues, created_at, expires_at, revoked_at, rotated_at, previous_until, last_used_at
 
 -- name: find
--- Which of its two hashes count is decided on the clock of the database.
+-- The clock of the database decides which of the two hashes are valid.
 SELECT id, roles, queues,
-       CASE WHEN revoked_at IS NULL AND coalesce(expires_at > clock_timestamp(), true) THEN hash END,
+       CASE WHEN revoked_at IS NULL AND coalesce(expires_at > clock_timestamp(), true) THEN hash END AS hash,
        CASE WHEN revoked_at IS NULL AND coalesce(expires_at > clock_timestamp(), true)
-                 AND previous_until > clock_timestamp() THEN previous_hash END
+                 AND previous_until > clock_timestamp() THEN previous_hash END AS previous_hash
 FROM penstock.api_keys
 WHERE id = %(id)s
 
 -- name: used
--- Seldom, and only forward: a key that is used all day is written once a minute.
+-- At most once a minute, however often the key is used.
 UPDATE penstock.api_keys SET last_used_at = clock_timestamp()
 WHERE id = %(id)s AND coalesce(last_used_at < clock_timestamp() - interval '1 minute', true)
 
--- name: any_active
+-- name: has_active
 SELECT EXISTS (SELECT FROM penstock.api_keys
-               WHERE revoked_at IS NULL AND coalesce(expires_at > clock_timestamp(), true))
+               WHERE revoked_at IS NULL AND coalesce(expires_at > clock_timestamp(), true)) AS has_active

@@ -10,8 +10,8 @@ WHERE (%(who)s::text IS NULL OR who = %(who)s)
 ORDER BY id DESC
 LIMIT %(limit)s
 
--- name: forget
--- A part at a time: it is done again and again.
+-- name: delete_expired
+-- In small batches: it runs repeatedly.
 DELETE FROM penstock.audit
 WHERE id IN (SELECT id FROM penstock.audit
              WHERE at < clock_timestamp() - make_interval(days => %(days)s) ORDER BY id LIMIT 10000)

@@ -1,34 +1,45 @@
--- What the database knows of queues, groups and queries, for metrics. Each statement is a lookup per partition in use, or
--- per queue, group or query, never per event.
+-- Metrics of queues, groups and queries: the labels of a series first, then one column per metric. Each statement does
+-- one lookup per partition in use, or per queue, group or query; none reads events.
 
 -- name: queues
-SELECT d.queue, d.partitions, d.events, d.appended, d.shed FROM penstock.depth d ORDER BY d.queue LIMIT %(most)s
+SELECT d.queue, d.partitions, d.events, d.appended, d.shed
+FROM penstock.depth d
+ORDER BY d.queue
+LIMIT %(limit)s
 
 -- name: groups
-SELECT l.queue, l.group_name, l.lag, l.counts AND NOT l.away, l.partitions_behind, l.leases, g.dropped,
-       CASE WHEN l.lag > 0 THEN extract(epoch FROM clock_timestamp() - penstock.oldest_unread(g.id, q.id, q.segment))
-       ELSE 0 END::float8
+SELECT l.queue, l.group_name AS "group", l.lag, (l.counts AND NOT l.away)::int AS counts, l.partitions_behind, l.leases,
+       g.dropped,
+       CASE WHEN l.lag > 0
+            THEN greatest(extract(epoch FROM clock_timestamp() - penstock.oldest_unread(g.id, q.id, q.segment)), 0)
+            ELSE 0 END::float8 AS oldest_seconds
 FROM penstock.lag l
 JOIN penstock.queues q ON q.name = l.queue
 JOIN penstock.groups g ON g.queue_id = q.id AND g.name = l.group_name
-ORDER BY l.queue, l.group_name LIMIT %(most)s
+ORDER BY l.queue, l.group_name
+LIMIT %(limit)s
 
 -- name: dead_letters
-SELECT q.name, d.group_name, d.events
+SELECT q.name AS queue, d.group_name AS "group", d.events
 FROM penstock.queues q
 CROSS JOIN LATERAL (
     SELECT l.group_name, count(*) AS events FROM penstock.dead_letters l
     WHERE l.queue_id = q.id AND l.redriven_at IS NULL GROUP BY l.group_name
 ) d
-ORDER BY q.id, d.group_name LIMIT %(most)s
+ORDER BY q.id, d.group_name
+LIMIT %(limit)s
 
 -- name: queries
-SELECT q.name, q.lease_until > clock_timestamp(), q.is_paused, coalesce(t.cycles, 0), coalesce(t.failed, 0),
-       coalesce(t.events_in, 0), coalesce(t.events_out, 0), coalesce(t.windows, 0), coalesce(t.late, 0),
-       coalesce(t.dead, 0), coalesce(t.cycle_counts, '{}'), coalesce(t.cycle_seconds, 0),
-       coalesce(t.fresh_counts, '{}'), coalesce(t.fresh_seconds, 0),
-       extract(epoch FROM clock_timestamp() - l.committed_at)::float8,
-       extract(epoch FROM clock_timestamp() - w.watermark)::float8, coalesce(p.events, 0)
+SELECT q.name AS query, (q.lease_until > clock_timestamp())::int AS running, q.is_paused::int AS paused,
+       coalesce(t.cycles, 0) AS cycles, coalesce(t.failed, 0) AS failed_cycles,
+       coalesce(t.events_in, 0) AS events, coalesce(t.events_out, 0) AS output_events,
+       coalesce(t.windows, 0) AS windows, coalesce(t.late, 0) AS late_events, coalesce(t.dead, 0) AS dead_letters,
+       coalesce(t.cycle_counts, '{}') AS cycle_counts, coalesce(t.cycle_seconds, 0) AS cycle_sum,
+       coalesce(t.fresh_counts, '{}') AS freshness_counts, coalesce(t.fresh_seconds, 0) AS freshness_sum,
+       CASE WHEN l.committed_at IS NOT NULL
+            THEN greatest(extract(epoch FROM clock_timestamp() - l.committed_at), 0) END::float8 AS last_commit_seconds,
+       extract(epoch FROM clock_timestamp() - w.watermark)::float8 AS watermark_lag_seconds,
+       coalesce(p.events, 0) / 10.0::float8 AS events_per_second
 FROM penstock.queries q
 LEFT JOIN penstock.query_totals t ON t.query_id = q.id
 LEFT JOIN LATERAL (
@@ -36,36 +47,43 @@ LEFT JOIN LATERAL (
     WHERE c.query_id = q.id AND c.committed_at IS NOT NULL ORDER BY c.cycle DESC LIMIT 1
 ) l ON true
 LEFT JOIN LATERAL (
-    -- A cycle that only closes windows may not know; of the last hundred, one does.
+    -- A cycle that only closes windows may have no watermark; one of the last hundred cycles has one.
     SELECT n.watermark FROM (
         SELECT c.watermark FROM penstock.cycles c WHERE c.query_id = q.id ORDER BY c.cycle DESC LIMIT 100
     ) n WHERE n.watermark IS NOT NULL LIMIT 1
 ) w ON true
 LEFT JOIN LATERAL (
-    -- The last 10 seconds have a hundred cycles at the most.
+    -- A query commits at most about a hundred cycles in ten seconds.
     SELECT sum(n.events_in)::bigint AS events FROM (
         SELECT c.events_in, c.committed_at FROM penstock.cycles c
         WHERE c.query_id = q.id ORDER BY c.cycle DESC LIMIT 200
     ) n WHERE n.committed_at > clock_timestamp() - interval '10 seconds'
 ) p ON true
-ORDER BY q.id LIMIT %(most)s
+ORDER BY q.id
+LIMIT %(limit)s
+
+-- name: queries_with_windows
+SELECT id AS query_id, name AS query FROM penstock.queries WHERE result IS NOT NULL ORDER BY id LIMIT %(limit)s
 
 -- name: open_windows
 SELECT count(*) FROM penstock.state_{id}
 
--- name: with_windows
-SELECT id, name FROM penstock.queries WHERE result IS NOT NULL ORDER BY id LIMIT %(most)s
-
 -- name: gates
-SELECT q.name, sum(l.allowed)::bigint, count(*) FILTER (WHERE l.denied_since IS NOT NULL),
-       coalesce(extract(epoch FROM clock_timestamp() - min(l.denied_since)), 0)::float8
+SELECT q.name AS query, sum(l.allowed)::bigint AS allowed, count(*) FILTER (WHERE l.denied_since IS NOT NULL) AS waiting,
+       greatest(extract(epoch FROM clock_timestamp() - min(l.denied_since)), 0)::float8 AS longest_wait_seconds
 FROM penstock.gate_lanes l JOIN penstock.queries q ON q.id = l.query_id
-GROUP BY q.id, q.name ORDER BY q.id LIMIT %(most)s
+GROUP BY q.id, q.name
+ORDER BY q.id
+LIMIT %(limit)s
 
 -- name: sinks
-SELECT q.name, g.name, t.written, t.retries, t.busy, t.dead_letters, t.lost,
-       t.is_running AND t.updated_at > clock_timestamp() - interval '30 seconds', t.is_resting
+SELECT q.name AS queue, g.name AS "group", t.written, t.retries, t.busy, t.dead_letters, t.lost,
+       r.running::int, (r.running AND t.is_resting)::int AS resting
 FROM penstock.sink_totals t
 JOIN penstock.groups g ON g.id = t.group_id
 JOIN penstock.queues q ON q.id = g.queue_id
-ORDER BY t.group_id LIMIT %(most)s
+CROSS JOIN LATERAL (
+    SELECT t.is_running AND t.updated_at > clock_timestamp() - interval '30 seconds' AS running
+) r
+ORDER BY t.group_id
+LIMIT %(limit)s

@@ -1,13 +1,5 @@
--- name: about
-SELECT m.namespace, m.task, m.options FROM penstock.plane_queues m WHERE m.queue_id = %(queue)s
-
--- name: keep
-INSERT INTO penstock.plane_queues (queue_id, namespace, task, options)
-VALUES (%(queue)s, %(namespace)s, %(task)s, %(options)s)
-ON CONFLICT (queue_id) DO UPDATE SET namespace = excluded.namespace, task = excluded.task, options = excluded.options
-
--- name: catalog
--- Every queue with its namespace and task: as it was told, or as its dotted name says.
+-- name: list
+-- A queue without a stored namespace and task takes them from its dotted name: namespace.task.
 SELECT q.id, q.name, n.namespace, n.task, q.created_at
 FROM penstock.queues q
 LEFT JOIN penstock.plane_queues m ON m.queue_id = q.id

@@ -1,0 +1,86 @@
+"""Numbers, sizes and durations for people."""
+
+from __future__ import annotations
+
+import math
+
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def number(value: float | None) -> str:
+    """Format a number with thousands separators and at most three significant decimals.
+
+    >>> number(1234567), number(0.125), number(1234.5), number(None)
+    ('1,234,567', '0.125', '1,234', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if float(value).is_integer() or abs(value) >= 1000:
+        return f"{int(value):,}"
+    digits = max(0, 3 - (math.floor(math.log10(abs(value))) + 1 if abs(value) >= 1 else 0))
+    return f"{value:,.{digits}f}".rstrip("0").rstrip(".")
+
+
+def compact(value: float | None) -> str:
+    """Format a number in a few characters.
+
+    >>> compact(999), compact(12345), compact(1234567), compact(2_500_000_000)
+    ('999', '12,345', '1.23 M', '2.5 G')
+    """
+    if value is None or abs(value) < 100_000:
+        return number(value)
+    for unit, letter in _UNITS:
+        if abs(value) >= unit:
+            return f"{float(f'{value / unit:.3g}'):g} {letter}"
+    return number(value)
+
+
+def rate(value: float | None) -> str:
+    """Format events per second.
+
+    >>> rate(0.0), rate(3.2), rate(1234.4)
+    ('0', '3.2', '1,234')
+    """
+    if value is None:
+        return "–"
+    if value < 10:
+        return f"{value:.1f}".removesuffix(".0")
+    return compact(round(value))
+
+
+def duration(seconds: float | None) -> str:
+    """Format a duration in its two largest units.
+
+    >>> duration(0.0123), duration(2.345), duration(75), duration(7300), duration(200_000)
+    ('12 ms', '2.3 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
+    """
+    if seconds is None:
+        return "–"
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = round(seconds)
+    for unit, name, smaller, small in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            rest = whole % unit // smaller
+            return f"{whole // unit} {name}" + (f" {rest} {small}" if rest else "")
+    return f"{whole} s"
+
+
+def size(count: float | None) -> str:
+    """Format a number of bytes.
+
+    >>> size(900), size(2048), size(5 << 20)
+    ('900 B', '2 KiB', '5 MiB')
+    """
+    if count is None:
+        return "–"
+    amount, units = float(count), ("B", "KiB", "MiB", "GiB", "TiB")
+    for unit in units[:-1]:
+        if abs(amount) < 1024:
+            return f"{amount:.3g} {unit}"
+        amount /= 1024
+    return f"{amount:.3g} {units[-1]}"

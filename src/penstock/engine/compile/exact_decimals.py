@@ -1,0 +1,63 @@
+"""Exact decimal arithmetic in Spark SQL.
+
+Spark keeps only 6 decimals of the product of two fields, and writes 5 as 5.000000000000000000. ``ExactDecimals.java``
+rewrites expressions before Spark analyzes them, so that they keep 18 decimals and write 5. Spark contains a compiler
+for the code that it generates, which compiles the file: nothing has to be installed.
+"""
+
+from __future__ import annotations
+
+import threading
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+class _CompiledClass(NamedTuple):
+    jvm: Any
+    instance: Any
+
+
+_lock = threading.Lock()
+_compiled: _CompiledClass | None = None
+
+
+def column(spark: SparkSession, expression: Any) -> Column:
+    """A Column with exact arithmetic, from SQL text or another Column."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    if isinstance(expression, str) and expression.isidentifier():
+        return F.expr(expression)
+    given = expression if isinstance(expression, str) else expression._jc
+    return ClassicColumn(_exact_decimals(spark).column(spark._jsparkSession, given))
+
+
+def select(frame: DataFrame, names: list[str], expression: Column) -> DataFrame:
+    """Select columns and an expression, which gets the name that Spark would give it."""
+    inexact = frame.select(*names, expression)
+    return frame.select(*names, column(frame.sparkSession, expression)).toDF(*inexact.columns)
+
+
+def run_query(spark: SparkSession, query: str) -> DataFrame:
+    """The result of an SQL query, computed with exact arithmetic."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    return ClassicDataFrame(_exact_decimals(spark).query(spark._jsparkSession, query), spark)
+
+
+def _exact_decimals(spark: SparkSession) -> Any:
+    """An instance of the Java class, compiled once for each JVM."""
+    global _compiled
+    jvm: Any = spark._jvm
+    with _lock:
+        if _compiled is None or _compiled.jvm is not jvm:
+            source = resources.files("penstock.engine.compile").joinpath("jvm", "ExactDecimals.java")
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
+            compiler.cook(source.read_text(encoding="utf-8"))
+            instance = compiler.getClassLoader().loadClass("ExactDecimals").newInstance()
+            _compiled = _CompiledClass(jvm, instance)
+        return _compiled.instance

@@ -1,0 +1,176 @@
+"""Resolves the types of the fields that a stream reads: declared, stored from before, or inferred from a sample."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+
+from penstock.core.errors import InvalidRequest
+from penstock.engine.compile.referenced_fields import key_expressions, numeric_fields, referenced_fields
+from penstock.engine.compile.schema.sample import run_reader_udfs, run_stage
+from penstock.engine.compile.schema.schema_inference import infer_types
+from penstock.engine.compile.spark_steps import ReferenceFrames
+from penstock.engine.compile.split_stream import ARGUMENT_PREFIX, SplitStream
+from penstock.engine.worker.json_columns import DEFAULT_NUMBER
+from penstock.engine.worker.json_values import COST_PREFIX
+from penstock.log.event import Event
+from penstock.stream.definition import Definition
+from penstock.stream.steps import Step
+
+_logger = logging.getLogger("penstock.engine")
+
+
+class ReaderFields(NamedTuple):
+    """The fields that the reader decodes, and their Spark types, to be stored."""
+
+    schema: pa.Schema
+    types: dict[str, str]
+
+
+class ResolvedStages(NamedTuple):
+    """A stream whose stages have field types, and the Spark types of these fields, to be stored."""
+
+    split: SplitStream
+    types: dict[str, str]
+
+
+def resolve_fields(
+    spark: SparkSession, split: SplitStream, stored: Mapping[str, str], sample: Sequence[Event]
+) -> ReaderFields:
+    """Resolve the types of the fields that the reader decodes."""
+    names = referenced_fields(split)
+    time_field = _time_field(split)
+    if time_field is not None and time_field not in names:
+        names.append(time_field)
+    declared = {**stored, **declared_types(split.stream, split.reader_steps)}
+    undeclared = [name for name in names if name not in declared]
+    inferred = infer_types(run_reader_udfs(spark, split, sample), undeclared) if undeclared else {}
+    if time_field in undeclared and inferred.get(time_field) == DEFAULT_NUMBER:
+        inferred[time_field] = pa.int64() if _has_only_integers(sample, time_field) else pa.float64()
+    types: dict[str, pa.DataType] = {}
+    for name in names:
+        kind = parse_spark_type(name, declared[name]) if name in declared else inferred.get(name)
+        if kind is None and _is_numeric(split, name):
+            kind = DEFAULT_NUMBER
+        if kind is None and name == time_field:
+            kind = pa.string()
+        if kind is None and _is_certainly_field(split, name):
+            kind = pa.string()
+            warn_assumed_string(name)
+        if kind is not None:
+            types[name] = kind
+    return ReaderFields(pa.schema(list(types.items())), {name: _spark_type(kind) for name, kind in types.items()})
+
+
+def warn_assumed_string(name: str) -> None:
+    _logger.warning(
+        "field %r is in none of the newest events, so its type is assumed to be string; declare it with "
+        "Stream.from_(..., schema={%r: 'double'})",
+        name,
+        name,
+    )
+
+
+def declared_types(stream: Definition, steps: Iterable[Step]) -> dict[str, str]:
+    """The types that were declared for the queue and for the results of functions; a later one overrides."""
+    declared = dict(stream.schema)
+    for step in steps:
+        declared.update(getattr(step, "returns", None) or {})
+    return declared
+
+
+def resolve_udf_stages(
+    split: SplitStream,
+    reader: DataFrame,
+    references: ReferenceFrames,
+    stored: Mapping[str, str],
+    sample: Sequence[Event],
+) -> ResolvedStages:
+    """Resolve the types of the fields that each stage returns.
+
+    Types that were inferred are stored. With windows all types are stored, because the result tables depend on them.
+    """
+    steps = list(split.spark_steps)
+    types_to_store: dict[str, str] = {}
+    input_fields = references.read_config.fields.names
+    for part, (stage, _) in enumerate(split.by_stage()):
+        if stage is None:
+            continue
+        index = steps.index(stage)
+        stage = steps[index] = dataclasses.replace(stage, copied_fields=frozenset(input_fields))
+        prefix = f"{stage.name}."
+        of_stage = {name.removeprefix(prefix): kind for name, kind in stored.items() if name.startswith(prefix)}
+        declared = {**of_stage, **declared_types(split.stream, stage.steps)}
+        names = referenced_fields(split, part)
+        inferred: dict[str, pa.DataType | None] = {}
+        if sample and any(name not in declared for name in names):
+            inferred = infer_types(run_stage(stage, steps[:index], reader, references, sample), names)
+        types: dict[str, pa.DataType] = {}
+        for name in names:
+            kind = parse_spark_type(name, declared[name]) if name in declared else inferred.get(name)
+            if kind is None and _is_numeric(split, name):
+                kind = DEFAULT_NUMBER
+            if kind is None and _is_certainly_field(split, name):
+                kind = pa.string()
+                _logger.warning(
+                    "stage %r returns the field %r for none of the newest events, so its type is assumed to be "
+                    "string; declare it with .map(..., returns={%r: 'double'})",
+                    stage.steps[-1].name,
+                    name,
+                    name,
+                )
+            if kind is not None:
+                types[name] = kind
+        is_stored = [name for name in types if split.stream.windows or inferred.get(name) is not None]
+        types_to_store.update({f"{prefix}{name}": _spark_type(types[name]) for name in is_stored})
+        steps[index] = dataclasses.replace(stage, fields=pa.schema(list(types.items())))
+        input_fields = list(types)
+    return ResolvedStages(dataclasses.replace(split, spark_steps=tuple(steps)), types_to_store)
+
+
+def _is_numeric(split: SplitStream, name: str) -> bool:
+    return name in numeric_fields(split.stream) or name.startswith((ARGUMENT_PREFIX, COST_PREFIX))
+
+
+def _is_certainly_field(split: SplitStream, name: str) -> bool:
+    """True if a name that no sample event has can only be a field: it is a whole expression, or a lookup's key."""
+    stream = split.stream
+    expressions = [*key_expressions(stream), stream.sink_key, *(a.argument for a in stream.aggregates.values())]
+    expressions += [gate.cost.expression for gate in stream.gates]
+    return name in [expression for expression in expressions if isinstance(expression, str)] or any(
+        name in getattr(step, "on", ()) for step in split.spark_steps
+    )
+
+
+def _time_field(split: SplitStream) -> str | None:
+    event_time = split.stream.time.event_time
+    if not isinstance(event_time, str) or split.reader_steps:
+        return None
+    return event_time.split(".")[0]
+
+
+def _has_only_integers(sample: Sequence[Event], name: str) -> bool:
+    values = [event.data.get(name) for event in sample if isinstance(event.data, dict)]
+    return all(isinstance(value, int) for value in values if value is not None)
+
+
+def parse_spark_type(name: str, kind: str) -> pa.DataType:
+    """The Arrow type of a field whose type is declared in Spark's syntax."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        parsed: Any = StructType.fromDDL(f"`{name}` {kind}")
+        return to_arrow_type(parsed[0].dataType, timezone="UTC")
+    except PySparkException as error:
+        raise InvalidRequest(f"the type {kind!r} of field {name!r} is not a Spark type: {error}") from error
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    return from_arrow_type(kind).simpleString()

@@ -1,0 +1,85 @@
+"""Applies the steps of a stream to a Spark DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.engine.compile import exact_decimals
+from penstock.engine.worker.read_config import EVENT_JSON, METADATA, SYSTEM_COLUMNS, ReadConfig
+from penstock.engine.worker.udf.stage import UdfStage
+from penstock.stream.sql.select_step import with_stream_columns
+from penstock.stream.steps import Filter, FlatMap, Lookup, Map, Sql, Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ReferenceFrames(Protocol):
+    """The reference tables of a query, and how its workers read and report."""
+
+    @property
+    def read_config(self) -> ReadConfig: ...
+
+    def frame(self, spark: SparkSession, name: str, table: Any) -> DataFrame:
+        """A reference table, not older than its refresh interval."""
+
+
+def apply_steps(frame: DataFrame, steps: Sequence[Step | UdfStage], references: ReferenceFrames) -> DataFrame:
+    for step in steps:
+        match step:
+            case UdfStage():
+                frame = step.apply(frame, references.read_config)
+            case Filter(condition=condition):
+                frame = frame.filter(exact_decimals.column(frame.sparkSession, condition))
+            case Map(expression=expression):
+                frame = _select(frame, expression)
+            case FlatMap(expression=expression):
+                frame = _explode(frame, expression)
+            case Sql():
+                frame = _run_sql(frame, step, references)
+            case Lookup():
+                frame = _look_up(frame, step, references)
+            case _:
+                raise TypeError(f"{type(step).__name__} does not run inside Spark")
+    return frame
+
+
+def _internal_columns(frame: DataFrame) -> list[str]:
+    return [name for name in (*SYSTEM_COLUMNS.names, EVENT_JSON, METADATA) if name in frame.columns]
+
+
+def _select(frame: DataFrame, expression: Any) -> DataFrame:
+    internal = _internal_columns(frame)
+    if isinstance(expression, str):
+        frame.createOrReplaceTempView("stream")
+        query = f"SELECT {', '.join(internal)}, {expression} FROM stream"  # noqa: S608 - the user's own SQL
+        return exact_decimals.run_query(frame.sparkSession, query)
+    return exact_decimals.select(frame, internal, expression)
+
+
+def _explode(frame: DataFrame, expression: Any) -> DataFrame:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    internal = _internal_columns(frame)
+    column = exact_decimals.column(frame.sparkSession, expression)
+    exploded = frame.select(*internal, F.explode(column).alias("value"))
+    if isinstance(exploded.schema["value"].dataType, StructType):
+        return exploded.select(*internal, "value.*")
+    return exploded
+
+
+def _run_sql(frame: DataFrame, step: Sql, references: ReferenceFrames) -> DataFrame:
+    spark = frame.sparkSession
+    frame.createOrReplaceTempView("stream")
+    for name, table in step.tables.items():
+        references.frame(spark, name, table).createOrReplaceTempView(name)
+    return exact_decimals.run_query(spark, with_stream_columns(step.query, _internal_columns(frame)))
+
+
+def _look_up(frame: DataFrame, step: Lookup, references: ReferenceFrames) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    table = references.frame(frame.sparkSession, step.name, step.table)
+    return frame.join(F.broadcast(table), list(step.on), step.how)

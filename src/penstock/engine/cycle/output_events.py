@@ -1,0 +1,84 @@
+"""Events that a cycle appends to the sink queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from penstock.core import json
+from penstock.core.errors import WindowKeyFailed
+from penstock.engine.worker.json_values import COST_PREFIX, strip_internal_fields, to_json_value
+from penstock.engine.worker.read_config import EVENT_JSON
+from penstock.log.queue import Queue
+from penstock.log.storage import chunk
+from penstock.log.write.piece import PIECE_EVENTS, Piece
+
+#: Key and JSON. A plain pair, because a cycle can have very many.
+OutputEvent: TypeAlias = tuple[str | None, bytes]
+
+
+class ClosedWindow(NamedTuple):
+    """A window that a commit closed or corrected."""
+
+    key: str
+    #: How often late events corrected the window.
+    revision: int
+    #: The JSON of the event; None if the window is not emitted.
+    event: str | None
+    #: The end of the window, if the event may not contain it.
+    hidden_end: Any
+
+    def to_output(self) -> OutputEvent:
+        assert self.event is not None  # noqa: S101 - the caller checked
+        revised = self.event if not self.revision else f'{self.event[:-1]}, "revision" : {self.revision}}}'
+        return self.key or None, revised.encode()
+
+
+def table_to_outputs(table: pa.Table, has_internal_fields: bool) -> list[OutputEvent]:
+    """The output events of a stream without windows, one for each row."""
+    keys = table.column("__output_key").to_pylist()
+    lines = None
+    if EVENT_JSON in table.column_names:
+        lines = [line.encode() for line in table.column(EVENT_JSON).to_pylist()]
+        if has_internal_fields:
+            lines = [strip_internal_fields(line) for line in lines]
+    internal = ("__partition", "__offset", "__output_key", EVENT_JSON)
+    fields = [name for name in table.column_names if name not in internal and not name.startswith(COST_PREFIX)]
+    if lines is not None and not fields:
+        return list(zip(keys, lines, strict=True))
+    rows = [to_json_value(row) for row in table.select(fields).to_pylist()]
+    if lines is not None:
+        events = [json.decode(line) for line in lines]
+        rows = [{**event, **row} if isinstance(event, dict) else event for event, row in zip(events, rows, strict=True)]
+    return [(key, json.encode(row)) for key, row in zip(keys, rows, strict=True)]
+
+
+def rekey_window(line: bytes, window_key: Any) -> OutputEvent:
+    """The event of a closed window with a key from a function of the window, or from one of its fields."""
+    window = json.decode(line)
+    try:
+        key = window_key(window) if callable(window_key) else window.get(window_key)
+    except Exception as error:
+        raise WindowKeyFailed(
+            f".to(..., partition=...) failed for the window {line[:200].decode(errors='replace')}: "
+            f"{type(error).__name__}: {error}; correct the function and start the query again"
+        ) from error
+    return None if key is None else str(key), line
+
+
+def partition_outputs(queue: Queue, events: Sequence[OutputEvent], ids: Sequence[str] | None = None) -> list[Piece]:
+    """Divide events into pieces for the partitions of a queue, in order."""
+    by_partition: dict[str, list[int]] = {}
+    for index, (key, _) in enumerate(events):
+        by_partition.setdefault(queue.partition_for_event(key, None), []).append(index)
+    pieces = []
+    for partition, indexes in by_partition.items():
+        for start in range(0, len(indexes), PIECE_EVENTS):
+            part = indexes[start : start + PIECE_EVENTS]
+            keys = queue.stored_keys(partition, [events[index][0] for index in part])
+            lines = b"\n".join([events[index][1] for index in part])
+            part_ids = None if ids is None else [ids[index] for index in part]
+            pieces.append(Piece(queue, partition, part, chunk.ChunkColumns(lines, len(part), keys, part_ids)))
+    return pieces

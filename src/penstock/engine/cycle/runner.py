@@ -1,0 +1,323 @@
+"""Runs the cycles of a query: one Spark job each, the reports of its tasks, and the commit."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from msgspec import structs
+
+from penstock.core.errors import SparkFailure
+from penstock.db.statements import Statements
+from penstock.engine import plan as plans
+from penstock.engine.cycle.commit import Committer
+from penstock.engine.cycle.models import CommitStats, CommitTarget, ComputedCycle, CycleResult, SparkResult
+from penstock.engine.cycle.output_events import table_to_outputs
+from penstock.engine.cycle.partials import empty_partials, split_result
+from penstock.engine.cycle.prepare import PreparedQuery
+from penstock.engine.cycle.query_context import QueryContext
+from penstock.engine.joins.reader import JoinReader
+from penstock.engine.joins.state import MAX_JOIN_EVENTS, ExpiredEvent, JoinState, collect_changes
+from penstock.engine.ledger import COMMIT_BEFORE
+from penstock.engine.plan import CyclePlan
+from penstock.engine.planning import poison_search
+from penstock.engine.planning.poison_search import PoisonSearch
+from penstock.engine.spark.errors import error_summary
+from penstock.engine.worker.event_failure import EventFailure
+from penstock.engine.worker.preaggregate import merge_blocks
+from penstock.engine.worker.reader import EventReader
+from penstock.engine.worker.reports import ConflictingReports, PartitionReport, TaskReport, decode_reports
+from penstock.engine.worker.task import CycleJob, set_cycle_job
+from penstock.stream.expression import is_python
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from pyspark.sql import DataFrame
+
+_sql = Statements("penstock.engine.cycle", "runner.sql")
+
+_MAX_TRACEBACK = 8_000
+
+
+class CycleRunner:
+    """Computes and commits the cycles of a query under one fencing number."""
+
+    def __init__(self, context: QueryContext, prepared: PreparedQuery, fence: int) -> None:
+        self._context = context
+        self._prepared = prepared
+        self._fence = fence
+        self._run = context.run
+        stream, options = context.stream, context.options
+        self.target = CommitTarget(
+            context.id,
+            context.name,
+            fence,
+            options.lease_seconds,
+            prepared.groups,
+            prepared.result_tables,
+            stream.time,
+            prepared.watermark_scope,
+            stream.sink,
+            stream.time.late,
+            options.history_retention_seconds,
+            stream.sink_key if stream.windows else None,
+            prepared.join_state,
+        )
+        functions = (stream.sink_key, *(gate.cost.expression for gate in stream.gates))
+        self._has_internal_fields = any(is_python(function) for function in functions)
+        self._committer = Committer(context.log, self.target)
+
+    def close(self) -> None:
+        self._run(self._committer.close())
+
+    def run_spark(self, plan: CyclePlan, tag: str | None = None) -> SparkResult:
+        """Run the Spark job of a cycle. With a tag, :meth:`cancel_jobs` can cancel it."""
+        started_at, start_clock = datetime.now(UTC), time.perf_counter()
+        if tag is not None:
+            self._context.spark.sparkContext.addJobTag(tag)
+        self._label_jobs(plan)
+        try:
+            job = self._build_job(plan)
+        except Exception as error:
+            raise SparkFailure(f"the Spark plan of a cycle cannot be built: {error_summary(error)}") from error
+        table = job.toArrow()
+        if self._prepared.preaggregation is not None:
+            table = merge_blocks(self._prepared.preaggregation, table)
+        return SparkResult(_sort_events(table), started_at, start_clock, time.perf_counter())
+
+    def cancel_jobs(self, tag: str) -> None:
+        self._context.spark.sparkContext.cancelJobsWithTag(tag)
+
+    def compute(self, plan: CyclePlan, prefetched: Future[SparkResult] | None = None) -> ComputedCycle:
+        """Compute a cycle, or take the result of its Spark job if it was started before."""
+        started_at, turn = datetime.now(UTC), time.perf_counter()
+        took: dict[str, float] = {"spark": 0.0}
+        table: pa.Table | None = None
+        reports: list[TaskReport] = []
+        has_job = bool(plan.partitions) or self._prepared.join_state is not None
+        if has_job:
+            spark_result = self.run_spark(plan) if prefetched is None else prefetched.result()
+            table, started_at = spark_result.table, spark_result.started_at
+            took["spark"] = (spark_result.end_clock - spark_result.start_clock) * 1000
+            if spark_result.end_clock < turn:
+                took[COMMIT_BEFORE] = (turn - spark_result.end_clock) * 1000
+        clock = time.perf_counter()
+        if has_job:
+            reports = self._load_complete_reports(plan)
+        result = self._to_result(plan, reports, table, started_at, took)
+        took["prepare"] = (time.perf_counter() - clock) * 1000
+        return ComputedCycle(result, table)
+
+    def commit(self, result: CycleResult) -> CommitStats:
+        """Commit a cycle exactly once."""
+        return self._run(self._committer.commit(result))
+
+    def flush(self) -> CommitStats:
+        """Close all open windows."""
+        if self._prepared.result_tables is None and self._prepared.join_state is None:
+            return CommitStats()
+        plan = self._begin_flush(CyclePlan(0, True, [], [[]]))
+        if plan is None:
+            return CommitStats()
+        result = self._to_result(plan, [], None, datetime.now(UTC), {})
+        return self.commit(replace(result, is_flush=True))
+
+    def plan_expired(self) -> CyclePlan | None:
+        """Plan a cycle that emits rows of a join that expired without a match; None if there are none."""
+        if not self.count_expired(1):
+            return None
+        search = self.load_poison_search()
+        limit = min(self._context.options.max_events_per_cycle, MAX_JOIN_EVENTS)
+        return self._begin_flush(
+            CyclePlan(0, True, [], [[]], limit if search is None else search.expired_rows or limit)
+        )
+
+    def count_expired(self, limit: int) -> int:
+        """Count the rows of a join that expired without a match and are to be emitted, up to a limit."""
+        join_state = self._prepared.join_state
+        return self._run(self._count_expired(join_state, limit)) if join_state and join_state.is_outer else 0
+
+    def delete_plan(self, cycle: int) -> None:
+        """Delete a planned cycle from the ledger."""
+        self._run(self._delete_plan(cycle))
+
+    # Failures
+
+    def load_poison_search(self) -> PoisonSearch | None:
+        """Load the state of the search for an event that fails every cycle."""
+        return self._run(self._load_poison_search())
+
+    def record_failure(self, plan: CyclePlan, error: BaseException, search: PoisonSearch | None) -> None:
+        """Write the error of a cycle to the ledger, and store the search for the event that causes it."""
+        self._run(self._committer.record_failure(plan, str(error), search))
+
+    def dead_letter_result(self, plan: CyclePlan, error: BaseException, attempts: int) -> CycleResult:
+        """The result of a cycle whose single event is given up: a dead letter."""
+        reason = f"every cycle with this event fails: {error_summary(error)}"
+        traceback = str(error)[:_MAX_TRACEBACK]
+        if plan.partitions:
+            partition = plan.partitions[0]
+            failure = EventFailure(partition.partition_id, partition.start, "cycle", reason, traceback, attempts)
+            progress = PartitionReport(partition.partition_id, 1, 1, partition.high_us, 0)
+            return self._to_result(plan, [TaskReport([progress], [failure], {})], None, datetime.now(UTC), {})
+        expired = self._run(self._find_oldest_expired())
+        if expired is None:
+            raise SparkFailure(f"a cycle without events failed: {reason}")
+        failure = EventFailure(expired.partition_id, expired.offset, "cycle", reason, traceback, attempts)
+        reports = [TaskReport([], [failure], {}, expired_rows=1)]
+        return CycleResult(
+            plan,
+            reports,
+            None,
+            [],
+            [],
+            datetime.now(UTC),
+            {},
+            join_changes=collect_changes(reports),
+            expired_event=expired,
+        )
+
+    # Spark jobs
+
+    def _label_jobs(self, plan: CyclePlan) -> None:
+        description = f"penstock query {self._context.name}, cycle {plan.cycle}"
+        set_cycle_job(self._context.spark, CycleJob(self._fence, plan.cycle), description)
+
+    def _build_job(self, plan: CyclePlan) -> DataFrame:
+        """Build the Spark plan of a cycle. This reads no events."""
+        prepared = self._prepared
+        if prepared.references.forget_stale():
+            prepared.small_job = None
+        if not plan.is_small:
+            return prepared.transform(prepared.reader.frame(self._context.spark, len(plan.tasks)), False)
+        return build_small_job(prepared) if prepared.small_job is None else prepared.small_job
+
+    def _load_complete_reports(self, plan: CyclePlan) -> list[TaskReport]:
+        """Load the reports of a cycle, and check that its tasks have read each planned offset once."""
+        reports, reader = self._load_reports(plan), self._prepared.reader
+        if not reports and (plan.partitions or plan.expired_rows):
+            # Spark skipped the reader because the result is empty, for example after a join with an empty table.
+            reports = self._read_only(plan, reader)
+        for join_input in reader.inputs if isinstance(reader, JoinReader) else ():
+            # Spark may also skip one input of a join.
+            config, read = join_input.read_config, _offsets_read(reports)
+            if any(p.queue_id in config.queues and p.partition_id not in read for p in plan.partitions):
+                reports = self._read_only(plan, EventReader(config))
+        read = _offsets_read(reports)
+        for partition in plan.partitions:
+            if read.get(partition.partition_id) != partition.events:
+                raise ConflictingReports(
+                    f"partition {partition.partition_id}: {read.get(partition.partition_id)} offsets were read, but "
+                    f"{partition.events} were planned"
+                )
+        return reports
+
+    def _load_reports(self, plan: CyclePlan) -> list[TaskReport]:
+        return decode_reports(self._run(self._committer.load_reports(plan.cycle)))
+
+    def _read_only(self, plan: CyclePlan, reader: EventReader | JoinReader) -> list[TaskReport]:
+        """Read the events of a cycle without a computation, and return all reports."""
+        self._label_jobs(plan)
+        frame = reader.frame(self._context.spark, max(1, len(plan.tasks)))
+        frame.select(frame.columns[0]).count()
+        return self._load_reports(plan)
+
+    def _to_result(
+        self,
+        plan: CyclePlan,
+        reports: list[TaskReport],
+        table: pa.Table | None,
+        started_at: datetime,
+        took: dict[str, float],
+    ) -> CycleResult:
+        tables = self._prepared.result_tables
+        if tables is None:
+            outputs = [] if table is None else table_to_outputs(table, self._has_internal_fields)
+            late = [event for report in reports for event in report.late]
+            has_changes = self._prepared.join_state is not None and table is not None
+            changes = collect_changes(reports) if has_changes else None
+            return CycleResult(plan, reports, None, late, outputs, started_at, took, join_changes=changes)
+        state_names = [state.name for state in tables.state_columns]
+        if table is None:
+            return CycleResult(plan, reports, empty_partials(state_names), [], [], started_at, took)
+        partials = split_result(table, state_names, self._prepared.watermark_scope)
+        return CycleResult(
+            plan, reports, partials.table, partials.late, [], started_at, took, session_moves=partials.moves
+        )
+
+    # Database
+
+    def _begin_flush(self, plan: CyclePlan) -> CyclePlan | None:
+        """Begin a cycle without events; None if another driver took over the query."""
+        cycle = self._run(self._store_flush_plan(plan))
+        return None if cycle is None else structs.replace(plan, cycle=cycle)
+
+    async def _store_flush_plan(self, plan: CyclePlan) -> int | None:
+        # The stored plan has the number 0. Its tasks do not use the number.
+        params = {"query": self._context.id, "fence": self._fence, "plan": plans.encode(plan)}
+        async with self._context.log.database.connection() as conn:
+            row = await (await conn.execute(_sql["begin_flush"], params)).fetchone()
+        if row is None:
+            return None
+        (cycle,) = row
+        return int(cycle)
+
+    async def _delete_plan(self, cycle: int) -> None:
+        params = {"query": self._context.id, "fence": self._fence, "cycle": cycle}
+        async with self._context.log.database.connection() as conn:
+            await conn.execute(_sql["delete_plan"], params)
+
+    async def _count_expired(self, join_state: JoinState, limit: int) -> int:
+        params = join_state.params(limit=limit)
+        async with self._context.log.database.connection() as conn:
+            row = await (await conn.execute(join_state.statement("count_expired"), params)).fetchone()
+        if row is None:
+            return 0
+        (count,) = row
+        return int(count)
+
+    async def _find_oldest_expired(self) -> ExpiredEvent | None:
+        join_state = self._prepared.join_state
+        if join_state is None:
+            return None
+        async with self._context.log.database.connection() as conn:
+            return await join_state.oldest_expired(conn)
+
+    async def _load_poison_search(self) -> PoisonSearch | None:
+        async with self._context.log.database.connection() as conn:
+            row = await (await conn.execute(_sql["load_poison_search"], {"query": self._context.id})).fetchone()
+        (search,) = row or (None,)
+        return None if search is None else poison_search.decode(search)
+
+
+def build_small_job(prepared: PreparedQuery) -> DataFrame:
+    """Build the Spark plan of small cycles, and keep it: building one takes longer than running it for a few events."""
+    frame = prepared.small_frame
+    if prepared.join_state is not None:
+        # The reference tables of the inputs may have changed.
+        frame = prepared.reader.frame(frame.sparkSession, 1)
+    job = prepared.transform(frame, True)
+    # Spark does not shuffle a second time for the same plan, so a plan with a shuffle can be run only once.
+    prepared.small_job = None if _has_shuffle(job) else job
+    return job
+
+
+def _has_shuffle(frame: DataFrame) -> bool:
+    plan = str(frame._jdf.queryExecution().executedPlan().toString())
+    return bool(re.search(r"(?<!Broadcast)Exchange\b", plan))
+
+
+def _offsets_read(reports: list[TaskReport]) -> dict[int, int]:
+    """The number of offsets that were read, by partition."""
+    return {partition.partition_id: partition.offsets_read for report in reports for partition in report.partitions}
+
+
+def _sort_events(table: pa.Table) -> pa.Table:
+    if "__partition" not in table.column_names:
+        return table
+    return table.sort_by([("__partition", "ascending"), ("__offset", "ascending")])

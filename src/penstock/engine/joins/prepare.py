@@ -1,0 +1,143 @@
+"""Prepare a stream-stream join: resolve the types of its inputs and build the reader."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.engine.compile.schema.field_types import parse_spark_type, resolve_fields, resolve_udf_stages
+from penstock.engine.compile.spark_columns import column_struct_references
+from penstock.engine.compile.split_stream import SplitStream, split_stream
+from penstock.engine.joins.inputs import SIDES, JoinInput, input_streams, is_json_type
+from penstock.engine.joins.matcher import JoinMatcher
+from penstock.engine.joins.reader import JoinReader
+from penstock.engine.joins.state import MAX_JOIN_EVENTS, JoinState
+from penstock.engine.reference_tables import ReferenceTables
+from penstock.engine.worker.read_config import ReadConfig
+from penstock.engine.worker.udf.stage import UdfStage
+from penstock.log.event import Event
+from penstock.stream.definition import Definition
+from penstock.stream.expression import is_python
+from penstock.stream.sql.column_refs import struct_references
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Added to the stage numbers of the right input, so that its reports differ from those of the left input.
+_RIGHT_STAGES = 500
+#: A cycle deletes at most this fraction of its most events as expired rows, beyond the rows that it adds.
+_EXPIRY_FRACTION = 10
+#: The prefix of stored types that belong to fields used after the join, and not to fields of the reader.
+_OUTPUT_PREFIX = "*."
+
+
+def prepare_join(
+    spark: SparkSession,
+    stream: Definition,
+    split: SplitStream,
+    base: ReadConfig,
+    samples: Sequence[Sequence[Event]],
+    known: dict[str, str],
+    queues: Sequence[dict[int, str]],
+    max_events: int = MAX_JOIN_EVENTS,
+) -> tuple[JoinReader, ReferenceTables, dict[str, str]]:
+    """Return the reader of a join, its reference tables, and the inferred types to store.
+
+    ``split`` has the steps after the join. ``samples`` and ``queues`` have one entry per input. ``known`` has the
+    stored types of both inputs. ``max_events`` is the most events of a cycle.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    join = stream.joined
+    assert join is not None  # noqa: S101 - the caller has checked
+    tables = ReferenceTables(base)
+    inputs: list[JoinInput] = []
+    inferred: dict[str, str] = {}
+    structs: list[pa.Field] = []
+    casts: dict[str, dict[str, str]] = {}
+    for side, input_stream in enumerate(input_streams(stream, join)):
+        name, sample = SIDES[side], samples[side]
+        known_of_side = _without_prefix(known, f"{name}.")
+        known_outputs = _without_prefix(known_of_side, _OUTPUT_PREFIX)
+        known_fields = {key: kind for key, kind in known_of_side.items() if not key.startswith(_OUTPUT_PREFIX)}
+        input_split = split_stream(input_stream)
+        schema, types = resolve_fields(spark, input_split, known_fields, sample)
+        config = dataclasses.replace(
+            base,
+            fields=schema,
+            queues=queues[side],
+            event_time=input_stream.time.event_time,
+            lateness_us=stream.time.lateness_us,
+            steps=input_split.reader_steps,
+            with_event_json=input_split.with_event_json,
+            stage=_RIGHT_STAGES * side,
+            with_metadata=input_split.with_metadata,
+        )
+        references = tables.with_config(config)
+        empty = spark.createDataFrame([], from_arrow_schema(config.output_schema))
+        input_split, stage_types = resolve_udf_stages(input_split, empty, references, known_fields, sample)
+        types.update(stage_types)
+        join_input = JoinInput(side, _shift_stages(input_split, _RIGHT_STAGES * side), config, references, sample)
+        used = _fields_used_after_join(split, join_input)
+        outputs = {**join_input.output_types(empty, used, known_outputs), **known_outputs}
+        if used is not None:
+            outputs = {key: kind for key, kind in outputs.items() if key in used}
+        inputs.append(join_input.with_validated_fields(empty, outputs))
+        if sample:
+            inferred.update({f"{name}.{key}": kind for key, kind in types.items()})
+            inferred.update({f"{name}.{_OUTPUT_PREFIX}{key}": kind for key, kind in outputs.items()})
+        if outputs:
+            casts[name] = {key: kind for key, kind in outputs.items() if not is_json_type(kind)}
+            fields = [
+                (key, parse_spark_type(key, kind) if is_json_type(kind) else pa.string())
+                for key, kind in outputs.items()
+            ]
+            structs.append(pa.field(name, pa.struct(fields)))
+    config = dataclasses.replace(base, fields=pa.schema(structs))
+    expiry_batch = max(1, min(max_events, MAX_JOIN_EVENTS) // _EXPIRY_FRACTION)
+    state = JoinState(config.query_id, join.before_us, join.after_us, join.how == "left", expiry_batch)
+    matcher = JoinMatcher(config, state, config.fields, split.with_event_json)
+    return JoinReader(inputs, matcher, casts), tables.with_config(config), inferred
+
+
+def _without_prefix(types: dict[str, str], prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): kind for name, kind in types.items() if name.startswith(prefix)}
+
+
+def _fields_used_after_join(split: SplitStream, join_input: JoinInput) -> frozenset[str] | None:
+    """Return the fields of an input that the steps after the join use; None for all fields.
+
+    A test such as ``right IS NULL`` uses the fields that Spark gets in any case.
+    """
+    side = SIDES[join_input.side]
+    names = join_input.event_fields.names if join_input.outputs_event else []
+    available = [name for name in names if not name.startswith("__")]
+    used: set[str] = set()
+    expressions: list[Any] = [split.stream.sink_key]
+    for step in split.stream.steps:
+        expressions += [getattr(step, name, None) for name in ("expression", "condition", "query")]
+        expressions += list(getattr(step, "on", ()))
+    for expression in expressions:
+        if expression is None or is_python(expression):
+            continue
+        find = struct_references if isinstance(expression, str) else column_struct_references
+        for reference in find(expression, side):
+            if reference.field is not None:
+                used.add(reference.field)
+            elif available and reference.is_null_test:
+                used.update(available)
+            else:
+                return None
+    return frozenset(used)
+
+
+def _shift_stages(split: SplitStream, offset: int) -> SplitStream:
+    """Add an offset to the numbers of the stages."""
+    steps = [
+        dataclasses.replace(step, number=step.number + offset) if isinstance(step, UdfStage) else step
+        for step in split.spark_steps
+    ]
+    return dataclasses.replace(split, spark_steps=tuple(steps))

@@ -1,0 +1,26 @@
+-- name: list
+-- The group's seen_at is updated once a minute, so a query counts as read for two minutes.
+SELECT q.name, q.source_queue, q.sink_queue, q.group_name, q.created_at,
+       coalesce(g.seen_at > clock_timestamp() + %(skew)s - interval '2 minutes', false) AS is_read,
+       m.moved_at AS committed_at
+FROM penstock.shared_queries q
+LEFT JOIN penstock.queues k ON k.name = q.source_queue
+LEFT JOIN penstock.groups g ON g.queue_id = k.id AND g.name = q.group_name
+LEFT JOIN LATERAL (
+    SELECT max(p.moved_at) AS moved_at FROM penstock.cursors c
+    CROSS JOIN LATERAL (
+        SELECT p.moved_at FROM penstock.positions p
+        WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
+    ) p
+    WHERE c.group_id = g.id
+) m ON true
+WHERE %(name)s::text IS NULL OR q.name = %(name)s
+ORDER BY q.name
+
+-- name: count_open_rows
+-- Rows without a key are bookkeeping of the clients.
+SELECT count(*) FROM penstock.shared_state s JOIN penstock.shared_queries q ON q.id = s.query_id
+WHERE q.name = %(name)s AND s.key IS NOT NULL
+
+-- name: delete
+DELETE FROM penstock.shared_queries WHERE name = %(name)s RETURNING id

@@ -1,0 +1,215 @@
+"""User-defined functions after a Spark step: they run over Arrow batches in Spark's Python workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core import json
+from penstock.engine.worker.event_failure import EventRef
+from penstock.engine.worker.json_columns import JsonColumnDecoder
+from penstock.engine.worker.json_values import to_json_value
+from penstock.engine.worker.read_config import (
+    EMPTY_SCHEMA,
+    EVENT_JSON,
+    METADATA,
+    SYSTEM_COLUMNS,
+    ReadConfig,
+    event_schema,
+)
+from penstock.engine.worker.reports import TaskReport
+from penstock.engine.worker.task import send_stage_report
+from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
+from penstock.engine.worker.udf.steps import run_udf_steps
+from penstock.stream.expression import is_python, takes_context
+from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Map, Step, makes_columns, runs_in_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class UdfStage:
+    """Consecutive user-defined functions in the middle of a stream."""
+
+    name: str
+    #: The number under which the tasks report. Stage 0 is the reader.
+    number: int
+    steps: tuple[Step, ...]
+    #: True if the stage gets whole events, perhaps with added fields. Otherwise it gets only columns.
+    reads_event_json: bool
+    #: True if a later step needs whole events.
+    writes_event_json: bool
+    #: The fields that later steps need, with their types; None until the types are resolved.
+    fields: pa.Schema | None = None
+    #: True if a later stage needs the metadata of the events.
+    writes_metadata: bool = False
+    #: Input columns that are copies of fields of the whole event.
+    copied_fields: frozenset[str] = frozenset()
+    #: Fields that a later step extracts from the whole event. The stage decodes them to find events of another type.
+    validated_fields: pa.Schema = EMPTY_SCHEMA
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        return event_schema(self.fields or [], self.writes_event_json, self.writes_metadata)
+
+    @property
+    def reads_metadata(self) -> bool:
+        return any(uses_metadata(step) for step in self.steps)
+
+    def apply(self, frame: DataFrame, config: ReadConfig) -> DataFrame:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return frame.mapInArrow(_UdfStageRunner(self, config), from_arrow_schema(self.output_schema))
+
+    def run(self, query_name: str, table: pa.Table | pa.RecordBatch) -> UdfBatch:
+        """Run the functions over the events of a table."""
+        partitions = table.column("__partition").to_pylist()
+        offsets = table.column("__offset").to_pylist()
+        metadata = table.column(METADATA) if self.reads_metadata else None
+        batch = UdfBatch(
+            query_name,
+            [UdfItem(row, event) for row, event in enumerate(self._events(table))],
+            lambda row: EventRef(partitions[row], offsets[row]),
+            lambda row: {} if metadata is None else _decode_metadata(metadata[row].as_py()),
+            reload_event=lambda row: self._events(table.slice(row, 1))[0],
+        )
+        run_udf_steps(self.steps, batch)
+        return batch
+
+    def _events(self, table: pa.Table | pa.RecordBatch) -> list[Any]:
+        """The events as the functions get them."""
+        internal = {*SYSTEM_COLUMNS.names, EVENT_JSON, METADATA}
+        if self.reads_event_json:
+            internal |= self.copied_fields
+        names = [name for name in table.schema.names if name not in internal]
+        rows: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
+        if names:
+            rows = [to_json_value(row) for row in table.select(names).to_pylist()]
+        if not self.reads_event_json:
+            return rows
+        events = [json.decode(text) for text in table.column(EVENT_JSON).to_pylist()]
+        return [
+            {**event, **row} if row and isinstance(event, dict) else event
+            for event, row in zip(events, rows, strict=True)
+        ]
+
+
+class _UdfStageRunner:
+    """The function that Spark calls in a worker."""
+
+    def __init__(self, stage: UdfStage, config: ReadConfig) -> None:
+        self._stage = stage
+        self._config = config
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = JsonColumnDecoder(pa.schema([*(self._stage.fields or []), *self._stage.validated_fields]))
+        report = TaskReport([], [], {})
+        for batch in align_to_events(batches):
+            yield self._run_batch(decoder, batch, report)
+        send_stage_report(self._config, self._stage.number, report)
+
+    def _run_batch(self, decoder: JsonColumnDecoder, batch: pa.RecordBatch, report: TaskReport) -> pa.RecordBatch:
+        result = self._stage.run(self._config.query_name, batch)
+        output = result.decode_items(self._stage.steps[-1].name, decoder)
+        report.failures += result.failures
+        report.add_dropped(result.dropped)
+        rows = pa.array(np.array(output.sources, dtype=np.int64))
+        schema = self._stage.output_schema
+        columns: list[Any] = []
+        for name in schema.names:
+            if name in SYSTEM_COLUMNS.names or name == METADATA:
+                columns.append(batch.column(name).take(rows))
+            elif name == EVENT_JSON:
+                columns.append(pa.array([line.decode() for line in output.lines], pa.string()))
+            else:
+                columns.append(output.table.column(name).combine_chunks())
+        return pa.RecordBatch.from_arrays([_to_array(column) for column in columns], schema=schema)
+
+
+def align_to_events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rebatch rows so that all rows of an event are in one batch: if one of them fails, all of them fail."""
+    pending: pa.RecordBatch | None = None
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        rows = batch if pending is None else pa.concat_batches([pending, batch])
+        partitions, offsets = (rows.column(name).to_numpy() for name in ("__partition", "__offset"))
+        other_events = np.flatnonzero((partitions != partitions[-1]) | (offsets != offsets[-1]))
+        end = int(other_events[-1]) + 1 if len(other_events) else 0
+        if end:
+            yield rows.slice(0, end)
+        pending = rows.slice(end)
+    if pending is not None:
+        yield pending
+
+
+def _decode_metadata(text: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = json.decode(text)
+    return {**metadata, **{name: datetime.fromisoformat(metadata[name]) for name in ("time", "appended_at")}}
+
+
+def _to_array(column: Any) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column
+
+
+def group_udf_stages(steps: Sequence[Step], outputs_event: bool) -> tuple[Step | UdfStage, ...]:
+    """Replace consecutive user-defined functions with stages. ``outputs_event``: the stream's end needs whole events.
+
+    The functions at the start of the stream run in the reader and are not among the steps.
+    """
+    grouped: list[Step | UdfStage] = []
+    has_event_json, number, index = True, 0, 0
+    while index < len(steps):
+        if not runs_in_python(steps[index]):
+            has_event_json = has_event_json and not makes_columns(steps[index])
+            grouped.append(steps[index])
+            index += 1
+            continue
+        run = [steps[index]]
+        while index + len(run) < len(steps) and runs_in_python(steps[index + len(run)]):
+            run.append(steps[index + len(run)])
+        index += len(run)
+        number += 1
+        later = steps[index:]
+        grouped.append(
+            UdfStage(
+                f"stage {number}",
+                number,
+                tuple(run),
+                reads_event_json=has_event_json,
+                writes_event_json=needs_event_json(later, outputs_event),
+                writes_metadata=any(uses_metadata(step) for step in later),
+            )
+        )
+        has_event_json = True
+    return tuple(grouped)
+
+
+def uses_metadata(step: Step) -> bool:
+    """True if the step's function takes a context."""
+    match step:
+        case Map(expression=function) | FlatMap(expression=function) | Filter(condition=function):
+            pass
+        case Foreach(function=function) | EnrichCall(function=function):
+            pass
+        case _:
+            return False
+    return is_python(function) and getattr(function, "uses_context", True) and takes_context(function)
+
+
+def needs_event_json(steps: Sequence[Step], outputs_event: bool) -> bool:
+    """True if a step, or the stream's end, needs whole events before a step replaces them with columns."""
+    for step in steps:
+        if runs_in_python(step):
+            return True
+        if makes_columns(step):
+            return False
+    return outputs_event

@@ -1,0 +1,139 @@
+"""Dead letters: events that could not be processed, with their origin and their error."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from penstock.core import json
+from penstock.core.errors import InvalidRequest, short_repr
+from penstock.core.names import check_name, check_text
+from penstock.log.options import MAX_ID, check_integer, check_timestamp
+
+#: The header of a redriven event that holds the id of its dead letter.
+DEAD_LETTER_HEADER = "penstock-dead-letter"
+#: The stage of dead letters whose chunk is damaged. Their data is null, and a redrive reads the chunk again.
+DAMAGED_STAGE = "damaged chunk"
+#: The stage of dead letters that were rejected by a push. They never were events, and have no group.
+INGEST_STAGE = "ingest"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedEvent:
+    """An event of a partition that becomes a dead letter, and its error."""
+
+    offset: int
+    error: str
+    stage: str = "consumer"
+    traceback: str | None = None
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event that could not be processed, with its origin and its error."""
+
+    id: int
+    queue: str
+    partition: str | None
+    partition_id: int
+    offset: int
+    group: str
+    key: str | None
+    event_id: str | None
+    event_time: datetime | None
+    appended_at: datetime
+    headers: dict[str, str]
+    raw: bytes
+    stage: str
+    error: str
+    traceback: str | None
+    attempts: int
+    failed_at: datetime
+    first_failed_at: datetime
+    redrives: int
+    redriven_at: datetime | None
+    history: list[dict[str, Any]]
+
+    @property
+    def data(self) -> Any:
+        """The content of the event."""
+        return json.decode(self.raw)
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return getattr(self, name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the field of that name, or the default."""
+        return getattr(self, name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Selects dead letters. All conditions that are given must hold."""
+
+    ids: Sequence[int] | None = None
+    queue: str | None = None
+    group: str | None = None
+    key: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    partition: str | None = None
+    #: The kind of error and its stage, as in :class:`DeadLetterKind`.
+    kind: str | None = None
+    stage: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.ids is not None:
+            ids: object = self.ids
+            if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
+                raise InvalidRequest(f"ids must be a list of numbers of dead letters, not {short_repr(ids)}")
+            for id in ids:
+                check_integer("the number of a dead letter", id, -MAX_ID, MAX_ID)
+        if self.queue is not None:
+            check_name(self.queue, "queue")
+        if self.group is not None:
+            check_name(self.group, "group")
+        for name in ("key", "error", "partition", "kind", "stage"):
+            if getattr(self, name) is not None:
+                check_text(getattr(self, name), name)
+        check_timestamp("since", self.since)
+        check_timestamp("until", self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterKind:
+    """Dead letters of one group with similar errors."""
+
+    queue: str
+    group: str
+    stage: str
+    #: The first line of the error, with ``#`` in place of numbers and ids.
+    kind: str
+    count: int
+    first_failed_at: datetime
+    failed_at: datetime
+    newest: int
+    #: False if the queue has more dead letters than were counted.
+    is_whole: bool = True
+
+    @property
+    def filter(self) -> DeadLetterFilter:
+        """The filter that selects these dead letters."""
+        # Rejected input has no group, and the empty name is not a valid condition.
+        return DeadLetterFilter(queue=self.queue, group=self.group or None, kind=self.kind, stage=self.stage)
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """How many dead letters were redriven and how many were not, with the reasons of the first that were not."""
+
+    replayed: int
+    failed: int
+    problems: dict[int, str] = field(default_factory=dict)

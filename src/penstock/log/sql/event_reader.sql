@@ -1,0 +1,2 @@
+-- name: partition
+SELECT name, is_lane FROM penstock.partitions WHERE id = %(partition)s

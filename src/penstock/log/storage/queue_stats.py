@@ -1,0 +1,78 @@
+"""Sizes of queues and lags of groups. They are differences of offsets, so no events are counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.db.statements import Statements
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.core.clock import Clock
+    from penstock.log.queue import Queue
+
+_sql = Statements("penstock.log.storage", "queue_stats.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """The lag of a group in a queue, and whether it counts towards the depth of the queue."""
+
+    group: str
+    lag: int
+    partitions_behind: int
+    leases: int
+    #: False if the group is configured not to count.
+    counts: bool = True
+    #: When a consumer last popped from the group, to within a minute.
+    seen_at: datetime | None = None
+    #: No consumer has popped for ``away_seconds`` of the queue, so the group does not count for now.
+    away: bool = False
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether the lag counts towards the depth of the queue."""
+        return self.counts and not self.away
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSize:
+    """The size of a queue."""
+
+    partitions: int
+    #: The number of events that are stored.
+    events: int
+    #: The number of events that were ever appended.
+    appended: int
+    #: The size on disk.
+    bytes: int
+    #: The number of events that were dropped because the queue was full.
+    shed: int = 0
+
+
+class QueueStats:
+    """Reads sizes and lags."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any], clock: Clock) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def lags(self, queue: Queue) -> list[GroupLag]:
+        """Return the lag of each group."""
+        params = {"queue": queue.id, "skew": self._clock.skew}
+        async with self._pool.connection() as conn:
+            statement = _sql.table("group_lag", queue.id, queue.segment)
+            rows = await (await conn.execute(statement, params)).fetchall()
+        return [GroupLag(*row) for row in rows]
+
+    async def size(self, queue: Queue) -> QueueSize:
+        """Return the size of the queue."""
+        params = {"queue": queue.id, "tables": f"^(chunks|ids)_{queue.id}_[0-9]+$"}
+        async with self._pool.connection() as conn:
+            statement = _sql.table("queue_size", queue.id, queue.segment)
+            row = await (await conn.execute(statement, params)).fetchone()
+        partitions, end, start, size, shed = row if row is not None else (0, 0, 0, 0, 0)
+        return QueueSize(partitions, end - start, end, size, shed)

@@ -1,0 +1,39 @@
+-- name: group_lag
+-- The lag of each group, and in how many partitions it is behind. The cost does not depend on the number of events.
+SELECT g.name, coalesce(sum(greatest(h.end_offset - p.next_offset, 0)), 0)::bigint,
+       count(*) FILTER (WHERE h.end_offset > p.next_offset),
+       count(*) FILTER (WHERE p.lease_id IS NOT NULL AND p.available_at > clock_timestamp() + %(skew)s),
+       g.counts, w.seen_at,
+       coalesce(w.seen_at < clock_timestamp() + %(skew)s
+                - make_interval(secs => (SELECT q.away_seconds + q.delay_seconds FROM penstock.queues q
+                                         WHERE q.id = %(queue)s)), false)
+FROM penstock.groups g
+LEFT JOIN penstock.queries r ON r.name = g.query_id
+CROSS JOIN LATERAL (SELECT greatest(g.seen_at, r.lease_until) AS seen_at) w
+LEFT JOIN penstock.cursors c ON c.group_id = g.id AND c.state <> 1
+LEFT JOIN penstock.partitions t ON t.id = c.partition_id
+LEFT JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p ON true
+LEFT JOIN LATERAL (
+    SELECT coalesce((SELECT k.end_offset FROM {chunks} k
+                     WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) AS end_offset
+) h ON true
+WHERE g.queue_id = %(queue)s
+GROUP BY g.id, g.name, w.seen_at
+ORDER BY g.name
+
+-- name: queue_size
+-- Partitions, the sums of their end offsets and first offsets, the size on disk, and the shed events.
+SELECT p.partitions, p.end_offsets, p.first_offsets,
+       (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+        WHERE c.relnamespace = 'penstock'::regnamespace AND c.relkind = 'r' AND c.relname ~ %(tables)s),
+       (SELECT coalesce(sum(s.events), 0)::bigint FROM penstock.shed s WHERE s.queue_id = %(queue)s)
+FROM (
+    SELECT count(*) AS partitions,
+           coalesce(sum(coalesce((SELECT k.end_offset FROM {chunks} k
+                                  WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1),
+                                 t.sealed_end)), 0)::bigint AS end_offsets,
+           coalesce(sum(coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
+                                  WHERE l.partition_id = t.id ORDER BY l.end_offset LIMIT 1),
+                                 t.sealed_end)), 0)::bigint AS first_offsets
+    FROM penstock.partitions t WHERE t.queue_id = %(queue)s
+) p

@@ -1,0 +1,105 @@
+"""Upkeep of all queues: rolls segments, applies retention, parks idle cursors, and deletes what has expired."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from penstock.core.errors import PenstockError
+from penstock.db.retry import CONNECTION_ERRORS
+from penstock.db.statements import Statements
+from penstock.log.write.upload import remove_abandoned_uploads
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.core.clock import Clock
+    from penstock.log.catalog import Catalog
+    from penstock.log.storage.segments import Segments
+
+_dead_letters = Statements("penstock.log.dead_letters", "dead_letters.sql")
+_backpressure = Statements("penstock.log.write", "backpressure.sql")
+_idempotency = Statements("penstock.log.write", "idempotency.sql")
+_sql = Statements("penstock.log", "upkeep.sql")
+_upload = Statements("penstock.log.write", "upload.sql")
+_logger = logging.getLogger("penstock.log")
+
+#: The advisory lock of the process that runs a round. The others skip theirs.
+_ROUND_LOCK = 0x70656E73746F636B
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """The result of a round of upkeep: how many segments were rolled and dropped, and how many cursors were parked."""
+
+    rolled: int = 0
+    dropped: int = 0
+    parked: int = 0
+    #: Segments past their retention that some group has not read.
+    waiting: int = 0
+
+
+class UpkeepLoop:
+    """Runs rounds of upkeep. Only one process does so at a time."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, segments: Segments, clock: Clock) -> None:
+        self._pool = pool
+        self._catalog = catalog
+        self._segments = segments
+        self._clock = clock
+
+    async def run(self, interval: float) -> None:
+        """Run rounds forever."""
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                await self.run_once()
+            except (psycopg.Error, PenstockError, TimeoutError) as error:
+                _logger.debug("a round of upkeep failed and is tried again: %s", error)
+
+    async def run_once(self) -> Upkeep:
+        """Run one round over all queues, unless another process does."""
+        rolled = dropped = parked = waiting = 0
+        # None: the lock may be held, because a cancellation can lose the answer of the statement.
+        is_locked: bool | None = None
+        async with self._pool.connection() as conn:
+            try:
+                row = await (await conn.execute("SELECT pg_try_advisory_lock(%s)", (_ROUND_LOCK,))).fetchone()
+                is_locked = row is not None and row[0]
+                if not is_locked:
+                    return Upkeep()
+                for name in await self._catalog.names_on(conn):
+                    queue = await self._catalog.find_on(conn, name)
+                    if queue is None:
+                        continue
+                    try:
+                        if await self._segments.is_due(conn, queue):
+                            queue = await self._segments.roll_on(conn, queue)
+                            rolled += 1
+                        retention = await self._segments.apply_retention(conn, queue)
+                        dropped, waiting = dropped + retention.dropped, waiting + retention.waiting
+                        parked += await self._segments.park_idle(conn, queue)
+                        await remove_abandoned_uploads(conn, queue, self._clock)
+                    except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable) as error:
+                        _logger.debug("upkeep of queue %r is left for the next round: %s", name, error)
+                    except CONNECTION_ERRORS:
+                        if conn.broken:
+                            raise
+                    except Exception:
+                        # An error in one queue must not stop the upkeep of the others.
+                        _logger.exception("upkeep of queue %r failed", name)
+                await conn.execute(_idempotency["delete_expired"])
+                await conn.execute(_sql["delete_expired_traces"])
+                await conn.execute(_upload["delete_expired_writes"])
+                await conn.execute(_dead_letters["delete_redriven"])
+                await conn.execute(_backpressure["merge_shed"])
+            finally:
+                if is_locked is not False:
+                    with contextlib.suppress(psycopg.Error):
+                        await conn.execute("SELECT pg_advisory_unlock(%s)", (_ROUND_LOCK,))
+        return Upkeep(rolled, dropped, parked, waiting)

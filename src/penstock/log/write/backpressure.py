@@ -1,0 +1,233 @@
+"""Backpressure: refuses or sheds pushes to a queue whose slowest group is too far behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+
+from penstock.core.errors import QueueFull
+from penstock.db.retry import CONNECTION_ERRORS
+from penstock.db.statements import Statements
+
+if TYPE_CHECKING:
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.core.clock import Clock
+    from penstock.log.queue import Queue
+    from penstock.log.storage.queue_stats import GroupLag, QueueStats
+
+_sql = Statements("penstock.log.write", "backpressure.sql")
+_logger = logging.getLogger("penstock.log")
+
+#: A full queue accepts pushes again when its depth is below this fraction of the limit.
+_LOW_WATER = 0.9
+#: A push that is larger than the limit is accepted if the depth is below this fraction of the limit.
+_NEARLY_EMPTY = 0.1
+#: A measurement is used for this many seconds, or until this fraction of the free capacity has been pushed. Other
+#: processes fill the queue, too, and each exceeds the limit by no more than that.
+_FRESH_SECONDS = 0.25
+_FRESH_FRACTION = 1 / 8
+#: From this many seconds on, a measurement is expensive.
+_EXPENSIVE_SECONDS = 0.05
+#: The drain rate is measured over this many seconds, because many queues drain in bursts.
+_DRAIN_SECONDS = 10.0
+#: The limits of the time after which a producer should push again.
+_MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCapacity:
+    """The free capacity of a queue as last measured, for producers that want to slow down in time."""
+
+    limit: int
+    remaining: int
+    #: The time in seconds until the queue is empty, at its current drain rate.
+    empty_in: float
+
+
+class _DepthSample(NamedTuple):
+    time: float
+    depth: int
+    total_pushed: int
+
+
+@dataclass(slots=True)
+class _MeasuredDepth:
+    """The depth of a queue as last measured, and the events that this process has pushed since."""
+
+    measured_at: float = 0.0
+    #: None: no group counts, so the queue is never full.
+    depth: int | None = None
+    #: The time that the measurement took.
+    cost: float = 0.0
+    pushed: int = 0
+    total_pushed: int = 0
+    is_full: bool = False
+    samples: deque[_DepthSample] = field(default_factory=deque)
+    not_drained_since: float = 0.0
+
+    def is_stale(self, limit: int) -> bool:
+        age = time.monotonic() - self.measured_at
+        free = limit - (self.depth or 0)
+        if self.depth is not None and self.pushed > max(free * _FRESH_FRACTION, limit / 100):
+            return age > (4 if self.cost < _EXPENSIVE_SECONDS else 20) * self.cost
+        # The measurements themselves must take at most a twentieth of the time.
+        return age > max(_FRESH_SECONDS, 20 * self.cost)
+
+    def is_full_for(self, events: int, limit: int) -> bool:
+        """Whether a push of so many events exceeds the limit. If it does, the queue is full until it has drained."""
+        if self.depth is None:
+            return False
+        depth = self.depth + self.pushed
+        # A push that never fits is accepted if the queue is nearly empty.
+        never_fits = events > limit * _LOW_WATER and depth <= limit * _NEARLY_EMPTY
+        bound = limit * _LOW_WATER if self.is_full else limit
+        if depth + events > bound and depth > 0 and not never_fits:
+            self.is_full = True
+            return True
+        return False
+
+    def drain_rate(self) -> float:
+        """Return the number of events per second that the slowest group completes."""
+        if len(self.samples) < 2:
+            return 0.0
+        first, last = self.samples[0], self.samples[-1]
+        if last.time <= first.time:
+            return 0.0
+        completed = first.depth + (last.total_pushed - first.total_pushed) - last.depth
+        return max(completed, 0) / (last.time - first.time)
+
+    def seconds_to_drain(self, events: float) -> float:
+        """Return the time until so many events are completed. It grows while the queue does not drain."""
+        rate = self.drain_rate()
+        if rate > 0:
+            return min(max(events / rate, _MIN_RETRY_SECONDS), _MAX_RETRY_SECONDS)
+        return min(max(time.monotonic() - self.not_drained_since, 1.0), _MAX_RETRY_SECONDS / 3)
+
+
+class Backpressure:
+    """Measures the depth of queues, and decides whether they accept a push."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any], stats: QueueStats, clock: Clock) -> None:
+        self._pool = pool
+        self._stats = stats
+        self._clock = clock
+        self._depths: dict[int, _MeasuredDepth] = {}
+        self._locks: dict[int, asyncio.Lock] = {}
+        self._away_groups: set[tuple[int, str]] = set()
+
+    async def admit(self, queue: Queue, events: int) -> bool:
+        """Return True if a push is accepted, or False if it is shed. Raise QueueFull if it is refused.
+
+        The depth is measured a few times per second, not for each push.
+        """
+        limit = queue.max_depth_events
+        if limit is None:
+            return True
+        measured = await self._get_depth(queue, limit)
+        if measured.is_full_for(events, limit):
+            if queue.overflow == "shed":
+                return False
+            raise self._queue_full(queue, measured, limit)
+        measured.is_full = False
+        measured.pushed += events
+        measured.total_pushed += events
+        return True
+
+    async def check(self, queue: Queue) -> None:
+        """Raise QueueFull if the queue would refuse a push of one event."""
+        limit = queue.max_depth_events
+        if limit is None or queue.overflow == "shed":
+            return
+        measured = await self._get_depth(queue, limit)
+        if measured.is_full_for(1, limit):
+            raise self._queue_full(queue, measured, limit)
+
+    def capacity(self, queue: Queue) -> QueueCapacity | None:
+        """Return the free capacity of the queue as last measured, or None if the queue has no limit."""
+        limit = queue.max_depth_events
+        if limit is None:
+            return None
+        measured = self._depths.get(queue.id)
+        if measured is None or measured.depth is None:
+            return QueueCapacity(limit, limit, 0.0)
+        depth = measured.depth + measured.pushed
+        remaining = 0 if measured.is_full else max(limit - depth, 0)
+        return QueueCapacity(limit, remaining, measured.seconds_to_drain(depth) if depth else 0.0)
+
+    async def record_shed(self, shed: dict[int, int]) -> None:
+        """Record the number of shed events of each queue, by its id."""
+        params = {"queues": list(shed), "events": list(shed.values()), "skew": self._clock.skew}
+        async with self._pool.connection() as conn:
+            await conn.execute(_sql["record_shed"], params)
+
+    def _queue_full(self, queue: Queue, measured: _MeasuredDepth, limit: int) -> QueueFull:
+        depth = (measured.depth or 0) + measured.pushed
+        retry_after = measured.seconds_to_drain(max(depth - limit * _LOW_WATER, 1))
+        return QueueFull(
+            f"queue {queue.name!r} is full: its slowest group is {depth:,} events behind and {limit:,} are "
+            f"allowed; push again in {retry_after:.1f} s, or raise max_depth_events",
+            queue=queue.name,
+            depth=depth,
+            limit=limit,
+            retry_after=retry_after,
+        )
+
+    async def _get_depth(self, queue: Queue, limit: int) -> _MeasuredDepth:
+        measured = self._depths.get(queue.id)
+        if measured is None or measured.is_stale(limit):
+            measured_at = None if measured is None else measured.measured_at
+            async with self._locks.setdefault(queue.id, asyncio.Lock()):
+                measured = self._depths.get(queue.id)
+                if measured is None or measured.measured_at == measured_at:
+                    measured = await self._measure(queue)
+        return measured
+
+    async def _measure(self, queue: Queue) -> _MeasuredDepth:
+        measured = self._depths.setdefault(queue.id, _MeasuredDepth(not_drained_since=time.monotonic()))
+        started = time.monotonic()
+        pushed_before = measured.pushed
+        try:
+            lags = await self._stats.lags(queue)
+        except (psycopg.errors.UndefinedTable, *CONNECTION_ERRORS):
+            # The queue has a new segment, or the database is unavailable. The append retries in both cases.
+            return measured
+        self._log_away_groups(queue, lags)
+        depth = max((lag.lag for lag in lags if lag.holds_back), default=None)
+        now = time.monotonic()
+        # Events that were pushed during the measurement may not be part of it.
+        measured.pushed -= pushed_before
+        if depth is None or measured.depth is None or depth < measured.depth + pushed_before:
+            measured.not_drained_since = now
+        measured.measured_at, measured.depth, measured.cost = now, depth, now - started
+        if depth is None:
+            measured.samples.clear()
+            return measured
+        measured.samples.append(_DepthSample(now, depth, measured.total_pushed - measured.pushed))
+        while len(measured.samples) > 2 and now - measured.samples[1].time > _DRAIN_SECONDS:
+            measured.samples.popleft()
+        return measured
+
+    def _log_away_groups(self, queue: Queue, lags: list[GroupLag]) -> None:
+        """Log once when a group stops to count towards the depth, and once when it counts again."""
+        for lag in lags:
+            group = (queue.id, lag.group)
+            if lag.away and lag.counts and group not in self._away_groups:
+                self._away_groups.add(group)
+                _logger.warning(
+                    "queue %r: no consumer of group %r has popped since %s, and it is %d behind; it no longer counts "
+                    "for max_depth_events until a consumer pops again (away_seconds)",
+                    queue.name,
+                    lag.group,
+                    lag.seen_at,
+                    lag.lag,
+                )
+            elif not lag.away and group in self._away_groups:
+                self._away_groups.discard(group)
+                _logger.warning("queue %r: group %r is back and counts for max_depth_events", queue.name, lag.group)

@@ -1,0 +1,131 @@
+"""Idempotency keys: the result of a request is stored under its key, and returned if the request is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.core.errors import IdempotencyConflict
+from penstock.db.statements import Statements
+from penstock.log.write.flush import AppendRequest
+from penstock.log.write.piece import Piece
+from penstock.log.write.result import AppendedEvents, PushResult, RejectedInput
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.core.clock import Clock
+
+_sql = Statements("penstock.log.write", "idempotency.sql")
+
+
+class _StoredResult(msgspec.Struct, array_like=True):
+    parts: list[list[AppendedEvents]]
+    #: The number of shed events of each part, or empty if there are none.
+    shed: list[int] = []
+
+
+def fingerprint(
+    parts: Sequence[Sequence[Piece]], rejected: Sequence[tuple[int, RejectedInput]] = (), acks: bytes = b""
+) -> bytes:
+    """Return a hash of the content of a request, which does not depend on the partitions of the events."""
+    digest = blake2b(digest_size=16)
+    digest.update(acks)
+    for _queue_id, each in rejected:
+        digest.update(b"%d %d " % (each.index, len(each.raw)) + each.raw)
+    for part in parts:
+        events = sorted((event for piece in part for event in piece.event_tuples()), key=itemgetter(0))
+        digest.update(repr([piece.queue.name for piece in part[:1]] + events).encode())
+    return digest.digest()
+
+
+class IdempotencyKeys:
+    """Stores and returns the results of requests by idempotency key."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any], clock: Clock) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def is_used(self, key: str) -> bool:
+        """Whether a request with the key has been stored."""
+        async with self._pool.connection() as conn:
+            return await (await conn.execute(_sql["read_request"], {"key": key})).fetchone() is not None
+
+    async def claim(self, conn: AsyncConnection[Any], request: AppendRequest) -> bytes | None:
+        """Claim the key of a request in the connection's transaction.
+
+        Return the stored result if the same request was stored before. Raise IdempotencyConflict if another request
+        has used the key.
+        """
+        key = request.idempotency_key
+        if key is None:
+            return None
+        params = {"key": key, "fingerprint": request.fingerprint, "skew": self._clock.skew}
+        if (await conn.execute(_sql["claim_request"], params)).rowcount:
+            return None
+        row = await (await conn.execute(_sql["read_request"], {"key": key})).fetchone()
+        stored_fingerprint, result = row if row is not None else (b"", b"")
+        if bytes(stored_fingerprint) != request.fingerprint:
+            raise IdempotencyConflict(
+                f"the idempotency key {key!r} was used before for other events; use a new key for new events"
+            )
+        return bytes(result)
+
+    async def claim_or_replay(self, conn: AsyncConnection[Any], request: AppendRequest) -> bool:
+        """Claim the key of a request. If the request was stored before, set its results and return True."""
+        result = await self.claim(conn, request)
+        if result is None:
+            return False
+        stored = msgspec.msgpack.decode(result, type=_StoredResult)
+        shed = stored.shed or [0] * len(stored.parts)
+        request.results = [
+            PushResult(part, replayed=True, shed=part_shed) for part, part_shed in zip(stored.parts, shed, strict=True)
+        ]
+        return True
+
+    async def claim_all(self, conn: AsyncConnection[Any], requests: Sequence[AppendRequest]) -> list[AppendRequest]:
+        """Claim the keys of requests. Set the results of those that were stored before, and return the others."""
+        by_key = {request.idempotency_key: request for request in requests if request.idempotency_key is not None}
+        claimed: set[str] = set()
+        if len(by_key) > 1:
+            # In the order of the keys, so that two flushes cannot deadlock.
+            ordered = sorted(by_key.items())
+            params = {
+                "keys": [key for key, _request in ordered],
+                "fingerprints": [request.fingerprint for _key, request in ordered],
+                "skew": self._clock.skew,
+            }
+            claimed = {key for (key,) in await (await conn.execute(_sql["claim_requests"], params)).fetchall()}
+        new_requests: list[AppendRequest] = []
+        for request in requests:
+            key = request.idempotency_key
+            is_claimed = key in claimed and by_key.get(key) is request
+            if is_claimed or not await self.claim_or_replay(conn, request):
+                new_requests.append(request)
+        return new_requests
+
+    async def store(self, conn: AsyncConnection[Any], key: str, result: bytes) -> None:
+        """Store a result under a key that was claimed in the same transaction."""
+        await conn.execute(_sql["store_request"], {"key": key, "result": result})
+
+    async def store_results(self, conn: AsyncConnection[Any], requests: Sequence[AppendRequest]) -> None:
+        """Store the results of requests whose keys were claimed in the same transaction."""
+        keyed = [request for request in requests if request.idempotency_key is not None]
+        if keyed:
+            params = {
+                "keys": [request.idempotency_key for request in keyed],
+                "results": [encode_results(request.results) for request in keyed],
+            }
+            await conn.execute(_sql["store_requests"], params)
+
+
+def encode_results(results: Sequence[PushResult]) -> bytes:
+    """Return the stored form of push results."""
+    shed = [result.shed for result in results]
+    parts = [[appended.plain() for appended in result.placed()] for result in results]
+    return msgspec.msgpack.encode(_StoredResult(parts, shed if any(shed) else []))

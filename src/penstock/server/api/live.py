@@ -1,0 +1,158 @@
+"""Live streams of query results and of queues, over Server-Sent Events and WebSockets."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from penstock.core.errors import NotFound
+from penstock.core.names import check_key, check_text
+from penstock.server.auth.identity import Role
+from penstock.server.http.errors import Problem
+from penstock.server.live.sse_ws import EventStream, Subscription, stream_over_websocket
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.websocket import WebSocketCall
+
+_READ = frozenset({Role.READ})
+_CONSUME = frozenset({Role.READ, Role.CONSUME})
+_TAG = "Live"
+_STREAM = {"responses": {"200": {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}}
+_PROBLEMS = ("not-found", "not-acceptable", "overloaded", "stopping", "database-unavailable", "invalid-name")
+_MAX_KEYS = 1_000
+
+
+class LiveResultsQuery(msgspec.Struct):
+    """Which windows to follow, and from where."""
+
+    #: Keys, separated by commas; all if not given.
+    keys: str | None = None
+    #: The header Last-Event-ID for clients that cannot set headers.
+    last_event_id: str | None = None
+
+
+class TailQuery(msgspec.Struct):
+    """Which events to follow, and from where."""
+
+    partition: str | None = None
+    key: str | None = None
+    last_event_id: str | None = None
+
+
+async def stream_query_results(call: ApiCall) -> Response:
+    """Send the open windows of a query, then the changes of each cycle, as Server-Sent Events."""
+    _check_accept_header(call.request)
+    return EventStream(await _subscribe_to_query(call), call.reauthorize)
+
+
+async def stream_query_results_over_websocket(call: WebSocketCall) -> None:
+    """Send the open windows of a query, then the changes of each cycle."""
+    with await _subscribe_to_query(call) as subscriber:
+        await stream_over_websocket(await call.accept(), subscriber, call.reauthorize)
+
+
+async def stream_queue_tail(call: ApiCall) -> Response:
+    """Send the events that are appended to a queue, as Server-Sent Events."""
+    _check_accept_header(call.request)
+    return EventStream(await _subscribe_to_queue(call), call.reauthorize)
+
+
+async def stream_queue_tail_over_websocket(call: WebSocketCall) -> None:
+    """Send the events that are appended to a queue."""
+    with await _subscribe_to_queue(call) as subscriber:
+        await stream_over_websocket(await call.accept(), subscriber, call.reauthorize)
+
+
+async def _subscribe_to_query(call: ApiCall | WebSocketCall) -> Subscription:
+    broadcasters = call.services.broadcasters
+    broadcasters.check_capacity()
+    query: LiveResultsQuery = call.query
+    keys = _parse_keys(query.keys)
+    live_query = await broadcasters.find_query(call.path["query"])
+    return broadcasters.subscribe_to_query(live_query, keys, _last_id(call.request, query.last_event_id))
+
+
+async def _subscribe_to_queue(call: ApiCall | WebSocketCall) -> Subscription:
+    broadcasters = call.services.broadcasters
+    broadcasters.check_capacity()
+    query: TailQuery = call.query
+    if query.key is not None:
+        check_key(query.key)
+    if query.partition is not None:
+        check_text(query.partition, "the partition")
+    queue = await call.services.log.catalog.find(call.path["queue"])
+    if queue is None:
+        raise NotFound(f"there is no queue {call.path['queue']!r}")
+    partition = query.partition
+    if partition is None and query.key is not None and queue.epoch == 0:
+        partition = queue.partition_for_key(query.key)
+    last_id = _last_id(call.request, query.last_event_id)
+    return broadcasters.subscribe_to_queue(queue, partition, query.key, last_id)
+
+
+def _parse_keys(text: str | None) -> frozenset[str] | None:
+    if text is None:
+        return None
+    keys = [check_key(key) for key in text.split(",") if key]
+    if not keys or len(keys) > _MAX_KEYS:
+        raise Problem("invalid-request", f"keys must be 1 to {_MAX_KEYS:,} keys, separated by commas")
+    return frozenset(keys)
+
+
+def _last_id(request: HTTPConnection, parameter: str | None) -> str:
+    return request.headers.get("last-event-id") or parameter or ""
+
+
+def _check_accept_header(request: HTTPConnection) -> None:
+    accept = request.headers.get("accept", "*/*")
+    if not any(media_type in accept for media_type in ("text/event-stream", "text/*", "*/*")):
+        raise Problem("not-acceptable", "this is a stream of Server-Sent Events: accept text/event-stream")
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/queries/{query}/live",
+        stream_query_results,
+        "Follow the results of a query",
+        _TAG,
+        roles=_READ,
+        query=LiveResultsQuery,
+        problems=_PROBLEMS,
+        openapi=_STREAM,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/queries/{query}/live",
+        stream_query_results_over_websocket,
+        "Follow the results of a query over a WebSocket",
+        _TAG,
+        roles=_READ,
+        query=LiveResultsQuery,
+        problems=_PROBLEMS,
+        is_websocket=True,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/queues/{queue}/tail",
+        stream_queue_tail,
+        "Follow the events appended to a queue",
+        _TAG,
+        roles=_CONSUME,
+        query=TailQuery,
+        problems=_PROBLEMS,
+        openapi=_STREAM,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/queues/{queue}/tail",
+        stream_queue_tail_over_websocket,
+        "Follow the events appended to a queue over a WebSocket",
+        _TAG,
+        roles=_CONSUME,
+        query=TailQuery,
+        problems=_PROBLEMS,
+        is_websocket=True,
+    ),
+)

@@ -1,0 +1,105 @@
+"""``POST /v1/push``: push events to several queues at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from penstock.core import json
+from penstock.core.errors import (
+    IdempotencyConflict,
+    InvalidEvent,
+    InvalidRequest,
+    PenstockError,
+    QueueFull,
+)
+from penstock.log.log import Log
+from penstock.log.write.batch import Batch
+from penstock.log.write.envelopes import is_array, read_envelopes
+from penstock.log.write.result import PushResult
+from penstock.protocol import messages
+from penstock.server.auth.identity import Role
+from penstock.server.ingest.accounting import count_push, producer_id
+from penstock.server.ingest.push import queue_full_problem, read_idempotency_key
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
+
+
+async def push_batches(call: ApiCall) -> messages.PushResponse:
+    """Store events in several queues: all or none."""
+    body: messages.PushRequest = call.body
+    queues = [batch.queue for batch in body.batches]
+    call.require_access(queues)
+    idempotency_key = read_idempotency_key(call.request.headers, call.caller)
+    async with account_pushes(call, queues) as results:
+        batches = [to_batch(batch) for batch in body.batches]
+        results += await call.services.log.push(batches, idempotency_key=idempotency_key)
+    return messages.PushResponse([messages.BatchResult.of(result) for result in results])
+
+
+@asynccontextmanager
+async def account_pushes(call: ApiCall, queues: Sequence[str]) -> AsyncIterator[list[PushResult]]:
+    """Check the rate limit of the producer, and count the push. The block adds the results, one per queue."""
+    services = call.services
+    services.producer_rates.check(producer_id(call))
+    results: list[PushResult] = []
+    try:
+        yield results
+    except QueueFull as full:
+        raise queue_full_problem(full) from None
+    except IdempotencyConflict:
+        # The message of the log contains the stored key, which the caller does not know.
+        given = call.request.headers.get("idempotency-key", "")
+        raise IdempotencyConflict(
+            f"the idempotency key {given!r} was used for other events; use a new key for new events"
+        ) from None
+    except InvalidEvent:
+        for queue in queues[:1]:
+            # Only for existing queues: a client must not create series by naming many queues.
+            if await _exists(services.log, queue):
+                services.metrics.count_push(queue, accepted=0, rejected=1)
+        raise
+    for queue, result in zip(queues, results, strict=True):
+        count_push(call, queue, result)
+
+
+async def _exists(log: Log, queue: str) -> bool:
+    try:
+        await log.queue(queue)
+    except PenstockError:
+        return False
+    return True
+
+
+def to_batch(given: messages.PushBatch) -> Batch:
+    """Return a batch for the log, which validates the events."""
+    if given.ndjson is not None:
+        if bytes(given.events) != b"[]":
+            raise InvalidRequest("a batch has events or ndjson, not both")
+        text = given.ndjson.encode()
+        return Batch(given.queue, text, given.key, given.key_field, given.id_field, given.time_field)
+    if (given.key_field, given.id_field, given.time_field) != (None, None, None):
+        raise InvalidRequest("key_field, id_field and time_field are for ndjson; give each event its key, id and time")
+    text = bytes(given.events)
+    if not is_array(text):
+        raise InvalidRequest("events must be a list of objects such as {'data': ...}")
+    try:
+        return Batch(given.queue, read_envelopes(text), given.key)
+    except json.JSONProblem as problem:
+        raise InvalidRequest(f"events: {problem}") from None
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/v1/push",
+        push_batches,
+        "Push events to one or several queues",
+        "Events",
+        frozenset({Role.PRODUCE}),
+        checks_queues=True,
+        body=messages.PushRequest,
+        response=messages.PushResponse,
+        problems=("not-found", "idempotency-conflict", "invalid-event", "invalid-name", "queue-full", "rate-limited"),
+    ),
+)

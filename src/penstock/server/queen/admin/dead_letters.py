@@ -1,0 +1,204 @@
+"""The endpoints that list, delete and replay dead letters."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec import Raw
+
+from penstock.core.errors import NotFound
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
+from penstock.server.auth.identity import Role
+from penstock.server.http.errors import Problem
+from penstock.server.http.responses import MAX_RESPONSE_BYTES
+from penstock.server.queen.delivery.push import PRODUCER_HEADER
+from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.identifiers import IdKind, decode_id, encode_id, parse_timestamp, to_utc
+from penstock.server.queen.pagination import Limit, Offset, Pagination
+from penstock.server.routing.call import ApiCall
+
+#: A larger page is refused.
+_MAX_PAGE_BYTES = 64 << 20
+
+
+class DeadLetterParameters(msgspec.Struct, rename="camel"):
+    """Filters and pages the list of dead letters."""
+
+    queue: str = ""
+    consumer_group: str = ""
+    partition: str = ""
+    from_: str = msgspec.field(default="", name="from")
+    to: str = ""
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+class DeadMessage(msgspec.Struct, rename="camel"):
+    """A message that failed, with its error."""
+
+    id: str
+    transaction_id: str
+    partition_id: str
+    queue: str
+    partition: str | None
+    consumer_group: str
+    error_message: str
+    retry_count: int
+    data: Raw
+    producer_sub: str | None
+    created_at: datetime
+    failed_at: datetime
+
+
+class DeadMessages(msgspec.Struct):
+    """A page of dead letters, newest failure first."""
+
+    messages: list[DeadMessage]
+    total: int
+    pagination: Pagination
+
+
+class DeletedDeadMessages(msgspec.Struct):
+    """The number of deleted dead letters."""
+
+    deleted: int
+    success: bool = True
+
+
+class ReplayedDeadMessage(msgspec.Struct, rename="camel"):
+    """A dead letter that its group receives again."""
+
+    id: str
+    transaction_id: str
+    consumer_group: str
+    queue: str
+    success: bool = True
+
+
+async def list_dead_letters(call: ApiCall) -> DeadMessages:
+    query: DeadLetterParameters = call.query
+    dead_filter = await _filter(call, query)
+    page = Pagination(query.limit, query.offset)
+    if dead_filter is None:
+        return DeadMessages([], 0, page)
+    letters = await _read_page(call, dead_filter, query)
+    total = await call.services.log.count_dead_letters(dead_filter)
+    return DeadMessages([_message(letter) for letter in letters], total, page)
+
+
+async def _read_page(call: ApiCall, dead_filter: DeadLetterFilter, query: DeadLetterParameters) -> list[DeadLetter]:
+    """Return the whole page or refuse it: clients ask next for what follows their limit, and would miss the rest."""
+    # Most pages are small, and memory reserved for this response is not available to others.
+    for size in (MAX_RESPONSE_BYTES, _MAX_PAGE_BYTES):
+        max_bytes = await call.reserve_response(size)
+        letters, has_more = await call.services.log.dead_letter_page(dead_filter, query.limit, query.offset, max_bytes)
+        if not has_more:
+            return letters
+    if max_bytes < call.services.response_memory.clamp(_MAX_PAGE_BYTES):
+        raise call.reserve_memory().refusal()
+    raise Problem(
+        "invalid-request",
+        f"the dead letters from offset {query.offset} on are too large for one page: use limit={len(letters)} or less",
+    )
+
+
+async def purge_dead_letters(call: ApiCall) -> DeletedDeadMessages:
+    query: DeadLetterParameters = call.query
+    if not query.queue:
+        raise Problem("invalid-request", "queue is required")
+    dead_filter = await _filter(call, query)
+    return DeletedDeadMessages(0 if dead_filter is None else await call.services.log.purge(dead_filter))
+
+
+async def replay_dead_letter(call: ApiCall) -> ReplayedDeadMessage:
+    """Deliver a dead letter again to the group that failed on it."""
+    letter_id = decode_id(IdKind.DEAD_LETTER, call.path["id"])
+    call.require_access(())
+    if letter_id is None:
+        raise NotFound("Message not found")
+    log = call.services.log
+    letter = await log.dead_letter(letter_id)
+    call.require_access_silently(letter.queue)
+    done = await log.redrive(DeadLetterFilter(ids=[letter_id]))
+    for problem in done.problems.values():
+        raise Problem("conflict", problem)
+    return ReplayedDeadMessage(call.path["id"], _transaction_id(letter), letter.group, letter.queue)
+
+
+async def _filter(call: ApiCall, query: DeadLetterParameters) -> DeadLetterFilter | None:
+    """Return the filter of a request; None if its queue does not exist."""
+    if query.queue:
+        call.require_access(query.queue)
+    elif not call.can_see_all():
+        raise Problem("forbidden", "the key is limited to some queues: name one")
+    try:
+        since, until = (parse_timestamp(text) if text else None for text in (query.from_, query.to))
+    except ValueError:
+        raise Problem("invalid-request", "from and to must be ISO timestamps") from None
+    if query.queue and await call.services.log.catalog.find(query.queue) is None:
+        return None
+    return DeadLetterFilter(
+        queue=query.queue or None,
+        group=query.consumer_group or None,
+        partition=query.partition or None,
+        since=since,
+        until=until,
+    )
+
+
+def _transaction_id(letter: DeadLetter) -> str:
+    return letter.event_id or f"{letter.partition_id}-{letter.offset}"
+
+
+def _message(letter: DeadLetter) -> DeadMessage:
+    return DeadMessage(
+        encode_id(IdKind.DEAD_LETTER, letter.id),
+        _transaction_id(letter),
+        encode_id(IdKind.PARTITION, letter.partition_id),
+        letter.queue,
+        letter.partition,
+        letter.group,
+        letter.error,
+        letter.attempts,
+        Raw(letter.raw),
+        letter.headers.get(PRODUCER_HEADER),
+        to_utc(letter.appended_at),
+        to_utc(letter.failed_at),
+    )
+
+
+ENDPOINTS = (
+    queen_endpoint(
+        "GET",
+        "/api/v1/dlq",
+        list_dead_letters,
+        "List dead letters",
+        {Role.READ, Role.CONSUME},
+        checks_queues=True,
+        query=DeadLetterParameters,
+        response=DeadMessages,
+        problems=("invalid-name",),
+    ),
+    queen_endpoint(
+        "DELETE",
+        "/api/v1/dlq",
+        purge_dead_letters,
+        "Delete dead letters of a queue",
+        {Role.ADMIN},
+        checks_queues=True,
+        query=DeadLetterParameters,
+        response=DeletedDeadMessages,
+        problems=("invalid-name",),
+    ),
+    queen_endpoint(
+        "POST",
+        "/api/v1/dlq/{id}/replay",
+        replay_dead_letter,
+        "Replay a dead letter",
+        {Role.CONSUME},
+        checks_queues=True,
+        response=ReplayedDeadMessage,
+        problems=("not-found", "conflict"),
+    ),
+)

@@ -1,0 +1,186 @@
+"""The endpoints that list queues, namespaces, tasks and partitions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from penstock.core.errors import NotFound
+from penstock.log.log import Log
+from penstock.server.auth.identity import Role
+from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.identifiers import IdKind, encode_id, to_utc
+from penstock.server.queen.pagination import Limit, Offset
+from penstock.server.queen.queue_options import from_queue
+from penstock.server.queen.queues import NamespacedQueue, find_queues
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
+
+
+class QueueListParameters(msgspec.Struct):
+    """Filters and pages the list of queues."""
+
+    namespace: str = ""
+    task: str = ""
+    limit: Limit = 1000
+    offset: Offset = 0
+
+
+class QueueResource(msgspec.Struct, rename="camel"):
+    id: str
+    name: str
+    namespace: str
+    task: str
+    partitions: int
+    messages: int
+    pending: int
+    dead_letters: int
+    created_at: datetime
+
+
+class QueueResourceDetail(QueueResource, rename="camel", kw_only=True):
+    """A queue with its options."""
+
+    options: dict[str, Any]
+
+
+class QueueResources(msgspec.Struct):
+    queues: list[QueueResource]
+    total: int
+
+
+class QueueCount(msgspec.Struct):
+    """A namespace or task with the number of its queues."""
+
+    name: str
+    queues: int
+
+
+class Namespaces(msgspec.Struct):
+    namespaces: list[QueueCount]
+
+
+class Tasks(msgspec.Struct):
+    tasks: list[QueueCount]
+
+
+class PartitionListParameters(msgspec.Struct):
+    """Selects the partitions of a queue, or one of them."""
+
+    queue: str
+    partition: str = ""
+    limit: Limit = 1000
+    offset: Offset = 0
+
+
+class PartitionResource(msgspec.Struct, rename="camel"):
+    id: str
+    queue: str
+    name: str
+    messages: int
+
+
+class PartitionResources(msgspec.Struct):
+    partitions: list[PartitionResource]
+
+
+async def list_queues(call: ApiCall) -> QueueResources:
+    query: QueueListParameters = call.query
+    queues = await _visible_queues(call, query.namespace, query.task)
+    listed: list[QueueResource] = []
+    for queue in queues[query.offset : query.offset + query.limit]:
+        with contextlib.suppress(NotFound):  # deleted meanwhile
+            listed.append(QueueResource(**await _describe(call.services.log, queue)))
+    return QueueResources(listed, len(queues))
+
+
+async def get_queue(call: ApiCall) -> QueueResourceDetail:
+    """Show one queue with its options."""
+    log = call.services.log
+    for queue in await find_queues(log):
+        if queue.name == call.path["queue"]:
+            options = from_queue(await log.catalog.get(queue.name))
+            return QueueResourceDetail(**await _describe(log, queue), options=options)
+    raise NotFound("Queue not found")
+
+
+async def list_namespaces(call: ApiCall) -> Namespaces:
+    """List namespaces with the number of their queues."""
+    return Namespaces(_count_queues(queue.namespace for queue in await _visible_queues(call)))
+
+
+async def list_tasks(call: ApiCall) -> Tasks:
+    """List tasks with the number of their queues."""
+    return Tasks(_count_queues(queue.task for queue in await _visible_queues(call)))
+
+
+async def list_partitions(call: ApiCall) -> PartitionResources:
+    query: PartitionListParameters = call.query
+    call.require_access(query.queue)
+    partitions = await call.services.log.partitions(query.queue, limit=query.offset + query.limit)
+    return PartitionResources(
+        [
+            PartitionResource(
+                encode_id(IdKind.PARTITION, partition.id),
+                query.queue,
+                partition.name,
+                partition.end - partition.first,
+            )
+            for partition in partitions[query.offset :]
+            if not query.partition or partition.name == query.partition
+        ]
+    )
+
+
+async def _visible_queues(call: ApiCall, namespace: str = "", task: str = "") -> list[NamespacedQueue]:
+    call.require_access(())
+    queues = await find_queues(call.services.log, namespace or None, task or None)
+    return [queue for queue in queues if call.can_see(queue.name)]
+
+
+async def _describe(log: Log, queue: NamespacedQueue) -> dict[str, Any]:
+    info = await log.describe(queue.name)
+    return {
+        "id": encode_id(IdKind.QUEUE, queue.id),
+        "name": queue.name,
+        "namespace": queue.namespace,
+        "task": queue.task,
+        "partitions": info.size.partitions,
+        "messages": info.size.events,
+        "pending": max((group.lag for group in info.groups), default=info.size.events),
+        "dead_letters": info.dead_letters,
+        "created_at": to_utc(queue.created_at),
+    }
+
+
+def _count_queues(names: Iterable[str]) -> list[QueueCount]:
+    return [QueueCount(name, count) for name, count in sorted(Counter(names).items()) if name]
+
+
+def _resource_endpoint(path: str, handler: Any, summary: str, answer: Any, **options: Any) -> Endpoint:
+    roles = {Role.READ, Role.CONSUME, Role.PRODUCE}
+    options = {"checks_queues": True, **options}
+    return queen_endpoint("GET", f"/api/v1/resources{path}", handler, summary, roles, response=answer, **options)
+
+
+ENDPOINTS = (
+    _resource_endpoint("/queues", list_queues, "List queues", QueueResources, query=QueueListParameters),
+    _resource_endpoint(
+        "/queues/{queue}", get_queue, "Show a queue", QueueResourceDetail, checks_queues=False, problems=("not-found",)
+    ),
+    _resource_endpoint("/namespaces", list_namespaces, "List namespaces", Namespaces),
+    _resource_endpoint("/tasks", list_tasks, "List tasks", Tasks),
+    _resource_endpoint(
+        "/partitions",
+        list_partitions,
+        "List the partitions of a queue",
+        PartitionResources,
+        query=PartitionListParameters,
+        problems=("not-found", "invalid-name"),
+    ),
+)

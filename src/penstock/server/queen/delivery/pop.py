@@ -1,0 +1,266 @@
+"""The endpoints that pop messages: from a queue, one partition, or all queues of a namespace or task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from starlette.responses import Response
+
+from penstock.core.errors import NotFound
+from penstock.log.event import Event
+from penstock.log.log import Log
+from penstock.log.queue import DEFAULT_KEY
+from penstock.log.read.pop import MemoryReservation
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.start_position import StartPosition
+from penstock.server.auth.identity import Role
+from penstock.server.http.errors import Problem
+from penstock.server.http.responses import MAX_RESPONSE_BYTES
+from penstock.server.queen.delivery.ack_by_id import AcksById
+from penstock.server.queen.delivery.long_poll import long_poll
+from penstock.server.queen.delivery.push import PRODUCER_HEADER, TRACE_HEADER
+from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.identifiers import (
+    QUEUE_MODE,
+    IdKind,
+    encode_id,
+    encode_message_id,
+    parse_timestamp,
+    to_utc,
+)
+from penstock.server.queen.queues import find_queues, get_or_create_queue
+from penstock.server.routing.call import ApiCall
+from penstock.server.routing.endpoint import Endpoint
+
+_DEFAULT_BATCH = 200
+_MAX_BATCH = 10_000
+_MAX_PARTITIONS = 1_000
+#: The number of partitions for a client that leaves the choice to the server.
+_AUTOPILOT_PARTITIONS = 8
+_MAX_WAIT_MS = 600_000
+#: Seconds between two polls of a queue that does not exist yet, or of the queues of a namespace.
+_POLL_SECONDS = 0.5
+
+_namespace_pops = count()
+
+
+class PopParameters(msgspec.Struct, rename="camel"):
+    batch: int = 0
+    wait: bool = False
+    timeout: float = 30_000
+    consumer_group: str = ""
+    auto_ack: bool = False
+    subscription_mode: str = ""
+    subscription_from: str = ""
+    partitions: int = 0
+    namespace: str = ""
+    task: str = ""
+    lease_seconds: float | None = None
+    autopilot: bool = False
+    conflation: bool = False
+
+
+class PoppedMessage(msgspec.Struct, rename="camel"):
+    id: str
+    transaction_id: str
+    trace_id: str | None
+    data: Raw
+    producer_sub: str | None
+    created_at: datetime
+    partition_id: str
+    partition: str
+    lease_id: str
+    consumer_group: str
+    retry_count: int
+    delivery_attempt: int
+
+
+class PoppedMessages(msgspec.Struct, rename="camel"):
+    """The messages of a pop. All partitions of a pop share one lease."""
+
+    queue: str
+    partition: str
+    partition_id: str
+    lease_id: str
+    consumer_group: str
+    partitions_claimed: int
+    messages: list[PoppedMessage]
+    success: bool = True
+    autopilot: dict[str, int] | UnsetType = UNSET
+
+
+async def pop_queue(call: ApiCall) -> PoppedMessages | Response:
+    return await _pop(call, await _pop_request(call, call.path["queue"], None))
+
+
+async def pop_partition(call: ApiCall) -> PoppedMessages | Response:
+    return await _pop(call, await _pop_request(call, call.path["queue"], call.path["partition"]))
+
+
+async def pop_namespace(call: ApiCall) -> PoppedMessages | Response:
+    """Pop from the first queue of a namespace or task that has messages."""
+    query: PopParameters = call.query
+    call.require_access(())
+    if not query.namespace and not query.task:
+        raise Problem(
+            "invalid-request", "namespace or task is required: pop from a queue with /api/v1/pop/queue/{queue}"
+        )
+    request = await _pop_request(call, None, None)
+    log = call.services.log
+    memory = call.reserve_memory()
+
+    async def pop_within(seconds: float) -> list[Event]:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            queues = await find_queues(log, query.namespace or None, query.task or None)
+            names = [queue.name for queue in queues if call.can_see(queue.name)]
+            # Each pop starts with another queue, so that a full one does not starve the others.
+            first = next(_namespace_pops) % max(len(names), 1)
+            for name in (*names[first:], *names[:first]):
+                events = await _pop_when_created(log, replace(request, queue=name, wait_seconds=0.0), memory)
+                if events:
+                    return events
+            remaining = deadline - asyncio.get_running_loop().time()
+            if remaining <= 0:
+                return []
+            await asyncio.sleep(min(remaining, _POLL_SECONDS))
+
+    return _response(call, request, await long_poll(call, pop_within, _wait_seconds(query)))
+
+
+async def _pop(call: ApiCall, request: PopRequest) -> PoppedMessages | Response:
+    log, memory = call.services.log, call.reserve_memory()
+
+    async def pop_within(seconds: float) -> list[Event]:
+        return await _pop_when_created(log, replace(request, wait_seconds=seconds), memory)
+
+    return _response(call, request, await long_poll(call, pop_within, _wait_seconds(call.query)))
+
+
+async def _pop_when_created(log: Log, request: PopRequest, memory: MemoryReservation) -> list[Event]:
+    """Pop from a queue that may not exist yet."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + request.wait_seconds
+    while True:
+        remaining = max(deadline - loop.time(), 0.0)
+        try:
+            return await log.pop(replace(request, wait_seconds=remaining), memory)
+        except NotFound:
+            if remaining <= 0:
+                return []
+        # The consumer waits since before the queue exists, so all its events are new to it.
+        request = replace(request, subscribe_from="beginning")
+        await asyncio.sleep(min(remaining, _POLL_SECONDS))
+
+
+async def _pop_request(call: ApiCall, queue: str | None, partition: str | None) -> PopRequest:
+    query: PopParameters = call.query
+    if query.conflation:
+        raise Problem("invalid-request", "conflation is not supported: every message is delivered")
+    group = query.consumer_group or QUEUE_MODE
+    start = _start_position(query) if group != QUEUE_MODE else "beginning"
+    if queue is not None and start != "beginning" and await call.services.log.catalog.find(queue) is None:
+        # The group starts now, and only an existing queue can store its start.
+        await get_or_create_queue(call.services.log, queue)
+    batch = min(query.batch if query.batch > 0 else _DEFAULT_BATCH, _MAX_BATCH)
+    default = _AUTOPILOT_PARTITIONS if query.autopilot else 1
+    return PopRequest(
+        queue or "any",
+        group,
+        batch,
+        min(query.partitions if query.partitions > 0 else default, _MAX_PARTITIONS),
+        partition,
+        0.0,
+        query.lease_seconds or None,
+        query.auto_ack,
+        start,
+        max_bytes=min(MAX_RESPONSE_BYTES, call.services.response_memory.limit),
+    )
+
+
+def _start_position(query: PopParameters) -> StartPosition:
+    """Return where a new group starts: at the beginning by default."""
+    subscription = query.subscription_from or query.subscription_mode
+    if subscription in ("", "all"):
+        return "beginning"
+    if subscription in ("now", "new", "new-only"):
+        return "end"
+    if subscription == query.subscription_from:
+        try:
+            return parse_timestamp(subscription)
+        except ValueError:
+            raise Problem("invalid-request", "subscriptionFrom must be 'now' or an ISO timestamp") from None
+    raise Problem("invalid-request", "subscriptionMode must be 'all', 'new' or 'new-only'")
+
+
+def _wait_seconds(query: PopParameters) -> float:
+    return min(max(query.timeout, 0), _MAX_WAIT_MS) / 1000 if query.wait else 0.0
+
+
+def _response(call: ApiCall, request: PopRequest, events: Sequence[Event]) -> PoppedMessages | Response:
+    if not events:
+        return Response(status_code=204)
+    call.services.component(AcksById).remember(events)
+    call.services.metrics.count_delivered(events[0].queue, len(events))
+    messages = [_message(event, request.auto_ack) for event in events]
+    first = messages[0]
+    query: PopParameters = call.query
+    sizes = {"partitions": request.partitions, "batch": request.batch, "waitMs": 0}
+    return PoppedMessages(
+        events[0].queue,
+        first.partition,
+        first.partition_id,
+        first.lease_id,
+        request.group,
+        len({event.partition_id for event in events}),
+        messages,
+        autopilot=sizes if query.autopilot else UNSET,
+    )
+
+
+def _message(event: Event, is_acked: bool) -> PoppedMessage:
+    headers = event.headers
+    return PoppedMessage(
+        encode_message_id(event.partition_id, event.offset),
+        event.id,
+        headers.get(TRACE_HEADER),
+        Raw(event.raw),
+        headers.get(PRODUCER_HEADER),
+        to_utc(event.appended_at),
+        encode_id(IdKind.PARTITION, event.partition_id),
+        event.partition or DEFAULT_KEY,
+        "" if is_acked else event.lease_id or "",
+        event.group or QUEUE_MODE,
+        event.attempts,
+        event.attempts + 1,
+    )
+
+
+def _pop_endpoint(path: str, handler: Any, summary: str, *, checks_queues: bool = False) -> Endpoint:
+    return queen_endpoint(
+        "GET",
+        path,
+        handler,
+        summary,
+        {Role.CONSUME},
+        checks_queues=checks_queues,
+        query=PopParameters,
+        response=PoppedMessages,
+        problems=("invalid-name",),
+        openapi={"responses": {"204": {"description": "No message is available."}}},
+        has_side_effects=True,
+    )
+
+
+ENDPOINTS = (
+    _pop_endpoint("/api/v1/pop/queue/{queue}", pop_queue, "Pop from a queue"),
+    _pop_endpoint("/api/v1/pop/queue/{queue}/partition/{partition}", pop_partition, "Pop from a partition"),
+    _pop_endpoint("/api/v1/pop", pop_namespace, "Pop from the queues of a namespace or task", checks_queues=True),
+)

@@ -1,0 +1,177 @@
+"""The endpoint that pushes messages to any number of queues and partitions, all or none of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType, field
+
+from penstock.core import json
+from penstock.core.errors import InvalidEvent, QueueFull
+from penstock.log.log import Log
+from penstock.log.queue import DEFAULT_KEY
+from penstock.log.write.batch import Batch
+from penstock.log.write.result import Pushed, PushResult
+from penstock.server.auth.identity import Role
+from penstock.server.http.errors import Problem, to_problem
+from penstock.server.http.rate_limit_headers import queue_full_headers
+from penstock.server.ingest.accounting import producer_id
+from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.identifiers import IdKind, encode_id, encode_message_id
+from penstock.server.queen.queues import get_or_create_queue
+from penstock.server.routing.call import ApiCall
+
+#: Event headers that store fields which only this protocol has.
+TRACE_HEADER = "traceId"
+PRODUCER_HEADER = "producerSub"
+
+#: The code by which clients recognize that they must slow down.
+_RATE_LIMITED = {"code": "rate_limited"}
+_SHED = "the queue is full and its overflow policy is shed: the message was dropped and counted"
+
+
+class PushItem(msgspec.Struct, rename="camel"):
+    queue: str
+    payload: Raw = field(default_factory=lambda: Raw(b"null"))
+    partition: str | None = None
+    transaction_id: str | None = None
+    trace_id: str | None = None
+
+
+class PushItems(msgspec.Struct):
+    items: list[PushItem]
+
+
+class PushItemResult(msgspec.Struct):
+    """The result of one message: ``status`` is queued, duplicate or failed."""
+
+    index: int
+    transaction_id: str
+    status: str
+    message_id: str | None
+    partition_id: str | None
+    queueName: str
+    trace_id: str | UnsetType | None = UNSET
+    error: str | UnsetType = UNSET
+
+
+class MessagesByQueue:
+    """The messages of a request grouped by queue, and their results in the order of the request."""
+
+    def __init__(self, items: Sequence[PushItem], producer: str = "") -> None:
+        self._items = items
+        self._ids = [item.transaction_id or str(uuid.uuid4()) for item in items]
+        self._indices: dict[str, list[int]] = {}
+        for index, item in enumerate(items):
+            self._indices.setdefault(item.queue, []).append(index)
+        self._producer = producer
+
+    @property
+    def queues(self) -> list[str]:
+        return list(self._indices)
+
+    async def batches(self, log: Log) -> list[Batch]:
+        """Build one batch for each queue; create the queues that do not exist."""
+        for queue in self._indices:
+            await get_or_create_queue(log, queue)
+        return [Batch(queue, [self._event(i) for i in indices]) for queue, indices in self._indices.items()]
+
+    def _event(self, index: int) -> dict[str, Any]:
+        item = self._items[index]
+        try:
+            event: dict[str, Any] = {"data": json.decode(bytes(item.payload)), "id": self._ids[index]}
+        except json.JSONProblem as problem:
+            raise InvalidEvent(str(problem), index=index, field="payload") from None
+        if item.partition and item.partition != DEFAULT_KEY:
+            event["key"] = item.partition
+        headers = {TRACE_HEADER: item.trace_id, PRODUCER_HEADER: self._producer}
+        present = {name: value for name, value in headers.items() if value}
+        if present:
+            event["headers"] = present
+        return event
+
+    def results(self, pushes: Sequence[PushResult]) -> list[PushItemResult]:
+        """Return the result of each message, given that of each batch."""
+        results: dict[int, PushItemResult] = {}
+        for (queue, indices), pushed in zip(self._indices.items(), pushes, strict=True):
+            if len(pushed) < len(indices):
+                for index in indices:
+                    results[index] = PushItemResult(index, self._ids[index], "failed", None, None, queue, error=_SHED)
+                continue
+            for index, event in zip(indices, pushed, strict=True):
+                results[index] = self._result(index, event)
+        return [results[index] for index in range(len(self._items))]
+
+    def _result(self, index: int, event: Pushed) -> PushItemResult:
+        return PushItemResult(
+            index,
+            self._ids[index],
+            event.status,
+            encode_message_id(event.partition_id, event.offset),
+            encode_id(IdKind.PARTITION, event.partition_id),
+            event.queue,
+            UNSET if event.duplicate else self._items[index].trace_id,
+        )
+
+
+async def push_messages(call: ApiCall) -> list[PushItemResult]:
+    body: PushItems = call.body
+    messages = MessagesByQueue(body.items, call.caller)
+    call.require_access(messages.queues)
+    if not body.items:
+        return []
+    log = call.services.log
+    check_producer_rate(call)
+    try:
+        results = messages.results(await log.push(await messages.batches(log)))
+    except QueueFull as error:
+        raise queue_full_problem(error) from None
+    count_pushed(call, results)
+    return results
+
+
+def check_producer_rate(call: ApiCall) -> None:
+    """Refuse a producer that is above its rate limit."""
+    try:
+        call.services.producer_rates.check(producer_id(call))
+    except Problem as problem:
+        raise Problem(problem.kind, problem.detail, {**problem.facts, **_RATE_LIMITED}, problem.headers) from None
+
+
+def count_pushed(call: ApiCall, results: Sequence[PushItemResult]) -> None:
+    """Count pushed messages in the metrics of their queues and towards the rate limit of the producer."""
+    call.services.producer_rates.consume(producer_id(call), len(results))
+    counts = Counter((result.queueName, result.status) for result in results)
+    for queue in dict.fromkeys(result.queueName for result in results):
+        call.services.metrics.count_push(
+            queue,
+            accepted=counts[queue, "queued"],
+            duplicates=counts[queue, "duplicate"],
+            dropped=counts[queue, "failed"],
+        )
+
+
+def queue_full_problem(error: QueueFull) -> Problem:
+    """Return the problem for a full queue, with the code and headers that make clients retry later."""
+    problem = to_problem(error)
+    return Problem(problem.kind, problem.detail, {**problem.facts, **_RATE_LIMITED}, queue_full_headers(error))
+
+
+ENDPOINTS = (
+    queen_endpoint(
+        "POST",
+        "/api/v1/push",
+        push_messages,
+        "Push messages",
+        {Role.PRODUCE},
+        checks_queues=True,
+        body=PushItems,
+        response=list[PushItemResult],
+        status=201,
+        problems=("invalid-event", "invalid-name", "queue-full", "rate-limited"),
+    ),
+)

@@ -1,0 +1,154 @@
+"""The endpoint that acknowledges and pushes messages in one transaction."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from penstock.core.errors import QueueFull, TransactionRefused
+from penstock.log.read.position import AckOutcome
+from penstock.server.auth.identity import Role
+from penstock.server.http.errors import Problem
+from penstock.server.queen.delivery.ack import INVALID_LEASE, GroupMessageAck, parse_ack, permit_partitions
+from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
+from penstock.server.queen.delivery.push import (
+    MessagesByQueue,
+    PushItem,
+    PushItemResult,
+    check_producer_rate,
+    count_pushed,
+    queue_full_problem,
+)
+from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.identifiers import parse_uuid
+from penstock.server.routing.call import ApiCall
+
+
+class AckOperation(GroupMessageAck, rename="camel", tag_field="type", tag="ack"):
+    pass
+
+
+class PushOperation(msgspec.Struct, tag_field="type", tag="push"):
+    items: list[PushItem]
+
+
+class Operations(msgspec.Struct, rename="camel"):
+    """The operations of a transaction, and the leases that its acks require."""
+
+    operations: list[AckOperation | PushOperation] | UnsetType = UNSET
+    required_leases: list[str] = []
+    # Later generations of clients send these. Raw, so that any value is refused with the name of the field.
+    kv: Raw | UnsetType = UNSET
+    timers: Raw | UnsetType = UNSET
+
+
+class OperationResult(msgspec.Struct, rename="camel"):
+    """The result of one ack or of one pushed message."""
+
+    index: int
+    type: str
+    success: bool
+    transaction_id: str
+    error: str | None = None
+    message_id: str | UnsetType | None = UNSET
+    partition_id: str | UnsetType | None = UNSET
+    queue_name: str | UnsetType = UNSET
+    status: str | UnsetType = UNSET
+    dlq: bool | UnsetType = UNSET
+
+
+class OperationResults(msgspec.Struct, rename="camel"):
+    """The results of a committed transaction, or the ``error`` of one that was rolled back."""
+
+    transaction_id: str
+    success: bool
+    results: list[OperationResult]
+    error: str | UnsetType = UNSET
+
+
+async def commit_transaction(call: ApiCall) -> OperationResults:
+    body: Operations = call.body
+    operations = _check_operations(body)
+    items = [item for operation in operations if isinstance(operation, PushOperation) for item in operation.items]
+    messages = MessagesByQueue(items, call.caller)
+    parsed = [parse_ack(ack, ack.consumer_group) for ack in operations if isinstance(ack, AckOperation)]
+    await permit_partitions(call, parsed, Role.CONSUME)
+    if messages.queues:
+        call.require_access(messages.queues, Role.PRODUCE)
+    transaction_id = str(uuid.uuid4())
+    problem = next((ack for ack in parsed if isinstance(ack, str)), None)
+    leases = [lease for lease in map(parse_uuid, body.required_leases) if lease is not None]
+    if problem is None and len(leases) < len(body.required_leases):
+        problem = INVALID_LEASE
+    if problem is not None:
+        return OperationResults(transaction_id, False, [], f"ACK operation failed: {problem}; all was rolled back")
+    acks = [ack for ack in parsed if isinstance(ack, AckById)]
+    log = call.services.log
+    if items:
+        check_producer_rate(call)
+    try:
+        done = await call.services.component(AcksById).transact(acks, await messages.batches(log), leases=leases)
+    except TransactionRefused as error:
+        return OperationResults(transaction_id, False, [], f"ACK operation failed: {error}")
+    except QueueFull as error:
+        raise queue_full_problem(error) from None
+    pushed = messages.results(done.pushes)
+    count_pushed(call, pushed)
+    return OperationResults(transaction_id, True, _results(operations, pushed, done.acks))
+
+
+def _check_operations(body: Operations) -> list[AckOperation | PushOperation]:
+    for name in ("kv", "timers"):
+        if getattr(body, name) not in (UNSET, Raw(b"null"), Raw(b"[]")):
+            raise Problem("invalid-request", f"{name} is not supported: a transaction holds pushes and acks")
+    if isinstance(body.operations, UnsetType):
+        raise Problem("invalid-request", "operations array required")
+    if not body.operations:
+        raise Problem("invalid-request", "operations array cannot be empty")
+    return body.operations
+
+
+def _results(
+    operations: Sequence[AckOperation | PushOperation], pushed: Sequence[PushItemResult], acks: Sequence[AckOutcome]
+) -> list[OperationResult]:
+    results: list[OperationResult] = []
+    next_pushed, next_ack = iter(pushed), iter(acks)
+    for operation in operations:
+        if isinstance(operation, AckOperation):
+            outcome = next(next_ack)
+            results.append(OperationResult(len(results), "ack", True, operation.transaction_id, dlq=outcome.dead))
+            continue
+        for _ in operation.items:
+            message = next(next_pushed)
+            results.append(
+                OperationResult(
+                    len(results),
+                    "push",
+                    message.status != "failed",
+                    message.transaction_id,
+                    None if isinstance(message.error, UnsetType) else message.error,
+                    message.message_id,
+                    message.partition_id,
+                    message.queueName,
+                    message.status,
+                )
+            )
+    return results
+
+
+ENDPOINTS = (
+    queen_endpoint(
+        "POST",
+        "/api/v1/transaction",
+        commit_transaction,
+        "Acknowledge and push in one transaction",
+        {Role.PRODUCE, Role.CONSUME},
+        checks_queues=True,
+        body=Operations,
+        response=OperationResults,
+        problems=("invalid-event", "invalid-name", "queue-full", "rate-limited"),
+    ),
+)

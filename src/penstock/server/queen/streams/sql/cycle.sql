@@ -1,0 +1,29 @@
+-- name: share_queue
+SELECT id FROM penstock.queues WHERE id = %(queue)s FOR KEY SHARE
+
+-- name: lock_cursor
+SELECT c.partition_id FROM penstock.cursors c JOIN penstock.groups g ON g.id = c.group_id
+WHERE g.queue_id = %(queue)s AND g.name = %(group)s AND c.partition_id = %(partition)s
+FOR NO KEY UPDATE OF c
+
+-- name: set_group
+UPDATE penstock.shared_queries SET group_name = %(group)s WHERE id = %(query)s AND group_name <> %(group)s
+
+-- name: release_lease
+-- Makes the rest of the batch available at once.
+WITH held AS MATERIALIZED (
+    SELECT p.ctid AS before, p.* FROM penstock.positions p
+    JOIN penstock.groups g ON g.id = p.group_id
+    WHERE g.queue_id = %(queue)s AND g.name = %(group)s AND p.partition_id = %(partition)s
+    ORDER BY p.version DESC LIMIT 1
+),
+released AS (
+    INSERT INTO penstock.positions
+        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at,
+         expiries, suspect_end)
+    SELECT group_id, partition_id, version + 1, next_offset, NULL, next_offset, 'epoch', attempts, skipped, moved_at,
+           expiries, suspect_end
+    FROM held WHERE lease_id = %(lease)s
+    RETURNING partition_id
+)
+DELETE FROM penstock.positions p USING released r, held h WHERE p.ctid = h.before

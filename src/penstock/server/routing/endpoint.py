@@ -1,0 +1,64 @@
+"""Endpoints: a declaration for routing, decoding, authorization and the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from penstock.server.auth.identity import Role
+from penstock.server.http.errors import PROBLEM_JSON, ErrorFormat
+
+
+class NoParameters(msgspec.Struct):
+    """The type of an empty query string."""
+
+
+#: Handles an ``ApiCall`` and returns a value to encode as JSON, a response, or None for 204. The handler of a WebSocket
+#: gets a ``WebSocketCall`` and returns None.
+Handler: TypeAlias = Callable[[Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A route and its handler. The name of the handler is the operation id in the OpenAPI document.
+
+    Attributes:
+        path: The path in Starlette's syntax: ``/v1/queues/{queue}/events``. The parameter ``queue`` (or
+            ``queue:path``) is checked against the queues of the caller's key.
+        roles: Callers need one of these roles or ADMIN. Empty: callers need no credential.
+        checks_queues: The handler checks the queues itself, with :meth:`ApiCall.require_access` or
+            :meth:`ApiCall.can_see`, because they are in the body, the query string or the response. Without it, and
+            without a queue in the path, the caller must not be limited to some queues.
+        body: The type of the JSON body. None: there is none, or the handler reads it itself.
+        query: The type of the query string.
+        lenient_query: Query parameters that are unknown or given twice are ignored; other endpoints refuse them.
+        response: The type of the JSON response. None: no content.
+        problems: Problems of this endpoint, beside those that every endpoint has.
+        errors: Renders the errors of this endpoint.
+        openapi: Merged into the OpenAPI operation: media types, headers, other responses.
+        is_websocket: The endpoint is a WebSocket.
+        has_side_effects: A GET with side effects, which its clients expect. It supports no HEAD, and cross-site
+            requests are refused.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    tag: str
+    roles: frozenset[Role] = frozenset()
+    checks_queues: bool = False
+    body: Any = None
+    body_required: bool = True
+    query: Any = NoParameters
+    lenient_query: bool = False
+    response: Any = None
+    status: int = 200
+    problems: tuple[str, ...] = ()
+    errors: ErrorFormat = PROBLEM_JSON
+    openapi: Mapping[str, Any] = field(default_factory=dict)
+    is_websocket: bool = False
+    has_side_effects: bool = False

@@ -1,0 +1,324 @@
+"""Writes events to a sink and acknowledges them: retries, dead letters, and the order of each partition."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+
+from penstock.core.backoff import RetryTimer
+from penstock.core.errors import (
+    ConfigurationError,
+    DatabaseError,
+    InvalidEvent,
+    InvalidRequest,
+    NotFound,
+    QueueFull,
+    SinkBusy,
+    SinkClosed,
+    SinkRejected,
+    TransactionRefused,
+)
+from penstock.db.retry import is_transient
+from penstock.log.read.ack import EventStatus
+from penstock.log.read.consume_loop import group_by_partition, release_events
+from penstock.log.read.lease_keeper import LeaseKeeper
+from penstock.sinks.base import Sink, TransactionalSink
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+    from penstock.log.event import Event
+    from penstock.log.log import Log
+    from penstock.sinks.options import Counters, SinkOptions
+
+_logger = logging.getLogger("penstock.sinks")
+
+#: Errors of a sink that is unavailable, full or set up wrongly. They make no event a dead letter.
+_NO_EVENT_AT_FAULT = (SinkBusy, QueueFull, InvalidRequest, ConfigurationError, NotFound)
+
+#: The most characters of a dead letter's error.
+_MAX_ERROR_LENGTH = 2_000
+
+
+class _RejectedEvent(NamedTuple):
+    """An event that the sink rejected, and the reason."""
+
+    event: Event
+    reason: str
+
+
+class SinkWriter:
+    """Writes batches to one sink.
+
+    A batch that fails is split: each of its partitions is written by a task of its own, in order, while the next
+    batches go on. So an event that fails delays only the events after it in its partition, until it is written or
+    becomes a dead letter.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        queue: str,
+        group: str,
+        sink: Sink,
+        options: SinkOptions,
+        counters: Counters,
+        stopping: asyncio.Event,
+    ) -> None:
+        self.sink = sink
+        #: The tasks of the partitions that are written on their own.
+        self.failing_partitions: set[asyncio.Task[None]] = set()
+        #: The error with which the sink asked to end.
+        self.closed_by: SinkClosed | None = None
+        self._log = log
+        self._queue = queue
+        self._group = group
+        self._options = options
+        self._counters = counters
+        self._stopping = stopping
+        self._retries = RetryTimer(options.backoff)
+        self._write_lock = asyncio.Lock()
+        #: No write begins before this time, because the sink is busy.
+        self._busy_until = 0.0
+        self._conn: AsyncConnection[Any] | None = None
+
+    async def deliver(self, events: Sequence[Event]) -> None:
+        """Write a batch; if that fails, start a task for each of its partitions."""
+        retries = RetryTimer(self._options.backoff)
+        async with self._keep_leases(events) as lease:
+            while not self._is_over(lease):
+                try:
+                    if await self._write(events, lease, retries):
+                        return
+                except SinkClosed as error:
+                    self._close_with(error)
+                except _NO_EVENT_AT_FAULT as error:
+                    await self._pause_busy(error, retries)
+                except Exception as error:
+                    if not isinstance(error, SinkRejected):
+                        await self.pause(error, retries)
+                    break
+        if lease.is_lost:
+            self._count_lost(events)
+            return
+        for partition in group_by_partition(events):
+            task = asyncio.create_task(self._deliver_partition(partition))
+            self.failing_partitions.add(task)
+            task.add_done_callback(self.failing_partitions.discard)
+
+    async def tick(self) -> None:
+        """Call a transactional sink without events."""
+        try:
+            async with self._write_lock:
+                if isinstance(self.sink, TransactionalSink):
+                    await self._write_and_ack(self.sink, [], [])
+        except Exception as error:
+            await self.pause(error)
+
+    async def pause(self, error: BaseException, retries: RetryTimer | None = None) -> None:
+        """Count a failed attempt and wait before the next one."""
+        self._counters.retries += 1
+        self._counters.error = _error_text(error)
+        pause = (retries or self._retries).next_pause() or 0.0
+        _logger.warning("%s: %s; retry in %.1f s", self._group, _error_text(error), pause)
+        await self.sleep(pause)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for ``seconds``, or until the worker stops."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    def cancel_partitions(self) -> None:
+        """Cancel the tasks of the failing partitions."""
+        for task in self.failing_partitions:
+            task.cancel()
+
+    async def wait_for_partitions(self) -> None:
+        """Wait for the tasks of the failing partitions."""
+        if self.failing_partitions:
+            await asyncio.wait(self.failing_partitions)
+
+    async def close(self) -> None:
+        """Close the connection of a transactional sink."""
+        if self._conn is not None:
+            await self._conn.close()
+
+    async def _deliver_partition(self, events: Sequence[Event]) -> None:
+        """Write a partition's events in order; halve a batch that fails until the event at fault is alone."""
+        batches = [list(events)]
+        attempts = 0
+        retries = RetryTimer(self._options.backoff)
+        async with self._keep_leases(events) as lease:
+            while batches and not self._is_over(lease):
+                batch = batches[0]
+                try:
+                    if not await self._write(batch, lease, retries):
+                        continue
+                except SinkClosed as error:
+                    self._close_with(error)
+                    continue
+                except _NO_EVENT_AT_FAULT as error:
+                    await self._pause_busy(error, retries)
+                    continue
+                except Exception as error:
+                    is_rejected = isinstance(error, SinkRejected)
+                    if len(batch) > 1:
+                        middle = len(batch) // 2
+                        batches[:1] = [batch[:middle], batch[middle:]]
+                        if not is_rejected:
+                            await self.pause(error, retries)
+                        continue
+                    attempts += 1
+                    if not is_rejected and (self._options.attempts is None or attempts < self._options.attempts):
+                        await self.pause(error, retries)
+                        continue
+                    if not await self._make_dead_letter(batch[0], error):
+                        lease.mark_lost()
+                        continue
+                batches.pop(0)
+                attempts = 0
+            rest = [event for batch in batches for event in batch]
+            if rest and lease.is_lost:
+                self._count_lost(rest)
+            elif rest:
+                with contextlib.suppress(DatabaseError):
+                    await release_events(self._log, rest)
+
+    async def _write(self, events: Sequence[Event], lease: LeaseKeeper, retries: RetryTimer) -> bool:
+        """Write events and acknowledge them; return False if the lease or the worker has ended.
+
+        Events that the sink names in SinkRejected become dead letters, and the others are written without them.
+        """
+        accepted = list(events)
+        rejected: list[_RejectedEvent] = []
+        while True:
+            try:
+                async with self._write_lock:
+                    if (busy_seconds := self._busy_until - asyncio.get_running_loop().time()) > 0:
+                        await self.sleep(busy_seconds)
+                    if self._is_over(lease):
+                        return False
+                    if isinstance(self.sink, TransactionalSink):
+                        await self._write_and_ack(self.sink, accepted, rejected)
+                    elif accepted:
+                        await self.sink.write(accepted)
+                break
+            except SinkRejected as error:
+                indices = {i for i in error.events or () if i in range(len(accepted))}
+                if not indices or len(accepted) == 1:
+                    raise
+                rejected += [_RejectedEvent(accepted[i], _error_text(error)) for i in sorted(indices)]
+                accepted = [event for i, event in enumerate(accepted) if i not in indices]
+            except TransactionRefused:
+                lease.mark_lost()
+                return False
+        if not isinstance(self.sink, TransactionalSink) and not await self._acknowledge(accepted, rejected):
+            lease.mark_lost()
+            return False
+        self._retries.reset()
+        retries.reset()
+        self._counters.written += len(accepted)
+        self._counters.batches += 1
+        self._counters.dead_letters += len(rejected)
+        self._counters.error = None
+        return True
+
+    async def _acknowledge(self, written: Sequence[Event], rejected: Sequence[_RejectedEvent]) -> bool:
+        try:
+            if rejected:
+                is_acked = all(await self._log.ack_each(_acks(written, rejected)))
+            else:
+                is_acked = all(await self._log.ack(written))
+        except DatabaseError as error:
+            # The ack may have been executed. If not, the events are delivered again when their lease expires.
+            await self.pause(error)
+            return False
+        if is_acked:
+            await self.sink.acknowledged(written)
+        return is_acked
+
+    async def _write_and_ack(
+        self, sink: TransactionalSink, events: Sequence[Event], rejected: Sequence[_RejectedEvent]
+    ) -> None:
+        """Write and acknowledge in one transaction."""
+        acks = _acks(events, rejected)
+        try:
+            if self._conn is None or self._conn.closed or self._conn.broken:
+                self._conn = await self._log.database.connect()
+            async with self._conn.transaction():
+                # The order of locks is the same everywhere: positions, then the sink's tables, then the partitions.
+                if acks:
+                    await self._log.transact(acks, [], connection=self._conn)
+                pushes = await sink.write_in(self._conn, events)
+                if pushes:
+                    await self._log.transact([], pushes, connection=self._conn)
+        except InvalidEvent as error:
+            raise SinkRejected(str(error)) from error
+        except (psycopg.Error, DatabaseError) as error:
+            if isinstance(error, psycopg.Error) and not is_transient(error):
+                raise
+            # No event is at fault. If the transaction was committed, the repeated acks are refused.
+            raise SinkBusy(f"the database is not available: {str(error).strip()}") from error
+
+    async def _make_dead_letter(self, event: Event, error: BaseException) -> bool:
+        trace = None if isinstance(error, SinkRejected) else "".join(traceback.format_exception(error))
+        text = _error_text(error)
+        try:
+            (result,) = await self._log.ack(
+                [event], "dead_letter", error=text, stage=f"sink {self._group}", traceback=trace
+            )
+        except DatabaseError as ack_error:
+            await self.pause(ack_error)
+            return False
+        if result:
+            self._counters.dead_letters += 1
+            _logger.warning("%s: event %s of queue %r is a dead letter: %s", self._group, event.id, self._queue, text)
+        return bool(result)
+
+    async def _pause_busy(self, error: Exception, retries: RetryTimer) -> None:
+        self._counters.busy += 1
+        self._counters.error = _error_text(error)
+        retry_after: float | None = getattr(error, "retry_after", None)
+        pause = retries.next_pause(None if retry_after is None else max(retry_after, 0.0)) or 0.0
+        if isinstance(error, SinkBusy | QueueFull):
+            # The sink is busy for the other partitions too.
+            self._busy_until = max(self._busy_until, asyncio.get_running_loop().time() + pause)
+        level = logging.WARNING if retry_after is None else logging.INFO
+        _logger.log(level, "%s: %s; retry in %.1f s", self._group, _error_text(error), pause)
+        await self.sleep(pause)
+
+    def _keep_leases(self, events: Sequence[Event]) -> LeaseKeeper:
+        return LeaseKeeper(self._log, events, self._options.lease_seconds)
+
+    def _is_over(self, lease: LeaseKeeper) -> bool:
+        return lease.is_lost or self._stopping.is_set()
+
+    def _close_with(self, error: SinkClosed) -> None:
+        self.closed_by = error
+        self._stopping.set()
+
+    def _count_lost(self, events: Sequence[Event]) -> None:
+        self._counters.lost += len(events)
+        _logger.warning(
+            "%s: the lease of %d events of queue %r has ended; they are delivered again",
+            self._group,
+            len(events),
+            self._queue,
+        )
+
+
+def _acks(written: Sequence[Event], rejected: Sequence[_RejectedEvent]) -> list[EventStatus]:
+    acks = [EventStatus(event, True) for event in written]
+    return acks + [EventStatus(event, "dead_letter", reason) for event, reason in rejected]
+
+
+def _error_text(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return (text if len(text) <= _MAX_ERROR_LENGTH else text[:_MAX_ERROR_LENGTH] + " …").replace("\x00", "�")

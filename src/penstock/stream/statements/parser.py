@@ -1,0 +1,265 @@
+"""Parses statements and compiles them to queues, reference tables, queries and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlglot import Token, TokenType, exp
+
+from penstock.core.errors import InvalidRequest, InvalidSql, short_repr
+from penstock.core.names import check_name
+from penstock.log.options import check_options, check_partitioning
+from penstock.stream.reference_tables import reference_table
+from penstock.stream.sql.dialect import StatementSql
+from penstock.stream.sql.source import SqlSource
+from penstock.stream.statements.application import Application, QueryStatement, QueueStatement, SinkStatement
+from penstock.stream.statements.clauses import check_clauses
+from penstock.stream.statements.cursor import TokenCursor
+from penstock.stream.statements.select import SelectCompiler, StatementCatalog, table_name
+
+if TYPE_CHECKING:
+    from penstock.stream.definition import Definition
+
+_Stream = TypeVar("_Stream", bound="Definition")
+
+_WINDOW_OPTIONS = ("grace_seconds", "allowed_lateness_seconds", "idle_flush_seconds", "late")
+_RUN_OPTIONS = ("interval_seconds", "history_retention_seconds", "max_events_per_cycle", "key_name")
+_REFERENCE_OPTIONS = ("refresh_seconds", "notify")
+_EXAMPLE = "INSERT INTO totals SELECT ... FROM orders"
+_STATEMENTS = (
+    "a statement is CREATE QUEUE, CREATE REFERENCE, CREATE VIEW, CREATE QUERY, CREATE SINK or INSERT INTO ... SELECT"
+)
+
+
+def parse_application(kind: type[Definition], text: str, name: str = "") -> Application:
+    """Parse a text of statements, without Spark and without a database.
+
+    Args:
+        kind: The class of the streams.
+        text: The statements, separated by semicolons.
+        name: The name of the file, for errors.
+    """
+    return _StatementParser(kind, SqlSource(text, name, StatementSql)).parse()
+
+
+def stream_from_statement(kind: type[_Stream], statement: str, **tables: Any) -> _Stream:
+    """Compile one statement: ``Stream.sql("INSERT INTO totals SELECT ...", customers="crm.customers")``."""
+    given: object = statement
+    if not isinstance(given, str):
+        raise InvalidRequest(f"sql takes a statement in a text, such as {_EXAMPLE!r}, not {short_repr(given)}")
+    parser = _StatementParser(kind, SqlSource(statement, dialect=StatementSql))
+    parser.application.references.update({name: reference_table(given) for name, given in tables.items()})
+    queries = list(parser.parse().queries.values())
+    if len(queries) != 1:
+        raise InvalidRequest(f"give one statement, {_EXAMPLE} ...; a whole file is for `penstock sql`")
+    stream: Any = queries[0].stream
+    compiled: _Stream = stream
+    return compiled
+
+
+class _StatementParser:
+    def __init__(self, kind: type[Definition], source: SqlSource) -> None:
+        self.application = Application()
+        self._kind = kind
+        self._source = source
+        #: The SELECTs of views by name in lower case.
+        self._views: dict[str, exp.Expr] = {}
+
+    def parse(self) -> Application:
+        for tokens in self._statements():
+            cursor = TokenCursor(self._source, tokens)
+            try:
+                self._parse_statement(cursor)
+            except InvalidSql:
+                raise
+            except InvalidRequest as error:
+                raise self._source.error(cursor.start, str(error)) from None
+            except RecursionError:
+                raise self._source.error(
+                    cursor.start, "it is nested too deep to be read: put parts of it into views"
+                ) from None
+        return self.application
+
+    def _statements(self) -> list[list[Token]]:
+        statements: list[list[Token]] = [[]]
+        for token in self._source.tokenize():
+            if token.token_type is TokenType.SEMICOLON:
+                statements.append([])
+            else:
+                statements[-1].append(token)
+        return [tokens for tokens in statements if tokens]
+
+    def _parse_statement(self, cursor: TokenCursor) -> None:
+        first, second = cursor.word(), cursor.word(1)
+        if first in ("insert", "select", "with"):
+            return self._parse_query(cursor, None, {})
+        if cursor.take("create"):
+            is_replacement = cursor.take("or")
+            if is_replacement:
+                cursor.expect("replace")
+            is_temporary = cursor.take("temporary") or cursor.take("temp")
+            what = cursor.word()
+            if what == "view":
+                cursor.take(what)
+                return self._create_view(cursor, is_replacement)
+            create = {
+                "queue": self._create_queue,
+                "reference": self._create_reference,
+                "query": self._create_query,
+                "sink": self._create_sink,
+            }.get(what)
+            if create is not None and is_replacement:
+                raise cursor.error(
+                    f"only a view is replaced: leave out OR REPLACE. A {what} that exists is not changed"
+                    if what in ("queue", "query")
+                    else f"only a view is replaced: leave out OR REPLACE, and create the {what} once"
+                )
+            if create is not None and not is_temporary:
+                cursor.take(what)
+                return create(cursor)
+            if what == "table":
+                raise cursor.error(
+                    "a table of PostgreSQL is created there; for one to join with write CREATE REFERENCE name FROM "
+                    "'schema.table', for events CREATE QUEUE name (...)"
+                )
+        raise self._source.error(cursor.start, f"{first.upper()} {second.upper()}: {_STATEMENTS}".strip())
+
+    def _create_queue(self, cursor: TokenCursor) -> None:
+        """``CREATE QUEUE [IF NOT EXISTS] name [(column type, ... [, *])] [WITH (option = value, ...)]``."""
+        cursor.take_all("if", "not", "exists")
+        name = check_name(cursor.name("a queue"), "queue")
+        schema, has_more_fields = cursor.columns() if cursor.is_open_bracket() else ({}, False)
+        options = cursor.options()
+        cursor.expect_end()
+        partitioning, partitions = options.pop("partitioning", None), options.pop("partitions", None)
+        check_partitioning(partitioning or "hash", partitions)
+        check_options(options)
+        self._check_new(cursor, "queue", name, self.application.queues)
+        self.application.queues[name] = QueueStatement(name, schema, options, partitioning, partitions, has_more_fields)
+
+    def _create_reference(self, cursor: TokenCursor) -> None:
+        """``CREATE REFERENCE name FROM 'schema.table' | AS SELECT ... [WITH (refresh_seconds = 60, notify = 'c')]``."""
+        name = cursor.name("a reference table")
+        if cursor.take("from"):
+            table = cursor.string() if cursor.is_string() else cursor.dotted_name()
+            options = cursor.options()
+            cursor.expect_end()
+        else:
+            options = cursor.options()
+            cursor.expect("as")
+            table = cursor.rest_of_text()
+        for option in options:
+            if option not in _REFERENCE_OPTIONS:
+                raise cursor.error(
+                    f"{option!r} is no option of a reference table; there are {', '.join(_REFERENCE_OPTIONS)}"
+                )
+        self._check_new(cursor, "reference table", name, self.application.references)
+        self.application.references[name] = reference_table(table, **options)
+
+    def _create_view(self, cursor: TokenCursor, is_replacement: bool) -> None:
+        """``CREATE [OR REPLACE] VIEW name AS SELECT ...``: a query that replaces its name in later statements."""
+        name = cursor.name("a view")
+        cursor.expect("as")
+        select = self._source.parse(cursor.rest())
+        if not is_replacement:
+            self._check_new(cursor, "view", name.lower(), self._views)
+        self._views[name.lower()] = select
+
+    def _create_query(self, cursor: TokenCursor) -> None:
+        """``CREATE QUERY name [WITH (option = value, ...)] AS [INSERT INTO queue] SELECT ...``."""
+        name = cursor.name("a query")
+        options = cursor.options()
+        cursor.expect("as")
+        self._parse_query(cursor, name, options)
+
+    def _create_sink(self, cursor: TokenCursor) -> None:
+        """``CREATE SINK name FROM queue TO 'file:out.jsonl' [WITH (every = 60)]``."""
+        name = cursor.name("a sink")
+        cursor.expect("from")
+        queue = cursor.dotted_name()
+        cursor.expect("to")
+        to = cursor.string()
+        options = cursor.options()
+        cursor.expect_end()
+        self._check_new(cursor, "sink", name, self.application.sinks)
+        self.application.sinks[name] = SinkStatement(
+            name, check_name(queue, "queue"), to, options, self._source.position(cursor.start)
+        )
+
+    def _parse_query(self, cursor: TokenCursor, name: str | None, options: dict[str, Any]) -> None:
+        """``[INSERT INTO queue] SELECT ...``."""
+        tokens = cursor.rest()
+        start = tokens[0].start
+        statement = self._source.parse(tokens)
+        select, queue = statement, None
+        if isinstance(statement, exp.Insert):
+            queue, select = self._parse_insert(statement, start), statement.expression
+            if isinstance(select, exp.Query) and statement.args.get("with_") is not None:
+                select.set("with_", statement.args["with_"])
+        if name is None and queue is None:
+            raise self._source.error(
+                start,
+                "name the queue of its results, INSERT INTO totals SELECT ..., or the query, CREATE QUERY totals AS "
+                "SELECT ..., for live rows alone",
+            )
+        rules = {key: options.pop(key) for key in _WINDOW_OPTIONS if key in options}
+        run_options = {key: options.pop(key) for key in _RUN_OPTIONS if key in options}
+        if options:
+            known = ", ".join((*_WINDOW_OPTIONS, *_RUN_OPTIONS))
+            raise self._source.error(start, f"{next(iter(options))!r} is no option of a query; there are {known}")
+        stream = SelectCompiler(self._source, self._catalog(), self._kind).compile(select, rules)
+        self._add_query(start, name or str(queue), self._with_sink(stream, select, queue), run_options)
+
+    def _parse_insert(self, insert: exp.Insert, start: int) -> str:
+        """Return the queue that a statement inserts into."""
+        if not isinstance(insert.this, exp.Table):
+            raise self._source.error(insert.this, "a queue has no columns to list: name those of the SELECT with AS")
+        if insert.args.get("overwrite"):
+            raise self._source.error(start, "events are appended to a queue: write INSERT INTO")
+        check_clauses(self._source, insert)
+        check_clauses(self._source, insert.this)
+        return table_name(insert.this)
+
+    def _catalog(self) -> StatementCatalog:
+        queues = self.application.queues.values()
+        return StatementCatalog(
+            {queue.name: queue.schema for queue in queues},
+            [queue.name for queue in queues if queue.has_more_fields],
+            self.application.references,
+            self._views,
+        )
+
+    def _with_sink(self, stream: Definition, select: Any, queue: str | None) -> Definition:
+        """Return the stream with its queue, and with the key of DISTRIBUTE BY."""
+        distribute = select.args.get("distribute")
+        if queue is None:
+            if distribute is not None:
+                raise self._source.error(distribute, "DISTRIBUTE BY gives events a key in a queue: INSERT INTO one")
+            if not stream.windows:
+                raise self._source.error(
+                    select,
+                    "without a window there are no live rows: name the queue of the results, INSERT INTO queue "
+                    "SELECT ...",
+                )
+            stream.check()
+            return stream
+        partition = None
+        if distribute is not None:
+            if len(distribute.expressions) != 1:
+                raise self._source.error(distribute, "an event has one key: DISTRIBUTE BY one expression")
+            partition = distribute.expressions[0].this.sql("spark")
+        complete = stream.to(queue, partition=partition)
+        complete.check()
+        return complete
+
+    def _add_query(self, start: int, name: str, stream: Definition, options: dict[str, Any]) -> None:
+        if check_name(name, "query") in self.application.queries:
+            raise self._source.error(
+                start, f"two queries are called {name!r}: name one with CREATE QUERY other AS INSERT INTO ..."
+            )
+        self.application.queries[name] = QueryStatement(name, stream, options)
+
+    def _check_new(self, cursor: TokenCursor, what: str, name: str, known: Mapping[str, Any]) -> None:
+        if name in known:
+            raise self._source.error(cursor.start, f"the {what} {name!r} is created twice: leave one out")

@@ -1,0 +1,67 @@
+"""The time of a stream's events, and when its windows close."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.core.errors import InvalidOption, short_repr
+from penstock.stream.validation import check_event_time
+from penstock.stream.windows import parse_seconds
+
+LATE_POLICIES = ("dead_letter", "drop", "include")
+_WINDOW_OPTIONS = ("event_time", "grace_seconds", "allowed_lateness_seconds", "idle_flush_seconds", "late")
+_JOIN_OPTIONS = ("allowed_lateness_seconds", "idle_flush_seconds", "late")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRules:
+    """The event time, the allowed lateness and the policy for late events."""
+
+    #: None: the time when the event was appended. True: the time that the producer gave. A text: a dotted field of the
+    #: event. A function: its result for the event.
+    event_time: Any = None
+    #: A window closes this long after its end.
+    grace_us: int = 0
+    #: How far the events of a partition may be out of order.
+    lateness_us: int = 0
+    #: A partition without events for this long does not hold back the watermark.
+    idle_flush_us: int = 5_000_000
+    late: str = "dead_letter"
+
+
+def parse_window_rules(options: dict[str, Any]) -> TimeRules:
+    """Return the rules from the options of a window."""
+    _check_names(options, _WINDOW_OPTIONS, "window")
+    event_time = options.get("event_time")
+    check_event_time(event_time)
+    late = options.get("late", "dead_letter")
+    if late not in LATE_POLICIES:
+        raise InvalidOption(f"late must be one of {', '.join(LATE_POLICIES)}, not {short_repr(late)}", option="late")
+    return TimeRules(
+        event_time,
+        parse_seconds("grace_seconds", options.get("grace_seconds", 0), least=0),
+        parse_seconds("allowed_lateness_seconds", options.get("allowed_lateness_seconds", 0), least=0),
+        parse_seconds("idle_flush_seconds", options.get("idle_flush_seconds", 5), least=0.1),
+        late,
+    )
+
+
+def parse_join_rules(options: dict[str, Any], default_lateness_us: int) -> TimeRules:
+    """Return the rules from the options of a join."""
+    _check_names(options, _JOIN_OPTIONS, "join")
+    if options.get("late") == "include":
+        raise InvalidOption(
+            "late is 'dead_letter' or 'drop': the state that a late event would join with is deleted", option="late"
+        )
+    rules = parse_window_rules(options)
+    if "allowed_lateness_seconds" in options:
+        return rules
+    return dataclasses.replace(rules, lateness_us=default_lateness_us)
+
+
+def _check_names(options: dict[str, Any], known: tuple[str, ...], what: str) -> None:
+    for name in options:
+        if name not in known:
+            raise InvalidOption(f"{name!r} is no option of a {what}; there are {', '.join(known)}", option=name)

@@ -1,0 +1,121 @@
+"""Cycles of a query, committed by the engine's own committer, without Spark: a test says what Spark would find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.db.statements import Statements
+from penstock.engine import plan as plans
+from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
+from penstock.engine.compile.windows.window_output import WindowOutput, window_output
+from penstock.engine.cycle.commit import Committer
+from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
+from penstock.engine.cycle.partials import SessionMove
+from penstock.engine.cycle.watermark_scope import WatermarkScope
+from penstock.engine.plan import CyclePlan
+from penstock.engine.registry import Registry
+from penstock.engine.result_tables import ResultTables
+from penstock.engine.worker.reports import PartitionReport, TaskReport
+from penstock.log.log import Log
+from penstock.stream.definition import Definition
+from penstock.stream.time_rules import TimeRules
+
+_plan = Statements("penstock.engine.planning", "planner.sql")
+
+_ANYTHING: Any = None  # what Spark would compute, which nobody asks for here
+COLUMNS = (
+    ResultColumn("count", "bigint", (StateColumn("a0", "bigint", _ANYTHING, "{state} + {partial}"),), "{a0}"),
+    ResultColumn(
+        "total", "numeric", (StateColumn("a1", "numeric", _ANYTHING, "{state} + {partial}"),), "trim_scale({a1})"
+    ),
+)
+_SECOND = 1_000_000
+
+
+class CycleDriver:
+    """Drives one query: windows of a minute over partition 1; where they go and as what, a stream says."""
+
+    def __init__(
+        self,
+        log: Log,
+        name: str,
+        query_id: int,
+        fence: int,
+        *,
+        sessions: bool = False,
+        stream: Definition | None = None,
+    ) -> None:
+        self.name = name
+        self.id = query_id
+        self.fence = fence
+        self._log = log
+        columns = list(COLUMNS)
+        shape = WindowOutput() if stream is None else window_output(stream, columns)
+        self.tables = ResultTables(query_id, name, columns, has_key_index=sessions, output=shape)
+        rules = TimeRules(idle_flush_us=10**15)
+        sink = None if stream is None else stream.sink
+        self._target = CommitTarget(
+            query_id, name, fence, 30.0, [], self.tables, rules, WatermarkScope.PARTITION, sink, "drop", 3600.0
+        )
+        self._committer = Committer(log, self._target)
+
+    @classmethod
+    async def start(
+        cls, log: Log, name: str, *, sessions: bool = False, stream: Definition | None = None
+    ) -> CycleDriver:
+        registry = Registry(log)
+        made = await registry.register(
+            name, ["from orders"], "1", sink=None if stream is None else stream.sink, history_seconds=3600
+        )
+        fence = await registry.acquire_lease(name, "a test", 30.0, made.at)
+        assert fence is not None
+        driver = cls(log, name, made.id, fence, sessions=sessions, stream=stream)
+        await registry.create_tables(driver.tables)
+        return driver
+
+    async def cycle(
+        self,
+        partials: Iterable[tuple[str, int, int, int]] = (),
+        *,
+        upto: int | None = None,
+        appended: datetime | None = None,
+        moves: Sequence[SessionMove] = (),
+        end: int | None = None,
+    ) -> CommitStats:
+        """Commit a cycle that found (key, window's start in seconds, count, total); ``upto``: how far time has come."""
+        rows = list(partials)
+        table = pa.table(
+            {
+                "key": [row[0] for row in rows],
+                "start_us": [row[1] * _SECOND for row in rows],
+                "end_us": [(row[1] + 60 if end is None else end) * _SECOND for row in rows],
+                "is_late": [False] * len(rows),
+                "partition_id": [1] * len(rows),
+                "a0": [row[2] for row in rows],
+                "a1": [row[3] for row in rows],
+            }
+        )
+        params: dict[str, Any] = {"query": self.id, "fence": self.fence, "lease": "30 s"}
+        async with self._log.database.connection() as conn, conn.transaction():
+            begun = await (await conn.execute(_plan["begin_cycle"], params)).fetchone()
+            assert begun is not None
+            plan = CyclePlan(begun[0], True, [], [])
+            await conn.execute(
+                _plan["store_plan"], {**params, "cycle": plan.cycle, "plan": plans.encode(plan), "planned": len(rows)}
+            )
+        moment = appended or datetime.now(UTC)
+        micros = int(moment.timestamp() * _SECOND)
+        high = None if upto is None else upto * _SECOND
+        reports = [
+            TaskReport([PartitionReport(1, len(rows), sum(row[2] for row in rows), high, micros, micros)], [], {})
+        ]
+        return await self._committer.commit(
+            CycleResult(plan, reports, table, [], [], datetime.now(UTC), {"read": 1.0}, session_moves=moves)
+        )
+
+    async def close(self) -> None:
+        await self._committer.close()

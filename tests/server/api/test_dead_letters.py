@@ -1,0 +1,85 @@
+"""``/v1/dead-letters``: list, inspect, redrive and purge."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+import pytest
+
+from tests.server.api.group_client import GroupClient
+from tests.server.problems import problem_kind
+
+
+@pytest.fixture
+def group(v1: httpx.Client, queue: str) -> GroupClient:
+    """A group with a dead letter for each of four errors."""
+    group = GroupClient(v1, queue)
+    group.push(*range(4))
+    for event, error in zip(group.pop(batch=4), ["timeout", "bad", "timeout", "worse"], strict=True):
+        group.ack([event], status="dead_letter", error=error, traceback="line 1")
+    return group
+
+
+def letters(v1: httpx.Client, of: GroupClient, **which: Any) -> list[dict[str, Any]]:
+    response = v1.get("dead-letters", params={"queue": unquote(of.queue), **which})
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["dead_letters"]
+    return found
+
+
+def test_list_count_and_get_dead_letters(v1: httpx.Client, group: GroupClient) -> None:
+    assert [letter["data"] for letter in letters(v1, group)] == [3, 2, 1, 0]
+    assert [letter["data"] for letter in letters(v1, group, error="timeout", limit=1, offset=1)] == [0]
+    assert letters(v1, group, group="another") == []
+    count = v1.get("dead-letters/count", params={"queue": unquote(group.queue), "error": "timeout"})
+    assert count.json() == {"count": 2}
+
+    worst = letters(v1, group)[0]
+
+    assert v1.get(f"dead-letters/{worst['id']}").json() == worst
+    assert (worst["error"], worst["traceback"], worst["group"]) == ("worse", "line 1", "g")
+    assert letters(v1, group, ids=f"{worst['id']},1000000000") == [worst]
+
+
+def test_redrive_by_id_and_filter_oldest_first(v1: httpx.Client, group: GroupClient) -> None:
+    name = unquote(group.queue)
+    worst = letters(v1, group)[0]["id"]
+
+    assert v1.post("dead-letters/redrive", json={"ids": [worst]}).json()["replayed"] == 1
+    assert v1.post("dead-letters/redrive", json={"queue": name, "limit": 1}).json()["replayed"] == 1
+    assert v1.post("dead-letters/redrive", json={"queue": name, "error": "bad"}).json()["replayed"] == 1
+    assert v1.post("dead-letters/redrive", json={"queue": name, "all": True}).json()["replayed"] == 1
+
+    assert sorted(event["data"] for event in group.pop(batch=10)) == [0, 1, 2, 3]
+
+
+def test_purge_of_everything_must_be_explicit(v1: httpx.Client, group: GroupClient) -> None:
+    name = unquote(group.queue)
+
+    assert problem_kind(v1.post("dead-letters/purge", json={"queue": name})) == (400, "invalid-request")
+    assert v1.post("dead-letters/purge", json={"queue": name, "error": "timeout"}).json() == {"count": 2}
+    assert v1.post("dead-letters/purge", json={"queue": name, "all": True}).json() == {"count": 2}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("GET", "dead-letters?queue=none", None, (404, "not-found")),
+        ("GET", "dead-letters?ids=one", None, (400, "invalid-request")),
+        ("GET", "dead-letters?limit=0", None, (400, "invalid-request")),
+        ("GET", "dead-letters?since=yesterday", None, (400, "invalid-request")),
+        ("GET", "dead-letters?since=2026-01-31T12:00:00", None, (400, "invalid-request")),
+        ("GET", "dead-letters/1000000000", None, (404, "not-found")),
+        ("GET", "dead-letters/worst", None, (404, "not-found")),
+        ("POST", "dead-letters/redrive", {"ids": ["1"]}, (400, "invalid-request")),
+        ("POST", "dead-letters/redrive", {"queue": "none"}, (404, "not-found")),
+        ("POST", "dead-letters/purge", {}, (400, "invalid-request")),
+        ("POST", "dead-letters/purge", {"kind": "old"}, (400, "invalid-request")),
+    ],
+)
+def test_invalid_dead_letter_requests(
+    v1: httpx.Client, method: str, path: str, body: object, expected: tuple[int, str]
+) -> None:
+    assert problem_kind(v1.request(method, path, json=body)) == expected

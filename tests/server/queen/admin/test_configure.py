@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.server.queen.client import QueenClient, data
+
+#: The options that the Python client sends with every create().
+CLIENT_DEFAULTS: dict[str, Any] = {
+    "leaseTime": 300,
+    "retryLimit": 3,
+    "priority": 0,
+    "delayedProcessing": 0,
+    "windowBuffer": 0,
+    "maxSize": 0,
+    "retentionSeconds": 0,
+    "completedRetentionSeconds": 0,
+    "encryptionEnabled": False,
+}
+
+
+def test_configure_creates_a_queue_with_its_options_and_the_default_partition(queen: QueenClient, queue: str) -> None:
+    body = {"queue": queue, "namespace": None, "task": None, "options": {**CLIENT_DEFAULTS, "leaseTime": 2}}
+    answer = queen.post("/api/v1/configure", body)
+    assert answer["configured"] is True
+    assert (answer["queue"], answer["namespace"], answer["task"]) == (queue, "", "")
+    assert answer["options"]["leaseTime"] == 2
+    assert answer["options"].keys() >= CLIENT_DEFAULTS.keys() | {"retryDelay", "ttl", "maxWaitTimeSeconds"}
+    queen.push(queue, [1])
+    assert queen.pop(queue)[0]["partitionId"] == answer["partitionId"]
+
+
+def test_namespace_and_task_default_to_the_parts_of_a_dotted_name(queen: QueenClient, queue: str) -> None:
+    answer = queen.configure(f"{queue}.mail.out")
+    assert (answer["namespace"], answer["task"]) == (queue, "mail")
+    explicit = queen.post("/api/v1/configure", {"queue": f"{queue}.mail.out", "namespace": "n", "task": "t"})
+    assert (explicit["namespace"], explicit["task"]) == ("n", "t")
+    assert queen.configure(f"{queue}.mail.out", leaseTime=9)["namespace"] == "n"
+
+
+def test_absent_options_keep_their_value_and_null_resets_them(queen: QueenClient, queue: str) -> None:
+    queen.configure(queue, leaseTime=7, retryLimit=9)
+    merged = queen.configure(queue, retryLimit=5)["options"]
+    assert (merged["leaseTime"], merged["retryLimit"]) == (7, 5)
+    reset = queen.configure(queue, leaseTime=None)["options"]
+    assert (reset["leaseTime"], reset["retryLimit"]) == (300, 5)
+    body = {"queue": queue, "options": {"leaseTime": 4}, "mode": "replace"}
+    replaced = queen.post("/api/v1/configure", body)["options"]
+    assert (replaced["leaseTime"], replaced["retryLimit"]) == (4, 3)
+
+
+def test_delete_removes_a_queue_with_its_messages(queen: QueenClient, queue: str) -> None:
+    queen.push(queue, [1, 2])
+    path = f"/api/v1/resources/queues/{queue}"
+    assert queen.http.delete(path).json() == {"deleted": True, "queue": queue, "existed": True}
+    assert queen.http.delete(path).json() == {"deleted": True, "queue": queue, "existed": False}
+    assert queen.pop(queue) == []
+    queen.push(queue, [3])
+    assert data(queen.pop(queue)) == [3]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "queue is required"),
+        ({"queue": 5}, "Queue must be a string"),
+        ({"queue": "q", "options": {"leaseTime": "long"}}, "leaseTime"),
+        ({"queue": "q", "options": {"retryLimit": -1}}, "retry_limit"),
+        ({"queue": "q", "options": {"encryptionEnabled": True}}, "encryptionEnabled is not supported"),
+    ],
+)
+def test_invalid_options_are_refused(queen: QueenClient, body: object, message: str) -> None:
+    assert message in queen.post("/api/v1/configure", body, 400)["error"]
+
+
+@pytest.mark.parametrize("name", ["namespace", "task"])
+def test_null_characters_are_refused(queen: QueenClient, queue: str, name: str) -> None:
+    assert name in queen.post("/api/v1/configure", {"queue": queue, name: "a\x00b"}, 400)["error"]

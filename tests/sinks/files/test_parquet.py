@@ -1,0 +1,91 @@
+"""Parquet files: each event once, whatever happens to the process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.core.errors import SinkBusy
+from penstock.sinks import Parquet
+from penstock.sinks.conformance import make_events
+from tests.sinks.files.sink_files import read_numbers, write_event
+
+
+def test_existing_parquet_files_are_not_overwritten(tmp_path: Path) -> None:
+    asyncio.run(write_event(Parquet(tmp_path), 1))
+    asyncio.run(write_event(Parquet(tmp_path), 2, first=1))
+    (tmp_path / "part-of-something.parquet").write_bytes(b"theirs")
+    (tmp_path / ".position").unlink()
+    asyncio.run(write_event(Parquet(tmp_path), 3, first=2))
+
+    (tmp_path / "part-of-something.parquet").unlink()
+    assert read_numbers(tmp_path) == [1, 2, 3]
+    assert sorted(part.name for part in tmp_path.glob("*.parquet"))[-1] == "part-00000003.parquet"
+
+
+def test_empty_objects_are_written_as_json_text(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    data = {"n": 1, "plain": {}, "within": {"a": {}, "b": 1}, "among": [{}, {}], "fine": {"a": [1]}}
+
+    async def run() -> None:
+        sink = Parquet(tmp_path)
+        await sink.open()
+        await sink.write(make_events([data, {"n": 2}]))
+        await sink.close()
+
+    asyncio.run(run())
+    (part,) = tmp_path.glob("*.parquet")
+    first, second = ({k: v for k, v in row.items() if k[0] != "_"} for row in pq.read_table(part).to_pylist())
+    assert first == {"n": 1, "plain": "{}", "within": '{"a":{},"b":1}', "among": "[{},{}]", "fine": {"a": [1]}}
+    assert second == {"n": 2, "plain": None, "within": None, "among": None, "fine": None}
+
+
+@pytest.mark.parametrize("step", ["replace", "rename"])
+def test_a_failed_parquet_file_is_completed_by_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def run() -> None:
+        sink = Parquet(tmp_path)
+        await sink.open()
+        for first in (0, 2):
+            events = make_events([{"n": first}, {"n": first + 1}], first=first)
+            with monkeypatch.context() as full:
+                full.setattr(Path, step, fail)
+                with pytest.raises(SinkBusy, match="No space"):
+                    await sink.write(events)
+            await sink.write(events)
+        await sink.close()
+
+    asyncio.run(run())
+    assert read_numbers(tmp_path) == [0, 1, 2, 3]
+
+
+def test_an_announced_parquet_file_is_renamed_after_a_crash(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    async def run() -> None:
+        sink = Parquet(tmp_path)
+        await sink.open()
+        events = make_events([{"n": 0, "mixed": 1}, {"n": 1, "mixed": "two"}])
+        await sink.write(events)
+        sink._progress_file.close()
+        # Killed before the file had its name; and half of another one lies there.
+        (tmp_path / "part-00000001.parquet").rename(tmp_path / ".part-00000001.parquet")
+        (tmp_path / ".part-00000002.parquet").write_bytes(b"PAR1")
+        again = Parquet(tmp_path)
+        await again.open()
+        await again.write(events)
+        await again.close()
+
+    asyncio.run(run())
+    (part,) = tmp_path.glob("*.parquet")
+    assert pq.read_table(part).select(["n", "mixed"]).to_pylist() == [
+        {"n": 0, "mixed": "1"},
+        {"n": 1, "mixed": '"two"'},
+    ]
