@@ -1,27 +1,27 @@
-# Needs Python 3.11 or later, make and pip; everything else goes into .venv.
+# Needs Python 3.11 or later, make and pip. Everything else is installed into .venv.
 
 PYTHON ?= python3
 ARGS ?=
-# Processes that run the tests; 0 runs them in one, in order.
+# Number of test processes; 0 runs all tests in one process, in order.
 WORKERS ?= 2
-# What the faults of a chaos run follow from (any, if not given), how long it takes, and a soak.
+# Seed of a chaos run (random by default), its length, and the length of a soak.
 SEED ?=
 MINUTES ?= 3
 HOURS ?= 1
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Twice quiet: errors only, no warnings about the indexes that pip is set up with.
+# Twice quiet: errors only.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 RUN := $(VENV)/.ready-to-run
 DEV := $(VENV)/.ready-to-develop
-# Clients of the message plane that the tests speak through, each with what it needs in a directory of its own.
+# Versions of Queen's clients that the tests use, each installed into a directory of its own.
 QUEEN := 0.15 2.6
-# The longest first: they run two at a time.
+# Longest first, since two run at a time.
 CHECKS := check-types check-docs check-style check-layers check-generated
 CODE := $(wildcard src tests benchmarks chaos examples scripts)
 
-# Keeps the theme's announcement out of every documentation build.
+# Suppresses the announcement of the documentation theme.
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
@@ -33,7 +33,7 @@ help: ## Show this list
 venv: $(DEV) ## Set up .venv; the other targets do so by themselves
 	@echo "$(VENV) is ready"
 
-demo: $(RUN) ## Start everything, with simulated traffic, in a browser (ARGS="log" for the queues alone)
+demo: $(RUN) ## Run the whole product on simulated traffic, in a browser (ARGS="log" for queues only)
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(DEV) ## Run all tests (ARGS="-k lease" for some)
@@ -49,7 +49,7 @@ test-long: $(DEV) ## Run the tests that take minutes: drivers killed thirty time
 chaos: $(DEV) ## Run the whole system under faults (SEED=7 MINUTES=3, ARGS=--cluster)
 	@$(BIN)/python -m chaos --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
-soak: $(DEV) ## Run the whole system under steady load for HOURS=1, and look whether its curves are flat
+soak: $(DEV) ## Run the whole system under steady load for HOURS=1 and check that its curves are flat
 	@$(BIN)/python -m chaos.soak --hours $(HOURS) $(ARGS)
 
 check: $(DEV) ## Formatting, lint, types, layers, generated code, documentation
@@ -73,17 +73,17 @@ check-generated:
 	@echo "generate_sync"; $(BIN)/python scripts/generate_sync.py --check
 	@echo "generate_openapi"; $(BIN)/python scripts/generate_openapi.py --check
 
-audit: $(DEV) ## Look up all pinned packages among known vulnerabilities; fails where it cannot (needs a network)
+audit: $(DEV) ## Look up all pinned packages among known vulnerabilities (needs a network)
 	@$(BIN)/python scripts/audit.py
 
-format: $(DEV) ## Format the code and fix what ruff can fix
+format: $(DEV) ## Format the code and apply the fixes of ruff
 	@$(BIN)/ruff check --fix --exit-zero $(CODE)
 	@$(BIN)/ruff format $(CODE)
 
 types: $(DEV) ## Check types only
 	@$(BIN)/mypy $(CODE)
 
-bench: $(DEV) ## Run all benchmarks and make docs/benchmarks/ (ARGS="--only log,drain")
+bench: $(DEV) ## Run all benchmarks and write docs/benchmarks/ (ARGS="--only log,drain")
 	@$(BIN)/python -m benchmarks all $(ARGS)
 
 coverage: $(DEV) ## Run all tests and report the lines they miss
@@ -105,14 +105,14 @@ lock: $(DEV) ## Pin requirements/*.txt again (ARGS=--upgrade for newer releases)
 dist: $(DEV) ## Build the wheel and the source archive into dist/
 	@$(BIN)/hatchling build
 
-clean: ## Remove what was built, except .venv
+clean: ## Remove everything that was built, except .venv
 	@rm -rf dist site .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
 	@rm -rf $(VENV)
 
-# The output names no index and no directory, so it is the same wherever it is compiled.
+# The output names no index and no directory, so it does not depend on the machine.
 compile = echo "requirements/$(1).txt"; $(BIN)/uv pip compile --quiet --no-config --universal \
 	--python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock" $(ARGS) $(2) requirements/$(1).in -o requirements/$(1).txt
@@ -122,7 +122,7 @@ $(RUN): requirements/base.txt pyproject.toml
 		{ echo "Penstock needs Python 3.11 or later: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || \
 		{ echo "Creating $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
-	@echo "Installing Penstock and what it needs into $(VENV)"
+	@echo "Installing Penstock and its dependencies into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements/base.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -48,6 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for marker in {"spark", "browser"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(marker)
+        if "engine/crash/" in item.nodeid:  # these start drivers as processes
+            item.add_marker("spark")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""Cycles of a query, committed by the engine's own committer, without Spark: a test says what Spark would find."""
+"""Commits cycles of a query without Spark: the test gives the partial aggregates that Spark would compute."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.stream.time_rules import TimeRules
 
 _plan = Statements("penstock.engine.planning", "planner.sql")
 
-_ANYTHING: Any = None  # what Spark would compute, which nobody asks for here
+_ANYTHING: Any = None  # the Spark expression, which is not used
 COLUMNS = (
     ResultColumn("count", "bigint", (StateColumn("a0", "bigint", _ANYTHING, "{state} + {partial}"),), "{a0}"),
     ResultColumn(
@@ -37,7 +37,7 @@ _SECOND = 1_000_000
 
 
 class CycleDriver:
-    """Drives one query: windows of a minute over partition 1; where they go and as what, a stream says."""
+    """Drives one query with windows of a minute over partition 1. A stream determines its outputs."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class CycleDriver:
         moves: Sequence[SessionMove] = (),
         end: int | None = None,
     ) -> CommitStats:
-        """Commit a cycle that found (key, window's start in seconds, count, total); ``upto``: how far time has come."""
+        """Commit a cycle with partials (key, window start in seconds, count, total) and ``upto`` as event time."""
         rows = list(partials)
         table = pa.table(
             {

@@ -1,4 +1,4 @@
-"""The command line as a test uses it: in this process for speed, or in another where that is the point."""
+"""Runs commands for tests, in this process for speed or in a child process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
-from penstock.core.settings import Settings
-from penstock.db.pool import Database
 from penstock.log.log import Log
+from tests.log.logs import opened
 
-#: What could lead a command to another database than the test's.
-FOREIGN = (
+#: Environment variables that could select another database than that of the test.
+DATABASE_VARIABLES = (
     "DATABASE_URL",
     "PENSTOCK_URL",
     "PENSTOCK_API_KEY",
@@ -32,39 +31,39 @@ FOREIGN = (
 
 
 class CommandLine:
-    """Runs commands on one database."""
+    """Runs commands on one database or server."""
 
     def __init__(self, database_url: str | None, server_url: str | None = None) -> None:
         self.database_url = database_url
-        self.environment: dict[str, str | None] = dict.fromkeys(FOREIGN)
+        self.environment: dict[str, str | None] = dict.fromkeys(DATABASE_VARIABLES)
         if server_url is not None:
             self.environment["PENSTOCK_URL"] = server_url
         elif database_url is not None:
             self.environment["PENSTOCK_DATABASE_URL"] = database_url
 
     def __call__(self, *arguments: str, input: str | None = None) -> Result:
-        """Run a command, whatever comes of it."""
+        """Run a command and return its result."""
         result = CliRunner().invoke(app, list(arguments), input=input, env=self.environment, prog_name="penstock")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result
 
     def ok(self, *arguments: str, input: str | None = None) -> str:
-        """Run a command that has to succeed, and return what it prints."""
+        """Run a command that must succeed, and return its standard output."""
         result = self(*arguments, input=input)
         assert result.exit_code == 0, result.output
         return result.stdout
 
     def json(self, *arguments: str, input: str | None = None) -> Any:
-        """Run a command that has to succeed, and return the document that it prints."""
+        """Run a command that must succeed, and return the JSON document that it prints."""
         return json.loads(self.ok(*arguments, "--json", input=input))
 
     def json_lines(self, *arguments: str) -> list[Any]:
-        """Run a command that has to succeed, and return the documents that it prints, one a line."""
+        """Run a command that must succeed, and return the JSON documents that it prints, one per line."""
         return [json.loads(line) for line in self.ok(*arguments, "--json").splitlines()]
 
-    def refused(self, *arguments: str, input: str | None = None) -> tuple[int, str]:
-        """Run a command that has to fail; return its exit code and the line it prints on standard error."""
+    def error(self, *arguments: str, input: str | None = None) -> tuple[int, str]:
+        """Run a command that must fail; return its exit code and the line it prints to standard error."""
         result = self(*arguments, input=input)
         assert result.exit_code != 0, result.output
         assert result.stdout == ""
@@ -74,30 +73,18 @@ class CommandLine:
         return result.exit_code, line
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        """Start a command in a process of its own."""
-        kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-        given = {name: value for name, value in self.environment.items() if value is not None}
+        """Start a command in a child process."""
+        inherited = {name: value for name, value in os.environ.items() if name not in DATABASE_VARIABLES}
+        own = {name: value for name, value in self.environment.items() if value is not None}
         command = [sys.executable, "-m", "penstock", *arguments]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-        return subprocess.Popen(command, env=kept | given, **pipes)
+        return subprocess.Popen(command, env=inherited | own, **pipes)
 
     def log(self) -> AbstractAsyncContextManager[Log]:
-        """The log itself, to arrange what the command line cannot."""
-        return OpenLog(Settings(database_url=self.database_url))
+        """Open the log, for setup that no command offers."""
+        assert self.database_url is not None
+        return opened(self.database_url)
 
 
-class OpenLog(AbstractAsyncContextManager[Log]):
-    """A log that is open for a while."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._log = Log(Database(settings))
-
-    async def __aenter__(self) -> Log:
-        return await self._log.open()
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._log.close()
-
-
-#: Does to the log what the command line has no command for.
+#: Runs a function on the open log, for setup that no command offers.
 Arrange = Callable[[Callable[[Log], Awaitable[object]]], None]

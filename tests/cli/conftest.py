@@ -12,28 +12,28 @@ from tests.cli.command_line import Arrange, CommandLine
 
 @pytest.fixture
 def cli(database_url: str) -> CommandLine:
-    """The command line, on a database of the test's own."""
+    """Commands on the database of the test."""
     return CommandLine(database_url)
 
 
 @pytest.fixture
 def arrange(cli: CommandLine) -> Arrange:
-    """Does to the log what the command line has no command for."""
+    """Run a function on the open log, for setup that no command offers."""
 
-    def run(act: Callable[[Log], Awaitable[object]]) -> None:
-        async def opened() -> None:
+    def run(action: Callable[[Log], Awaitable[object]]) -> None:
+        async def run_on_log() -> None:
             async with cli.log() as log:
-                await act(log)
+                await action(log)
 
-        asyncio.run(opened())
+        asyncio.run(run_on_log())
 
     return run
 
 
 @pytest.fixture(autouse=True)
 def log_level() -> Iterator[None]:
-    """Commands set the level of the package's logger, for their process; this one has other tests to run."""
+    """Restore the level of the package's logger, which commands set for the whole process."""
     logger = logging.getLogger("penstock")
-    before = logger.level
+    level = logger.level
     yield
-    logger.setLevel(before)
+    logger.setLevel(level)

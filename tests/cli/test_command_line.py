@@ -24,14 +24,14 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 
 EVERY_COMMAND = list(commands())
-NOWHERE = CommandLine("postgresql://localhost:1/nowhere")
+UNREACHABLE = CommandLine("postgresql://localhost:1/nowhere")
 
 
 def words(text: str) -> str:
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
 
 
-def test_these_are_the_commands() -> None:
+def test_list_of_commands() -> None:
     assert {" ".join(command) for command in EVERY_COMMAND} == {
         *(f"queue {name}" for name in ("list", "create", "show", "push", "tail", "configure", "repartition", "delete")),
         *(f"group {name}" for name in ("list", "show", "seek", "configure", "delete")),
@@ -57,7 +57,7 @@ def test_these_are_the_commands() -> None:
 
 @pytest.mark.parametrize("command", EVERY_COMMAND, ids=" ".join)
 def test_every_command_has_help_with_an_example_and_takes_the_shared_options(command: tuple[str, ...]) -> None:
-    text = words(NOWHERE.ok(*command, "--help"))
+    text = words(UNREACHABLE.ok(*command, "--help"))
     assert f"Usage: penstock {' '.join(command)}" in text
     assert re.search(rf"Examples .*penstock {' '.join(command)}", text)
     for option in ("--json", "--database-url", "--data-dir", "--server", "--quiet", "--verbose"):
@@ -65,24 +65,26 @@ def test_every_command_has_help_with_an_example_and_takes_the_shared_options(com
 
 
 def test_help_explains_the_exit_codes() -> None:
-    text = words(NOWHERE.ok("--help"))
-    assert "0 done, 1 refused or failed, 2 asked for in a wrong way, 3 not found, 4 no database" in text
+    text = words(UNREACHABLE.ok("--help"))
+    assert (
+        "0 success, 1 failure, 2 invalid usage, 3 not found, 4 database or server unavailable, 130 interrupted." in text
+    )
 
 
 @pytest.mark.parametrize("arguments", [[], ["queue"], ["query"], ["db"]])
-def test_alone_it_shows_its_help(arguments: list[str]) -> None:
-    assert "Commands" in NOWHERE.ok(*arguments)
+def test_group_without_command_prints_help(arguments: list[str]) -> None:
+    assert "Commands" in UNREACHABLE.ok(*arguments)
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
-def test_the_version_is_the_package_s(arguments: list[str]) -> None:
+def test_version_is_the_package_version(arguments: list[str]) -> None:
     version = importlib.metadata.version("penstock")
-    assert NOWHERE.ok(*arguments) == f"penstock {version}\n"
-    assert json.loads(NOWHERE.ok(*arguments, "--json")) == {"version": version}
+    assert UNREACHABLE.ok(*arguments) == f"penstock {version}\n"
+    assert json.loads(UNREACHABLE.ok(*arguments, "--json")) == {"version": version}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["grup"], "Did you mean 'group'?"),
         (["queue", "create"], "Missing argument 'QUEUE'"),
@@ -92,30 +94,30 @@ def test_the_version_is_the_package_s(arguments: list[str]) -> None:
         (["queue", "list", "--database-url", "x", "--data-dir", "y"], "two databases"),
         (["demo", "log", "--database-url", "postgresql://db/mine"], "a database of its own"),
         (["demo", "--data-dir", "mine"], "a database of its own"),
-        (["demo", "nothing"], "none of 'nothing'"),
+        (["demo", "nothing"], "no demo of 'nothing'"),
     ],
 )
-def test_what_is_asked_in_a_wrong_way_gets_a_line_and_2(arguments: list[str], said: str) -> None:
-    code, line = NOWHERE.refused(*arguments)
+def test_usage_error_prints_one_line_and_exits_with_2(arguments: list[str], message: str) -> None:
+    code, line = UNREACHABLE.error(*arguments)
     assert code == 2
-    assert said in line
+    assert message in line
 
 
-def test_shared_options_go_before_or_after_the_command(cli: CommandLine) -> None:
+def test_shared_options_are_accepted_before_and_after_the_command(cli: CommandLine) -> None:
     url = str(cli.database_url)
     for arguments in (["--database-url", url, "--json", "queue", "list"], ["queue", "list", "--json"]):
         if arguments[0] == "queue":
             arguments += ["--database-url", url]
-        assert json.loads(NOWHERE.ok(*arguments)) == []
+        assert json.loads(UNREACHABLE.ok(*arguments)) == []
 
 
-def test_what_comes_after_the_command_wins(cli: CommandLine) -> None:
+def test_option_after_the_command_takes_precedence(cli: CommandLine) -> None:
     first = ("--database-url", "postgresql://localhost:1/nowhere")
-    assert NOWHERE.ok(*first, "queue", "list", "--database-url", str(cli.database_url), "--json") == "[]\n"
+    assert UNREACHABLE.ok(*first, "queue", "list", "--database-url", str(cli.database_url), "--json") == "[]\n"
 
 
-def test_verbose_tells_the_cause() -> None:
-    result = NOWHERE("queue", "list", "--verbose")
+def test_verbose_prints_the_cause_of_an_error() -> None:
+    result = UNREACHABLE("queue", "list", "--verbose")
     assert result.exit_code == 4
     assert "caused by OperationalError" in result.stderr
     assert "Traceback" not in result.stderr
@@ -125,7 +127,7 @@ def test_quiet_prints_results_and_errors_only(cli: CommandLine) -> None:
     assert cli.ok("queue", "create", "orders", "--quiet") == ""
     assert cli.ok("--quiet", "queue", "push", "orders", "1") == ""
     assert cli.ok("queue", "tail", "orders", "--quiet") != ""
-    assert cli.refused("queue", "show", "nowhere", "--quiet")[0] == 3
+    assert cli.error("queue", "show", "nowhere", "--quiet")[0] == 3
 
 
 def test_queue_names_are_completed(cli: CommandLine) -> None:
@@ -142,13 +144,13 @@ def test_queue_names_are_completed(cli: CommandLine) -> None:
 
 
 def test_completion_can_be_installed() -> None:
-    text = words(NOWHERE.ok("--help"))
+    text = words(UNREACHABLE.ok("--help"))
     assert "--install-completion" in text
     assert "--show-completion" in text
 
 
-def test_help_does_not_load_what_only_work_needs() -> None:
-    # Without the package's own __init__, which a reader of this command line does not go through either.
+def test_help_does_not_import_heavy_modules() -> None:
+    # Without the __init__ of the package, which imports more.
     script = """
 import sys, types, importlib.util
 spec = importlib.util.find_spec("penstock")

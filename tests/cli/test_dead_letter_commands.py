@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -12,15 +13,15 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "billing.py", line 1\nTi
 
 
 @pytest.fixture(autouse=True)
-def three_orders_have_failed(cli: CommandLine, arrange: Arrange) -> None:
+def failed_orders(cli: CommandLine, arrange: Arrange) -> None:
     cli.ok("queue", "create", "orders", "--max-redrives", "1")
     for n, key in enumerate("abc"):
         cli.ok("queue", "push", "orders", f'{{"n": {n}}}', "--key", key, "--id", f"order-{n}")
-    arrange(fail)
+    arrange(dead_letter_all)
 
 
-async def fail(log: Log) -> None:
-    """Whatever there is to read for billing, it fails."""
+async def dead_letter_all(log: Log) -> None:
+    """Dead-letter all unread events of the group billing."""
     for event in await log.pop(PopRequest("orders", "billing", batch=10, partitions=10)):
         error = "Timeout: no answer" if event.data["n"] < 2 else "ValueError: bad amount"
         await log.ack([event], "dead_letter", error=error, traceback=TRACEBACK)
@@ -30,16 +31,16 @@ def ids(cli: CommandLine, *arguments: str) -> list[int]:
     return [letter["id"] for letter in cli.json_lines("dlq", "list", *arguments)]
 
 
-def test_dead_letters_are_listed_newest_first(cli: CommandLine) -> None:
-    found = cli.json_lines("dlq", "list")
-    assert [letter["data"]["n"] for letter in found] == [2, 1, 0]
-    assert {letter["group"] for letter in found} == {"billing"}
+def test_list_is_newest_first(cli: CommandLine) -> None:
+    letters = cli.json_lines("dlq", "list")
+    assert [letter["data"]["n"] for letter in letters] == [2, 1, 0]
+    assert {letter["group"] for letter in letters} == {"billing"}
     text = cli.ok("dlq", "list", "orders")
     assert "ValueError: bad amount" in text
     assert len(text.splitlines()) == 4
 
 
-def test_conditions_add_up(cli: CommandLine) -> None:
+def test_filters_are_combined_with_and(cli: CommandLine) -> None:
     newest, middle, oldest = ids(cli)
     assert ids(cli, "--error", "Timeout") == [middle, oldest]
     assert ids(cli, "--error", "Timeout", "--key", "b") == [middle]
@@ -50,12 +51,12 @@ def test_conditions_add_up(cli: CommandLine) -> None:
     assert ids(cli, "--until", "1h") == []
 
 
-def test_a_page_says_that_there_are_more(cli: CommandLine) -> None:
+def test_list_names_the_next_page(cli: CommandLine) -> None:
     assert ids(cli, "--limit", "1", "--offset", "1") == ids(cli)[1:2]
     assert "--offset 2" in cli("dlq", "list", "--limit", "2").stderr
 
 
-def test_show_has_everything(cli: CommandLine) -> None:
+def test_show_prints_event_error_and_traceback(cli: CommandLine) -> None:
     newest, *_ = ids(cli)
     letter = cli.json("dlq", "show", str(newest))
     assert letter["data"] == {"n": 2}
@@ -67,14 +68,14 @@ def test_show_has_everything(cli: CommandLine) -> None:
         assert part in text
 
 
-def test_a_redrive_goes_to_the_group_that_failed(cli: CommandLine) -> None:
-    outcome = cli.json("dlq", "redrive", "orders", "--error", "Timeout")
-    assert outcome == {"replayed": 2, "failed": 0, "problems": []}
+def test_redrive_replays_to_the_group_that_failed(cli: CommandLine) -> None:
+    result = cli.json("dlq", "redrive", "orders", "--error", "Timeout")
+    assert result == {"replayed": 2, "failed": 0, "problems": []}
     assert [group["lag"] for group in cli.json("group", "list")] == [2]
     assert len(ids(cli)) == 1
 
 
-def test_a_redrive_takes_the_oldest_up_to_its_limit(cli: CommandLine) -> None:
+def test_redrive_replays_the_oldest_up_to_its_limit(cli: CommandLine) -> None:
     newest, middle, _ = ids(cli)
     result = cli("dlq", "redrive", "--limit", "1")
     assert result.stdout == "1 replayed, 0 failed.\n"
@@ -83,15 +84,15 @@ def test_a_redrive_takes_the_oldest_up_to_its_limit(cli: CommandLine) -> None:
     assert cli.json("dlq", "redrive", "--all")["replayed"] == 2
 
 
-def test_named_dead_letters_are_redriven(cli: CommandLine) -> None:
+def test_redrive_by_id(cli: CommandLine) -> None:
     newest, middle, oldest = ids(cli)
     assert cli.json("dlq", "redrive", "--id", str(newest), "--id", str(oldest))["replayed"] == 2
     assert ids(cli) == [middle]
 
 
-def test_a_redrive_that_fails_says_which_and_why(cli: CommandLine, arrange: Arrange) -> None:
+def test_failed_redrive_prints_each_dead_letter_with_the_reason(cli: CommandLine, arrange: Arrange) -> None:
     assert cli.json("dlq", "redrive", "--all")["replayed"] == 3
-    arrange(fail)
+    arrange(dead_letter_all)
     again = cli("dlq", "redrive", "--all", "--json")
     assert again.exit_code == 1
     assert '"replayed":0,"failed":3' in again.stdout
@@ -101,27 +102,29 @@ def test_a_redrive_that_fails_says_which_and_why(cli: CommandLine, arrange: Arra
     assert again.stderr.count("raise max_redrives") == 3
 
 
-def test_what_happened_before_is_kept(cli: CommandLine, arrange: Arrange) -> None:
+def test_show_prints_earlier_failures(cli: CommandLine, arrange: Arrange) -> None:
     newest, *_ = ids(cli)
     cli.ok("dlq", "redrive", "--id", str(newest))
-    arrange(fail)
+    arrange(dead_letter_all)
     letter = cli.json("dlq", "show", str(newest))
-    assert [before["error"] for before in letter["history"]] == ["ValueError: bad amount"]
+    assert [failure["error"] for failure in letter["history"]] == ["ValueError: bad amount"]
     assert letter["redrives"] == 1
-    assert "Before" in cli.ok("dlq", "show", str(newest))
+    assert re.search(
+        r"Failed 20.*, after 1 attempts \(.+\)\n  ValueError: bad amount", cli.ok("dlq", "show", str(newest))
+    )
 
 
-def test_a_purge_asks_first(cli: CommandLine) -> None:
-    refused = cli("dlq", "purge", "orders", "--error", "Timeout", input="n\n")
-    assert refused.exit_code == 1
-    assert "Delete 2 dead letters" in refused.stderr
+def test_purge_asks_for_confirmation(cli: CommandLine) -> None:
+    declined = cli("dlq", "purge", "orders", "--error", "Timeout", input="n\n")
+    assert declined.exit_code == 1
+    assert "Delete 2 dead letters" in declined.stderr
     assert len(ids(cli)) == 3
     assert cli.json("dlq", "purge", "orders", "--error", "Timeout", "--yes") == {"purged": 2}
     assert len(ids(cli)) == 1
 
 
-def test_a_purge_of_everything_has_to_be_said(cli: CommandLine) -> None:
-    assert cli.refused("dlq", "purge", "--yes")[0] == 2
+def test_purge_without_filter_requires_all(cli: CommandLine) -> None:
+    assert cli.error("dlq", "purge", "--yes")[0] == 2
     assert len(ids(cli)) == 3
     assert cli.json("dlq", "purge", "--all", "--yes") == {"purged": 3}
 
@@ -130,5 +133,5 @@ def test_a_purge_of_everything_has_to_be_said(cli: CommandLine) -> None:
     "command",
     [["show", "999"], ["redrive", "--id", "999"], ["purge", "--id", "999", "--yes"], ["list", "nowhere"]],
 )
-def test_what_is_not_there_is_not_found(cli: CommandLine, command: list[str]) -> None:
-    assert cli.refused("dlq", *command)[0] == 3
+def test_unknown_dead_letter_exits_with_3(cli: CommandLine, command: list[str]) -> None:
+    assert cli.error("dlq", *command)[0] == 3

@@ -176,4 +176,4 @@ def test_everything_runs_on_a_database_that_is_named_and_leaves_it_as_it_was(
     assert there.json("queue", "list") == []
     assert there.json("query", "list") == []
     there.ok("queue", "create", "orders")
-    assert "has orders already" in there.refused("demo", "--headless", "--database-url", database_url, "--json")[1]
+    assert "has orders already" in there.error("demo", "--headless", "--database-url", database_url, "--json")[1]

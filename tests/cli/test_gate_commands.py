@@ -1,4 +1,4 @@
-"""``penstock gate``: what waits, and limits that change."""
+"""``penstock gate``: state of gates, and changes of their limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def gates(cli: CommandLine) -> CommandLine:
     return cli
 
 
-def test_gates_are_listed_those_that_hold_something_back_first(gates: CommandLine) -> None:
+def test_list_starts_with_gates_that_have_waiting_events(gates: CommandLine) -> None:
     waiting, other = gates.json("gate", "list")
     assert (waiting["key"], waiting["allowed_total"], waiting["cost_total"], waiting["limit"]) == (
         "tenant-7",
@@ -31,22 +31,22 @@ def test_gates_are_listed_those_that_hold_something_back_first(gates: CommandLin
 
 
 def test_limits_of_a_key_are_set_paused_held_and_cleared(gates: CommandLine) -> None:
-    def now() -> tuple[float, float, bool, bool]:
+    def read_limits() -> tuple[float, float, bool, bool]:
         (gate,) = gates.json("gate", "show", gate_rows.QUERY, "tenant-7")
         return gate["rate"], gate["limit"], gate["paused"], gate["hold_until"] is not None
 
     gates.ok("gate", "set", gate_rows.QUERY, "tenant-7", "--rate", "250", "--capacity", "500")
-    assert now() == (250, 500, False, False)
+    assert read_limits() == (250, 500, False, False)
     gates.ok("gate", "pause", gate_rows.QUERY)
     gates.ok("gate", "hold", gate_rows.QUERY, "tenant-7", "--seconds", "30")
-    assert now() == (250, 500, True, True)
+    assert read_limits() == (250, 500, True, True)
     gates.ok("gate", "resume", gate_rows.QUERY, "tenant-7")
-    assert now() == (250, 500, False, False), "what is said of a key counts before what is said of all"
+    assert read_limits() == (250, 500, False, False), "limits of a key take precedence"
     gates.ok("gate", "set", gate_rows.QUERY, "tenant-7", "--clear")
-    assert now() == (0.001, 200, True, False)
+    assert read_limits() == (0.001, 200, True, False)
 
 
-def test_what_was_refilled_before_a_change_was_refilled_at_the_old_rate(gates: CommandLine) -> None:
+def test_bucket_refills_at_the_old_rate_until_the_change(gates: CommandLine) -> None:
     gates.ok("gate", "set", gate_rows.QUERY, "tenant-7", "--rate", "250")
     with psycopg.connect(str(gates.database_url)) as conn:
         row = conn.execute("SELECT level FROM penstock.gate_states WHERE partition_id = 7").fetchone()
@@ -54,11 +54,11 @@ def test_what_was_refilled_before_a_change_was_refilled_at_the_old_rate(gates: C
     assert 0 < row[0] < 1
 
 
-def test_resuming_ends_a_hold_and_takes_nothing_from_a_bucket_that_was_only_paused(gates: CommandLine) -> None:
+def test_resume_ends_a_hold_and_keeps_the_tokens_of_a_paused_bucket(gates: CommandLine) -> None:
     def tokens() -> float:
         (gate,) = gates.json("gate", "show", gate_rows.QUERY, "tenant-1")
-        found: float = gate["tokens"]
-        return found
+        level: float = gate["tokens"]
+        return level
 
     gates.ok("gate", "pause", gate_rows.QUERY, "tenant-1")
     gates.ok("gate", "resume", gate_rows.QUERY, "tenant-1")
@@ -68,14 +68,14 @@ def test_resuming_ends_a_hold_and_takes_nothing_from_a_bucket_that_was_only_paus
     assert tokens() < 1
 
 
-def test_what_cannot_be_is_refused(gates: CommandLine) -> None:
-    assert gates.refused("gate", "set", gate_rows.QUERY, "tenant-7", "--window", "5")[0] == 2
-    assert gates.refused("gate", "set", gate_rows.QUERY, "tenant-7")[0] == 2
-    assert gates.refused("gate", "pause", "nobody")[0] == 3
-    assert gates.refused("gate", "show", gate_rows.QUERY, "tenant-8")[0] == 3
+def test_invalid_changes_are_rejected(gates: CommandLine) -> None:
+    assert gates.error("gate", "set", gate_rows.QUERY, "tenant-7", "--window", "5")[0] == 2
+    assert gates.error("gate", "set", gate_rows.QUERY, "tenant-7")[0] == 2
+    assert gates.error("gate", "pause", "nobody")[0] == 3
+    assert gates.error("gate", "show", gate_rows.QUERY, "tenant-8")[0] == 3
 
 
-def test_views_for_those_who_come_from_elsewhere_are_made_once(gates: CommandLine) -> None:
+def test_compat_creates_the_queen_views_once(gates: CommandLine) -> None:
     assert gates.json("db", "compat") == {"made": True}
     assert gates.json("db", "compat") == {"made": False}
     with psycopg.connect(str(gates.database_url)) as conn:

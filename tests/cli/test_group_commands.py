@@ -10,7 +10,7 @@ from tests.cli.command_line import Arrange, CommandLine
 
 
 @pytest.fixture(autouse=True)
-def billing_has_read_four_of_six(cli: CommandLine, arrange: Arrange) -> None:
+def partly_read_queue(cli: CommandLine, arrange: Arrange) -> None:
     cli.ok("queue", "create", "orders")
     cli.ok("queue", "push", "orders", "1", "2", "3", "--key", "a")
     cli.ok("queue", "push", "orders", "1", "2", "3", "--key", "b")
@@ -26,7 +26,7 @@ def lags(cli: CommandLine) -> dict[str, int]:
     return {group["group"]: group["lag"] for group in cli.json("group", "list", "orders")}
 
 
-def test_groups_are_listed_with_their_lag(cli: CommandLine, arrange: Arrange) -> None:
+def test_list_prints_the_lag(cli: CommandLine, arrange: Arrange) -> None:
     arrange(lambda log: log.subscribe("orders", "late", "end"))
     assert lags(cli) == {"billing": 2, "late": 0}
     cli.ok("queue", "create", "other")
@@ -37,29 +37,31 @@ def test_groups_are_listed_with_their_lag(cli: CommandLine, arrange: Arrange) ->
     assert [row.split()[:3] for row in rows] == [["orders", "billing", "2"], ["orders", "late", "0"]]
 
 
-def test_show_begins_with_the_partition_most_behind(cli: CommandLine) -> None:
+def test_show_starts_with_the_largest_lag(cli: CommandLine) -> None:
     shown = cli.json("group", "show", "orders", "billing")
     assert (shown["lag"], shown["partitions_behind"]) == (2, 1)
-    assert [(lane["partition"], lane["next_offset"], lane["lag"]) for lane in shown["partitions"]] == [
+    assert [
+        (partition["partition"], partition["next_offset"], partition["lag"]) for partition in shown["partitions"]
+    ] == [
         ("b", 1, 2),
         ("a", 3, 0),
     ]
     assert "2 events in 1 partitions" in cli.ok("group", "show", "orders", "billing")
 
 
-def test_show_works_for_a_group_that_was_just_moved(cli: CommandLine) -> None:
+def test_show_after_seek(cli: CommandLine) -> None:
     cli.ok("group", "seek", "orders", "billing", "--to", "beginning")
     assert cli.json("group", "show", "orders", "billing")["lag"] == 6
 
 
-def test_seek_moves_to_either_end(cli: CommandLine) -> None:
+def test_seek_to_beginning_and_end(cli: CommandLine) -> None:
     moved = cli.json("group", "seek", "orders", "billing", "--to", "beginning")
     assert moved == {"queue": "orders", "group": "billing", "partitions": 2, "lag": 6}
     assert cli.json("group", "seek", "orders", "billing", "--to", "end")["lag"] == 0
     assert "0 events to read" in cli.ok("group", "seek", "orders", "billing", "--to", "end")
 
 
-def test_seek_moves_to_a_time(cli: CommandLine) -> None:
+def test_seek_to_a_time(cli: CommandLine) -> None:
     noon = datetime.now(UTC).isoformat()
     cli.ok("queue", "push", "orders", "4", "--key", "a")
     assert cli.json("group", "seek", "orders", "billing", "--to", noon)["lag"] == 1
@@ -67,13 +69,13 @@ def test_seek_moves_to_a_time(cli: CommandLine) -> None:
     assert cli.json("group", "seek", "orders", "billing", "--to", "0s")["lag"] == 0
 
 
-def test_seek_moves_to_an_offset_of_a_partition(cli: CommandLine) -> None:
+def test_seek_to_an_offset_of_a_partition(cli: CommandLine) -> None:
     moved = cli.json("group", "seek", "orders", "billing", "--to", "1", "--partition", "a")
     assert (moved["partitions"], moved["lag"]) == (1, 4)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["--to", "nowhere"], 2, "is not a time"),
         (["--to", "2026-01-01T00:00:00"], 2, "has no time zone"),
@@ -82,15 +84,17 @@ def test_seek_moves_to_an_offset_of_a_partition(cli: CommandLine) -> None:
         ([], 2, "--to"),
     ],
 )
-def test_a_place_that_is_none_is_refused(cli: CommandLine, arguments: list[str], code: int, said: str) -> None:
+def test_seek_to_an_invalid_position_is_rejected(
+    cli: CommandLine, arguments: list[str], code: int, message: str
+) -> None:
     before = lags(cli)
-    refused = cli.refused("group", "seek", "orders", "billing", *arguments)
-    assert refused[0] == code
-    assert said in refused[1]
+    error = cli.error("group", "seek", "orders", "billing", *arguments)
+    assert error[0] == code
+    assert message in error[1]
     assert lags(cli) == before
 
 
-def test_a_group_is_forgotten_after_a_question(cli: CommandLine) -> None:
+def test_delete_asks_for_confirmation(cli: CommandLine) -> None:
     assert cli("group", "delete", "orders", "billing", input="n\n").exit_code == 1
     assert lags(cli) == {"billing": 2}
     assert cli.json("group", "delete", "orders", "billing", "--yes")["deleted"] is True
@@ -98,7 +102,7 @@ def test_a_group_is_forgotten_after_a_question(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("command", [["show"], ["seek", "--to", "end"], ["delete", "--yes"]])
-def test_a_group_that_is_not_there_is_not_found(cli: CommandLine, command: list[str]) -> None:
+def test_unknown_group_exits_with_3(cli: CommandLine, command: list[str]) -> None:
     name, *more = command
-    assert cli.refused("group", name, "orders", "nobody", *more)[0] == 3
-    assert cli.refused("group", name, "nowhere", "billing", *more)[0] == 3
+    assert cli.error("group", name, "orders", "nobody", *more)[0] == 3
+    assert cli.error("group", name, "nowhere", "billing", *more)[0] == 3

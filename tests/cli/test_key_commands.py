@@ -10,7 +10,7 @@ from tests.cli.command_line import CommandLine
 from tests.server.keys import audit_rejecting_writes
 
 
-def test_a_key_is_shown_once_and_stored_as_a_hash(cli: CommandLine) -> None:
+def test_key_is_printed_once_and_stored_as_a_hash(cli: CommandLine) -> None:
     key = cli.ok("key", "create", "shop", "--role", "produce", "--queue", "shop.*").splitlines()[-1]
     parsed = parse_key(key)
     assert parsed is not None
@@ -24,39 +24,39 @@ def test_a_key_is_shown_once_and_stored_as_a_hash(cli: CommandLine) -> None:
     assert parsed.hash.hex() in stored.replace("\\x", "") or repr(parsed.hash) in stored
 
 
-def test_a_key_is_shown_although_it_cannot_be_written_down(cli: CommandLine) -> None:
+def test_key_is_printed_if_the_audit_log_cannot_be_written(cli: CommandLine) -> None:
     with audit_rejecting_writes(cli.database_url or ""):
-        made = cli("key", "create", "shop", "--role", "read", "--json")
-    assert made.exit_code == 0, made.output
-    assert "audit log" in made.stderr
-    assert parse_key(json.loads(made.stdout)["key"]) is not None
+        created = cli("key", "create", "shop", "--role", "read", "--json")
+    assert created.exit_code == 0, created.output
+    assert "audit log" in created.stderr
+    assert parse_key(json.loads(created.stdout)["key"]) is not None
 
 
-def test_a_key_is_rotated_and_revoked(cli: CommandLine) -> None:
-    made = cli.json("key", "create", "shop", "--role", "read")
-    rotated = cli.json("key", "rotate", made["id"], "--grace", "1h")
-    assert rotated["id"] == made["id"]
-    assert rotated["key"] != made["key"]
+def test_rotate_and_revoke(cli: CommandLine) -> None:
+    created = cli.json("key", "create", "shop", "--role", "read")
+    rotated = cli.json("key", "rotate", created["id"], "--grace", "1h")
+    assert rotated["id"] == created["id"]
+    assert rotated["key"] != created["key"]
     assert rotated["previous_until"] is not None
-    cli.ok("key", "revoke", made["id"], "--yes")
+    cli.ok("key", "revoke", created["id"], "--yes")
     assert cli.json("key", "list")[0]["revoked_at"] is not None
-    assert cli("key", "rotate", made["id"]).exit_code == 3
+    assert cli("key", "rotate", created["id"]).exit_code == 3
     assert [line["action"] for line in cli.json("key", "audit")] == ["key revoke", "key rotate", "key create"]
     assert all(line["who"].startswith("cli:") for line in cli.json("key", "audit"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["create", "a", "--role", "root"], 2, "there is no role 'root'"),
-        (["create", "a", "--role", "read", "--expires", "soon"], 2, "is not a span of time"),
+        (["create", "a", "--role", "read", "--expires", "soon"], 2, "is not a duration"),
         (["create", " a", "--role", "read"], 2, "must be printable"),
         (["create", "a", "--role", "read", "--queue", ""], 2, "must not be empty"),
         (["revoke", "nobody", "--yes"], 3, "there is no active key 'nobody'"),
         (["rotate", "nobody"], 3, "there is no active key 'nobody'"),
     ],
 )
-def test_what_cannot_be_right_is_refused(cli: CommandLine, arguments: list[str], code: int, said: str) -> None:
+def test_invalid_arguments_are_rejected(cli: CommandLine, arguments: list[str], code: int, message: str) -> None:
     result = cli("key", *arguments)
     assert result.exit_code == code
-    assert said in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())

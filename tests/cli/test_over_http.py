@@ -1,4 +1,4 @@
-"""The same commands, where the queues are behind a server."""
+"""Commands with --server: the queues are on a Penstock server."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def cli(server: str) -> CommandLine:
     return CommandLine(None, server)
 
 
-def test_queues_are_made_looked_at_changed_and_deleted(cli: CommandLine) -> None:
+def test_create_show_change_and_delete_a_queue(cli: CommandLine) -> None:
     assert cli.json("queue", "create", "orders", "--lease-seconds", "60")["created"]
     assert not cli.json("queue", "create", "orders", "--if-missing")["created"]
     cli.ok("queue", "push", "orders", "1", "2", "--key", "a")
 
     shown = cli.json("queue", "show", "orders")
     assert (shown["size"]["events"], shown["options"]["lease_seconds"]) == (2, 60)
-    assert [each["events"] for each in shown["busiest_partitions"]] == [2]
+    assert [partition["events"] for partition in shown["busiest_partitions"]] == [2]
     assert [queue["name"] for queue in cli.json("queue", "list")] == ["orders"]
     assert cli.json("queue", "configure", "orders", "--retry-limit", "9")["options"]["retry_limit"] == 9
     assert cli.json("queue", "repartition", "orders", "--partitions", "4")["partition_count"] == 4
     assert [event["data"] for event in cli.json_lines("queue", "tail", "orders")] == [1, 2]
     assert cli.json("queue", "delete", "orders", "--yes")["deleted"]
 
-    code, line = cli.refused("queue", "show", "orders")
+    code, line = cli.error("queue", "show", "orders")
     assert code == 3
     assert "penstock queue create orders" in line
 
 
-def test_groups_and_dead_letters_are_looked_after(cli: CommandLine, server: str) -> None:
+def test_manage_groups_and_dead_letters(cli: CommandLine, server: str) -> None:
     cli.ok("queue", "create", "orders", "--retry-limit", "0")
     cli.ok("queue", "push", "orders", "1", "2", "3")
     with SyncPenstock(server) as q:
@@ -68,7 +68,7 @@ def plain(text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "pack"), [("e", plain), ("e.gz", gzip.compress), ("e.zst", zstandard.compress)])
-def test_a_file_is_pushed_compressed_or_not_and_once_if_that_is_said(
+def test_push_once_of_a_plain_or_compressed_file(
     cli: CommandLine, tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
 ) -> None:
     cli.ok("queue", "create", "orders")
@@ -84,45 +84,45 @@ def test_a_file_is_pushed_compressed_or_not_and_once_if_that_is_said(
     assert cli.json("queue", "show", "orders")["size"]["events"] == 6_000
 
 
-def test_a_damaged_file_is_refused_in_words(cli: CommandLine, tmp_path: Path) -> None:
+def test_damaged_compressed_file_is_rejected(cli: CommandLine, tmp_path: Path) -> None:
     cli.ok("queue", "create", "orders")
     file = tmp_path / "e.gz"
     file.write_bytes(gzip.compress(b"1\n" * 10_000)[:-12])
 
-    code, line = cli.refused("push", "orders", "--file", str(file))
+    code, line = cli.error("push", "orders", "--file", str(file))
 
     assert code == 2
     assert "damaged" in line
-    assert cli.refused("push", "orders", "1", "--once")[0] == 2
+    assert cli.error("push", "orders", "1", "--once")[0] == 2
 
 
-def test_a_full_queue_refuses_at_once(cli: CommandLine, server: str) -> None:
+def test_push_to_a_full_queue_fails_immediately(cli: CommandLine, server: str) -> None:
     cli.ok("queue", "create", "orders", "--max-depth-events", "2")
     with SyncPenstock(server) as q:
         q.queue("orders").group("slow").pop()
     cli.ok("push", "orders", "1", "2")
 
-    code, line = cli.refused("push", "orders", "3")
+    code, line = cli.error("push", "orders", "3")
 
     assert code == 1
     assert "is full" in line
 
 
-def test_a_server_may_be_named_by_option_and_excludes_a_database(server: str) -> None:
-    nowhere = CommandLine("postgresql://localhost:1/nowhere")
+def test_server_option_excludes_a_database(server: str) -> None:
+    unreachable = CommandLine("postgresql://localhost:1/nowhere")
 
-    assert nowhere.json("queue", "list", "--server", server) == []
-    assert "give one of them" in nowhere.refused("queue", "list", "--server", server, "--database-url", "x")[1]
-    assert "works on the database itself" in nowhere.refused("db", "status", "--server", server)[1]
-    assert "works on the database itself" in nowhere.refused("query", "list", "--server", server)[1]
+    assert unreachable.json("queue", "list", "--server", server) == []
+    assert "give one of them" in unreachable.error("queue", "list", "--server", server, "--database-url", "x")[1]
+    assert "works on the database itself" in unreachable.error("db", "status", "--server", server)[1]
+    assert "works on the database itself" in unreachable.error("query", "list", "--server", server)[1]
 
 
-def test_a_server_that_is_not_there_is_told_from_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_exits_with_4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_RETRY_SECONDS", "0")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
-    code, line = CommandLine(None, url).refused("queue", "list")
+    code, line = CommandLine(None, url).error("queue", "list")
 
     assert code == 4
     assert "penstock serve" in line

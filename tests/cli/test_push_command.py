@@ -21,19 +21,19 @@ def test_arguments_are_events(cli: CommandLine) -> None:
     assert [event["data"] for event in cli.json_lines("queue", "tail", "orders")] == [{"n": 1}, "text", None]
 
 
-def test_numbers_stay_as_they_were_typed(cli: CommandLine) -> None:
+def test_numbers_keep_their_digits(cli: CommandLine) -> None:
     exact = "0.1234567890123456789012345"
     cli.ok("queue", "push", "orders", f'{{"n": {exact}}}')
     cli.ok("queue", "push", "orders", f'{{"n": {exact}}}', "--id", "x")
     assert cli.ok("queue", "tail", "orders").count(exact) == 2
 
 
-def test_an_id_keeps_the_same_event_from_coming_twice(cli: CommandLine) -> None:
+def test_push_with_a_known_id_is_a_duplicate(cli: CommandLine) -> None:
     assert cli.json("queue", "push", "orders", "1", "--id", "x")["events"][0]["status"] == "queued"
     assert cli.json("queue", "push", "orders", "1", "--id", "x")["events"][0]["status"] == "duplicate"
 
 
-def test_keys_and_ids_come_from_fields(cli: CommandLine, tmp_path: Path) -> None:
+def test_keys_ids_and_times_come_from_fields(cli: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "orders.ndjson"
     rows = [{"tenant": f"t{n % 3}", "order": f"o{n}", "at": f"2026-01-01T00:00:{n:02}Z"} for n in range(30)]
     file.write_text("\n".join(map(json.dumps, rows)) + "\n")
@@ -41,17 +41,17 @@ def test_keys_and_ids_come_from_fields(cli: CommandLine, tmp_path: Path) -> None
     command = ("queue", "push", "orders", "--file", str(file), *fields)
     assert cli.json(*command) == {"queue": "orders", "accepted": 30, "duplicates": 0}
     assert cli.json(*command) == {"queue": "orders", "accepted": 0, "duplicates": 30}
-    found = cli.json_lines("queue", "tail", "orders", "-n", "100")
-    assert {(e["key"], e["id"], e["time"]) for e in found} == {(r["tenant"], r["order"], r["at"]) for r in rows}
+    events = cli.json_lines("queue", "tail", "orders", "-n", "100")
+    assert {(e["key"], e["id"], e["time"]) for e in events} == {(r["tenant"], r["order"], r["at"]) for r in rows}
 
 
 @pytest.mark.parametrize("arguments", [[], ["--file", "-"]])
-def test_events_come_through_a_pipe(cli: CommandLine, arguments: list[str]) -> None:
+def test_push_from_a_pipe(cli: CommandLine, arguments: list[str]) -> None:
     pushed = cli.json("queue", "push", "orders", *arguments, input='{"n": 1}\n\n  {"n": 2}  \r\n{"n": 3}')
     assert pushed["accepted"] == 3
 
 
-def test_what_comes_through_a_pipe_is_pushed_as_it_comes(cli: CommandLine) -> None:
+def test_lines_of_an_open_pipe_are_pushed_immediately(cli: CommandLine) -> None:
     reading, writing = os.pipe()
     with (
         cli.start("queue", "push", "orders", "--file", "-", stdin=reading) as process,
@@ -68,31 +68,31 @@ def test_what_comes_through_a_pipe_is_pushed_as_it_comes(cli: CommandLine) -> No
     assert [event["data"]["n"] for event in cli.json_lines("queue", "tail", "orders")] == [1, 2]
 
 
-def test_a_bad_line_is_named_and_so_is_what_went_before_it(cli: CommandLine) -> None:
-    code, line = cli.refused("queue", "push", "orders", input='{"n": 1}\n\n{"n": \n')
+def test_invalid_line_is_reported_with_the_number_of_pushed_events(cli: CommandLine) -> None:
+    code, line = cli.error("queue", "push", "orders", input='{"n": 1}\n\n{"n": \n')
     assert code == 2
     assert line.startswith("error: line 3: data: ")
     assert "nothing was pushed" in line
     many = "\n".join(map(str, range(6_000)))
-    code, line = cli.refused("queue", "push", "orders", input=f"{many}\nbroken\n")
+    code, line = cli.error("queue", "push", "orders", input=f"{many}\nbroken\n")
     assert "line 6001" in line
     assert "5,000 events before it were pushed" in line
     assert cli.json("queue", "show", "orders")["size"]["events"] == 5_000
 
 
 @pytest.mark.parametrize("waiting", [[], ["--wait", "0.3"]])
-def test_a_full_queue_refuses(cli: CommandLine, arrange: Arrange, waiting: list[str]) -> None:
+def test_push_to_a_full_queue_fails(cli: CommandLine, arrange: Arrange, waiting: list[str]) -> None:
     cli.ok("queue", "configure", "orders", "--max-depth-events", "2")
     arrange(lambda log: log.subscribe("orders", "slow"))
     cli.ok("queue", "push", "orders", "1", "2")
-    code, line = cli.refused("queue", "push", "orders", *waiting, input="3\n")
+    code, line = cli.error("queue", "push", "orders", *waiting, input="3\n")
     assert code == 1
     assert "is full" in line
     assert "nothing was pushed" in line
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["hello"], "is not JSON"),
         (["NaN"], "is not JSON"),
@@ -102,8 +102,8 @@ def test_a_full_queue_refuses(cli: CommandLine, arrange: Arrange, waiting: list[
         (["1", "--key", ""], "must not be empty"),
     ],
 )
-def test_what_cannot_be_pushed_is_refused(cli: CommandLine, arguments: list[str], said: str) -> None:
-    code, line = cli.refused("queue", "push", "orders", *arguments)
+def test_invalid_arguments_are_rejected(cli: CommandLine, arguments: list[str], message: str) -> None:
+    code, line = cli.error("queue", "push", "orders", *arguments)
     assert code == 2
-    assert said in line
+    assert message in line
     assert cli.json("queue", "show", "orders")["size"]["events"] == 0

@@ -12,13 +12,13 @@ from penstock.log.log import Log
 from tests.cli.command_line import Arrange, CommandLine
 
 STEPS = ["from: orders", "window: tumbling 5 s", "aggregate count: count()", "to: totals"]
-#: What Spark computes of a cycle: nobody computes anything here.
+#: These tests do not compute anything on Spark.
 NO_SPARK: Any = None
 
 
 @pytest.fixture(autouse=True)
-def a_query_has_run(cli: CommandLine, arrange: Arrange) -> None:
-    """Two cycles were committed, one failed; a window is open, and three events are unread."""
+def query_with_cycles(cli: CommandLine, arrange: Arrange) -> None:
+    """Create a query with two committed cycles, a failed one, an open window and three unread events."""
     cli.ok("queue", "create", "orders")
     cli.ok("queue", "push", "orders", "1", "2", "3")
 
@@ -47,12 +47,12 @@ def a_query_has_run(cli: CommandLine, arrange: Arrange) -> None:
         )
 
 
-def run_it(cli: CommandLine) -> None:
+def mark_running(cli: CommandLine) -> None:
     with psycopg.connect(str(cli.database_url)) as conn:
         conn.execute("UPDATE penstock.queries SET driver = 'host:7', lease_until = now() + interval '1 hour'")
 
 
-def test_queries_are_listed_with_their_lag(cli: CommandLine) -> None:
+def test_list_prints_state_and_lag(cli: CommandLine) -> None:
     (query,) = cli.json("query", "list")
     assert (query["name"], query["state"], query["driver"]) == ("orders_5s", "stopped", None)
     assert (query["queues"], query["sink"], query["lag"]) == (["orders"], "totals", 3)
@@ -62,7 +62,7 @@ def test_queries_are_listed_with_their_lag(cli: CommandLine) -> None:
     assert row.split()[:5] == ["orders_5s", "stopped", "–", "orders", "totals"]
 
 
-def test_what_clients_compute_is_listed_too_and_can_be_forgotten(cli: CommandLine) -> None:
+def test_client_queries_are_listed_and_deleted(cli: CommandLine) -> None:
     with psycopg.connect(str(cli.database_url)) as conn:
         conn.execute(
             "INSERT INTO penstock.shared_queries (name, source_queue, config_hash, group_name) "
@@ -77,19 +77,19 @@ def test_what_clients_compute_is_listed_too_and_can_be_forgotten(cli: CommandLin
         0,
     )
     assert cli.ok("query", "list").splitlines()[2].split()[:4] == ["per_user", "stopped", "clients", "orders"]
-    assert "penstock.state" in cli.refused("query", "show", "per_user")[1]
+    assert "penstock.state" in cli.error("query", "show", "per_user")[1]
     cli.ok("query", "delete", "per_user", "--yes")
     assert [query["name"] for query in cli.json("query", "list")] == ["orders_5s"]
 
 
-def test_a_query_that_somebody_drives_is_running(cli: CommandLine) -> None:
-    run_it(cli)
+def test_query_with_a_lease_is_running(cli: CommandLine) -> None:
+    mark_running(cli)
     (query,) = cli.json("query", "list")
     assert (query["state"], query["driver"]) == ("running", "host:7")
     assert "running, by host:7" in cli.ok("query", "show", "orders_5s")
 
 
-def test_show_tells_the_steps_the_open_windows_and_the_last_minutes(cli: CommandLine) -> None:
+def test_show_prints_steps_open_windows_and_activity(cli: CommandLine) -> None:
     shown = cli.json("query", "show", "orders_5s")
     assert shown["description"] == STEPS
     assert shown["open_windows"] == 1
@@ -106,10 +106,10 @@ def test_show_tells_the_steps_the_open_windows_and_the_last_minutes(cli: Command
     text = cli.ok("query", "show", "orders_5s")
     assert "window: tumbling 5 s" in text
     assert "penstock_live.orders_5s" in text
-    assert "2, and 1 that failed" in text
+    assert "2, 1 failed" in text
 
 
-def test_cycles_come_the_newest_last(cli: CommandLine) -> None:
+def test_cycles_are_listed_newest_last(cli: CommandLine) -> None:
     lines = cli.json_lines("query", "cycles", "orders_5s")
     assert [(line["cycle"], line["state"], line["events_in"]) for line in lines] == [
         (1, "committed", 5),
@@ -124,11 +124,11 @@ def test_cycles_come_the_newest_last(cli: CommandLine) -> None:
     assert rows[1].endswith("failed: out of memory")
 
 
-def test_failed_cycles_can_be_asked_for_alone(cli: CommandLine) -> None:
+def test_cycles_failed_lists_failed_cycles_only(cli: CommandLine) -> None:
     assert [line["error"] for line in cli.json_lines("query", "cycles", "orders_5s", "--failed")] == ["out of\nmemory"]
 
 
-def test_a_query_is_forgotten_after_a_question(cli: CommandLine) -> None:
+def test_delete_asks_for_confirmation(cli: CommandLine) -> None:
     assert cli("query", "delete", "orders_5s", input="n\n").exit_code == 1
     assert len(cli.json("query", "list")) == 1
     assert cli.json("query", "delete", "orders_5s", "--yes") == {"query": "orders_5s", "deleted": True}
@@ -139,15 +139,15 @@ def test_a_query_is_forgotten_after_a_question(cli: CommandLine) -> None:
         assert conn.execute("SELECT to_regclass('penstock_live.orders_5s')").fetchone() == (None,)
 
 
-def test_a_query_that_runs_is_not_forgotten(cli: CommandLine) -> None:
-    run_it(cli)
-    code, line = cli.refused("query", "delete", "orders_5s", "--yes")
+def test_running_query_is_not_deleted(cli: CommandLine) -> None:
+    mark_running(cli)
+    code, line = cli.error("query", "delete", "orders_5s", "--yes")
     assert code == 1
     assert "is running" in line
 
 
-def test_a_query_is_paused_and_resumed(cli: CommandLine) -> None:
-    run_it(cli)
+def test_pause_and_resume(cli: CommandLine) -> None:
+    mark_running(cli)
     assert cli.json("query", "pause", "orders_5s") == {"query": "orders_5s", "state": "paused"}
     assert [query["state"] for query in cli.json("query", "list")] == ["paused"]
     assert "paused, by host:7" in cli.ok("query", "show", "orders_5s")
@@ -155,18 +155,18 @@ def test_a_query_is_paused_and_resumed(cli: CommandLine) -> None:
     assert [query["state"] for query in cli.json("query", "list")] == ["running"]
 
 
-def test_a_query_that_nobody_runs_stays_paused_until_it_is_stopped(cli: CommandLine) -> None:
+def test_stopped_query_stays_paused_until_stop(cli: CommandLine) -> None:
     cli.ok("query", "pause", "orders_5s")
     assert [(query["state"], query["is_paused"]) for query in cli.json("query", "list")] == [("stopped", True)]
-    assert "paused when it is started" in cli.ok("query", "show", "orders_5s")
+    assert "will be paused when it is started" in cli.ok("query", "show", "orders_5s")
     assert cli.json("query", "stop", "orders_5s") == {"query": "orders_5s", "state": "stopping"}
     assert [query["is_paused"] for query in cli.json("query", "list")] == [False]
 
 
 @pytest.mark.parametrize("command", [["show"], ["cycles"], ["pause"], ["resume"], ["stop"], ["delete", "--yes"]])
-def test_a_query_that_is_not_there_is_not_found(cli: CommandLine, command: list[str]) -> None:
+def test_unknown_query_exits_with_3(cli: CommandLine, command: list[str]) -> None:
     name, *more = command
-    assert cli.refused("query", name, "nobody", *more)[0] == 3
+    assert cli.error("query", name, "nobody", *more)[0] == 3
 
 
 def test_query_names_are_completed(cli: CommandLine) -> None:

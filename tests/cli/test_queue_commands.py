@@ -7,26 +7,26 @@ from penstock.log.options import DEFAULTS
 from tests.cli.command_line import Arrange, CommandLine
 
 
-def test_an_empty_database_has_no_queues(cli: CommandLine) -> None:
+def test_list_of_an_empty_database(cli: CommandLine) -> None:
     assert cli.json("queue", "list") == []
     assert cli("queue", "list").stdout == ""
     assert "penstock queue create" in cli("queue", "list").stderr
 
 
-def test_a_new_queue_is_by_key_and_has_the_defaults(cli: CommandLine) -> None:
-    made = cli.json("queue", "create", "orders")
-    assert made["created"] is True
-    assert (made["partitioning"], made["partition_count"]) == ("key", None)
-    assert made["options"] == {**DEFAULTS, "dedup_window_seconds": 3600.0}
+def test_create_partitions_by_key_with_default_options(cli: CommandLine) -> None:
+    created = cli.json("queue", "create", "orders")
+    assert created["created"] is True
+    assert (created["partitioning"], created["partition_count"]) == ("key", None)
+    assert created["options"] == {**DEFAULTS, "dedup_window_seconds": 3600.0}
 
 
-def test_partitions_mean_hash(cli: CommandLine) -> None:
-    made = cli.json("queue", "create", "clicks", "--partitions", "4")
-    assert (made["partitioning"], made["partition_count"]) == ("hash", 4)
+def test_create_with_partitions_partitions_by_hash(cli: CommandLine) -> None:
+    created = cli.json("queue", "create", "clicks", "--partitions", "4")
+    assert (created["partitioning"], created["partition_count"]) == ("hash", 4)
 
 
-def test_every_option_reaches_the_queue(cli: CommandLine) -> None:
-    wanted: dict[str, object] = {
+def test_create_passes_every_option(cli: CommandLine) -> None:
+    options: dict[str, object] = {
         "lease_seconds": 12.5,
         "retry_limit": 7,
         "retry_delay_ms": 20,
@@ -46,19 +46,19 @@ def test_every_option_reaches_the_queue(cli: CommandLine) -> None:
         "time_field": "at",
     }
     arguments: list[str] = []
-    for name, value in wanted.items():
+    for name, value in options.items():
         arguments += [f"--{name.replace('_', '-')}", "yes" if value is True else str(value)]
-    assert cli.json("queue", "create", "orders", *arguments)["options"] == wanted
+    assert cli.json("queue", "create", "orders", *arguments)["options"] == options
 
 
-def test_a_queue_is_created_once(cli: CommandLine) -> None:
+def test_create_fails_if_the_queue_exists(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders")
-    code, line = cli.refused("queue", "create", "orders")
+    code, line = cli.error("queue", "create", "orders")
     assert code == 1
     assert "exists already" in line
 
 
-def test_a_queue_that_is_there_can_be_good_enough(cli: CommandLine) -> None:
+def test_create_if_missing_leaves_an_existing_queue(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders", "--lease-seconds", "5")
     again = cli.json("queue", "create", "orders", "--lease-seconds", "9", "--if-missing")
     assert again["created"] is False
@@ -66,7 +66,7 @@ def test_a_queue_that_is_there_can_be_good_enough(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--lease-seconds", "-1"], "lease_seconds must be at least"),
         (["--lease-seconds", "soon"], "--lease-seconds"),
@@ -76,14 +76,14 @@ def test_a_queue_that_is_there_can_be_good_enough(cli: CommandLine) -> None:
         (["--partitions", "0"], "partitions must be 1 to"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused_by_name(cli: CommandLine, arguments: list[str], said: str) -> None:
-    code, line = cli.refused("queue", "create", "orders", *arguments)
+def test_invalid_option_is_rejected_by_name(cli: CommandLine, arguments: list[str], message: str) -> None:
+    code, line = cli.error("queue", "create", "orders", *arguments)
     assert code == 2
-    assert said in line
+    assert message in line
     assert cli.json("queue", "list") == []
 
 
-def test_a_list_counts_what_is_there(cli: CommandLine) -> None:
+def test_list_counts_partitions_and_events(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders")
     cli.ok("queue", "create", "clicks", "--partitions", "3")
     cli.ok("queue", "push", "orders", "1", "2", "--key", "a")
@@ -94,7 +94,7 @@ def test_a_list_counts_what_is_there(cli: CommandLine) -> None:
     assert [row.split()[:4] for row in rows] == [["clicks", "hash", "3", "0"], ["orders", "key", "1", "2"]]
 
 
-def test_show_tells_all_about_a_queue(cli: CommandLine, arrange: Arrange) -> None:
+def test_show_prints_options_size_partitions_and_groups(cli: CommandLine, arrange: Arrange) -> None:
     cli.ok("queue", "create", "orders", "--lease-seconds", "7")
     for key, count in (("few", 1), ("many", 9), ("some", 4)):
         cli.ok("queue", "push", "orders", *map(str, range(count)), "--key", key)
@@ -124,12 +124,12 @@ def test_show_tells_all_about_a_queue(cli: CommandLine, arrange: Arrange) -> Non
         assert word in text
 
 
-def test_only_the_busiest_partitions_are_shown(cli: CommandLine) -> None:
+def test_show_prints_the_largest_partitions_only(cli: CommandLine) -> None:
     cli.ok("queue", "create", "clicks", "--partitions", "20")
     assert len(cli.json("queue", "show", "clicks")["busiest_partitions"]) == 5
 
 
-def test_very_many_lanes_come_with_advice(cli: CommandLine, arrange: Arrange) -> None:
+def test_show_advises_to_repartition_very_many_partitions(cli: CommandLine, arrange: Arrange) -> None:
     cli.ok("queue", "create", "orders")
 
     async def warn(log: Log) -> None:
@@ -141,26 +141,26 @@ def test_very_many_lanes_come_with_advice(cli: CommandLine, arrange: Arrange) ->
     assert "penstock queue repartition orders" in cli("queue", "show", "orders").stderr
 
 
-def test_configure_changes_what_is_named_and_nothing_else(cli: CommandLine) -> None:
+def test_configure_changes_the_given_options_only(cli: CommandLine) -> None:
     before = cli.json("queue", "create", "orders", "--retry-limit", "9", "--retention-seconds", "60")["options"]
     after = cli.json("queue", "configure", "orders", "--lease-seconds", "8", "--retention-seconds", "none")["options"]
     assert after == {**before, "lease_seconds": 8, "retention_seconds": None}
 
 
-def test_configure_says_what_changed(cli: CommandLine) -> None:
+def test_configure_prints_the_changes(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders")
     assert cli.ok("queue", "configure", "orders", "--lease-seconds", "8") == "lease_seconds: 300 → 8\n"
     assert cli.ok("queue", "configure", "orders", "--lease-seconds", "8", "--quiet") == ""
 
 
-def test_only_create_shows_what_an_option_is_without_it(cli: CommandLine) -> None:
+def test_help_shows_defaults_for_create_only(cli: CommandLine) -> None:
     assert "default: (300)" in cli.ok("queue", "create", "--help")
     assert "default" not in cli.ok("queue", "configure", "--help")
 
 
-def test_configure_wants_something_to_change(cli: CommandLine) -> None:
+def test_configure_requires_an_option(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders")
-    assert cli.refused("queue", "configure", "orders")[0] == 2
+    assert cli.error("queue", "configure", "orders")[0] == 2
 
 
 def test_repartition_keeps_the_events(cli: CommandLine) -> None:
@@ -170,29 +170,29 @@ def test_repartition_keeps_the_events(cli: CommandLine) -> None:
     assert cli.json("queue", "repartition", "clicks", "--partitions", "5")["changed"] is False
     assert cli.json("queue", "repartition", "clicks", "--by", "key")["partitioning"] == "key"
     assert cli.json("queue", "show", "clicks")["size"]["events"] == 3
-    assert cli.refused("queue", "repartition", "clicks")[0] == 2
+    assert cli.error("queue", "repartition", "clicks")[0] == 2
 
 
-def test_delete_asks_first(cli: CommandLine) -> None:
+def test_delete_asks_for_confirmation(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders")
     cli.ok("queue", "push", "orders", "1", "2", "3")
-    said_no = cli("queue", "delete", "orders", input="n\n")
-    assert said_no.exit_code == 1
-    assert "3 events" in said_no.stderr
+    declined = cli("queue", "delete", "orders", input="n\n")
+    assert declined.exit_code == 1
+    assert "3 events" in declined.stderr
     assert cli("queue", "delete", "orders", input="").exit_code == 1
     assert len(cli.json("queue", "list")) == 1
     assert cli("queue", "delete", "orders", input="y\n").exit_code == 0
     assert cli.json("queue", "list") == []
 
 
-def test_delete_does_not_ask_who_said_yes(cli: CommandLine) -> None:
+def test_delete_with_yes_does_not_ask(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders")
     assert cli.json("queue", "delete", "orders", "--yes") == {"queue": "orders", "deleted": True}
 
 
 @pytest.mark.parametrize("command", ["show", "push", "tail", "configure", "repartition", "delete"])
-def test_a_queue_that_is_not_there_is_not_found(cli: CommandLine, command: str) -> None:
+def test_unknown_queue_exits_with_3(cli: CommandLine, command: str) -> None:
     more = {"push": ["1"], "configure": ["--retry-limit", "1"], "repartition": ["--by", "key"], "delete": ["--yes"]}
-    code, line = cli.refused("queue", command, "nowhere", *more.get(command, []))
+    code, line = cli.error("queue", command, "nowhere", *more.get(command, []))
     assert code == 3
     assert "penstock queue create nowhere" in line

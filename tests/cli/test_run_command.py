@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.command_line import CommandLine
 
-NOWHERE = CommandLine("postgresql://localhost:1/nowhere")
+UNREACHABLE = CommandLine("postgresql://localhost:1/nowhere")
 
 
 @pytest.fixture
@@ -21,43 +21,43 @@ def app(tmp_path: Path) -> Path:
     return tmp_path / "app.py"
 
 
-def refused(app: Path, text: str, *options: str) -> tuple[int, str]:
+def run_error(app: Path, text: str, *options: str) -> tuple[int, str]:
     app.write_text(text)
-    return NOWHERE.refused("run", str(app), *options)
+    return UNREACHABLE.error("run", str(app), *options)
 
 
-# What is wrong is said before anything is started.
+# Errors that are reported before Spark starts.
 
 
-def test_a_file_that_is_not_there_is_refused(app: Path) -> None:
-    code, line = NOWHERE.refused("run", str(app))
+def test_missing_file_is_rejected(app: Path) -> None:
+    code, line = UNREACHABLE.error("run", str(app))
     assert code == 2
     assert "does not exist" in line
 
 
-def test_a_file_that_is_not_python_is_refused_with_the_line(app: Path) -> None:
-    code, line = refused(app, "x = 1\ny = (\n")
+def test_syntax_error_is_reported_with_its_line(app: Path) -> None:
+    code, line = run_error(app, "x = 1\ny = (\n")
     assert code == 2
-    assert f"{app}:2: it is not Python" in line
+    assert f"{app}:2: not valid Python" in line
 
 
-def test_a_file_without_streams_is_refused(app: Path) -> None:
-    code, line = refused(app, "x = 1\n")
+def test_file_without_streams_is_rejected(app: Path) -> None:
+    code, line = run_error(app, "x = 1\n")
     assert code == 2
-    assert "defines no stream at its top level" in line
+    assert "app.py neither defines a stream at its top level nor runs one" in line
 
 
-def test_a_stream_that_cannot_be_is_refused_with_the_line(app: Path) -> None:
-    code, line = refused(app, "from penstock import Stream\n\norders = Stream.from_('orders').to('orders')\n")
+def test_invalid_stream_is_reported_with_its_line(app: Path) -> None:
+    code, line = run_error(app, "from penstock import Stream\n\norders = Stream.from_('orders').to('orders')\n")
     assert code == 2
     assert "app.py:3: the stream reads 'orders', so it would never end" in line
 
 
-def test_a_stream_that_goes_nowhere_is_refused_by_its_name(app: Path) -> None:
-    code, line = refused(app, "from penstock import Stream\nbase = Stream.from_('orders')\n")
+def test_stream_without_sink_is_reported_by_name(app: Path) -> None:
+    code, line = run_error(app, "from penstock import Stream\nbase = Stream.from_('orders')\n")
     assert code == 2
     assert "app.py: base: the stream goes nowhere" in line
-    assert "call it _base" in line
+    assert "rename it to _base" in line
 
 
 STREAMS = """
@@ -69,42 +69,42 @@ small = _orders.filter("amount <= 10").to("small")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--query", "huge=h"], "no stream 'huge'; it has big, small"),
-        (["--query", "big=small"], "two streams cannot both be query 'small'"),
+        (["--query", "big=small"], "two streams have the query id 'small'"),
         (["--query", "big"], "write --query name=value"),
         (["--conf", "spark.executor.memory"], "write --conf name=value"),
-        (["--py-files", "nowhere.zip"], "--py-files 'nowhere.zip' is no file"),
+        (["--py-files", "nowhere.zip"], "--py-files 'nowhere.zip' is not a file"),
         (["--from", "yesterday"], "is not a time"),
         (["--metrics-port", "0", "--metrics-host", "nowhere.invalid"], "cannot listen on host"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(app: Path, options: list[str], said: str) -> None:
-    code, line = refused(app, STREAMS, *options)
+def test_invalid_options_are_rejected(app: Path, options: list[str], message: str) -> None:
+    code, line = run_error(app, STREAMS, *options)
     assert code == 2
-    assert said in line
+    assert message in line
 
 
-def test_an_error_of_the_file_is_shown_as_python_shows_it(app: Path) -> None:
+def test_error_of_the_file_is_printed_as_a_traceback(app: Path) -> None:
     app.write_text("def f():\n    return 1 / 0\n\nf()\n")
-    result = NOWHERE("run", str(app))
+    result = UNREACHABLE("run", str(app))
     assert result.exit_code == 1
     assert "line 4, in <module>" in result.stderr
     assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
     assert "penstock/cli" not in result.stderr
 
 
-def test_the_file_is_the_main_program(app: Path) -> None:
+def test_file_is_the_main_program(app: Path) -> None:
     (app.parent / "beside.py").write_text("VALUE = 7\n")
     app.write_text("import sys, beside\nif __name__ == '__main__':\n    sys.exit(f'{beside.VALUE} {sys.argv[1:]}')\n")
-    result = NOWHERE("run", str(app), "--", "--day", "1")
+    result = UNREACHABLE("run", str(app), "--", "--day", "1")
     assert "7 ['--day', '1']" in result.output
 
 
-# On Spark.
+# Tests with Spark.
 
-LIVE = """
+TWO_STREAMS = """
 from decimal import Decimal
 from penstock import Stream, agg
 import rates
@@ -118,8 +118,8 @@ copies = _orders.to("copies")
 """
 
 
-def metrics(port: int) -> tuple[dict[str, Any], str]:
-    """What a processor shows on its port: as JSON, and for Prometheus."""
+def read_metrics(port: int) -> tuple[dict[str, Any], str]:
+    """Return the metrics as JSON and in the format of Prometheus."""
     url = f"http://127.0.0.1:{port}/metrics"
     return httpx.get(url, headers={"Accept": "application/json"}).json(), httpx.get(url).text
 
@@ -128,7 +128,7 @@ def metrics(port: int) -> tuple[dict[str, Any], str]:
 @pytest.mark.timeout(400)
 def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app: Path) -> None:
     (app.parent / "rates.py").write_text("RATE = 2\n")
-    app.write_text(LIVE)
+    app.write_text(TWO_STREAMS)
     cli.ok("queue", "create", "orders")
     cli.ok("queue", "push", "orders", '{"amount": 1}', '{"amount": 2}')
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -140,32 +140,32 @@ def test_streams_of_a_file_run_in_one_spark_until_a_signal(cli: CommandLine, app
         done = False
         while not done and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
-            # Both have read both events, and are held by the one driver.
+            # Both queries have read both events, and one driver holds both leases.
             (done,) = db.execute(
                 "SELECT (SELECT coalesce(sum(events_in), 0) FROM penstock.cycles) = 4 AND "
                 "(SELECT count(*) FILTER (WHERE lease_until > now()) = 2 AND count(DISTINCT driver) = 1 "
                 "FROM penstock.queries)"
             ).fetchone() or (False,)
-        numbers, text = metrics(port)
+        numbers, text = read_metrics(port)
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=90)
 
         assert (done, process.returncode) == (True, 0), output + errors
-        said = {line["query"]: line for line in map(json.loads, output.splitlines())}
-        assert {name: line["events_in"] for name, line in said.items()} == {"hourly": 2, "copies": 2}
-        # As seen on the port while they ran, and only then.
+        message = {line["query"]: line for line in map(json.loads, output.splitlines())}
+        assert {name: line["events_in"] for name, line in message.items()} == {"hourly": 2, "copies": 2}
+        # The port served metrics while the queries ran, and is closed now.
         assert (numbers["eventsReceived"], numbers["eventsProcessed"], numbers["eventsDropped"]) == (2, 4, 0)
         assert {"windowsEmitted", "backpressureEvents", "uptimeMs", "dlqSize", "queueDepth"} <= numbers.keys()
         assert 'penstock_query_events_total{query="hourly"} 2.0' in text
         with pytest.raises(httpx.ConnectError):
-            metrics(port)
-        # The leases were released, and the open window is there for the next start.
+            read_metrics(port)
+        # The leases were released, and the open window is kept for the next start.
         assert {query["state"] for query in cli.json("query", "list")} == {"stopped"}
         assert db.execute("SELECT n, total FROM penstock_live.hourly").fetchone() == (2, 6)
     assert [event["data"]["amount"] for event in cli.json_lines("queue", "tail", "copies")] == [2, 4]
 
 
-ITSELF = """
+OWN_RUN = """
 from penstock import Stream
 copies = Stream.from_("orders").to("copies")
 
@@ -176,8 +176,8 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_file_that_runs_its_streams_itself_is_left_to_it(cli: CommandLine, app: Path) -> None:
-    app.write_text(ITSELF)
+def test_file_that_runs_its_own_streams(cli: CommandLine, app: Path) -> None:
+    app.write_text(OWN_RUN)
     cli.ok("queue", "create", "orders")
     cli.ok("queue", "push", "orders", "1", "2", "3")
     with cli.start("run", str(app), "--master", "local[1]") as process:

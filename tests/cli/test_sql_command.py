@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.command_line import CommandLine
 
-NOWHERE = CommandLine("postgresql://localhost:1/nowhere")
+UNREACHABLE = CommandLine("postgresql://localhost:1/nowhere")
 
 APPLICATION = """
 CREATE QUEUE orders (customer string, amount decimal(18,2), at string) WITH (partitions = 1);
@@ -24,25 +24,25 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "app.sql"
 
 
-def test_check_says_what_would_run_and_needs_no_database(file: Path) -> None:
+def test_check_prints_the_plan_without_a_database(file: Path) -> None:
     file.write_text(APPLICATION)
-    told = NOWHERE.ok("sql", str(file), "--check")
-    assert "query totals\n  from: orders\n" in told
-    assert "sink archive: large to file:{file}" in told
-    assert list(json.loads(NOWHERE.ok("sql", str(file), "--check", "--json"))["queries"]) == ["totals", "large"]
+    plan = UNREACHABLE.ok("sql", str(file), "--check")
+    assert "query totals\n  from: orders\n" in plan
+    assert "sink archive: large to file:{file}" in plan
+    assert list(json.loads(UNREACHABLE.ok("sql", str(file), "--check", "--json"))["queries"]) == ["totals", "large"]
 
 
-def test_a_statement_that_is_none_is_refused_with_its_place(file: Path) -> None:
+def test_invalid_statement_is_reported_with_its_position(file: Path) -> None:
     file.write_text("INSERT INTO x\nSELECT a, count(*) AS n FROM o GROUP BY a;\n")
-    code, line = NOWHERE.refused("sql", str(file))
+    code, line = UNREACHABLE.error("sql", str(file))
     assert code == 2
     assert "app.sql:2:41: a stream has no end" in line
 
 
-def test_a_file_that_is_not_there_or_has_no_query_is_refused(file: Path) -> None:
-    assert "does not exist" in NOWHERE.refused("sql", str(file))[1]
+def test_missing_file_and_file_without_query_are_rejected(file: Path) -> None:
+    assert "does not exist" in UNREACHABLE.error("sql", str(file))[1]
     file.write_text("CREATE QUEUE q;")
-    assert "app.sql has no query" in NOWHERE.refused("sql", str(file))[1]
+    assert "app.sql has no query" in UNREACHABLE.error("sql", str(file))[1]
 
 
 @pytest.mark.parametrize(
@@ -53,24 +53,24 @@ def test_a_file_that_is_not_there_or_has_no_query_is_refused(file: Path) -> None
         ("TO 'file:x' WITH (every = 'often')", "every must be 0 to 86400 seconds"),
     ],
 )
-def test_a_sink_that_is_none_is_refused_before_anything_runs(file: Path, sink: str, reason: str) -> None:
+def test_invalid_sink_is_rejected_before_anything_runs(file: Path, sink: str, reason: str) -> None:
     file.write_text(APPLICATION.replace("TO 'file:{file}'", sink))
     for check in ([], ["--check"]):
-        code, line = NOWHERE.refused("sql", str(file), *check)
+        code, line = UNREACHABLE.error("sql", str(file), *check)
         assert code == 2
         assert "app.sql:6:1: " in line
         assert reason in line
 
 
-def test_a_master_that_is_none_is_refused_in_one_line(file: Path, database_url: str) -> None:
+def test_invalid_master_is_rejected_in_one_line(file: Path, database_url: str) -> None:
     file.write_text("CREATE QUEUE o (a int);\nINSERT INTO x SELECT a FROM o;\n")
-    _, line = CommandLine(database_url).refused("sql", str(file), "--available-now", "--master", "spark:/there:7077")
+    _, line = CommandLine(database_url).error("sql", str(file), "--available-now", "--master", "spark:/there:7077")
     assert "error: master 'spark:/there:7077' is not a Spark master: use spark://host:7077" in line
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_file_runs_with_its_queues_queries_and_sinks(file: Path, tmp_path: Path, database_url: str) -> None:
+def test_file_runs_with_its_queues_queries_and_sinks(file: Path, tmp_path: Path, database_url: str) -> None:
     penstock = CommandLine(database_url)
     out = tmp_path / "large.jsonl"
     file.write_text(APPLICATION.replace("{file}", str(out)))

@@ -24,8 +24,8 @@ def orders(cli: CommandLine) -> None:
     cli.ok("queue", "create", "orders")
 
 
-class Following:
-    """A ``tail --follow`` in another process, and what it has printed."""
+class TailProcess:
+    """A ``tail --follow`` in a child process, and its output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -38,11 +38,11 @@ class Following:
             self._lines.put(line)
 
     def next(self, count: int) -> list[Any]:
-        """The next events it prints."""
+        """Return the next ``count`` events that it prints."""
         return [json.loads(self._lines.get(timeout=WAIT)) for _ in range(count)]
 
-    def rest(self) -> list[str]:
-        """Stop it, and return what else it printed."""
+    def stop(self) -> list[str]:
+        """Stop the process, and return the rest of its output."""
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(WAIT) == 130
         rest = []
@@ -52,19 +52,19 @@ class Following:
 
 
 @contextmanager
-def following(cli: CommandLine, *arguments: str) -> Iterator[Following]:
+def follow_orders(cli: CommandLine, *arguments: str) -> Iterator[TailProcess]:
     with cli.start("queue", "tail", "orders", "--follow", "--json", *arguments) as process:
         try:
-            yield Following(process)
+            yield TailProcess(process)
         finally:
             process.kill()
 
 
-def places(events: list[Any]) -> list[tuple[str, int]]:
+def positions(events: list[Any]) -> list[tuple[str, int]]:
     return [(event["partition"], event["offset"]) for event in events]
 
 
-def test_the_newest_are_shown_oldest_first(cli: CommandLine) -> None:
+def test_tail_prints_the_newest_events_oldest_first(cli: CommandLine) -> None:
     for n in range(5):
         cli.ok("queue", "push", "orders", str(n), "--key", f"k{n % 2}")
     assert [event["data"] for event in cli.json_lines("queue", "tail", "orders", "-n", "3")] == [2, 3, 4]
@@ -73,7 +73,7 @@ def test_the_newest_are_shown_oldest_first(cli: CommandLine) -> None:
     assert last.split("  ")[1:] == ["k0/2", "4"]
 
 
-def test_one_key_alone_can_be_shown(cli: CommandLine) -> None:
+def test_tail_filters_by_key(cli: CommandLine) -> None:
     cli.ok("queue", "create", "clicks", "--partitions", "2")
     for name in ("orders", "clicks"):
         for n in range(6):
@@ -81,36 +81,36 @@ def test_one_key_alone_can_be_shown(cli: CommandLine) -> None:
         assert [event["data"] for event in cli.json_lines("queue", "tail", name, "--key", "k1")] == [1, 4]
 
 
-def test_looking_is_not_consuming(cli: CommandLine, arrange: Arrange) -> None:
+def test_tail_does_not_consume(cli: CommandLine, arrange: Arrange) -> None:
     cli.ok("queue", "push", "orders", "1")
     arrange(lambda log: log.subscribe("orders", "billing"))
     cli.ok("queue", "tail", "orders")
     assert [(group["group"], group["lag"]) for group in cli.json("group", "list")] == [("billing", 1)]
 
 
-def test_control_characters_do_nothing_to_a_terminal(cli: CommandLine) -> None:
+def test_control_characters_are_escaped(cli: CommandLine) -> None:
     cli.ok("queue", "push", "orders", "1", "--key", "\x1b[31mred")
     assert "\x1b" not in cli.ok("queue", "tail", "orders")
     assert cli.json_lines("queue", "tail", "orders")[0]["key"] == "\x1b[31mred"
 
 
-def test_follow_shows_what_another_process_pushes(cli: CommandLine) -> None:
+def test_follow_prints_events_of_another_process(cli: CommandLine) -> None:
     cli.ok("queue", "push", "orders", "0", "--key", "old")
-    with following(cli) as tail:
-        assert places(tail.next(1)) == [("old", 0)]
+    with follow_orders(cli) as tail:
+        assert positions(tail.next(1)) == [("old", 0)]
         cli.ok("queue", "push", "orders", "1", "2", "--key", "new")
         cli.ok("queue", "push", "orders", "3", "--key", "old")
-        assert places(tail.next(3)) == [("new", 0), ("new", 1), ("old", 1)]
-        assert tail.rest() == []
+        assert positions(tail.next(3)) == [("new", 0), ("new", 1), ("old", 1)]
+        assert tail.stop() == []
 
 
-def test_follow_can_begin_with_nothing_and_keep_to_a_key(cli: CommandLine, arrange: Arrange) -> None:
+def test_follow_without_earlier_events_filters_by_key(cli: CommandLine, arrange: Arrange) -> None:
     cli.ok("queue", "push", "orders", "0", "--key", "mine")
-    with following(cli, "-n", "0", "--key", "mine") as tail:
+    with follow_orders(cli, "-n", "0", "--key", "mine") as tail:
         seen: list[Any] = []
 
         async def push_until_seen(log: Log) -> None:
-            # When it has begun to look is not known: pushed until the first one is shown.
+            # The test cannot see when the process starts to follow, so it pushes until the first event is printed.
             waiting = asyncio.create_task(asyncio.to_thread(tail.next, 1))
             while not waiting.done():
                 await log.push([Batch("orders", [{"data": 1, "key": "mine"}, {"data": 1, "key": "other"}])])
@@ -119,54 +119,54 @@ def test_follow_can_begin_with_nothing_and_keep_to_a_key(cli: CommandLine, arran
 
         arrange(push_until_seen)
         assert seen[0]["offset"] > 0
-        assert all('"key":"mine"' in line for line in tail.rest())
+        assert all('"key":"mine"' in line for line in tail.stop())
 
 
 @pytest.mark.slow
-def test_nothing_is_missing_or_shown_twice_however_busy_the_queue_is(cli: CommandLine, arrange: Arrange) -> None:
+def test_follow_prints_every_event_of_a_busy_queue_once(cli: CommandLine, arrange: Arrange) -> None:
     count = 3_000
 
-    async def push_from_many_sides(log: Log) -> None:
-        async def push(side: int) -> None:
+    async def push_concurrently(log: Log) -> None:
+        async def push(producer: int) -> None:
             for n in range(0, count, 6):
-                batch = [{"data": n + i, "key": f"{side}-{(n + i) % 7}"} for i in range(6)]
+                batch = [{"data": n + i, "key": f"{producer}-{(n + i) % 7}"} for i in range(6)]
                 await log.push([Batch("orders", batch)])
-                if n == count // 2 and side == 0:
+                if n == count // 2 and producer == 0:
                     await log.segments.roll(await log.catalog.refresh("orders"))
 
-        await asyncio.gather(*(push(side) for side in range(4)))
+        await asyncio.gather(*(push(producer) for producer in range(4)))
 
-    with following(cli, "-n", "1000000") as tail:
-        arrange(push_from_many_sides)
-        found = places(tail.next(4 * count))
-        assert tail.rest() == []
-    lanes: dict[str, list[int]] = {}
-    for partition, offset in found:
-        lanes.setdefault(partition, []).append(offset)
-    assert len(lanes) == 28
-    for offsets in lanes.values():
+    with follow_orders(cli, "-n", "1000000") as tail:
+        arrange(push_concurrently)
+        printed = positions(tail.next(4 * count))
+        assert tail.stop() == []
+    partitions: dict[str, list[int]] = {}
+    for partition, offset in printed:
+        partitions.setdefault(partition, []).append(offset)
+    assert len(partitions) == 28
+    for offsets in partitions.values():
         assert offsets == list(range(len(offsets)))
 
 
-def test_follow_goes_on_over_a_repartitioning(cli: CommandLine) -> None:
+def test_follow_continues_after_repartitioning(cli: CommandLine) -> None:
     cli.ok("queue", "create", "clicks", "--partitions", "2")
     with cli.start("queue", "tail", "clicks", "--follow", "--json") as process:
         try:
-            tail = Following(process)
+            tail = TailProcess(process)
             cli.ok("queue", "push", "clicks", *map(str, range(10)))
             assert {event["data"] for event in tail.next(10)} == set(range(10))
             cli.ok("queue", "push", "clicks", *map(str, range(10, 20)))
             cli.ok("queue", "repartition", "clicks", "--partitions", "3")
             cli.ok("queue", "push", "clicks", *map(str, range(20, 30)))
             assert {event["data"] for event in tail.next(20)} == set(range(10, 30))
-            assert tail.rest() == []
+            assert tail.stop() == []
         finally:
             process.kill()
 
 
-def test_follow_ends_when_the_queue_is_gone(cli: CommandLine) -> None:
+def test_follow_exits_when_the_queue_is_deleted(cli: CommandLine) -> None:
     cli.ok("queue", "push", "orders", "0")
-    with following(cli) as tail:
+    with follow_orders(cli) as tail:
         tail.next(1)
         cli.ok("queue", "delete", "orders", "--yes")
         assert tail.process.wait(WAIT) == 3
@@ -174,7 +174,7 @@ def test_follow_ends_when_the_queue_is_gone(cli: CommandLine) -> None:
         assert tail.process.stderr.read().startswith("error: there is no queue 'orders'")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(cli: CommandLine) -> None:
+def test_closed_pipe_is_not_an_error(cli: CommandLine) -> None:
     cli.ok("queue", "push", "orders", input="\n".join(map(str, range(20_000))))
     with cli.start("queue", "tail", "orders", "-n", "20000", "--json") as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Plain PySpark, which knows nothing of Penstock but the name of the format."""
+"""The format in a plain PySpark session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of ``format("penstock")`` hold any name, and none of them is taken for SQL."""
+"""Hostile names in options of ``format("penstock")`` are not executed as SQL."""
 
 from __future__ import annotations
 

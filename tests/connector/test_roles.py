@@ -1,4 +1,4 @@
-"""A job of Spark's needs no more than the server's role, and one that only reads no more than `SELECT`."""
+"""Spark jobs need the server's role, and those that only read need `SELECT`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.console.data.open_windows import Asked, columns_of, read_board, windowed_queries
+from penstock.console.data.open_windows import (
+    OpenWindowsRequest,
+    list_windowed_queries,
+    read_columns,
+    read_open_windows,
+)
 from penstock.server.live.query_results import QueryResultReader
 from penstock.stream.definition import Definition
 from tests.corpus.hostile import NAMES
@@ -19,14 +24,14 @@ async def test_queries_of_any_name_with_columns_of_any_are_shown(database_url: s
             driver = await CycleDriver.start(log, name, stream=counted.select(dict.fromkeys(SHORT, "count")))
             await driver.cycle([(name, 0, 2, 5)], upto=10)
             await driver.close()
-        queries = await windowed_queries(log.database)
+        queries = await list_windowed_queries(log.database)
         assert sorted(query.name for query in queries) == sorted(SHORT)
         for query in queries:
-            columns = await columns_of(log.database, query)
+            columns = await read_columns(log.database, query)
             assert {column for column, _ in columns} == {"count", "total", *SHORT}
             for every in (True, False):
-                asked = Asked(query, columns, query.name, True, query.name[:2], 0, 10, every)
-                assert [row[0] for row in (await read_board(log.database, asked)).rows] == [query.name]
+                asked = OpenWindowsRequest(query, columns, query.name, True, query.name[:2], 0, 10, every)
+                assert [row[0] for row in (await read_open_windows(log.database, asked)).rows] == [query.name]
             moment = await QueryResultReader(log.database, query.id, query.name).read(
                 None, [], snapshot=True, keys=None
             )

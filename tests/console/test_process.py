@@ -86,7 +86,7 @@ def test_beside_a_server_it_is_started_again_when_it_dies_and_ends_with_it_all_t
         with pytest.raises(httpx.ConnectError):
             httpx.get(again)
     (line,) = (json.loads(line) for line in log.splitlines() if "penstock.companion" in line)
-    assert line["message"] == "console died and is started again"
+    assert line["message"] == "console exited with an error and is restarted"
     assert (line["pid"], line["exit_code"]) == (console.pid, -signal.SIGKILL)
 
 

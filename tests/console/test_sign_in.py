@@ -123,7 +123,7 @@ def test_a_key_that_is_revoked_takes_its_open_pages_with_it(visitor: Page, guard
 def test_wrong_keys_are_refused_and_a_key_that_may_not_read_too(guarded: Running) -> None:
     _, producer = key_of(guarded.database_url, "producer", Role.PRODUCE)
     for key, status, said in (
-        ("hello", 401, "they begin with penstock_"),
+        ("hello", 401, "API keys begin with penstock_"),
         ("penstock_abcdefghjkmn_wrong", 401, "wrong, revoked or expired"),
         (producer, 403, "may not read"),
         ("penstock_\x00_ü", 401, "no API key"),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock import Stream, agg
-from penstock.console.data.vitals import Vitals, point
+from penstock.console.data.overview_history import OverviewHistory, compute_point
 from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
@@ -41,28 +41,28 @@ async def test_before_the_first_look_the_ledgers_of_queries_tell(log: Log) -> No
     query = await driven(log)
     await cycle(log, query, 50)
     await cycle(log, query, 25)
-    vitals = Vitals(log.database, DatabaseMetrics(log.database, 0.0))
-    await vitals.look()
+    history = OverviewHistory(log.database, DatabaseMetrics(log.database, 0.0))
+    await history.refresh()
     # In steps of five seconds, which the two cycles may lie on both sides of.
-    assert sum(each.read * 5 for each in vitals.past) == 75
-    assert all(each.freshness is not None and each.freshness > 0 for each in vitals.past)
+    assert sum(each.events_in * 5 for each in history.ledger_points) == 75
+    assert all(each.freshness is not None and each.freshness > 0 for each in history.ledger_points)
 
 
 async def test_rates_are_of_what_was_pushed_from_outside_and_what_groups_have_read(log: Log) -> None:
     query = await driven(log)
     await cycle(log, query, 10)
-    vitals = Vitals(log.database, DatabaseMetrics(log.database, 0.0))
-    before = (await vitals.look())[-1]
+    history = OverviewHistory(log.database, DatabaseMetrics(log.database, 0.0))
+    before = (await history.refresh())[-1]
     await cycle(log, query, 40)
     await log.push(
         [Batch("orders", [{"key": "a", "data": {}}] * 5), Batch("orders.1m", [{"key": "a", "data": {}}] * 9)]
     )
-    while (now := (await vitals.look())[-1]).read.at == before.read.at or now.at == before.at:
+    while (now := (await history.refresh())[-1]).samples.at == before.samples.at or now.at == before.at:
         pass
-    found = point(before, now, lambda _: True, True)
+    found = compute_point(before, now, lambda _: True, True)
     seconds = (now.at - before.at) / 1000
     assert found.pushed is not None
     assert found.read is not None
     assert (round(found.pushed * seconds), round(found.read * seconds)) == (45, 40)
     # Who may see no queue sees nothing.
-    assert point(before, now, lambda _: False, False).pushed == 0
+    assert compute_point(before, now, lambda _: False, False).pushed == 0

@@ -328,7 +328,7 @@ def test_rule_commands(sinks_url: str) -> None:
 
     assert [each["key"] for each in told["firing"] if each["rule"] == "cli-hot"] == ["boiler"]
     assert "boiler" in cli.ok("rule", "list")
-    assert "in one way" in cli.refused("rule", "save", "x", "--on", "cli-results")[1]
+    assert "give exactly one condition" in cli.error("rule", "save", "x", "--on", "cli-results")[1]
     cli.ok("rule", "delete", "cli-hot", "--yes")
-    assert cli.refused("rule", "delete", "cli-hot", "--yes")[0] == 3
-    assert cli.refused("rule", "run", "--only", "cli-hot")[0] == 3
+    assert cli.error("rule", "delete", "cli-hot", "--yes")[0] == 3
+    assert cli.error("rule", "run", "--only", "cli-hot")[0] == 3

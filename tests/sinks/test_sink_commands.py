@@ -73,13 +73,13 @@ def test_events_go_into_a_table(cli: CommandLine, sinks_url: str) -> None:
         (["run", "cli-wrong", "--to", "paper:a4"], "is not a sink"),
         (["webhook", "cli-wrong", "http://127.0.0.1:9/x", "--idle-seconds", "0"], "not a public address"),
         (["webhook", "cli-wrong", "https://example.com", "--header", "nonsense"], "has no colon"),
-        (["run", "cli-wrong", "--to", "console", "--from", "now"], "beginning or at the end"),
+        (["run", "cli-wrong", "--to", "console", "--from", "now"], "--from must be beginning or end"),
     ],
 )
 def test_errors_are_printed_in_one_line(cli: CommandLine, arguments: list[str], says: str) -> None:
     if arguments[1] == "cli-wrong":
         cli("queue", "create", "cli-wrong")
-    assert says in cli.refused("-q", "sink", *arguments)[1].replace("\n", " ")
+    assert says in cli.error("-q", "sink", *arguments)[1].replace("\n", " ")
 
 
 def test_a_closed_pipe_ends_the_command_without_losing_events(cli: CommandLine, sinks_url: str) -> None:

@@ -92,6 +92,6 @@ def test_source_commands(sinks_url: str, tmp_path: Path) -> None:
     }
     assert [each["events"] for each in cli.json("source", "list") if each["name"] == "csv"] == [2]
     cli.ok("source", "forget", "csv", "--yes")
-    assert cli.refused("source", "forget", "csv", "--yes")[0] == 3
+    assert cli.error("source", "forget", "csv", "--yes")[0] == 3
     result = cli.json("source", "table", "from-file", "penstock.queues", "--column", "id", "--once", "--name", "queues")
     assert result["pushed"] >= 1

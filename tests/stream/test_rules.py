@@ -1,4 +1,4 @@
-"""How rules decide, with an oracle beside them."""
+"""When rules fire and clear, compared with a plain Python oracle."""
 
 from __future__ import annotations
 
@@ -13,21 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidOption, InvalidRequest
-from penstock.stream.rules import (
+from penstock.stream.rule_evaluation import (
     Alert,
-    Condition,
     KeyState,
-    Rule,
-    above,
-    absent,
-    below,
-    change,
-    look,
-    miss,
-    peek,
-    rule,
-    zscore,
+    evaluate_absence,
+    evaluate_closed_window,
+    evaluate_open_window,
 )
+from penstock.stream.rules import Condition, Rule, above, absent, below, change, rule, zscore
 
 BEGIN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -50,8 +43,8 @@ def run(rule: Rule, values: Sequence[object]) -> list[tuple[int, str]]:
     state = KeyState()
     found: list[tuple[int, str]] = []
     for n, value in enumerate(values):
-        state, alert = look(rule, state, "k", window(n, value), BEGIN + timedelta(seconds=5 * n))
-        # What is remembered survives being stored.
+        state, alert = evaluate_closed_window(rule, state, "k", window(n, value), BEGIN + timedelta(seconds=5 * n))
+        # The state is stored as JSON.
         state = msgspec.json.decode(msgspec.json.encode(state), type=KeyState)
         if alert is not None:
             found.append((n, alert.state))
@@ -124,39 +117,41 @@ def test_firing_and_cleared_alerts_alternate(values: list[int]) -> None:
 
 
 def test_correction_of_an_older_window_is_ignored() -> None:
-    state, alert = look(made(above(80)), KeyState(), "k", window(5, 90), BEGIN)
+    state, alert = evaluate_closed_window(made(above(80)), KeyState(), "k", window(5, 90), BEGIN)
     assert alert is not None
-    assert look(made(above(80)), state, "k", window(5, 10), BEGIN) == (state, None)
-    assert look(made(above(80)), state, "k", window(3, 10), BEGIN) == (state, None)
+    assert evaluate_closed_window(made(above(80)), state, "k", window(5, 10), BEGIN) == (state, None)
+    assert evaluate_closed_window(made(above(80)), state, "k", window(3, 10), BEGIN) == (state, None)
 
 
 def test_results_without_windows_are_all_evaluated() -> None:
     hot, state, found = made(above(80)), KeyState(), []
     for value in (20, 95, 99, 10, 81):
-        state, alert = look(hot, state, "k", {"value": value}, BEGIN)
+        state, alert = evaluate_closed_window(hot, state, "k", {"value": value}, BEGIN)
         found += [] if alert is None else [(alert.state, alert.value, state.turns)]
     assert found == [("firing", 95, 1), ("cleared", 10, 2), ("firing", 81, 3)]
 
 
 def test_absent_fires_once_and_clears_with_the_next_window() -> None:
     quiet = made(absent(30))
-    state, alert = miss(quiet, KeyState(), "k", BEGIN)
+    state, alert = evaluate_absence(quiet, KeyState(), "k", BEGIN)
     assert alert == Alert("r", "k", "firing", BEGIN, "k: nothing for 30 s", limit=30.0)
-    assert miss(quiet, state, "k", BEGIN)[1] is None
-    state, alert = look(quiet, state, "k", window(1, None), BEGIN)
+    assert evaluate_absence(quiet, state, "k", BEGIN)[1] is None
+    state, alert = evaluate_closed_window(quiet, state, "k", window(1, None), BEGIN)
     assert alert is not None
     assert (alert.state, alert.message) == ("cleared", "k is back")
 
 
 def test_open_window_can_only_fire_a_rule() -> None:
     surge = made(above(100), live="q")
-    state, alert = peek(surge, KeyState(), "k", window(1, 101), BEGIN)
+    state, alert = evaluate_open_window(surge, KeyState(), "k", window(1, 101), BEGIN)
     assert alert is not None
     assert alert.state == "firing"
-    assert peek(surge, state, "k", window(1, 5), BEGIN) == (state, None)
-    state, cleared = look(surge, state, "k", window(1, 90), BEGIN)
+    assert evaluate_open_window(surge, state, "k", window(1, 5), BEGIN) == (state, None)
+    state, cleared = evaluate_closed_window(surge, state, "k", window(1, 90), BEGIN)
     assert cleared is not None
-    assert peek(surge, state, "k", window(1, 101), BEGIN) == (state, None), "it has closed since it was looked up"
+    assert evaluate_open_window(surge, state, "k", window(1, 101), BEGIN) == (state, None), (
+        "it has closed since it was looked up"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The tree of commands."""
+"""The root command and its subcommands."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from penstock.cli.commands import (
     sql,
 )
 from penstock.cli.output import Output
-from penstock.cli.session import Session
+from penstock.cli.session import CommandSession
 
 
-class Root(TyperGroup):
-    """Prints what was asked for in a wrong way as it prints every other error."""
+class PenstockGroup(TyperGroup):
+    """Prints usage errors in the format of all other errors."""
 
     def main(
         self,
@@ -55,7 +55,7 @@ class Root(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run, and unless told otherwise end the process."""
+        """Run a command, and exit in standalone mode."""
         try:
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
             if not standalone_mode:
@@ -63,35 +63,35 @@ class Root(TyperGroup):
         except typer.TyperException as error:
             if not standalone_mode:
                 raise
-            Output().error(_explained(error))
+            Output().error(_format_usage_error(error))
             code = error.exit_code
         except typer.Abort:
             if not standalone_mode:
                 raise
-            Output().error("not confirmed, so nothing was done")
+            Output().error("not confirmed: nothing was changed")
             code = FAILED
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _explained(error: typer.TyperException) -> str:
+def _format_usage_error(error: typer.TyperException) -> str:
     message = error.format_message().removeprefix("Invalid value: ").rstrip(".")
     context = getattr(error, "ctx", None)
-    return message if context is None else f"{message} (`{context.command_path} --help` shows how)"
+    return message if context is None else f"{message} (see `{context.command_path} --help`)"
 
 
-def _help_if_alone(ctx: typer.Context) -> None:
+def _print_help_without_command(ctx: typer.Context) -> None:
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
 
 app = typer.Typer(
-    cls=Root,
+    cls=PenstockGroup,
     name="penstock",
     help="Live aggregates and durable event queues on the PostgreSQL you already run.",
     epilog=EXIT_CODES,
     invoke_without_command=True,
     context_settings={"help_option_names": ["--help", "-h"]},
-    # Its tracebacks would print local variables, and with them what is in a connection string.
+    # Rich tracebacks print local variables, which may hold passwords of connection strings.
     pretty_exceptions_enable=False,
 )
 for sub_app, name in (
@@ -106,7 +106,7 @@ for sub_app, name in (
     (key.app, "key"),
     (db.app, "db"),
 ):
-    sub_app.callback(invoke_without_command=True)(_help_if_alone)
+    sub_app.callback(invoke_without_command=True)(_print_help_without_command)
     app.add_typer(sub_app, name=name)
 run.register(app)
 sql.register(app)
@@ -131,7 +131,7 @@ def root(
     if version:
         _print_version(Output(json=json))
         raise typer.Exit()
-    _help_if_alone(ctx)
+    _print_help_without_command(ctx)
 
 
 demo.register(app)
@@ -150,7 +150,7 @@ command(
 
 
 @command(app, "version", examples=["penstock version", "penstock version --json"])
-def version(session: Session) -> None:
+def version(session: CommandSession) -> None:
     """Print the version."""
     _print_version(session.out)
 

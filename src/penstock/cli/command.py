@@ -1,4 +1,4 @@
-"""What all commands have in common: shared options, how they run, and how they end."""
+"""Registration of commands: shared options, running, error reporting and exit codes."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.session import Choices, Session
+from penstock.cli.session import CommandSession, SharedOptions
 
 OK, FAILED, USAGE, NOT_FOUND, NO_DATABASE = range(5)
 INTERRUPTED = 130
 _TERMINATED = 143
 
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 refused or failed, 2 asked for in a wrong way, 3 not found, "
-    "4 no database or server to work with, 130 interrupted."
+    "Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 database or server unavailable, 130 interrupted."
 )
 
-_PANEL = "Options of every command"
+_PANEL = "Shared options"
 
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(
         "--database-url",
         metavar="URL",
-        help="The PostgreSQL to use. Without it: PENSTOCK_DATABASE_URL, DATABASE_URL or PGHOST, "
-        "else the embedded PostgreSQL.",
+        help="The PostgreSQL database. Default: PENSTOCK_DATABASE_URL, DATABASE_URL or PGHOST, "
+        "otherwise the embedded PostgreSQL.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -41,7 +40,7 @@ Server = Annotated[
     typer.Option(
         "--server",
         metavar="URL",
-        help="Ask this Penstock server and not a database, as PENSTOCK_URL does; its key is PENSTOCK_API_KEY.",
+        help="Use this Penstock server instead of a database, like PENSTOCK_URL. PENSTOCK_API_KEY holds the API key.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -51,7 +50,7 @@ DataDir = Annotated[
     typer.Option(
         "--data-dir",
         metavar="DIRECTORY",
-        help="Use the embedded PostgreSQL of this directory, whatever the environment says.",
+        help="Use the embedded PostgreSQL in this directory. Overrides the environment.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -60,13 +59,13 @@ Json = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print JSON: one document, or a line for each event where events are listed.",
+        help="Print JSON: one document, or one line per event in lists of events.",
         rich_help_panel=_PANEL,
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.", rich_help_panel=_PANEL)]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print what goes on, and the cause of an error.", rich_help_panel=_PANEL)
+    bool, typer.Option("--verbose", "-v", help="Print log messages and the causes of errors.", rich_help_panel=_PANEL)
 ]
 
 
@@ -77,12 +76,11 @@ def shared_options(
     quiet: Quiet = False,
     verbose: Verbose = False,
     server: Server = None,
-) -> Choices:
-    """What the options that every command has say."""
-    return Choices(database_url, data_dir, json, quiet, verbose, server)
+) -> SharedOptions:
+    """Return the values of the options that every command has."""
+    return SharedOptions(database_url, data_dir, json, quiet, verbose, server)
 
 
-P = ParamSpec("P")
 CommandBody = Callable[..., Awaitable[None] | None]
 
 
@@ -93,28 +91,28 @@ def command(
     examples: Sequence[str],
     options: Callable[..., Any] | None = None,
 ) -> Callable[[CommandBody], CommandBody]:
-    """Register a function as a command; it gets a :class:`Session` first, and may be asynchronous.
+    """Register a function, which may be asynchronous, as a command. Its first argument is a :class:`CommandSession`.
 
-    ``options`` is a function whose parameters become options of the command too: what they were given arrives in the
-    command's ``**options``.
+    ``options`` is a function whose parameters become options of the command too. The command receives their values
+    in ``**options``.
     """
 
     def register(body: CommandBody) -> CommandBody:
-        # Strings by now, because of the lazy annotations: resolved before they are moved to another function.
-        own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
-        own = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
-        more = [] if options is None else list(inspect.signature(options, eval_str=True).parameters.values())
+        # Lazy annotations are strings. They are resolved before they move to another function.
+        parameters = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+        own = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+        extra = [] if options is None else list(inspect.signature(options, eval_str=True).parameters.values())
         shared = list(inspect.signature(shared_options, eval_str=True).parameters.values())
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 
         @wraps(body)
-        def run(ctx: typer.Context, **given: Any) -> None:
-            choices = shared_options(**{each.name: given.pop(each.name) for each in shared})
-            _run(body, choices.over(ctx.find_object(Choices) or Choices()), given)
+        def run(ctx: typer.Context, **values: Any) -> None:
+            chosen = shared_options(**{option.name: values.pop(option.name) for option in shared})
+            _run(body, chosen.override(ctx.find_object(SharedOptions) or SharedOptions()), values)
 
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *more, *shared)]
-        run.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]  # read by typer
-        run.__annotations__ = {each.name: each.annotation for each in (context, *parameters)}
+        keywords = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (*own, *extra, *shared)]
+        run.__signature__ = inspect.Signature([context, *keywords])  # type: ignore[attr-defined]  # read by typer
+        run.__annotations__ = {option.name: option.annotation for option in (context, *keywords)}
         del run.__wrapped__  # typer must see the signature above
         app.command(name, epilog=_epilog(examples))(run)
         return body
@@ -123,26 +121,26 @@ def command(
 
 
 def _epilog(examples: Sequence[str]) -> str:
-    # Square brackets are markup to the one who prints it.
+    # Rich reads square brackets as markup.
     lines = [example.replace("[", "\\[") for example in examples]
     return "\n".join(["[bold]Examples[/bold]", *(f"  [cyan]{line}[/cyan]" for line in lines)])
 
 
-def _run(body: CommandBody, choices: Choices, given: dict[str, Any]) -> None:
+def _run(body: CommandBody, options: SharedOptions, values: dict[str, Any]) -> None:
     from penstock.core.errors import PenstockError
 
-    session = Session(choices)
+    session = CommandSession(options)
     try:
-        outcome = body(session, **given)
-        if inspect.iscoroutine(outcome):
-            _run_to_end(outcome)
+        result = body(session, **values)
+        if inspect.iscoroutine(result):
+            _run_coroutine(result)
     except PenstockError as error:
         session.out.error(error)
         raise typer.Exit(exit_code(error)) from error
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as in `penstock queue tail orders -n 100000 | head`.
+        # The reader of our output has closed the pipe, as in `penstock queue tail orders -n 100000 | head`.
         with contextlib.suppress(OSError):
-            sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - it is flushed when the interpreter ends
+            sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - the interpreter flushes it at exit
         raise typer.Exit(OK) from None
     except Exception as error:
         if not _is_from_database(error):
@@ -151,20 +149,20 @@ def _run(body: CommandBody, choices: Choices, given: dict[str, Any]) -> None:
         raise typer.Exit(NO_DATABASE) from error
 
 
-def _run_to_end(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, or to a SIGTERM, which ends it as cleanly as Ctrl-C does."""
+def _run_coroutine(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine. SIGTERM cancels it, as Ctrl-C does."""
     import asyncio
     import signal
 
-    async def watched() -> None:
+    async def run_until_signal() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine that runs is in a task
+        assert task is not None  # noqa: S101 - asyncio.run creates a task
         with contextlib.suppress(NotImplementedError, ValueError):
             loop.add_signal_handler(signal.SIGTERM, task.cancel)
         await coroutine
 
     try:
-        asyncio.run(watched())
+        asyncio.run(run_until_signal())
     except asyncio.CancelledError:
         raise typer.Exit(_TERMINATED) from None
     except KeyboardInterrupt:
@@ -172,7 +170,7 @@ def _run_to_end(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code that says what kind of error it was."""
+    """Return the exit code for an error."""
     from penstock.core.errors import ConfigurationError, DatabaseError, InvalidRequest, NotFound, ServerUnavailable
 
     if isinstance(error, NotFound):

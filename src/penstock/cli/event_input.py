@@ -1,4 +1,4 @@
-"""Events from the command line, a file or a pipe into a queue."""
+"""Pushes events from arguments, a file or a pipe into a queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from penstock.cli.input_file import Source, open_source
+from penstock.cli.input_file import InputFile, open_input
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest, PenstockError, QueueFull
 from penstock.core.formatting import number
@@ -28,8 +28,8 @@ _BATCH_EVENTS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Where events go, and where in them their key, id and time are."""
+class EventFields:
+    """The queue to push to, and the fields that hold the key, id and time of each event."""
 
     queue: str
     key: str | None
@@ -38,86 +38,97 @@ class Shape:
     time_field: str | None
 
     def batch(self, text: bytes) -> Batch:
-        """NDJSON as a batch."""
+        """Return a batch of the NDJSON in ``text``."""
         return Batch(self.queue, text, self.key, self.key_field, self.id_field, self.time_field)
+
+    def fingerprint(self) -> str:
+        """Return the part of the idempotency keys that identifies these fields.
+
+        The text is the same in every version, so that ``--once`` recognizes what an older version has pushed.
+        """
+        return (
+            f"Shape(queue={self.queue!r}, key={self.key!r}, key_field={self.key_field!r}, "
+            f"id_field={self.id_field!r}, time_field={self.time_field!r})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """Some lines of a file: the number of each, and its text."""
+class LineBatch:
+    """The non-empty lines of one push: their line numbers and their text."""
 
     numbers: list[int]
     texts: list[bytes]
 
 
-class Pusher:
-    """Pushes, waits for room, and counts."""
+class EventPusher:
+    """Pushes events, retries while the queue is full, and counts the results."""
 
-    def __init__(self, transport: Transport, shape: Shape, out: Output, wait: float) -> None:
+    def __init__(self, transport: Transport, fields: EventFields, out: Output, wait: float) -> None:
         self._transport = transport
-        self._shape = shape
+        self._fields = fields
         self._out = out
         self._wait = wait
 
     async def push_arguments(self, texts: list[str], event_id: str | None) -> dict[str, Any]:
-        """Push events that were given as arguments, all or none."""
-        values = [_argument(text) for text in texts]
+        """Push the events of the arguments in one transaction."""
+        values = [_parse_argument(text) for text in texts]
         if event_id is not None:
-            batch = Batch(self._shape.queue, [{"data": msgspec.Raw(values[0]), "id": event_id}], self._shape.key)
+            batch = Batch(self._fields.queue, [{"data": msgspec.Raw(values[0]), "id": event_id}], self._fields.key)
         else:
-            batch = self._shape.batch(b"\n".join(values))
+            batch = self._fields.batch(b"\n".join(values))
         result = await self._push(batch)
         events = [
-            {"partition": each.partition, "offset": each.offset, "id": each.id, "status": each.status}
-            for each in result
+            {"partition": event.partition, "offset": event.offset, "id": event.id, "status": event.status}
+            for event in result
         ]
         return {
-            "queue": self._shape.queue,
+            "queue": self._fields.queue,
             "accepted": result.accepted,
             "duplicates": result.duplicates,
             "events": events,
         }
 
     async def push_file(self, path: Path | None, *, once: bool = False) -> dict[str, Any]:
-        """Push what is in a file, or comes through a pipe, as it comes.
+        """Push the lines of a file or pipe, batch by batch.
 
-        With ``once``, each part has a key made of its place and its text, so that what was pushed before, by a run
-        that was interrupted, is known again.
+        With ``once``, each batch has an idempotency key derived from its first line number and its text. The queue
+        then recognizes the batches that an interrupted run has pushed.
         """
         accepted = duplicates = 0
-        with open_source(path) as source, self._progress(source) as advance:
-            lines = read_lines(source.stream)
-            while some := await asyncio.to_thread(next, lines, None):
-                text = b"\n".join(some.texts)
+        with open_input(path) as file, self._progress(file) as advance:
+            batches = read_lines(file.stream)
+            while lines := await asyncio.to_thread(next, batches, None):
+                text = b"\n".join(lines.texts)
+                idempotency_key = self._idempotency_key(lines, text) if once else None
                 try:
-                    result = await self._push(self._shape.batch(text), self._key(some, text) if once else None)
+                    result = await self._push(self._fields.batch(text), idempotency_key)
                 except PenstockError as error:
-                    raise _located(error, some, accepted + duplicates) from error
+                    raise _add_line_number(error, lines, accepted + duplicates) from error
                 if result.replayed:
                     duplicates += len(result)
                 else:
                     accepted += result.accepted
                     duplicates += result.duplicates
-                advance(source.position())
-        return {"queue": self._shape.queue, "accepted": accepted, "duplicates": duplicates}
+                advance(file.position())
+        return {"queue": self._fields.queue, "accepted": accepted, "duplicates": duplicates}
 
-    def _key(self, lines: Lines, text: bytes) -> str:
-        digest = blake2b(f"{self._shape!r} {lines.numbers[0]} ".encode() + text, digest_size=20)
+    def _idempotency_key(self, lines: LineBatch, text: bytes) -> str:
+        digest = blake2b(f"{self._fields.fingerprint()} {lines.numbers[0]} ".encode() + text, digest_size=20)
         return f"file:{digest.hexdigest()}"
 
-    async def _push(self, batch: Batch, key: str | None = None) -> PushResult:
+    async def _push(self, batch: Batch, idempotency_key: str | None = None) -> PushResult:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._wait
         while True:
             try:
-                return (await self._transport.push([batch], idempotency_key=key))[0]
+                return (await self._transport.push([batch], idempotency_key=idempotency_key))[0]
             except QueueFull as full:
                 if loop.time() + full.retry_after > deadline:
                     raise
                 await asyncio.sleep(full.retry_after)
 
     @contextlib.contextmanager
-    def _progress(self, source: Source) -> Iterator[Callable[[int], None]]:
+    def _progress(self, file: InputFile) -> Iterator[Callable[[int], None]]:
         if self._out.quiet or self._out.json or not self._out.errors.is_terminal:
             yield lambda position: None
             return
@@ -125,16 +136,16 @@ class Pusher:
 
         columns = (TextColumn("Pushing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self._out.errors, transient=True) as progress:
-            task = progress.add_task("", total=source.size)
+            task = progress.add_task("", total=file.size)
             yield lambda position: progress.update(task, completed=position)
 
 
-def read_lines(source: BinaryIO) -> Iterator[Lines]:
-    """Read lines as they come, so many at a time as are there and fit a batch; empty ones are left out."""
+def read_lines(file: BinaryIO) -> Iterator[LineBatch]:
+    """Yield the non-empty lines of a file or pipe in batches."""
     rest = b""
-    number = 0
-    # As much as is there, without waiting for more: what comes through a pipe is not held up.
-    read: Callable[[int], bytes] = getattr(source, "read1", source.read)
+    line_number = 0
+    # read1 returns what the pipe holds now, so that a slow producer's lines are pushed at once.
+    read: Callable[[int], bytes] = getattr(file, "read1", file.read)
     while True:
         block = read(_BATCH_BYTES)
         whole, newline, tail = (rest + block).rpartition(b"\n")
@@ -147,33 +158,33 @@ def read_lines(source: BinaryIO) -> Iterator[Lines]:
         numbers: list[int] = []
         texts: list[bytes] = []
         for line in whole.split(b"\n"):
-            number += 1
+            line_number += 1
             text = line.strip()
             if text:
-                numbers.append(number)
+                numbers.append(line_number)
                 texts.append(text)
             if len(texts) >= _BATCH_EVENTS:
-                yield Lines(numbers, texts)
+                yield LineBatch(numbers, texts)
                 numbers, texts = [], []
         if texts:
-            yield Lines(numbers, texts)
+            yield LineBatch(numbers, texts)
         if not block:
             return
 
 
-def _argument(text: str) -> bytes:
-    """The JSON on one line, its numbers as they were typed."""
+def _parse_argument(text: str) -> bytes:
+    """Return the JSON on one line, with its numbers as typed."""
     try:
         json.validate(text.encode())
     except (json.JSONProblem, UnicodeEncodeError) as problem:
         raise InvalidRequest(
-            f"{text!r} is not JSON ({problem}): write text as '\"text\"' and quote the whole for the shell"
+            f"{text!r} is not JSON ({problem}): write a string as '\"text\"', with both kinds of quotes"
         ) from None
     return msgspec.json.format(text.encode(), indent=-1)
 
 
-def _located(error: PenstockError, lines: Lines, pushed: int) -> PenstockError:
-    """The same error, with the line of the file, and with what was pushed before it."""
+def _add_line_number(error: PenstockError, lines: LineBatch, pushed: int) -> PenstockError:
+    """Return the error with the line number and the number of events pushed before it."""
     before = f"; {number(pushed)} events before it were pushed" if pushed else "; nothing was pushed"
     if isinstance(error, InvalidEvent) and error.index < len(lines.numbers):
         return InvalidRequest(f"line {lines.numbers[error.index]}: {error.field}: {error.reason}{before}")

@@ -1,4 +1,4 @@
-"""Several queries in the foreground: until all have ended, or a signal ends them."""
+"""Runs queries in the foreground until they end or a signal stops them."""
 
 from __future__ import annotations
 
@@ -20,49 +20,64 @@ if TYPE_CHECKING:
     from penstock.engine.query import Query
     from penstock.engine.status import StatusReporter
 
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
+
+_COUNTERS = (
+    "events_in",
+    "events_out",
+    "lag",
+    "open_windows",
+    "windows",
+    "late",
+    "dead",
+    "dropped",
+    "cycles",
+    "failed_cycles",
+)
 
 
-class Signals:
-    """Whether somebody wants this to end. The second time that they say so, it ends at once."""
+class StopSignals:
+    """Sets ``received`` on the first SIGINT or SIGTERM. The second one has its usual effect."""
 
     def __init__(self) -> None:
-        self.wanted = threading.Event()
-        self._before: dict[int, Any] = {}
+        self.received = threading.Event()
+        self._previous_handlers: dict[int, Any] = {}
 
-    def __enter__(self) -> Signals:
+    def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            self._before = {which: signal.signal(which, self._note) for which in (signal.SIGINT, signal.SIGTERM)}
+            self._previous_handlers = {
+                signum: signal.signal(signum, self._handle) for signum in (signal.SIGINT, signal.SIGTERM)
+            }
         return self
 
     def __exit__(self, *_: object) -> None:
         self._restore()
 
-    def _note(self, which: int, frame: FrameType | None) -> None:
-        self.wanted.set()
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        self.received.set()
         self._restore()
 
     def _restore(self) -> None:
-        for which, handler in self._before.items():
-            signal.signal(which, handler)
-        self._before = {}
+        for signum, handler in self._previous_handlers.items():
+            signal.signal(signum, handler)
+        self._previous_handlers = {}
 
 
-def run_together(starters: Sequence[Callable[[], Query]], out: Output, report_seconds: float) -> list[Query]:
-    """Start queries one after the other, and wait for them. If one fails, the others are stopped and it is raised."""
+def run_queries(starters: Sequence[Callable[[], Query]], out: Output, report_seconds: float) -> list[Query]:
+    """Start queries one after the other and wait for all. If one fails, stop the others and raise its error."""
     queries: list[Query] = []
-    with Signals() as signals:
+    with StopSignals() as signals:
         try:
             for start in starters:
-                if signals.wanted.is_set():
+                if signals.received.is_set():
                     break
-                with out.busy("Starting Spark" if not queries else "Starting"):
+                with out.spinner("Starting Spark" if not queries else "Starting"):
                     queries.append(start())
-            with _Screen(queries, out, report_seconds) as screen:
+            with QueryDisplay(queries, out, report_seconds) as display:
                 while not all([query.wait(0) for query in queries]):
-                    if signals.wanted.wait(_LOOK_SECONDS):
+                    if signals.received.wait(_POLL_SECONDS):
                         break
-                    screen.show()
+                    display.update()
         finally:
             _stop(queries)
     for query in queries:
@@ -71,7 +86,7 @@ def run_together(starters: Sequence[Callable[[], Query]], out: Output, report_se
 
 
 def _stop(queries: Sequence[Query]) -> None:
-    """Let each finish the cycle that it is in, all at the same time. What one ended with is told by its wait()."""
+    """Stop all queries at the same time, each after its current cycle. ``Query.wait`` raises their errors."""
 
     def stop(query: Query) -> None:
         try:
@@ -84,19 +99,19 @@ def _stop(queries: Sequence[Query]) -> None:
             list(pool.map(stop, queries))
 
 
-class _Screen:
-    """What a person sees meanwhile: a table, on a terminal, and every so often a line for each query that stays."""
+class QueryDisplay:
+    """The progress of running queries: a live table on a terminal, and a status line every ``report_seconds``."""
 
     def __init__(self, queries: Sequence[Query], out: Output, report_seconds: float) -> None:
         from penstock.engine.status import StatusReporter
 
-        self._meters = {query: StatusReporter(query.status) for query in queries}
+        self._reporters = {query: StatusReporter(query.status) for query in queries}
         self._out = out
-        self._every = report_seconds
-        self._reported = time.monotonic()
+        self._report_seconds = report_seconds
+        self._reported_at = time.monotonic()
         self._live: Any = None
 
-    def __enter__(self) -> _Screen:
+    def __enter__(self) -> QueryDisplay:
         if self._out.errors.is_terminal and not (self._out.quiet or self._out.json):
             from rich.live import Live
 
@@ -108,54 +123,51 @@ class _Screen:
         if self._live is not None:
             self._live.__exit__(*error)
 
-    def show(self) -> None:
+    def update(self) -> None:
         if self._live is not None:
             self._live.update(self._table())
-        if self._every and time.monotonic() - self._reported >= self._every:
-            self._reported = time.monotonic()
-            for query, meter in self._meters.items():
-                report(self._out, query, meter)
+        if self._report_seconds and time.monotonic() - self._reported_at >= self._report_seconds:
+            self._reported_at = time.monotonic()
+            for query, reporter in self._reporters.items():
+                print_status(self._out, query, reporter)
 
     def _table(self) -> Table:
         from rich import box
         from rich.table import Table
 
-        # Wide enough for 80 columns; where it is not, long names take two lines.
+        # The table fits 80 columns; in narrower terminals, long names take two lines.
         table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
         table.add_column("query", overflow="fold")
         table.add_column("state", no_wrap=True)
         for name in ("events", "per\nsecond", "behind", "windows\nopen", "closed", "late", "dead\nletters"):
             table.add_column(name, justify="right", no_wrap=True)
-        for query, meter in self._meters.items():
+        for query, reporter in self._reporters.items():
             status = query.status
-            now = (status.events_in, round(meter.events_per_second), status.lag, status.open_windows)
-            ended = (status.windows, status.late, status.dead)
-            table.add_row(query.name, status.summary, *map(number, (*now, *ended)))
+            counts = (
+                status.events_in,
+                round(reporter.events_per_second),
+                status.lag,
+                status.open_windows,
+                status.windows,
+                status.late,
+                status.dead,
+            )
+            table.add_row(query.name, status.summary, *map(number, counts))
         return table
 
 
-def facts_of(query: Query) -> dict[str, Any]:
-    """What a query has done since it was started."""
+def print_status(out: Output, query: Query, reporter: StatusReporter) -> None:
+    """Print the counters of a query since its start, as one line of text or JSON."""
+    if not out.json:
+        out.hint(f"{query.name}: {reporter.format_line()}")
+        return
     status = query.status
-    names = (
-        "events_in",
-        "events_out",
-        "lag",
-        "open_windows",
-        "windows",
-        "late",
-        "dead",
-        "dropped",
-        "cycles",
-        "failed_cycles",
+    out.line(
+        {
+            "query": query.name,
+            "state": status.summary,
+            **{name: getattr(status, name) for name in _COUNTERS},
+            "error": status.error,
+            "per_second": round(reporter.events_per_second, 1),
+        }
     )
-    facts = {name: getattr(status, name) for name in names}
-    return {"query": query.name, "state": status.summary, **facts, "error": status.error}
-
-
-def report(out: Output, query: Query, meter: StatusReporter) -> None:
-    """Say what a query has done: a line for people, or one of JSON."""
-    if out.json:
-        out.line({**facts_of(query), "per_second": round(meter.events_per_second, 1)})
-    else:
-        out.hint(f"{query.name}: {meter.format_line()}")

@@ -1,4 +1,4 @@
-"""Where events are read from: a file or a pipe, compressed or not."""
+"""The input of ``penstock push``: a file or a pipe, plain or compressed."""
 
 from __future__ import annotations
 
@@ -19,61 +19,60 @@ import zstandard
 
 from penstock.core.errors import InvalidRequest
 
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What is read, undone, and how far that is of the whole."""
+class InputFile:
+    """A decompressed stream, and the file on disk that it reads (None for a pipe)."""
 
     stream: BinaryIO
-    #: What lies on disk; None for a pipe.
     file: BinaryIO | None
 
     @property
     def size(self) -> int | None:
-        """How many bytes there are to read; None if nobody knows."""
+        """The size of the file on disk; None for a pipe."""
         return None if self.file is None else os.fstat(self.file.fileno()).st_size
 
     def position(self) -> int:
-        """How many of them were read."""
+        """Return how many bytes of the file on disk were read."""
         return 0 if self.file is None else self.file.tell()
 
 
 @contextlib.contextmanager
-def open_source(path: Path | None) -> Iterator[Source]:
-    """Open a file, or standard input; what is compressed with gzip or zstd is known by its first bytes."""
+def open_input(path: Path | None) -> Iterator[InputFile]:
+    """Open a file or standard input. The first bytes tell whether gzip or zstd compressed it."""
     if path is None and sys.stdin.isatty():
         raise typer.BadParameter("give events as arguments, or in a file with --file, or through a pipe")
-    with _opened(path) as source:
-        regular = source.seekable() and _is_regular(source)
+    with _open_binary(path) as file:
+        is_on_disk = file.seekable() and _is_regular(file)
         try:
-            yield Source(_undone(source), source if regular else None)
+            yield InputFile(_decompress(file), file if is_on_disk else None)
         except (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError) as error:
-            raise InvalidRequest(f"what is to be pushed is compressed, and damaged: {error}") from error
+            raise InvalidRequest(f"the compressed input is damaged: {error}") from error
 
 
-def _undone(source: BinaryIO) -> BinaryIO:
-    peek = getattr(source, "peek", None)
+def _decompress(file: BinaryIO) -> BinaryIO:
+    peek = getattr(file, "peek", None)
     head: bytes = b"" if peek is None else peek(4)[:4]
-    if head.startswith(_GZIP):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=source))
-    if head == _ZSTD:
-        reader = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True, closefd=False)
+    if head.startswith(_GZIP_MAGIC):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    if head == _ZSTD_MAGIC:
+        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
         return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, reader)))
-    return source
+    return file
 
 
-def _is_regular(source: BinaryIO) -> bool:
+def _is_regular(file: BinaryIO) -> bool:
     try:
-        return stat.S_ISREG(os.fstat(source.fileno()).st_mode)
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except OSError:
         return False
 
 
 @contextlib.contextmanager
-def _opened(path: Path | None) -> Iterator[BinaryIO]:
+def _open_binary(path: Path | None) -> Iterator[BinaryIO]:
     if path is None or str(path) == "-":
         yield sys.stdin.buffer
         return

@@ -1,4 +1,4 @@
-"""What ``--json`` prints: plain dictionaries with stable names."""
+"""The JSON documents that ``--json`` prints. Their field names are part of the public interface."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ OPTIONS = (*options.DEFAULTS, "dedup_window_seconds")
 
 
 def queue_options(queue: Queue) -> dict[str, Any]:
-    """The options of a queue."""
     return {name: getattr(queue, name) for name in OPTIONS}
 
 
 def queue_summary(queue: Queue) -> dict[str, Any]:
-    """A queue as it was made."""
+    """Return a queue with its options."""
     return {
         "name": queue.name,
         "partitioning": queue.partitioning,
@@ -43,7 +42,7 @@ def queue_summary(queue: Queue) -> dict[str, Any]:
 
 
 def queue_listing(info: QueueInfo) -> dict[str, Any]:
-    """A queue in a list of them."""
+    """Return an entry of ``queue list``."""
     return {
         "name": info.queue.name,
         "partitioning": info.queue.partitioning,
@@ -59,7 +58,7 @@ def queue_listing(info: QueueInfo) -> dict[str, Any]:
 
 
 def queue_details(info: QueueInfo, busiest: Sequence[Partition]) -> dict[str, Any]:
-    """All there is to say about a queue."""
+    """Return the document of ``queue show``."""
     return {
         **queue_summary(info.queue),
         "size": dataclasses.asdict(info.size),
@@ -80,19 +79,18 @@ def queue_details(info: QueueInfo, busiest: Sequence[Partition]) -> dict[str, An
 
 
 def group_listing(group: GroupInfo) -> dict[str, Any]:
-    """A group in a list of them."""
     return dataclasses.asdict(group)
 
 
-def group_lane(lane: PartitionPosition) -> dict[str, Any]:
-    """Where a group stands in one partition."""
-    # A partition that was never held is free since ever, which JSON has no word for.
-    free = lane.available_at if lane.attempts or lane.leased else None
-    return {**dataclasses.asdict(lane), "available_at": free, "lag": lane.lag}
+def group_partition(position: PartitionPosition) -> dict[str, Any]:
+    """Return the position of a group in one partition."""
+    # A partition that was never leased is available since -infinity, which JSON cannot represent.
+    available_at = position.available_at if position.attempts or position.leased else None
+    return {**dataclasses.asdict(position), "available_at": available_at, "lag": position.lag}
 
 
 def event(event: Event) -> dict[str, Any]:
-    """An event, its data as it is stored."""
+    """Return an event, with its data as stored."""
     return {
         "queue": event.queue,
         "partition": event.partition,
@@ -107,13 +105,13 @@ def event(event: Event) -> dict[str, Any]:
 
 
 def dead_letter(letter: DeadLetter) -> dict[str, Any]:
-    """A dead letter, its data as it is stored."""
+    """Return a dead letter, with its data as stored."""
     names = [field.name for field in dataclasses.fields(letter) if field.name != "raw"]
     return {**{name: getattr(letter, name) for name in names}, "data": msgspec.Raw(letter.raw)}
 
 
 def query_listing(query: QueryInfo, groups: Sequence[GroupInfo]) -> dict[str, Any]:
-    """A query in a list of them."""
+    """Return an entry of ``query list`` for a query that Spark computes."""
     return {
         "name": query.name,
         "computed_by": "spark",
@@ -129,8 +127,8 @@ def query_listing(query: QueryInfo, groups: Sequence[GroupInfo]) -> dict[str, An
     }
 
 
-def shared_listing(query: ClientQuery) -> dict[str, Any]:
-    """The same for one that clients of the message plane compute."""
+def client_query_listing(query: ClientQuery) -> dict[str, Any]:
+    """Return an entry of ``query list`` for a query that clients compute."""
     return {
         "name": query.name,
         "computed_by": "clients",
@@ -147,29 +145,29 @@ def shared_listing(query: ClientQuery) -> dict[str, Any]:
 
 
 def query_details(
-    query: QueryInfo, groups: Sequence[GroupInfo], lately: Activity, lately_seconds: float
+    query: QueryInfo, groups: Sequence[GroupInfo], activity: Activity, activity_seconds: float
 ) -> dict[str, Any]:
-    """All there is to say about a query."""
+    """Return the document of ``query show``."""
     return {
         **query_listing(query, groups),
         "description": query.description,
         "fence": query.fence,
-        "lease_until": lately.lease_until if query.is_running else None,
-        "history_seconds": lately.history_seconds,
-        "open_windows": lately.open_windows if lately.has_result else None,
-        "watermark": lately.watermark,
-        "live_view": _view("penstock_live", query.name) if lately.has_result else None,
-        "history_view": _view("penstock_history", query.name) if lately.has_result else None,
+        "lease_until": activity.lease_until if query.is_running else None,
+        "history_seconds": activity.history_seconds,
+        "open_windows": activity.open_windows if activity.has_result else None,
+        "watermark": activity.watermark,
+        "live_view": _view("penstock_live", query.name) if activity.has_result else None,
+        "history_view": _view("penstock_history", query.name) if activity.has_result else None,
         "lately": {
-            "seconds": lately_seconds,
-            **{name: getattr(lately, name) for name in ("cycles", "failed", "events_in", "windows", "late", "dead")},
+            "seconds": activity_seconds,
+            **{name: getattr(activity, name) for name in ("cycles", "failed", "events_in", "windows", "late", "dead")},
         },
         "groups": [dataclasses.asdict(group) for group in groups],
     }
 
 
 def _view(schema: str, query: str) -> str:
-    """A view as it is written in SQL."""
+    """Return the name of a view, quoted if SQL requires it."""
     from psycopg import sql
 
     plain = query.isidentifier() and query.isascii() and query == query.lower()
@@ -177,5 +175,4 @@ def _view(schema: str, query: str) -> str:
 
 
 def cycle(cycle: CycleRecord) -> dict[str, Any]:
-    """A cycle of a query."""
     return {**dataclasses.asdict(cycle), "state": cycle.state, "seconds": cycle.seconds}

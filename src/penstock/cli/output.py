@@ -1,4 +1,4 @@
-"""What a person or a program gets to see."""
+"""Output of the commands: results on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: A message with more lines than this is cut to its first unless more is asked for.
-_FEW_LINES = 4
+#: An error message with more lines is cut to its first line, unless --verbose is given.
+_SHORT_MESSAGE_LINES = 4
 
 
 class Output:
-    """Results on standard output, as tables or as JSON; everything else on standard error."""
+    """Prints results, as tables or JSON, to standard output, and everything else to standard error."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False, verbose: bool = False) -> None:
         self.json = json
@@ -28,21 +28,21 @@ class Output:
 
     @cached_property
     def console(self) -> Console:
-        """Where results go."""
+        """Standard output."""
         from rich.console import Console
 
         return Console(highlight=False, emoji=False, markup=False)
 
     @cached_property
     def errors(self) -> Console:
-        """Where everything else goes."""
+        """Standard error."""
         from rich.console import Console
 
         return Console(stderr=True, highlight=False, emoji=False, markup=False)
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person looks at the results."""
+        """Whether standard output is a terminal."""
         return self.console.is_terminal
 
     # Results
@@ -56,21 +56,28 @@ class Output:
         text = json.encode(value)
         self.text((msgspec.json.format(text, indent=2) if self.is_terminal else text).decode())
 
+    def result(self, document: Any, text: str) -> None:
+        """Print the result of a change: a JSON document with --json, otherwise a note."""
+        if self.json:
+            self.document(document)
+        else:
+            self.note(text)
+
     def line(self, value: Any) -> None:
-        """Print a JSON document on a line of its own."""
+        """Print a JSON document on one line."""
         from penstock.core import json
 
         self.text(json.encode(value).decode())
 
     def text(self, text: str) -> None:
-        """Print text as it is."""
+        """Print text unchanged."""
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "", right: Sequence[str] = ()
     ) -> None:
-        """Print a table: with rules on a terminal, else columns that line up; ``right`` names those of numbers."""
+        """Print a table, with rules on a terminal, otherwise as aligned text. ``right`` names right-aligned columns."""
         if not self.is_terminal:
             self._plain_table(columns, rows, title, right)
             return
@@ -82,7 +89,7 @@ class Output:
         for column in columns:
             table.add_column(column, justify="right" if column in right else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(visible(cell)) for cell in row))
+            table.add_row(*(Text(escape_control_characters(cell)) for cell in row))
         self.console.print(table)
 
     def _plain_table(
@@ -90,7 +97,7 @@ class Output:
     ) -> None:
         from rich.cells import cell_len
 
-        rows = [[visible(cell) for cell in row] for row in rows]
+        rows = [[escape_control_characters(cell) for cell in row] for row in rows]
         widths = [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
         if title:
             self.text(title)
@@ -101,74 +108,76 @@ class Output:
                 cells.append(space + cell if column in right else cell + space)
             self.text("  ".join(cells).rstrip())
 
-    def facts(self, title: str, facts: Sequence[tuple[str, str]]) -> None:
-        """Print names and values, one pair a line."""
+    def fields(self, title: str, fields: Sequence[tuple[str, str]]) -> None:
+        """Print pairs of name and value, one per line."""
         from rich.text import Text
 
-        width = max((len(name) for name, _ in facts), default=0) + 2
+        width = max((len(name) for name, _ in fields), default=0) + 2
         if title:
             self.console.print(Text(title, "bold"), soft_wrap=True)
-        for name, value in facts:
-            self.console.print(Text.assemble((f"  {name:<{width}}", "dim"), visible(value)), soft_wrap=True)
+        for name, value in fields:
+            self.console.print(
+                Text.assemble((f"  {name:<{width}}", "dim"), escape_control_characters(value)), soft_wrap=True
+            )
 
     def section(self, title: str, text: str) -> None:
-        """Print text of any length under a title."""
+        """Print a title and indented text."""
         from rich.text import Text
 
         self.console.print(Text(title, "bold"), soft_wrap=True)
         for line in text.splitlines():
-            self.console.print(Text("  " + visible(line)), soft_wrap=True)
+            self.console.print(Text("  " + escape_control_characters(line)), soft_wrap=True)
 
-    # Remarks
+    # Messages
 
     def note(self, text: str) -> None:
-        """Say what was done, unless a program reads or silence was asked for."""
+        """Print to standard output what the command did, unless --quiet or --json is given."""
         if not (self.quiet or self.json):
             self.console.print(text, soft_wrap=True)
 
     def hint(self, text: str) -> None:
-        """Say something besides the result, unless silence was asked for."""
+        """Print additional information to standard error, unless --quiet or --json is given."""
         if not (self.quiet or self.json):
             self.errors.print(text, style="dim", soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """Point to something that deserves attention."""
+        """Print a warning to standard error."""
         self.errors.print(f"warning: {text}", style="yellow", soft_wrap=True)
 
     def error(self, error: Exception | str) -> None:
-        """Print one red line, and with ``--verbose`` all there is to say."""
+        """Print an error on one line, or with ``--verbose`` the whole message and its causes."""
         message = str(error).strip() or type(error).__name__
         lines = message.splitlines()
         if self.verbose:
-            self._red(message)
+            self._print_error(message)
             cause = error.__cause__ if isinstance(error, Exception) else None
             while cause is not None:
                 self.errors.print(f"caused by {type(cause).__name__}: {cause}", style="dim", soft_wrap=True)
                 cause = cause.__cause__
-        elif len(lines) > _FEW_LINES:
-            self._red(f"{lines[0].rstrip(':')} (--verbose shows more)")
+        elif len(lines) > _SHORT_MESSAGE_LINES:
+            self._print_error(f"{lines[0].rstrip(':')} (--verbose shows more)")
         else:
-            self._red(" ".join(message.split()))
+            self._print_error(" ".join(message.split()))
 
-    def _red(self, message: str) -> None:
+    def _print_error(self, message: str) -> None:
         self.errors.print(f"error: {message}", style="red", soft_wrap=True)
 
     def confirm(self, question: str) -> None:
-        """Go on if the answer is yes, else end here."""
+        """Ask a question; exit with 1 unless the answer is yes."""
         if not typer.confirm(question, err=True):
             raise typer.Exit(1)
 
     @contextmanager
-    def busy(self, what: str) -> Iterator[None]:
-        """Show on a terminal that something takes its time."""
+    def spinner(self, text: str) -> Iterator[None]:
+        """Show a spinner on a terminal while the block runs."""
         if self.quiet or self.json or not self.errors.is_terminal:
             yield
             return
-        with self.errors.status(f"{what} …"):
+        with self.errors.status(f"{text} …"):
             yield
 
-    def log_from(self, level: str) -> None:
-        """Send log messages to standard error: from the level of the settings on, unless options say otherwise."""
+    def configure_logging(self, level: str) -> None:
+        """Log to standard error from ``level`` on. --verbose and --quiet override the level."""
         if self.verbose:
             level = "DEBUG"
         elif self.quiet:
@@ -177,6 +186,6 @@ class Output:
         logging.getLogger("penstock").setLevel(level)
 
 
-def visible(text: str) -> str:
-    """The text with everything escaped that could do something to a terminal."""
+def escape_control_characters(text: str) -> str:
+    """Escape unprintable characters, which could control a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

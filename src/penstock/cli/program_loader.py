@@ -1,4 +1,4 @@
-"""A Python file, run as ``python FILE`` runs it, and the streams that it defines."""
+"""Runs a Python file as the main program and collects the streams it defines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ProgramFailed(Exception):
-    """The file raised something that is none of our errors; ``report`` is the traceback, from the file on."""
+    """The file raised an error that is no PenstockError. ``report`` is the traceback, without our own frames."""
 
     def __init__(self, report: str) -> None:
         super().__init__(report)
@@ -26,7 +26,7 @@ class ProgramFailed(Exception):
 
 
 class Program:
-    """A file as this process's main program."""
+    """A Python file that replaces the main program of this process."""
 
     def __init__(self, path: Path, code: Any, module: ModuleType) -> None:
         self._path = path
@@ -34,9 +34,8 @@ class Program:
         self._module = module
 
     def run(self) -> None:
-        """Run the file, to its end."""
         try:
-            exec(self._code, vars(self._module))  # noqa: S102 - running the file is what was asked for
+            exec(self._code, vars(self._module))  # noqa: S102 - the user asked to run the file
         except PenstockError as error:
             line = _line_of(error, self._path)
             if line is not None and error.args:
@@ -48,58 +47,59 @@ class Program:
             raise ProgramFailed("".join(report)) from error
 
     def streams(self) -> dict[str, Stream]:
-        """The streams at its top level by their names; a name that begins with an underscore is for parts of them."""
+        """Return the top-level streams by variable name. Names with a leading underscore are parts of other streams."""
         from penstock.engine.stream import Stream
 
-        found: dict[str, Stream] = {}
+        streams: dict[str, Stream] = {}
         for name, value in vars(self._module).items():
-            if isinstance(value, Stream) and not name.startswith("_") and not any(value is s for s in found.values()):
+            if isinstance(value, Stream) and not name.startswith("_") and not any(value is s for s in streams.values()):
                 self._check(name, value)
-                found[name] = value
-        return found
+                streams[name] = value
+        return streams
 
     def _check(self, name: str, stream: Stream) -> None:
         try:
             stream.check()
         except InvalidRequest as error:
             raise InvalidRequest(
-                f"{self._path.name}: {name}: {error}. If it is a part of other streams, call it _{name}"
+                f"{self._path.name}: {name}: {error}. If it is a part of other streams, rename it to _{name}"
             ) from None
 
 
 @contextmanager
 def main_program(path: Path, arguments: Sequence[str]) -> Iterator[Program]:
-    """A file that is this process's main program while the block lasts; it is not run yet."""
-    code = _compiled(path)
+    """Make a file the main program of this process inside the block, without running it."""
+    code = _compile(path)
     module = ModuleType("__main__")
     module.__file__ = str(path)
     directory = str(path.parent.absolute())
-    before = sys.modules["__main__"], sys.argv, sys.path[:], os.environ.get("PYTHONPATH")
+    previous_main, previous_argv, previous_path = sys.modules["__main__"], sys.argv, sys.path[:]
+    python_path = os.environ.get("PYTHONPATH")
     sys.modules["__main__"] = module
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, directory)
-    # Spark's workers on this machine get it too, so that callables can import what lies beside the file.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [directory, before[3]]))
+    # Spark's local Python workers inherit it, so that UDFs can import modules next to the file.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [directory, python_path]))
     try:
         yield Program(path, code, module)
     finally:
-        sys.modules["__main__"], sys.argv, sys.path[:] = before[:3]
-        if before[3] is None:
+        sys.modules["__main__"], sys.argv, sys.path[:] = previous_main, previous_argv, previous_path
+        if python_path is None:
             os.environ.pop("PYTHONPATH", None)
         else:
-            os.environ["PYTHONPATH"] = before[3]
+            os.environ["PYTHONPATH"] = python_path
 
 
-def _compiled(path: Path) -> Any:
+def _compile(path: Path) -> Any:
     try:
         return compile(path.read_bytes(), str(path), "exec")
     except (SyntaxError, ValueError) as error:
-        where = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise InvalidRequest(f"{path}{where}: it is not Python: {said}") from None
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InvalidRequest(f"{path}{line}: not valid Python: {reason}") from None
 
 
 def _line_of(error: BaseException, path: Path) -> int | None:
-    """Where in the file it went wrong."""
+    """Return the line of the file at which the error was raised."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return lines[-1] if lines else None

@@ -1,4 +1,4 @@
-"""One run of the command line: what its shared options say, its output, and the way to the log."""
+"""The session of one command: its shared options, its output, and its connection to the queues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,17 +16,16 @@ from penstock.cli.output import Output
 if TYPE_CHECKING:
     from penstock.client.transport import Transport
     from penstock.core.settings import Settings
-    from penstock.db.pool import Database
     from penstock.log.log import Log
     from penstock.log.queue import Queue
 
-#: A person waits: what cannot be done in this time is reported instead.
+#: Shorter than the default of other clients, because a person waits.
 _RETRY_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
-    """What the options that every command has were given."""
+class SharedOptions:
+    """The values of the options that every command has."""
 
     database_url: str | None = None
     data_dir: Path | None = None
@@ -35,103 +34,91 @@ class Choices:
     verbose: bool = False
     server: str | None = None
 
-    def over(self, before: Choices) -> Choices:
-        """These choices, given after the command, on top of those that were given before it."""
-        named = (self.database_url, self.data_dir, self.server)
-        where = self if any(each is not None for each in named) else before
-        if where.database_url is not None and where.data_dir is not None:
+    def override(self, root: SharedOptions) -> SharedOptions:
+        """Merge these options, given after the command, with those given before it. These take precedence."""
+        has_target = self.database_url is not None or self.data_dir is not None or self.server is not None
+        target = self if has_target else root
+        if target.database_url is not None and target.data_dir is not None:
             raise typer.BadParameter("--database-url and --data-dir name two databases: give one of them")
-        if where.server is not None and (where.database_url is not None or where.data_dir is not None):
-            raise typer.BadParameter("--server names a server, which has a database of its own: give one of them")
-        quiet, verbose = self.quiet or before.quiet, self.verbose or before.verbose
+        if target.server is not None and (target.database_url is not None or target.data_dir is not None):
+            raise typer.BadParameter("--server names a server, which has its own database: give one of them")
+        quiet, verbose = self.quiet or root.quiet, self.verbose or root.verbose
         if quiet and verbose:
             raise typer.BadParameter("--quiet and --verbose exclude each other: give one of them")
-        return Choices(where.database_url, where.data_dir, self.json or before.json, quiet, verbose, where.server)
+        return SharedOptions(
+            target.database_url, target.data_dir, self.json or root.json, quiet, verbose, target.server
+        )
 
 
-class Opened(NamedTuple):
-    """The log, and the database that it is in."""
+class CommandSession:
+    """The first argument of every command."""
 
-    log: Log
-    database: Database
-
-
-class Session:
-    """What a command works with."""
-
-    def __init__(self, choices: Choices) -> None:
-        self.choices = choices
-        self.out = Output(json=choices.json, quiet=choices.quiet, verbose=choices.verbose)
+    def __init__(self, options: SharedOptions) -> None:
+        self.options = options
+        self.out = Output(json=options.json, quiet=options.quiet, verbose=options.verbose)
 
     def settings(self) -> Settings:
-        """The settings of what works on the database itself: from the options, else from the environment."""
-        if self.choices.server is not None:
+        """Return the settings of a command that needs the database: from the options, else from the environment."""
+        if self.options.server is not None:
             raise typer.BadParameter(
-                "this command works on the database itself, and --server names a server: run it where the database is, "
-                "or say which with --database-url"
+                "this command works on the database itself, and --server names a server: name the database with "
+                "--database-url"
             )
         return self._settings()
 
-    def asks_server(self) -> bool:
-        """Whether the queues are those of a server."""
+    def uses_server(self) -> bool:
+        """Return whether the options or the environment name a Penstock server."""
         return self._settings().url is not None
 
     def _settings(self) -> Settings:
         from penstock.core.settings import Settings
 
-        if self.choices.server is not None:
-            settings = Settings.from_env(database_url=None, url=self.choices.server)
-        elif self.choices.data_dir is not None:
-            data_dir = self.choices.data_dir.expanduser().absolute()
+        if self.options.server is not None:
+            settings = Settings.from_env(database_url=None, url=self.options.server)
+        elif self.options.data_dir is not None:
+            data_dir = self.options.data_dir.expanduser().absolute()
             settings = Settings.from_env(database_url=None, url=None, data_dir=data_dir)
-        elif self.choices.database_url is not None:
-            settings = Settings.from_env(database_url=self.choices.database_url, url=None)
+        elif self.options.database_url is not None:
+            settings = Settings.from_env(database_url=self.options.database_url, url=None)
         else:
             settings = Settings.from_env()
-        self.out.log_from(settings.log_level)
+        self.out.configure_logging(settings.log_level)
         return settings
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Opened]:
-        """Open the log, starting the embedded PostgreSQL if that is the database."""
+    async def log(self) -> AsyncIterator[Log]:
+        """Open the log in the database. Starts the embedded PostgreSQL if that is the database."""
         settings = self.settings()
         from penstock.db.pool import Database
         from penstock.log.log import Log
 
-        database = Database(settings)
-        log = Log(database, retry_seconds=_RETRY_SECONDS)
-        with self.out.busy("Opening the database"):
+        log = Log(Database(settings), retry_seconds=_RETRY_SECONDS)
+        with self.out.spinner("Opening the database"):
             await log.open()
         try:
-            yield Opened(log, database)
+            yield log
         finally:
             await log.close()
 
     @asynccontextmanager
     async def transport(self) -> AsyncIterator[Transport]:
-        """The queues, wherever they are: in the database, or behind the server that was named."""
+        """Open the queues, in the database or on the server that the options name."""
         settings = self._settings()
         from penstock.client.connect import transport_for
 
         if "PENSTOCK_RETRY_SECONDS" not in os.environ:
             settings = replace(settings, retry_seconds=_RETRY_SECONDS)
         transport = transport_for(settings, wait_for_room=False)
-        with self.out.busy("Opening the database") if settings.url is None else nullcontext():
+        with self.out.spinner("Opening the database") if settings.url is None else nullcontext():
             await transport.open()
         try:
             yield transport
         finally:
             await transport.close()
 
-    @asynccontextmanager
-    async def log(self) -> AsyncIterator[Log]:
-        """Open the log, for those who need nothing else."""
-        async with self.opened() as opened:
-            yield opened.log
-
 
 async def find_queue(transport: Transport, name: str) -> Queue:
-    """Return the queue, or raise NotFound with the command that would make it."""
+    """Return the queue, or raise NotFound with the command that creates it."""
     from penstock.core.errors import NotFound
 
     try:

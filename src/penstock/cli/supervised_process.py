@@ -1,4 +1,4 @@
-"""A process that runs beside this one, is started again when it dies, and ends with this one."""
+"""A child process that is restarted when it fails and ends with this process."""
 
 from __future__ import annotations
 
@@ -10,74 +10,79 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from penstock.core.backoff import Backoff
+
 logger = logging.getLogger("penstock.companion")
 
-#: From the death of a process to the next, longer each time, until one has run for a while.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
-_STEADY_SECONDS = 30.0
-#: How long one may take to end before it is killed.
-_END_SECONDS = 10.0
+_RESTART_BACKOFF = Backoff(first=0.5, longest=60.0)
+#: A process that ran for this long resets the backoff.
+_STABLE_SECONDS = 30.0
+#: A process that takes longer than this to end is killed.
+_STOP_SECONDS = 10.0
 
 
 @contextmanager
-def kept_running(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[None]:
-    """Keep a command running. It is given ``--parent FD``: what it reads there to the end when this process is gone.
+def supervise(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[None]:
+    """Run a command as a child process and restart it if it exits with an error.
 
-    One that ends by itself without an error was told to by somebody, and is left alone.
+    The command gets ``--parent FD``, the read end of a pipe. It reads EOF there when this process ends, even if this
+    process was killed. A child that exits with 0 was stopped on purpose and is not restarted.
     """
-    theirs, ours = os.pipe()
-    companion = _Companion(command, environ, theirs)
+    read_end, write_end = os.pipe()
+    process = SupervisedProcess(command, environ, read_end)
     try:
-        companion.start()
+        process.start()
         yield
     finally:
-        companion.ending.set()
-        os.close(ours)
-        companion.end()
-        os.close(theirs)
+        process.stopping.set()
+        os.close(write_end)
+        process.wait()
+        os.close(read_end)
 
 
-class _Companion:
+class SupervisedProcess:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], parent: int) -> None:
         self._command = [*command, "--parent", str(parent)]
         self._environ = dict(environ)
         self._parent = parent
-        self._thread = threading.Thread(target=self._watch, name="companion", daemon=True)
-        self.ending = threading.Event()
+        self._thread = threading.Thread(target=self._restart_on_failure, name="companion", daemon=True)
+        self.stopping = threading.Event()
 
     def start(self) -> None:
-        self._process = self._begin()
+        self._process = self._spawn()
         self._thread.start()
 
-    def end(self) -> None:
-        """Wait until it has ended, and no longer than it may take."""
-        self._thread.join(_END_SECONDS)
+    def wait(self) -> None:
+        """Wait until the process has ended; kill it if it takes too long."""
+        self._thread.join(_STOP_SECONDS)
         if self._thread.is_alive():
             self._process.kill()
             self._thread.join()
 
-    def _begin(self) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - our own command
             self._command,
             env=self._environ,
             pass_fds=[self._parent],
             stdin=subprocess.DEVNULL,
-            # Ctrl-C is this process's to read.
+            # Ctrl-C in the terminal reaches this process only.
             start_new_session=True,
         )
 
-    def _watch(self) -> None:
-        pause = _FIRST_PAUSE
+    def _restart_on_failure(self) -> None:
+        failures = 0
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             code = self._process.wait()
-            if self.ending.is_set() or code == 0:
+            if self.stopping.is_set() or code == 0:
                 return
-            if time.monotonic() - began >= _STEADY_SECONDS:
-                pause = _FIRST_PAUSE
-            facts = {"pid": self._process.pid, "exit_code": code, "pause_seconds": pause}
-            logger.error("%s died and is started again", self._command[3], extra=facts)
-            if self.ending.wait(pause):
+            failures = 1 if time.monotonic() - started >= _STABLE_SECONDS else failures + 1
+            pause = _RESTART_BACKOFF.pause(failures)
+            logger.error(
+                "%s exited with an error and is restarted",
+                self._command[3],
+                extra={"pid": self._process.pid, "exit_code": code, "pause_seconds": round(pause, 3)},
+            )
+            if self.stopping.wait(pause):
                 return
-            pause = min(pause * 2, _LONGEST_PAUSE)
-            self._process = self._begin()
+            self._process = self._spawn()

@@ -1,4 +1,4 @@
-"""Looking at a queue while it grows, without consuming it."""
+"""Reads the newest events of a queue, and new ones as they are appended, without consuming them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.cli import json_output
-from penstock.cli.output import visible
-from penstock.cli.times import show_time
+from penstock.cli.output import escape_control_characters
+from penstock.cli.times import format_time
 from penstock.log.log import Log
 from penstock.log.storage.partitions import Partition
 
@@ -18,112 +18,118 @@ if TYPE_CHECKING:
     from penstock.log.event import Event
     from penstock.log.queue import Queue
 
-#: Events of one partition that are read at a time.
-_PAGE = 1_000
-#: A push is announced; should that get lost, it is found after so many seconds.
-_LOOK_AGAIN = 2.0
-#: A server is asked every so many seconds.
-_ASK_AGAIN = 0.5
-#: Two looks at a busy queue lie so far apart: events are many then, and each look asks every partition.
-_SPACING = 0.05
+#: Events of one partition per read.
+_PAGE_EVENTS = 1_000
+#: The longest wait for a notification. A lost one delays events by this long.
+_NOTIFY_SECONDS = 2.0
+#: The pause between two requests to a server, which sends no notifications.
+_POLL_SECONDS = 0.5
+#: The shortest pause between two reads. Each read asks every partition, so a busy queue is read in larger steps.
+_MIN_PAUSE_SECONDS = 0.05
 
 
 class Tail:
-    """Shows every event once: the newest at first, then whatever is appended after them.
+    """Returns every event once: first the newest ones, then those appended after them.
 
-    It remembers the next offset of each partition. Offsets are dense and in commit order, so nothing can turn up
-    behind it.
+    It remembers the next offset of each partition. Offsets are dense and in commit order, so no event can appear
+    below an offset that was read.
     """
 
     def __init__(self, transport: Transport, queue: str, key: str | None = None) -> None:
         self._transport = transport
-        self._name = queue
+        self._queue = queue
         self._key = key
-        self._next: dict[int, int] = {}
+        self._next_offsets: dict[int, int] = {}
 
     async def newest(self, count: int) -> list[Event]:
-        """The newest events, the oldest of them first; what is appended from now on is left to :meth:`follow`."""
-        self._next = {partition.id: partition.end for partition in await self._transport.partitions(self._name)}
-        found: list[Event] = []
-        younger = 0
-        while count and not found:
-            seen = await self._transport.browse(self._name, key=self._key, limit=count + younger)
-            found = [event for event in seen if event.offset < self._next.get(event.partition_id, 0)][:count]
-            if len(found) == count or len(seen) < count + younger:
+        """Return the newest events, oldest first. :meth:`follow` returns those appended from now on."""
+        partitions = await self._transport.partitions(self._queue)
+        self._next_offsets = {partition.id: partition.end for partition in partitions}
+        newest: list[Event] = []
+        appended = 0
+        while count and not newest:
+            events = await self._transport.browse(self._queue, key=self._key, limit=count + appended)
+            newest = [event for event in events if event.offset < self._next_offsets.get(event.partition_id, 0)]
+            newest = newest[:count]
+            if len(newest) == count or len(events) < count + appended:
                 break
-            # So many were appended since: they are none of the newest of then.
-            younger, found = younger + count - len(found), []
-        return sorted(found, key=_age)
+            # The page held events appended since the offsets were read: read a page larger by their number.
+            appended, newest = appended + count - len(newest), []
+        return sorted(newest, key=_append_order)
 
     async def follow(self) -> AsyncIterator[list[Event]]:
-        """Events as they are appended, without end."""
+        """Yield events as they are appended, without end."""
         transport = self._transport
         while True:
-            queue_id = (await transport.catalog.get(self._name)).id if isinstance(transport, Log) else 0
-            seen = transport.notifier.count(queue_id) if isinstance(transport, Log) else 0
-            async for events in self._appended():
+            queue_id = (await transport.catalog.get(self._queue)).id if isinstance(transport, Log) else 0
+            notified = transport.notifier.count(queue_id) if isinstance(transport, Log) else 0
+            async for events in self._read_appended():
                 yield events
-            await asyncio.sleep(_SPACING)
+            await asyncio.sleep(_MIN_PAUSE_SECONDS)
             if isinstance(transport, Log):
-                await transport.notifier.wait(queue_id, seen, _LOOK_AGAIN)
+                await transport.notifier.wait(queue_id, notified, _NOTIFY_SECONDS)
             else:
-                await asyncio.sleep(_ASK_AGAIN)
+                await asyncio.sleep(_POLL_SECONDS)
 
-    async def _appended(self) -> AsyncIterator[list[Event]]:
-        """What has been appended since the last look, a page of each partition at a time."""
-        queue = await self._transport.queue(self._name)
-        grown = [
+    async def _read_appended(self) -> AsyncIterator[list[Event]]:
+        """Yield the events appended since the last read, one page of every partition at a time."""
+        queue = await self._transport.queue(self._queue)
+        unread = [
             partition
-            for partition in await self._transport.partitions(self._name)
-            if partition.end > self._start(partition) and self._may_hold(queue, partition)
+            for partition in await self._transport.partitions(self._queue)
+            if self._has_unread(partition) and self._may_contain_key(queue, partition)
         ]
-        while grown:
+        while unread:
             page: list[Event] = []
-            for partition in grown:
-                page += await self._page(partition)
-            wanted = [event for event in page if self._key is None or event.key == self._key]
-            if wanted:
-                yield sorted(wanted, key=_age)
-            grown = [partition for partition in grown if partition.end > self._start(partition)]
+            for partition in unread:
+                page += await self._read_page(partition)
+            matching = [event for event in page if self._key is None or event.key == self._key]
+            if matching:
+                yield sorted(matching, key=_append_order)
+            unread = [partition for partition in unread if self._has_unread(partition)]
 
-    async def _page(self, partition: Partition) -> list[Event]:
-        start = self._start(partition)
-        limit = min(partition.end - start, _PAGE)
-        # By the partition's number: another epoch may have one of the same name.
-        events = await self._transport.read(self._name, partition.id, start, limit)
-        # None at all: retention has dropped them meanwhile.
-        self._next[partition.id] = events[-1].offset + 1 if events else partition.end
+    async def _read_page(self, partition: Partition) -> list[Event]:
+        start = self._next_offset(partition)
+        limit = min(partition.end - start, _PAGE_EVENTS)
+        # Read by partition id: partitions of two epochs may have the same name.
+        events = await self._transport.read(self._queue, partition.id, start, limit)
+        # An empty page means that retention has dropped the events.
+        self._next_offsets[partition.id] = events[-1].offset + 1 if events else partition.end
         return events
 
-    def _start(self, partition: Partition) -> int:
-        # A partition that was not there at first is new as a whole.
-        return max(self._next.get(partition.id, 0), partition.first)
+    def _has_unread(self, partition: Partition) -> bool:
+        return partition.end > self._next_offset(partition)
 
-    def _may_hold(self, queue: Queue, partition: Partition) -> bool:
+    def _next_offset(self, partition: Partition) -> int:
+        # A partition created after the first read is read from its first offset.
+        return max(self._next_offsets.get(partition.id, 0), partition.first)
+
+    def _may_contain_key(self, queue: Queue, partition: Partition) -> bool:
         return (
             self._key is None or partition.epoch != queue.epoch or queue.partition_for_key(self._key) == partition.name
         )
 
 
 def print_events(out: Output, events: Sequence[Event]) -> None:
-    """Print events, a line each."""
+    """Print one event per line."""
     if out.json:
         for event in events:
             out.line(json_output.event(event))
         return
     for event in events:
-        when = show_time(event.appended_at, millis=True)
-        where = visible(f"{event.partition}/{event.offset}")
-        key = "" if event.key is None or event.key == event.partition else f"  {visible(event.key)}"
-        data = visible(event.raw.decode())
+        appended_at = format_time(event.appended_at, millis=True)
+        position = escape_control_characters(f"{event.partition}/{event.offset}")
+        has_own_key = event.key is not None and event.key != event.partition
+        key = f"  {escape_control_characters(str(event.key))}" if has_own_key else ""
+        data = escape_control_characters(event.raw.decode())
         if not out.is_terminal:
-            out.text(f"{when}  {where}{key}  {data}")
+            out.text(f"{appended_at}  {position}{key}  {data}")
             continue
         from rich.text import Text
 
-        line = Text.assemble((when, "dim"), "  ", (where, "cyan"), (key, "magenta"), "  ", data)
+        line = Text.assemble((appended_at, "dim"), "  ", (position, "cyan"), (key, "magenta"), "  ", data)
         out.console.print(line, soft_wrap=True)
 
 
-def _age(event: Event) -> tuple[object, int, int]:
+def _append_order(event: Event) -> tuple[object, int, int]:
     return (event.appended_at, event.partition_id, event.offset)

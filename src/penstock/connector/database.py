@@ -28,7 +28,6 @@ class Conninfo:
         return "Conninfo(***)"
 
     def reveal(self) -> str:
-        """Return the connection string."""
         return self._text
 
 

@@ -33,11 +33,9 @@ class PenstockFormat(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return "penstock"
 
     def schema(self) -> str:
-        """Return the default schema."""
         from penstock.connector import options
         from penstock.connector.read import columns, result_table
 
@@ -46,7 +44,6 @@ class PenstockFormat(DataSource):
         return columns.to_ddl(options.parse_schema_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader for ``spark.read``."""
         from penstock.connector import options
         from penstock.connector.read.batch import QueueBatchReader
         from penstock.connector.read.result_table import ResultReader
@@ -57,7 +54,6 @@ class PenstockFormat(DataSource):
         return QueueBatchReader(parsed, self._task_reader(parsed, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader for ``spark.readStream``."""
         from penstock.connector import options
         from penstock.connector.read.stream import QueueStreamReader
         from penstock.core.errors import InvalidRequest
@@ -71,7 +67,6 @@ class PenstockFormat(DataSource):
         return QueueStreamReader(parsed, self._task_reader(parsed, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer for ``df.write``."""
         from penstock.connector.write.writer import QueueWriter
 
         target = self._target(schema, overwrite, streaming=False)
@@ -79,7 +74,6 @@ class PenstockFormat(DataSource):
         return QueueWriter(target)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the writer for ``df.writeStream``."""
         from penstock.connector.write.writer import QueueStreamWriter
 
         return QueueStreamWriter(self._target(schema, overwrite, streaming=True))

@@ -117,7 +117,6 @@ def reads_result(options: Mapping[str, str]) -> bool:
 
 
 def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Parse the options of ``spark.read`` or ``spark.readStream``."""
     method = "readStream" if streaming else "read"
     known = (*_READ, *(_STREAM if streaming else _BATCH))
     return _parse_read(_OptionParser(options, known, method), streaming=streaming)
@@ -152,17 +151,16 @@ def _parse_read(given: _OptionParser, *, streaming: bool) -> ReadOptions:
         None if key is None else frozenset([key]),
         given.parsed("group", lambda text: check_name(text, "group")),
         given.parsed("failOnDataLoss", _boolean) is not False,
-        given.parsed("minPartitions", _positive_number) or 0,
-        given.parsed("maxRecordsPerTrigger", _positive_number),
+        given.parsed("minPartitions", _integer(1)) or 0,
+        given.parsed("maxRecordsPerTrigger", _integer(1)),
     )
 
 
 def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """Parse the options of ``df.write`` or ``df.writeStream``."""
     known = _WRITE if streaming else (*_WRITE, "txnVersion")
     given = _OptionParser(options, known, "writeStream" if streaming else "write")
     writer = given.parsed("txnAppId", lambda text: check_name(text, "writer"))
-    version = None if streaming else given.parsed("txnVersion", _natural_number)
+    version = None if streaming else given.parsed("txnVersion", _integer(0))
     if not streaming and (writer is None) != (version is None):
         raise _error(
             "txnVersion" if version is None else "txnAppId",
@@ -179,7 +177,6 @@ def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
 
 
 def parse_result_options(options: Mapping[str, str]) -> ResultOptions:
-    """Parse the options for the result of a query."""
     given = _OptionParser(options, _TABLE, "read")
     rows = given.get("rows") or "all"
     if rows not in ("all", "live"):
@@ -311,24 +308,17 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _natural_number(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 2**63:
-        raise ValueError(f"is a whole number of at least 0, not {short_repr(text)}")
-    return number
+def _integer(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number < 2**63:
+            raise ValueError(f"is a whole number of at least {least}, not {short_repr(text)}")
+        return number
 
-
-def _positive_number(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number < 2**63:
-        raise ValueError(f"is a whole number of at least 1, not {short_repr(text)}")
-    return number
+    return parse
 
 
 def _seconds(text: str) -> float:

@@ -1,1 +1,1 @@
-"""The console: pages in a browser over everything that Penstock knows, in a process of their own."""
+"""The web console: pages about queues, queries, gates, dead letters and alerts, served by its own process."""

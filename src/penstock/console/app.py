@@ -1,4 +1,4 @@
-"""The application: NiceGUI inside, and before it who is let in."""
+"""The ASGI application of the console: NiceGUI behind the sign-in middleware."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from penstock.console.assets import DIRECTORY
-from penstock.console.auth.middleware import SIGN_IN, Door
+from penstock.console.auth.middleware import SIGN_IN, SignInMiddleware
 from penstock.console.auth.sign_in import SignIn
-from penstock.console.console import Console
-from penstock.console.layout import HEAD, shell
-from penstock.console.page import Page, View, sentence
-from penstock.console.polling import TROUBLES
+from penstock.console.layout import HEAD, layout
+from penstock.console.page import Page, View, error_message
+from penstock.console.polling import EXPECTED_ERRORS
 from penstock.console.registry import PAGES
+from penstock.console.services import ConsoleServices
 from penstock.console.settings import ConsoleSettings
-from penstock.console.widgets import parts
+from penstock.console.widgets import elements
 from penstock.server.http.middleware import RequestMiddleware
 from penstock.server.metrics.counters import ServerMetrics
 
 logger = logging.getLogger("penstock.console")
 
-#: How long a page may take to be built; the database may be slow.
+#: Longest time to build a page: the database may be slow.
 _BUILD_SECONDS = 15.0
 
 
 def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) -> RequestMiddleware:
-    """The application of the console's process; it opens the database when it starts and closes it when it ends."""
-    console = Console(settings)
+    """Create the application. Its lifespan opens and closes the database."""
+    console = ConsoleServices(settings)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     sign_in = SignIn(console)
-    app.add_route(SIGN_IN, sign_in.ask, methods=["GET"])
+    app.add_route(SIGN_IN, sign_in.show_form, methods=["GET"])
     app.add_route(SIGN_IN, sign_in.sign_in, methods=["POST"])
     app.add_route("/sign-out", sign_in.sign_out, methods=["POST"])
     app.mount("/assets", StaticFiles(directory=DIRECTORY))
     for page in pages:
         ui.page(page.path, title=f"{page.title} · Penstock", response_timeout=_BUILD_SECONDS)(
-            _built(console, page, pages)
+            _page_handler(console, page, pages)
         )
-    _answer_the_lost(console, pages)
-    # A bar that runs along the top for each request of the browser's, of which there are hardly any.
+    _register_error_pages(console, pages)
+    # Without this, Quasar shows a loading bar for each HTTP request of the browser.
     nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True
     ui.run_with(
         app,
@@ -54,7 +54,7 @@ def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) 
         favicon=DIRECTORY / "icon.svg",
         dark=None,
         language="en-US",
-        # A compiler of styles in every browser would cost more than the pages do; ours are in look.css.
+        # Tailwind would compile styles in every browser; console.css has all that the pages need.
         tailwind=False,
         binding_refresh_interval=None,
         show_welcome_message=False,
@@ -71,48 +71,49 @@ def create_console(settings: ConsoleSettings, *, pages: Sequence[Page] = PAGES) 
             await stack.enter_async_context(app.router.lifespan_context(app))
             yield
 
-    return RequestMiddleware(Door(app, console), settings.server, ServerMetrics(), lifespan)
+    return RequestMiddleware(SignInMiddleware(app, console), settings.server, ServerMetrics(), lifespan)
 
 
-def _answer_the_lost(console: Console, pages: Sequence[Page]) -> None:
-    """What is shown in place of a page that is not there, or that could not be made."""
+def _register_error_pages(console: ConsoleServices, pages: Sequence[Page]) -> None:
+    async def build_not_found(view: View) -> None:
+        elements.empty_state("Page not found", "Choose a page from the navigation.", icon="explore_off")
 
-    async def nowhere(view: View) -> None:
-        parts.nothing("There is no such page", "The navigation leads to those there are.", icon="explore_off")
+    not_found = Page("", "Not found", "explore_off", build_not_found)
 
-    async def no_such_page(request: Request, _: Exception) -> Response:
+    async def show_not_found(request: Request, _: Exception) -> Response:
         if not hasattr(request.state, "viewer"):
             return PlainTextResponse("not found", status_code=404)
-        lost = Page("", "Not found", "explore_off", nowhere)
         with Client(ui.page(""), request=request) as client:
             view = View(console, request.state.viewer, request, client)
-            with shell(view, lost, pages):
-                await lost.build(view)
+            with layout(view, not_found, pages):
+                await not_found.build(view)
         return client.build_response(request, 404)
 
-    def not_made(error: Exception) -> None:
-        if not isinstance(error, TROUBLES):
-            logger.error("a page could not be made", exc_info=error)
+    def show_failure(error: Exception) -> None:
+        if not isinstance(error, EXPECTED_ERRORS):
+            logger.error("could not build a page", exc_info=error)
         ui.add_head_html(HEAD)
         with (
-            parts.element("main", "ps-main"),
-            parts.empty("This page could not be made", sentence(error), icon="cloud_off"),
+            elements.element("main", "ps-main"),
+            elements.empty_state("This page could not be loaded", error_message(error), icon="cloud_off"),
         ):
-            parts.button("Try again", ui.navigate.reload)
+            elements.button("Try again", ui.navigate.reload)
 
-    nicegui_app.exception_handler(404)(no_such_page)
-    nicegui_app.on_page_exception(not_made)
+    nicegui_app.exception_handler(404)(show_not_found)
+    nicegui_app.on_page_exception(show_failure)
 
 
-def _built(console: Console, page: Page, pages: Sequence[Page]) -> Callable[[Request], object]:
-    async def show(request: Request) -> None:
+def _page_handler(console: ConsoleServices, page: Page, pages: Sequence[Page]) -> Callable[[Request], object]:
+    async def show_page(request: Request) -> None:
         view = View(console, request.state.viewer, request, ui.context.client)
-        with shell(view, page, pages):
-            if page.needs_all and not view.sees_all:
-                parts.nothing(
-                    "Not for your key", "It is for some queues, and this page is about all of them.", icon="lock"
+        with layout(view, page, pages):
+            if page.needs_all and not view.can_see_all:
+                elements.empty_state(
+                    "Not for your key",
+                    "Your key is limited to some queues, and this page shows all of them.",
+                    icon="lock",
                 )
             else:
                 await page.build(view)
 
-    return show
+    return show_page

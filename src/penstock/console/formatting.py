@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from penstock.core.formatting import duration, number
 
 
-def zone_named(name: str) -> tzinfo:
+def find_zone(name: str) -> tzinfo:
     """Return a time zone by name; UTC if this machine does not know it."""
     try:
         return ZoneInfo(name)
@@ -17,11 +17,11 @@ def zone_named(name: str) -> tzinfo:
         return UTC
 
 
-class Times:
+class TimeFormatter:
     """Formats times in one time zone."""
 
     def __init__(self, zone: str) -> None:
-        self.zone = zone_named(zone)
+        self.zone = find_zone(zone)
         self.name = zone if self.zone is not UTC else "UTC"
 
     def full(self, moment: datetime | None) -> str:
@@ -44,7 +44,7 @@ class Times:
             return "now"
         return f"{duration(round(seconds))} ago" if seconds < 86_400 * 2 else self.full(moment)
 
-    def of(self, value: Any) -> str:
+    def value(self, value: Any) -> str:
         """Format any value of a result."""
         if isinstance(value, datetime):
             return self.clock(value)

@@ -1,4 +1,4 @@
-"""What is around every page: navigation, title, theme, who is signed in, and whether the database answers."""
+"""Layout of every page: navigation, title, theme switch, signed-in user, and connection state."""
 
 from __future__ import annotations
 
@@ -8,53 +8,50 @@ from datetime import UTC, datetime
 
 from nicegui import ui
 
-from penstock.console.assets import address_of_asset
+from penstock.console.assets import asset_url
 from penstock.console.page import Page, View
-from penstock.console.widgets.parts import element, text
+from penstock.console.widgets.elements import element, text
 
-#: What every page has in its head.
-HEAD = (
-    f'<link rel="stylesheet" href="{address_of_asset("look.css")}">'
-    f'<script src="{address_of_asset("reader.js")}"></script>'
-)
+#: HTML in the head of every page.
+HEAD = f'<link rel="stylesheet" href="{asset_url("console.css")}"><script src="{asset_url("console.js")}"></script>'
 _THEME_ICONS = {"system": "contrast", "light": "light_mode", "dark": "dark_mode"}
-#: Tells the server when nobody sees the tab, and reads the theme once Quasar is there.
-_WATCH = """
+#: Applies the theme once Quasar is loaded, and reports when the tab goes to the background.
+_ON_LOAD = """
 penstock.apply();
 document.addEventListener("visibilitychange", () => emitEvent("penstock_hidden", document.hidden));
 """
 
 
 @contextmanager
-def shell(view: View, page: Page, pages: Sequence[Page]) -> Iterator[None]:
-    """The frame of a page; what is made inside goes into its middle."""
+def layout(view: View, page: Page, pages: Sequence[Page]) -> Iterator[None]:
+    """Create the layout of a page. Elements that are created inside become its content."""
     ui.add_head_html(HEAD)
-    ui.run_javascript(_WATCH)
-    ui.on("penstock_hidden", lambda event: view.hide(bool(event.args)))
+    ui.run_javascript(_ON_LOAD)
+    ui.on("penstock_hidden", lambda event: view.set_hidden(bool(event.args)))
     with element("div", "ps-shell"):
         _navigation(view, page, pages)
         with element("main", "ps-main", id="main", tabindex="-1"):
             with element("header", "ps-head"):
                 text(page.title, tag="h1")
-                _state(view)
+                _connection_state(view)
             yield
             with element("footer", "ps-foot"):
                 _foot(view)
-    view.keep_checking()
+    view.start_session_checks()
 
 
 def _navigation(view: View, current: Page, pages: Sequence[Page]) -> None:
     with element("nav", "ps-nav", aria_label="Pages"):
         with element("a", "ps-brand", href="/", aria_label="Penstock"):
-            element("img", src=address_of_asset("icon.svg"), alt="", width="24", height="24")
+            element("img", src=asset_url("icon.svg"), alt="", width="24", height="24")
             text("Penstock")
         with element("ul", "ps-pages"):
             for page in pages:
-                if page.needs_all and not view.sees_all:
+                if page.needs_all and not view.can_see_all:
                     continue
                 with element("li"):
-                    here = {"aria_current": "page"} if page is current else {}
-                    with element("a", "ps-page", href=page.path, aria_label=page.title, **here):
+                    current_page = {"aria_current": "page"} if page is current else {}
+                    with element("a", "ps-page", href=page.path, aria_label=page.title, **current_page):
                         ui.icon(page.icon).props("aria-hidden=true")
                         text(page.title, "ps-long")
                         text(page.short or page.title, "ps-short")
@@ -63,8 +60,8 @@ def _navigation(view: View, current: Page, pages: Sequence[Page]) -> None:
 
 
 def _foot(view: View) -> None:
-    """How it looks, and who looks: below the pages, or on a phone below the page."""
-    _theme()
+    """Create the theme switch and the signed-in user: below the navigation, or on a phone below the page."""
+    _theme_switch()
     if view.viewer.session is not None:
         roles = ", ".join(sorted(role.value for role in view.viewer.identity.roles))
         text(f"{view.viewer.identity.id} · {roles}", "ps-who")
@@ -74,7 +71,7 @@ def _foot(view: View) -> None:
             text("Sign out")
 
 
-def _theme() -> None:
+def _theme_switch() -> None:
     with element("button", "ps-link ps-theme", type="button", aria_label="Theme: system, light or dark") as switch:
         for name, icon in _THEME_ICONS.items():
             with element("span", f"ps-theme-{name}"):
@@ -83,21 +80,21 @@ def _theme() -> None:
     switch.on("click", js_handler="() => penstock.nextTheme()")
 
 
-def _state(view: View) -> None:
-    """Whether the numbers are fresh; beside it the zone that times are in."""
+def _connection_state(view: View) -> None:
+    """Create the note that tells whether the values are live, and the time zone."""
     with element("p", "ps-state", role="status"):
         dot = element("span", "ps-dot", aria_hidden="true")
-        said = text("Live")
+        label = text("Live")
         text(f"· times in {view.times.name}", "ps-muted ps-zone")
     is_live = True
 
-    def troubled(error: Exception | None) -> None:
+    def report_error(error: Exception | None) -> None:
         nonlocal is_live
         if (error is None) == is_live:
             return
         is_live = error is None
         dot.classes(remove="ps-off" if is_live else "", add="" if is_live else "ps-off")
         since = view.times.clock(datetime.now(UTC))
-        said.set_text("Live" if is_live else f"The database does not answer; numbers are from {since}")
+        label.set_text("Live" if is_live else f"The database cannot be reached; values are from {since}")
 
-    view.troubled = troubled
+    view.report_error = report_error

@@ -1,21 +1,22 @@
-"""What a page is, and what it is given.
+"""Pages of the console, and the view through which a page reads data and runs actions.
 
-A page is a module of ``penstock.console.pages`` with a ``PAGE`` and a line in ``penstock.console.registry``. Its
-``build`` is called once for each browser that opens it; what moves after that comes from :meth:`View.follow`::
+A page is a module of ``penstock.console.pages`` with a ``PAGE`` that ``penstock.console.registry`` lists. Its ``build``
+runs once for each browser that opens it. :meth:`View.poll` keeps it up to date::
 
     async def build(view: View) -> None:
-        depth = parts.tile("Depth")
+        depth = elements.tile("Depth")
 
         def show(queues: list[Queue]) -> None:
-            depth.set(words.number(sum(queue.depth for queue in queues)))
+            visible = [queue for queue in queues if view.can_see(queue.name)]
+            depth.set(formatting.number(sum(queue.depth for queue in visible)))
 
-        await view.follow("queues", lambda: read_queues(view.database), show)
+        await view.poll("queues", lambda: read_queues(view.database), show)
 
     PAGE = Page("/queues", "Queues", "inbox", build)
 
-``read`` runs once a second for all browsers together, whoever they are: what it gives is the same for all who follow
-the same key, and ``show`` leaves out what :meth:`View.sees` says its viewer must not know. Buttons do what they do
-inside :meth:`View.acting`, which asks who presses.
+All browsers that poll the same key share one ``read`` per second, whatever their permissions. ``show`` therefore drops
+the queues that :meth:`View.can_see` denies. The handlers of buttons run inside :meth:`View.action`, which checks
+permissions and writes the audit log.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from nicegui import Client, ui
 from starlette.requests import Request
 
 from penstock.console.auth.middleware import SIGN_IN
-from penstock.console.console import Console, Viewer
-from penstock.console.formatting import Times
-from penstock.console.polling import TROUBLES, Follower
+from penstock.console.formatting import TimeFormatter
+from penstock.console.polling import EXPECTED_ERRORS, PollSubscription
+from penstock.console.services import ConsoleServices, Viewer
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.server.auth.audit import AuditEntry
@@ -45,20 +46,20 @@ logger = logging.getLogger("penstock.console")
 
 T = TypeVar("T")
 
-#: So often a page makes sure that whoever looks at it still may.
-_STILL_SECONDS = 5.0
+#: Interval at which an open page checks that its session is still valid.
+_SESSION_CHECK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the console, and its place in the navigation.
+    """A page of the console, with its entry in the navigation.
 
     Attributes:
-        path: Where it is; what it shows in detail is in the query string, as names may hold anything.
+        path: The path of its URL. The query string selects details, since names may contain any character.
         icon: The name of a Material icon.
-        build: Makes the page's elements for one browser.
-        needs_all: Not for keys that are limited to some queues.
-        short: Its title where there is little room.
+        build: Creates the elements of the page for one browser.
+        needs_all: Denies the page to keys that are limited to some queues.
+        short: The title for narrow screens.
     """
 
     path: str
@@ -70,118 +71,123 @@ class Page:
 
 
 class View:
-    """A page as one browser has it open."""
+    """A page that is open in one browser."""
 
-    def __init__(self, console: Console, viewer: Viewer, request: Request, client: Client) -> None:
+    def __init__(self, console: ConsoleServices, viewer: Viewer, request: Request, client: Client) -> None:
         self.console = console
         self.viewer = viewer
         self.client = client
         #: The query string.
         self.params = dict(request.query_params)
-        self.times = Times(unquote(request.cookies.get("penstock_zone", "UTC")))
+        self.times = TimeFormatter(unquote(request.cookies.get("penstock_zone", "UTC")))
         self._address = client_address(request)
         self._request_id: str = request.scope["state"].get("request_id", "")
-        self._followers: list[Follower[Any]] = []
+        self._subscriptions: list[PollSubscription[Any]] = []
         self._is_connected = self._is_hidden = False
-        #: Set by the shell: says that the database does not answer, or that it does again.
-        self.troubled: Callable[[Exception | None], None] = lambda _: None
-        client.on_connect(lambda: self._look(connected=True))
-        client.on_disconnect(lambda: self._look(connected=False))
+        #: Set by the layout: shows that a read failed, or with None that reads succeed again.
+        self.report_error: Callable[[Exception | None], None] = lambda _: None
+        client.on_connect(lambda: self._set_connected(True))
+        client.on_disconnect(lambda: self._set_connected(False))
         client.on_delete(self._close)
 
     @property
     def log(self) -> Log:
-        """The queues."""
         return self.console.log
 
     @property
     def database(self) -> Database:
-        """The database, for statements of a page's own."""
         return self.console.database
 
-    def sees(self, queue: str) -> bool:
-        """Whether the viewer may know of a queue."""
+    def can_see(self, queue: str) -> bool:
+        """Return whether the viewer has access to a queue."""
         return self.viewer.identity.can_access(queue)
 
     @property
-    def sees_all(self) -> bool:
-        """Whether he is limited to no queues, and so may see what is not about one."""
+    def can_see_all(self) -> bool:
+        """Whether the viewer has access to all queues."""
         return not self.viewer.identity.is_limited
 
-    def may(self, *roles: Role, queue: str | None = None) -> bool:
-        """Whether he may do what needs one of these roles: buttons that he cannot press are not enabled."""
+    def is_allowed(self, *roles: Role, queue: str | None = None) -> bool:
+        """Return whether the viewer has one of the roles, for a queue or for all queues."""
         identity = self.viewer.identity
         if not identity.has_role(frozenset(roles)):
             return False
         return identity.can_access(queue) if queue is not None else not identity.is_limited
 
-    async def follow(
+    async def poll(
         self,
         key: Hashable,
         read: Callable[[], Awaitable[T]],
         show: Callable[[T], object],
         *,
         seconds: float = 1.0,
-    ) -> Follower[T]:
-        """Show what ``read`` finds, now and every second while somebody looks.
+    ) -> PollSubscription[T]:
+        """Show the result of ``read`` now, and again every ``seconds`` while the page is visible.
 
-        ``key`` says what is read: all pages that follow the same one share the look, and with it ``read``. The
-        follower can be closed, for example to follow something else.
+        ``key`` identifies the result: all pages that poll the same key share the reads.
         """
 
-        def hear(value: T) -> None:
+        def deliver(value: T) -> None:
             with self.client.content:
                 show(value)
-            self.troubled(None)
+            self.report_error(None)
 
-        feed = self.console.feeds.feed(key, read, seconds)
-        follower = feed.join(hear, self.troubled)
-        self._followers = [*(each for each in self._followers if not each.is_closed), follower]
+        poller = self.console.pollers.get(key, read, seconds)
+        subscription = poller.subscribe(deliver, self.report_error)
+        self._subscriptions = [*(open_one for open_one in self._subscriptions if not open_one.is_closed), subscription]
         try:
-            follower.hear(await feed.now())
-        except TROUBLES as error:
-            self.troubled(error)
-        follower.look(self._is_connected and not self._is_hidden)
-        return follower
+            subscription.deliver(await poller.latest())
+        except EXPECTED_ERRORS as error:
+            self.report_error(error)
+        subscription.set_visible(self._is_connected and not self._is_hidden)
+        return subscription
 
     @asynccontextmanager
-    async def acting(
-        self, action: str, *roles: Role, subject: str = "", queue: str | None = None, done: str = ""
+    async def action(
+        self, name: str, *roles: Role, subject: str = "", queue: str | None = None, done: str = ""
     ) -> AsyncIterator[None]:
-        """Around what a button does: asks whether its viewer may, writes it down, says what came of it.
+        """Run the block as an action of the viewer: check the roles, write the audit log, and notify the user.
 
-        ``action`` is the line in the audit log, and ``done`` what is said when it is done. An error of ours ends the
-        block and is shown, so that what stands after it must not depend on its success.
+        An error of the database or of Penstock ends the block and is shown to the user. Statements after the block run
+        even then.
+
+        Args:
+            name: The action in the audit log.
+            roles: The viewer needs one of these.
+            subject: The object of the action in the audit log.
+            queue: The queue that the viewer needs access to; all queues if None.
+            done: The notification after success.
         """
         try:
-            await self._permit(roles, queue)
+            await self._check_permission(roles, queue)
             yield
-        except (Problem, *TROUBLES) as error:
-            ui.notify(sentence(error), type="negative", position="bottom", close_button="Close", timeout=10_000)
+        except (Problem, *EXPECTED_ERRORS) as error:
+            message = error_message(error)
+            ui.notify(message, type="negative", position="bottom", close_button="Close", timeout=10_000)
             return
-        guard = self.console.authenticator
-        if guard is not None and frozenset(roles) == {Role.ADMIN}:
-            who = self.viewer.identity.id
+        authenticator = self.console.authenticator
+        if authenticator is not None and frozenset(roles) == {Role.ADMIN}:
+            entry = AuditEntry(self.viewer.identity.id, name, subject, self._address, "200", self._request_id)
             try:
-                await guard.audit.write([AuditEntry(who, action, subject, self._address, "200", self._request_id)])
-            except TROUBLES:
-                logger.exception("an action of an administrator could not be written down", extra={"entry": action})
+                await authenticator.audit.write([entry])
+            except EXPECTED_ERRORS:
+                logger.exception("could not write an entry of the audit log", extra={"entry": name})
         if done:
             ui.notify(done, type="positive", position="bottom")
 
-    async def _permit(self, roles: tuple[Role, ...], queue: str | None) -> None:
-        if not await self.check():
+    async def _check_permission(self, roles: tuple[Role, ...], queue: str | None) -> None:
+        if not await self.check_session():
             raise Problem("unauthenticated", "You are signed out: sign in again")
-        if not self.may(*roles, queue=queue):
-            needed = " or ".join(sorted(role.value for role in roles))
-            about = "" if queue is None else f" for the queue {queue}"
-            raise Problem("forbidden", f"Your key may not do this: it needs the role {needed}{about}")
+        if not self.is_allowed(*roles, queue=queue):
+            required = " or ".join(sorted(role.value for role in roles))
+            scope = "" if queue is None else f" for the queue {queue}"
+            raise Problem("forbidden", f"Your key does not have the role {required}{scope}: sign in with one that does")
 
-    async def check(self) -> bool:
-        """Whether the viewer is still who he was; if not, he is shown the door."""
+    async def check_session(self) -> bool:
+        """Reload the viewer's permissions. If the session is no longer valid, open the sign-in page."""
         if self.viewer.session is None:
             return True
-        viewer = await self.console.still(self.viewer.session)
+        viewer = await self.console.resume_session(self.viewer.session)
         if viewer is None:
             self._close()
             self.client.open(SIGN_IN)
@@ -189,40 +195,43 @@ class View:
         self.viewer = viewer
         return True
 
-    def keep_checking(self) -> None:
-        """Look again and again whether the key was revoked."""
+    def start_session_checks(self) -> None:
+        """Check the session at an interval, so that a revoked key closes its open pages."""
         if self.viewer.session is not None:
-            ui.timer(_STILL_SECONDS, self._check_quietly, immediate=False)
+            ui.timer(_SESSION_CHECK_SECONDS, self._check_session_quietly, immediate=False)
 
-    async def _check_quietly(self) -> None:
+    async def _check_session_quietly(self) -> None:
         try:
-            await self.check()
-        except TROUBLES as error:
-            self.troubled(error)
+            await self.check_session()
+        except EXPECTED_ERRORS as error:
+            self.report_error(error)
 
-    def hide(self, is_hidden: bool) -> None:
-        """Nobody sees the tab, or somebody does again."""
+    def set_hidden(self, is_hidden: bool) -> None:
+        """Pause or resume polling when the tab goes to the background or comes back."""
         self._is_hidden = is_hidden
-        self._look(connected=self._is_connected)
+        self._update_visibility()
 
-    def _look(self, *, connected: bool) -> None:
-        self._is_connected = connected
-        for follower in self._followers:
-            follower.look(connected and not self._is_hidden)
+    def _set_connected(self, is_connected: bool) -> None:
+        self._is_connected = is_connected
+        self._update_visibility()
+
+    def _update_visibility(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.set_visible(self._is_connected and not self._is_hidden)
 
     def _close(self) -> None:
-        followers, self._followers = self._followers, []
-        for follower in followers:
-            follower.close()
+        subscriptions, self._subscriptions = self._subscriptions, []
+        for subscription in subscriptions:
+            subscription.close()
 
 
-def link(path: str, **params: str | int | None) -> str:
-    """The address of a page that shows this: ``link("/queries", query="sales")``."""
+def url_for(path: str, **params: str | int | None) -> str:
+    """Return the URL of a page: ``url_for("/queries", query="sales")``. Parameters that are None are left out."""
     given = {name: value for name, value in params.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def sentence(error: Exception) -> str:
-    """What may be told of an error, for a person."""
+def error_message(error: Exception) -> str:
+    """Return the message of an error for the user, without internal details."""
     detail = to_problem(error).detail
     return f"{detail[:1].upper()}{detail[1:]}"

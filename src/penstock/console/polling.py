@@ -1,4 +1,7 @@
-"""What browsers see move: looked up once a second for all of them together, and not at all while nobody looks."""
+"""Polling of the database for open pages.
+
+Pages that poll the same key share one read. A poller pauses while no page that uses it is visible.
+"""
 
 from __future__ import annotations
 
@@ -16,127 +19,128 @@ logger = logging.getLogger("penstock.console")
 
 T = TypeVar("T")
 
-#: What takes long to look up is looked up less often: a fifth of the time, no more.
-_SHARE = 4.0
-#: A look that takes longer is given up.
-_PATIENCE_SECONDS = 10.0
-#: Answers are good for so long for somebody who joins.
-_FRESH = 0.9
+#: A read that takes one second is followed by a pause of at least four.
+_PAUSE_FACTOR = 4.0
+_READ_TIMEOUT_SECONDS = 10.0
+#: A value stays valid for new subscriptions for this part of the interval.
+_FRESH_PART = 0.9
 
-TROUBLES = (PenstockError, psycopg.Error, TimeoutError)
-"""What a look at the database can come to; everything else is a fault of ours."""
+EXPECTED_ERRORS = (PenstockError, psycopg.Error, TimeoutError)
+"""Errors of a read that pages show. Any other error is a bug and is logged."""
 
 
-class Follower(Generic[T]):
-    """A page that shows what a feed says."""
+class PollSubscription(Generic[T]):
+    """The subscription of one page to a poller."""
 
-    def __init__(self, feed: Feed[T], show: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
-        self._feed = feed
-        self._show = show
-        self._failed = failed
-        self.is_looking = False
+    def __init__(
+        self, poller: Poller[T], on_value: Callable[[T], object], on_error: Callable[[Exception], object]
+    ) -> None:
+        self._poller = poller
+        self._on_value = on_value
+        self._on_error = on_error
+        self.is_visible = False
         self.is_closed = False
 
-    def look(self, is_looking: bool) -> None:
-        """Say whether somebody sees it: a tab in the background does not count."""
-        self.is_looking = is_looking
-        if is_looking:
-            self._feed.wake()
+    def set_visible(self, is_visible: bool) -> None:
+        """Resume or pause the delivery of values. A tab in the background is not visible."""
+        self.is_visible = is_visible
+        if is_visible:
+            self._poller.start()
 
     def close(self) -> None:
-        """Leave."""
-        self.is_looking = False
+        self.is_visible = False
         self.is_closed = True
-        self._feed.leave(self)
+        self._poller.unsubscribe(self)
 
-    def hear(self, value: T) -> None:
-        """Show what was found."""
+    def deliver(self, value: T) -> None:
         try:
-            self._show(value)
+            self._on_value(value)
         except Exception:
-            # A page that cannot show it does not take it from the others.
-            logger.exception("a page could not show what it follows")
+            # The other pages still get the value.
+            logger.exception("a page could not show a polled value")
 
-    def fail(self, error: Exception) -> None:
-        """Say that nothing was found, and why."""
-        self._failed(error)
+    def deliver_error(self, error: Exception) -> None:
+        self._on_error(error)
 
 
-class Feed(Generic[T]):
-    """Something that is looked up for as long as it has followers who look."""
+class Poller(Generic[T]):
+    """Reads a value at an interval while a subscribed page is visible."""
 
-    def __init__(self, read: Callable[[], Awaitable[T]], seconds: float, forget: Callable[[], None]) -> None:
+    def __init__(self, read: Callable[[], Awaitable[T]], seconds: float, on_empty: Callable[[], None]) -> None:
         self._read = read
         self._seconds = seconds
-        self._forget = forget
-        self._followers: set[Follower[T]] = set()
-        self._running: asyncio.Task[None] | None = None
-        self._reading: asyncio.Task[T] | None = None
-        self._last: tuple[float, T] | None = None
+        self._on_empty = on_empty
+        self._subscriptions: set[PollSubscription[T]] = set()
+        self._loop_task: asyncio.Task[None] | None = None
+        self._read_task: asyncio.Task[T] | None = None
+        self._last_value: tuple[float, T] | None = None
 
-    def join(self, show: Callable[[T], object], failed: Callable[[Exception], object]) -> Follower[T]:
-        """Follow it; what there is comes when the follower looks."""
-        follower = Follower(self, show, failed)
-        self._followers.add(follower)
-        return follower
+    def subscribe(
+        self, on_value: Callable[[T], object], on_error: Callable[[Exception], object]
+    ) -> PollSubscription[T]:
+        """Add a subscription, which receives values once it is visible."""
+        subscription = PollSubscription(self, on_value, on_error)
+        self._subscriptions.add(subscription)
+        return subscription
 
-    def leave(self, follower: Follower[T]) -> None:
-        """Follow it no longer."""
-        self._followers.discard(follower)
-        if not self._followers:
-            self._forget()
+    def unsubscribe(self, subscription: PollSubscription[T]) -> None:
+        self._subscriptions.discard(subscription)
+        if not self._subscriptions:
+            self._on_empty()
 
-    async def now(self) -> T:
-        """What there is, at most as old as the time between two looks."""
-        if self._last is not None and time.monotonic() - self._last[0] < self._seconds * _FRESH:
-            return self._last[1]
-        if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._look())
-        return await asyncio.shield(self._reading)
+    async def latest(self) -> T:
+        """Return the last value if it is fresh, or read a new one. Concurrent calls share the read."""
+        if self._last_value is not None:
+            read_at, value = self._last_value
+            if time.monotonic() - read_at < self._seconds * _FRESH_PART:
+                return value
+        if self._read_task is None or self._read_task.done():
+            self._read_task = asyncio.create_task(self._read_value())
+        return await asyncio.shield(self._read_task)
 
-    def wake(self) -> None:
-        """Begin to look, if nobody did before."""
-        if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._run())
+    def start(self) -> None:
+        """Start the loop if it is not running."""
+        if self._loop_task is None or self._loop_task.done():
+            self._loop_task = asyncio.create_task(self._run())
 
-    async def _look(self) -> T:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+    async def _read_value(self) -> T:
+        async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
             value = await self._read()
-        self._last = (time.monotonic(), value)
+        self._last_value = (time.monotonic(), value)
         return value
 
     async def _run(self) -> None:
-        while any(follower.is_looking for follower in self._followers):
+        while self._visible_subscriptions():
             begun = time.monotonic()
             try:
-                value = await self.now()
-            except TROUBLES as error:
-                for follower in self._looking():
-                    follower.fail(error)
+                value = await self.latest()
+            except EXPECTED_ERRORS as error:
+                for subscription in self._visible_subscriptions():
+                    subscription.deliver_error(error)
             except Exception:
-                logger.exception("a feed failed")
+                logger.exception("a poller failed")
             else:
-                for follower in self._looking():
-                    follower.hear(value)
-            took = time.monotonic() - begun
-            await asyncio.sleep(max(self._seconds - took, _SHARE * took))
+                for subscription in self._visible_subscriptions():
+                    subscription.deliver(value)
+            elapsed = time.monotonic() - begun
+            await asyncio.sleep(max(self._seconds - elapsed, _PAUSE_FACTOR * elapsed))
 
-    def _looking(self) -> list[Follower[T]]:
-        return [follower for follower in self._followers if follower.is_looking]
+    def _visible_subscriptions(self) -> list[PollSubscription[T]]:
+        return [subscription for subscription in self._subscriptions if subscription.is_visible]
 
 
-class Feeds:
-    """All feeds of the process, by what they say."""
+class Pollers:
+    """The pollers of the process by key."""
 
     def __init__(self) -> None:
-        self._feeds: dict[Hashable, Feed[Any]] = {}
+        self._pollers: dict[Hashable, Poller[Any]] = {}
 
-    def feed(self, key: Hashable, read: Callable[[], Awaitable[T]], seconds: float = 1.0) -> Feed[T]:
-        """The feed of this key; ``read`` looks it up, if it is not looked up already."""
-        found = self._feeds.get(key)
-        if found is None:
-            found = self._feeds[key] = Feed(read, seconds, lambda: self._forget(key))
-        return found
+    def get(self, key: Hashable, read: Callable[[], Awaitable[T]], seconds: float = 1.0) -> Poller[T]:
+        """Return the poller of ``key``, or create one that calls ``read`` every ``seconds``."""
+        poller = self._pollers.get(key)
+        if poller is None:
+            poller = self._pollers[key] = Poller(read, seconds, lambda: self._remove(key))
+        return poller
 
-    def _forget(self, key: Hashable) -> None:
-        self._feeds.pop(key, None)
+    def _remove(self, key: Hashable) -> None:
+        self._pollers.pop(key, None)

@@ -1,4 +1,4 @@
-"""All pages, in the order of the navigation. A new one is a module in ``pages`` and a line here."""
+"""All pages, in the order of the navigation."""
 
 from __future__ import annotations
 

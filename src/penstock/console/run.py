@@ -1,4 +1,4 @@
-"""The console's process, from its settings to its end."""
+"""Main function of the console's process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.server.process.worker import Worker
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 
-#: The largest event that somebody may edit in a browser, and what is around it.
-_LONGEST_WORD = 4 << 20
+#: Limit of a WebSocket message: the largest event that the editor accepts, with its envelope.
+_MAX_MESSAGE_BYTES = 4 << 20
 
 
 def run_console(settings: ConsoleSettings, *, parent: int | None = None) -> None:
-    """Serve the pages until SIGTERM or Ctrl-C, or until what is behind the pipe ``parent`` is gone."""
+    """Serve the console until SIGTERM or Ctrl-C, or until the process that holds the pipe ``parent`` exits."""
     with listen(settings.server) as listening:
         configure_json_logging(settings.server.core.log_level)
 
@@ -28,4 +28,4 @@ def run_console(settings: ConsoleSettings, *, parent: int | None = None) -> None
         def create(_: ServerSettings, *, on_start: Callable[[Services], None] | None) -> RequestMiddleware:
             return create_console(settings)
 
-        Worker(settings.server, listening, ready, parent, create=create, max_message_bytes=_LONGEST_WORD).run()
+        Worker(settings.server, listening, ready, parent, create=create, max_message_bytes=_MAX_MESSAGE_BYTES).run()

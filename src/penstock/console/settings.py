@@ -1,4 +1,4 @@
-"""How the console is to run."""
+"""Settings of the console."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from penstock.core.settings import Settings
 from penstock.server.settings import ServerSettings
 
 DEFAULT_PORT = 6633
-_SHORTEST_SECRET = 32
-#: Browsers keep a WebSocket open for as long as they look; nothing is lost by closing it.
+_MIN_SECRET_CHARACTERS = 32
+#: Open pages keep a WebSocket open. Closing it loses nothing.
 _STOP_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """What ``penstock console`` is told.
+    """Settings of ``penstock console``.
 
     Attributes:
-        server: Where it listens, over what, and who is let in: the rules are those of ``penstock serve``.
-        secret: What signs the cookies of those who are signed in. Made anew at each start unless it is given, so that
-            a restart signs everybody out.
+        server: The address, TLS and access control, with the same rules as ``penstock serve``.
+        secret: Signs the session cookies. The default is random, so that a restart signs all users out.
     """
 
     server: ServerSettings
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
     def __post_init__(self) -> None:
-        if len(self.secret) < _SHORTEST_SECRET:
+        if len(self.secret) < _MIN_SECRET_CHARACTERS:
             raise ConfigurationError(
-                f"PENSTOCK_CONSOLE_SECRET is too short: give it {_SHORTEST_SECRET} characters or more, for example "
-                "from `openssl rand -hex 32`, or leave it out"
+                f"PENSTOCK_CONSOLE_SECRET is too short: set it to {_MIN_SECRET_CHARACTERS} characters or more, for "
+                "example from `openssl rand -hex 32`, or unset it"
             )
 
     @classmethod
@@ -47,22 +46,22 @@ class ConsoleSettings:
         port: int | None = None,
         require_access: bool | None = None,
     ) -> ConsoleSettings:
-        """Read the settings from ``environ``; what is given and is not None wins.
+        """Read the settings from ``environ``. Arguments that are not None take precedence.
 
-        The console has an address of its own; the rest it shares with the server.
+        The console has its own address. It shares the other settings with the server.
         """
-        said = {name: value.strip() for name, value in environ.items() if value.strip()}
+        variables = {name: value.strip() for name, value in environ.items() if value.strip()}
         server = ServerSettings.from_env(
             core,
             environ,
-            host=host or said.get("PENSTOCK_CONSOLE_HOST", "127.0.0.1"),
-            port=port if port is not None else _port(said.get("PENSTOCK_CONSOLE_PORT")),
+            host=host or variables.get("PENSTOCK_CONSOLE_HOST", "127.0.0.1"),
+            port=port if port is not None else _port(variables.get("PENSTOCK_CONSOLE_PORT")),
             require_access=require_access,
             workers=1,
             stop_seconds=_STOP_SECONDS,
-            request_log=said.get("PENSTOCK_REQUEST_LOG", "errors"),
+            request_log=variables.get("PENSTOCK_REQUEST_LOG", "errors"),
         )
-        secret = said.get("PENSTOCK_CONSOLE_SECRET")
+        secret = variables.get("PENSTOCK_CONSOLE_SECRET")
         return cls(server) if secret is None else cls(server, secret)
 
 

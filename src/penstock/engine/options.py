@@ -22,7 +22,7 @@ class RunOptions:
     #: Process the events that exist at the start, then stop.
     available_now: bool = False
     #: The least time between the start of two cycles. 0 has the lowest latency, the default needs less CPU.
-    interval_seconds: float = 0.4
+    interval_seconds: float = 0.3
     #: How long closed windows stay in the history.
     history_retention_seconds: float = 30 * 86_400.0
     #: The most events of one cycle.

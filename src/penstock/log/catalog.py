@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -44,25 +45,18 @@ def is_layout_change(error: psycopg.Error) -> bool:
     return error.sqlstate in ("PS001", "42P01", "42883")
 
 
+@dataclass(slots=True, eq=False)
 class Catalog:
     """The queues and partitions, with a cache."""
 
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        clock: Clock,
-        retry_seconds: float,
-        *,
-        cache_seconds: float = CACHE_SECONDS,
-    ) -> None:
-        self._pool = pool
-        self._retry_seconds = retry_seconds
-        self.cache_seconds = cache_seconds
-        self._clock = clock
-        self._queues: dict[str, tuple[float, Queue]] = {}
-        self._partitioners: dict[str, Partitioner] = {}
-        self._partition_ids: dict[tuple[int, int, str], int] = {}
-        self._created_partitions = 0
+    pool: AsyncConnectionPool[Any]
+    clock: Clock
+    retry_seconds: float
+    cache_seconds: float = CACHE_SECONDS
+    _queues: dict[str, tuple[float, Queue]] = field(default_factory=dict, init=False)
+    _partitioners: dict[str, Partitioner] = field(default_factory=dict, init=False)
+    _partition_ids: dict[tuple[int, int, str], int] = field(default_factory=dict, init=False)
+    _created_partitions: int = field(default=0, init=False)
 
     async def get(self, name: str) -> Queue:
         """Return the queue, or raise NotFound. The result may be a second old."""
@@ -73,7 +67,6 @@ class Catalog:
         return self.cached(name) or self._require(name, await self.find_on(conn, name))
 
     def cached(self, name: str) -> Queue | None:
-        """Return the queue if it is in the cache."""
         cached = self._queues.get(name)
         if cached is None:
             return None
@@ -93,7 +86,7 @@ class Catalog:
     async def find(self, name: str) -> Queue | None:
         """Return the current state of the queue, or None."""
         check_name(name, "queue")
-        return await run_with_retry(self._pool, self._retry_seconds, lambda conn: self.find_on(conn, name))
+        return await run_with_retry(self.pool, self.retry_seconds, lambda conn: self.find_on(conn, name))
 
     async def find_on(self, conn: AsyncConnection[Any], name: str) -> Queue | None:
         """Return the queue as the connection's transaction sees it, or None."""
@@ -111,16 +104,13 @@ class Catalog:
         return await self.find_on(conn, queue.name)
 
     async def names(self) -> list[str]:
-        """Return the names of all queues."""
-        return await run_with_retry(self._pool, self._retry_seconds, self.names_on)
+        return await run_with_retry(self.pool, self.retry_seconds, self.names_on)
 
     async def names_on(self, conn: AsyncConnection[Any]) -> list[str]:
-        """Return the names of all queues, with the caller's connection."""
         rows = await (await conn.execute(_sql["queue_names"])).fetchall()
         return [name for (name,) in rows]
 
     def partitioner(self, queue: Queue) -> Partitioner:
-        """Return the partitioner of a queue."""
         partitioner = self._partitioners.get(queue.name)
         if partitioner is None or partitioner.queue.id != queue.id or partitioner.queue.epoch != queue.epoch:
             partitioner = self._partitioners[queue.name] = Partitioner(queue)
@@ -137,7 +127,6 @@ class Catalog:
         partitions: int | None = None,
         only_new: bool = False,
     ) -> Queue:
-        """Create the queue, or change the given options of an existing one."""
         check_name(name, "queue")
         options = opt.check_options(given)
         wanted = None
@@ -166,7 +155,7 @@ class Catalog:
         if options:
             changed = dataclasses.replace(existing, **options)
             values = {field: getattr(changed, field) for field in (*opt.DEFAULTS, "dedup_window_seconds")}
-            async with self._pool.connection() as conn:
+            async with self.pool.connection() as conn:
                 await conn.execute(_sql["configure_queue"], {**values, "queue": existing.id})
             return await self.refresh(name)
         return existing
@@ -182,7 +171,7 @@ class Catalog:
             "partitioning": partitioning,
             "partition_count": partition_count,
         }
-        async with self._pool.connection() as conn, conn.transaction():
+        async with self.pool.connection() as conn, conn.transaction():
             row = await (await conn.execute(_sql["create_queue"], values)).fetchone()
             if row is None:
                 return None
@@ -195,13 +184,13 @@ class Catalog:
 
     async def create_segment(self, conn: AsyncConnection[Any], queue_id: int, segment: int) -> None:
         """Create a segment with its tables and its append function."""
-        params = {"queue": queue_id, "segment": segment, "skew": self._clock.skew}
+        params = {"queue": queue_id, "segment": segment, "skew": self.clock.skew}
         await conn.execute(_sql["create_segment"], params)
         await conn.execute(_sql["make_segment"], params)
 
     async def restore_append_functions(self) -> None:
         """Create the append functions that a migration has dropped because their definition changed."""
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             for (name,) in await (await conn.execute(_sql["queues_without_append"])).fetchall():
                 async with conn.transaction():
                     queue = await self.find_on(conn, name)
@@ -214,7 +203,7 @@ class Catalog:
         queue = await self.find(name)
         if queue is None:
             return False
-        async with self._pool.connection() as conn, conn.transaction():
+        async with self.pool.connection() as conn, conn.transaction():
             if await (await conn.execute(_sql["lock_queue"], {"queue": queue.id})).fetchone() is None:
                 return False
             for statement in ("lock_groups", "lock_cursors", "lock_partitions"):
@@ -246,7 +235,7 @@ class Catalog:
             if len(self._partition_ids) > _MAX_CACHED_PARTITIONS:
                 self._partition_ids.clear()
             found = await run_with_retry(
-                self._pool, self._retry_seconds, lambda conn: self._find_or_create(conn, queue, missing)
+                self.pool, self.retry_seconds, lambda conn: self._find_or_create(conn, queue, missing)
             )
             for name, partition_id in found.items():
                 ids[name] = self._partition_ids[queue.id, queue.epoch, name] = partition_id
@@ -317,7 +306,6 @@ class Catalog:
 
 
 def many_partitions_advice(queue: str) -> str:
-    """Return the warning about a queue by key with very many partitions."""
     return (
         f"it has more than {MANY_PARTITIONS:,} key partitions. An event in a partition with few others is a row of its "
         "own, of about 170 bytes and 28 µs, where an event in a hash partition takes about 37 bytes and 3 µs. If its "

@@ -65,7 +65,6 @@ class GroupCommit(Generic[Item]):
         return self._parallel_weight is not None and self._queued_weight >= self._parallel_weight
 
     async def drain(self) -> None:
-        """Wait until no item is waiting or running."""
         while self._workers:
             await asyncio.wait(self._workers)
 

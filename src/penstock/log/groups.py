@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,8 +57,6 @@ class Group:
 
 
 class GroupName(NamedTuple):
-    """A group with the name of its queue."""
-
     queue: str
     group: str
     subscribed_from: str
@@ -96,21 +94,19 @@ class _PartitionBounds(NamedTuple):
     segment: int | None
 
 
+@dataclass(slots=True, eq=False)
 class Groups:
-    """The groups of all queues."""
-
-    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, clock: Clock, retry_seconds: float) -> None:
-        self._pool = pool
-        self._retry_seconds = retry_seconds
-        self._catalog = catalog
-        self._clock = clock
-        self._cache: dict[tuple[int, str], tuple[float, Group]] = {}
-        self._active_at: dict[int, float] = {}
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    clock: Clock
+    retry_seconds: float
+    _cache: dict[tuple[int, str], tuple[float, Group]] = field(default_factory=dict, init=False)
+    _active_at: dict[int, float] = field(default_factory=dict, init=False)
 
     async def get(self, queue: Queue, name: str) -> Group | None:
         """Return the group or None. The result may be a second old."""
         return self._cached(queue, name) or await run_with_retry(
-            self._pool, self._retry_seconds, lambda conn: self._fetch(conn, queue, name)
+            self.pool, self.retry_seconds, lambda conn: self._fetch(conn, queue, name)
         )
 
     async def get_on(self, conn: AsyncConnection[Any], queue: Queue, name: str) -> Group | None:
@@ -125,7 +121,6 @@ class Groups:
         return group
 
     def forget(self, queue: Queue, name: str) -> None:
-        """Remove a group from the cache."""
         self._cache.pop((queue.id, name), None)
 
     async def subscribe(
@@ -138,7 +133,7 @@ class Groups:
             return group
         start = parse_start_position(start)
         await run_with_retry(
-            self._pool, self._retry_seconds, lambda conn: self._create(conn, queue, name, start, query_id)
+            self.pool, self.retry_seconds, lambda conn: self._create(conn, queue, name, start, query_id)
         )
         created = await self.get(queue, name)
         if created is None:
@@ -157,13 +152,13 @@ class Groups:
                 f"group {name!r} belongs to the query {group.query_id!r}, which would count events twice; "
                 "stop the query and start it with reset=True instead"
             )
-        async with self._pool.connection() as conn, conn.transaction():
+        async with self.pool.connection() as conn, conn.transaction():
             queue = await self._lock_queue(conn, queue)
             await conn.execute(_sql["lock_group"], {"group": group.id})
             await conn.execute(_sql["lock_group_cursors"], {"group": group.id})
             await self._lock_positions(conn, group.id)
             moved = await self._move(conn, queue, group.id, position, partition)
-            await conn.execute(_sql["record_activity"], {"group": group.id, "skew": self._clock.skew})
+            await conn.execute(_sql["record_activity"], {"group": group.id, "skew": self.clock.skew})
         self.forget(queue, name)
         if moved == 0 and partition is not None:
             raise NotFound(f"queue {queue.name!r} has no partition {partition!r}")
@@ -171,21 +166,18 @@ class Groups:
 
     async def record_activity(self, group: Group) -> None:
         """Record that a consumer pops from the group. Without activity, the group stops to hold back pushes."""
-        now = time.monotonic() + self._clock.skew.total_seconds()
+        now = time.monotonic() + self.clock.skew.total_seconds()
         if now - self._active_at.get(group.id, -math.inf) < _ACTIVITY_SECONDS:
             return
         if len(self._active_at) > _MAX_CACHED_GROUPS:
             self._active_at.clear()
         self._active_at[group.id] = now
-        params = {"group": group.id, "skew": self._clock.skew}
-        await run_with_retry(
-            self._pool, self._retry_seconds, lambda conn: conn.execute(_sql["record_activity"], params)
-        )
+        params = {"group": group.id, "skew": self.clock.skew}
+        await run_with_retry(self.pool, self.retry_seconds, lambda conn: conn.execute(_sql["record_activity"], params))
 
     async def set_counts(self, queue: Queue, name: str, *, counts: bool) -> None:
-        """Set whether the lag of the group counts towards ``max_depth_events`` of the queue."""
         params = {"queue": queue.id, "name": name, "counts": counts}
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             if await (await conn.execute(_sql["set_counts"], params)).fetchone() is None:
                 raise NotFound(f"queue {queue.name!r} has no group {name!r}")
 
@@ -219,7 +211,7 @@ class Groups:
             raise GroupBusy(
                 f"group {name!r} belongs to the query {group.query_id!r}; stop and delete the query instead"
             )
-        async with self._pool.connection() as conn, conn.transaction():
+        async with self.pool.connection() as conn, conn.transaction():
             await self._delete(conn, group.id)
         self.forget(queue, name)
         return True
@@ -232,31 +224,28 @@ class Groups:
             self._cache.pop((queue_id, name), None)
 
     async def names(self, queue: Queue | None = None) -> list[GroupName]:
-        """Return all groups, or those of one queue."""
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             params = {"queue": None if queue is None else queue.id}
             rows = await (await conn.execute(_sql["list_groups"], params)).fetchall()
         return [GroupName._make(row) for row in rows]
 
     async def positions(self, queue: Queue, group: Group) -> list[PartitionPosition]:
-        """Return the position of the group in each partition."""
-        params = {"group": group.id, "skew": self._clock.skew}
+        params = {"group": group.id, "skew": self.clock.skew}
         return await self._fetch_positions("group_positions", queue, params)
 
     async def positions_behind(self, queue: Queue, group: Group, limit: int) -> list[PartitionPosition]:
-        """Return the positions with the greatest lag."""
         check_integer("limit", limit, 1, 1_000)
-        params = {"group": group.id, "limit": limit, "skew": self._clock.skew}
+        params = {"group": group.id, "limit": limit, "skew": self.clock.skew}
         return await self._fetch_positions("positions_behind", queue, params)
 
     async def _fetch_positions(self, name: str, queue: Queue, params: dict[str, Any]) -> list[PartitionPosition]:
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             rows = await (await conn.execute(_sql.table(name, queue.id, queue.segment), params)).fetchall()
         return [PartitionPosition(*row) for row in rows]
 
     def _cached(self, queue: Queue, name: str) -> Group | None:
         cached_at, group = self._cache.get((queue.id, name), (-math.inf, None))
-        return group if time.monotonic() - cached_at < self._catalog.cache_seconds else None
+        return group if time.monotonic() - cached_at < self.catalog.cache_seconds else None
 
     async def _fetch(self, conn: AsyncConnection[Any], queue: Queue, name: str) -> Group | None:
         row = await (await conn.execute(_sql["group"], {"queue": queue.id, "name": name})).fetchone()
@@ -278,7 +267,7 @@ class Groups:
                 "name": name,
                 "subscribed_from": start.isoformat() if isinstance(start, datetime) else str(start),
                 "query": query_id,
-                "skew": self._clock.skew,
+                "skew": self.clock.skew,
             }
             row = await (await conn.execute(_sql["create_group"], params)).fetchone()
             if row is not None:
@@ -299,7 +288,7 @@ class Groups:
                 return
 
     async def _lock_queue(self, conn: AsyncConnection[Any], queue: Queue) -> Queue:
-        locked = await self._catalog.lock_on(conn, queue)
+        locked = await self.catalog.lock_on(conn, queue)
         if locked is None or locked.id != queue.id:
             raise NotFound(f"queue {queue.name!r} was deleted meanwhile")
         return locked
@@ -317,12 +306,12 @@ class Groups:
         offsets = await self._find_offsets(conn, queue, bounds, position)
         moves = {
             "group": group_id,
-            "partitions": [each.partition_id for each in bounds],
+            "partitions": [bound.partition_id for bound in bounds],
             "offsets": offsets,
-            "skew": self._clock.skew,
+            "skew": self.clock.skew,
         }
         await conn.execute(_sql["move_positions"], moves)
-        unread_epochs = [each.epoch for each, offset in zip(bounds, offsets, strict=True) if offset < each.end]
+        unread_epochs = [bound.epoch for bound, offset in zip(bounds, offsets, strict=True) if offset < bound.end]
         epoch = min(unread_epochs, default=queue.epoch)
         if partition is not None:
             row = await (await conn.execute(_sql["group_epoch"], {"group": group_id})).fetchone()
@@ -335,18 +324,17 @@ class Groups:
     async def _find_offsets(
         self, conn: AsyncConnection[Any], queue: Queue, bounds: list[_PartitionBounds], position: StartPosition
     ) -> list[int]:
-        """Return the offset of the position in each partition."""
         if position == "beginning":
-            return [each.start for each in bounds]
+            return [bound.start for bound in bounds]
         if position in ("end", "now"):
-            return [each.end for each in bounds]
+            return [bound.end for bound in bounds]
         if isinstance(position, int):
-            return [min(max(position, each.start), each.end) for each in bounds]
+            return [min(max(position, bound.start), bound.end) for bound in bounds]
         offsets: dict[int, int] = {}
-        for segment in {each.segment for each in bounds}:
-            partition_ids = [each.partition_id for each in bounds if each.segment == segment]
+        for segment in {bound.segment for bound in bounds}:
+            partition_ids = [bound.partition_id for bound in bounds if bound.segment == segment]
             statement = _sql.table("offsets_at", queue.id, queue.segment if segment is None else segment)
             params = {"partitions": partition_ids, "time": position}
             rows = await (await conn.execute(statement, params)).fetchall()
             offsets.update({partition_id: offset for partition_id, offset in rows})
-        return [offsets.get(each.partition_id, each.end) for each in bounds]
+        return [offsets.get(bound.partition_id, bound.end) for bound in bounds]

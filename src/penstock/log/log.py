@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from penstock.core.errors import InvalidRequest, short_repr
 from penstock.core.names import check_name, check_text
 from penstock.db.user_connection import UserConnection
 from penstock.log.catalog import CACHE_SECONDS
-from penstock.log.components import LogOptions, create_components
+from penstock.log.components import LogComponents
 from penstock.log.database_errors import translate_errors
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind, Redrive
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
@@ -94,14 +95,23 @@ class Log:
         self.database = database
         self.clock = clock or Clock()
         self.retry_seconds = retry_seconds
-        self._options = LogOptions(retry_seconds, cache_seconds, min_pop_bytes, committed, stamp)
+        self._create_parts = partial(
+            LogComponents,
+            database,
+            self.clock,
+            retry_seconds=retry_seconds,
+            cache_seconds=cache_seconds,
+            min_pop_bytes=min_pop_bytes,
+            committed=committed,
+            stamp=stamp,
+        )
         self._upkeep_task: asyncio.Task[None] | None = None
 
     async def open(self) -> Log:
         """Open the database and start the upkeep."""
         await self.database.open()
         self.database.pool.timeout = min(self.database.pool.timeout, self.retry_seconds)
-        parts = self._parts = create_components(self.database, self.clock, self._options)
+        parts = self._parts = self._create_parts()
         self.catalog, self.consumer_groups, self.notifier = parts.catalog, parts.groups, parts.notifier
         self.appender, self.staged_writes = parts.appender, parts.staged_writes
         self.acks, self.leases = parts.acks, parts.leases
@@ -154,7 +164,6 @@ class Log:
 
     @translate_errors
     async def queues(self) -> list[Queue]:
-        """Return all queues, ordered by name."""
         queues = [await self.catalog.find(name) for name in await self.catalog.names()]
         return [queue for queue in queues if queue is not None]
 
@@ -234,11 +243,9 @@ class Log:
         return await self._parts.uploads.begin(await self.catalog.get(queue))
 
     async def encode(self, batch: Batch) -> list[Piece]:
-        """Validate and encode a batch."""
         return await self._parts.pusher.encode(batch)
 
     async def encode_valid(self, batch: Batch) -> tuple[list[Piece], list[RejectedInput]]:
-        """Encode the valid events of a batch, and return the invalid ones separately."""
         return await self._parts.pusher.encode_valid(batch)
 
     # Consuming
@@ -395,17 +402,14 @@ class Log:
 
     @translate_errors
     async def dead_letter_queues(self, which: DeadLetterFilter) -> set[str]:
-        """Return the names of the queues that the dead letters belong to."""
         return await self.dead_letter_store.queues(which)
 
     @translate_errors
     async def dead_letter(self, id: int) -> DeadLetter:
-        """Return one dead letter, or raise NotFound."""
         return await self.dead_letter_store.get(id)
 
     @translate_errors
     async def count_dead_letters(self, which: DeadLetterFilter) -> int:
-        """Return the number of dead letters."""
         return await self.dead_letter_store.count(which)
 
     @translate_errors
@@ -435,7 +439,6 @@ class Log:
 
     @translate_errors
     async def purge(self, which: DeadLetterFilter) -> int:
-        """Delete dead letters and return how many there were."""
         return await self.dead_letter_store.purge(which)
 
     # Browsing

@@ -42,7 +42,6 @@ Topic: TypeAlias = int | str
 
 
 def cycle_topic(query_id: int) -> Topic:
-    """Return the topic of the cycles that a query commits."""
     return f"cycles {query_id}"
 
 

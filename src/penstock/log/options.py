@@ -25,8 +25,6 @@ class _NumberType(NamedTuple):
 
 
 class _NumberRule(NamedTuple):
-    """The type and the range of an option that is a number or a flag."""
-
     type: _NumberType
     lowest: float
     highest: float
@@ -114,7 +112,6 @@ def option_choices(name: str) -> tuple[str, ...]:
 
 
 def is_nullable_option(name: str) -> bool:
-    """Whether an option may be None."""
     return name in _FIELD_NAMES or (name in _NUMBERS and _NUMBERS[name].is_nullable)
 
 

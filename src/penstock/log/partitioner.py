@@ -36,7 +36,6 @@ class Partitioner:
         return partition
 
     def partitions_for_keys(self, keys: Sequence[str | None]) -> list[str]:
-        """Return the partition of each key."""
         try:
             return list(map(self._partitions.__getitem__, keys))  # type: ignore[arg-type]  # None raises KeyError
         except (KeyError, TypeError):
@@ -52,6 +51,5 @@ class Partitioner:
                 partitions[i] = self.queue.partition_for_key(event_id)
 
     def partition_without_key(self) -> str:
-        """Return a partition for events without a key."""
         count = self.queue.partition_count
         return DEFAULT_KEY if count is None else str(random.randrange(count))  # noqa: S311 - spreads load

@@ -12,7 +12,6 @@ DEFAULT_KEY = "Default"
 
 
 def hash_partition(key: str, partition_count: int) -> str:
-    """Return the name of the hash partition that a key belongs to."""
     return str(zlib.crc32(key.encode()) % partition_count)
 
 
@@ -56,7 +55,6 @@ class Queue:
     id_segments: list[int]
 
     def partition_for_key(self, key: str) -> str:
-        """Return the name of the partition that a key belongs to."""
         if self.partition_count is None:
             return key
         return hash_partition(key, self.partition_count)

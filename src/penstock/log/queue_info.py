@@ -46,7 +46,6 @@ class QueueInfo:
 async def list_groups(
     catalog: Catalog, groups: Groups, stats: QueueStats, queue: Queue | None = None
 ) -> list[GroupInfo]:
-    """Return all groups, or those of one queue, with their lags."""
     infos: list[GroupInfo] = []
     lags: dict[str, dict[str, GroupLag]] = {}
     for name in await groups.names(queue):

@@ -54,26 +54,15 @@ class TransactionResult:
     outcomes: Sequence[AckOutcome] = ()
 
 
+@dataclass(slots=True, eq=False)
 class Transactions:
-    """Runs transactions."""
-
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        catalog: Catalog,
-        groups: Groups,
-        acks: Acks,
-        pusher: Pusher,
-        appender: Appender,
-        idempotency_keys: IdempotencyKeys,
-    ) -> None:
-        self._pool = pool
-        self._catalog = catalog
-        self._groups = groups
-        self._acks = acks
-        self._pusher = pusher
-        self._appender = appender
-        self._idempotency_keys = idempotency_keys
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    groups: Groups
+    acks: Acks
+    pusher: Pusher
+    appender: Appender
+    idempotency_keys: IdempotencyKeys
 
     async def transact(
         self, statuses: Sequence[EventStatus], batches: Sequence[Batch], connection: UserConnection | None = None
@@ -88,8 +77,8 @@ class Transactions:
             partition_ack(events[indices[0]].delivery, tuple(event_acks[index] for index in indices))
             for indices in group_by_lease(events)
         ]
-        parts = [await self._pusher.encode(batch) for batch in batches]
-        shed = await self._pusher.admit_parts(parts, Counter(event.queue for event in events))
+        parts = [await self.pusher.encode(batch) for batch in batches]
+        shed = await self.pusher.admit_parts(parts, Counter(event.queue for event in events))
         request = AppendRequest.without_shed(parts, shed)
         if connection is not None:
             return await self._run_on(await wrap_user_connection(connection), acks, request)
@@ -107,13 +96,13 @@ class Transactions:
             by_group.setdefault((ack.queue, ack.group), []).append(ack)
         partition_acks: list[PartitionAck] = []
         for (queue, group_name), group_items in by_group.items():
-            group = await self._groups.require(await self._catalog.get(queue), group_name)
+            group = await self.groups.require(await self.catalog.get(queue), group_name)
             partition_acks += group_acks(queue, group, group_items)
         if idempotency_key is not None:
             check_name(idempotency_key, "request")
-        parts = [await self._pusher.encode(batch) for batch in batches]
+        parts = [await self.pusher.encode(batch) for batch in batches]
         acked = Counter(ack.queue for ack in acks)
-        shed = await self._pusher.admit_parts(parts, acked, idempotency_key)
+        shed = await self.pusher.admit_parts(parts, acked, idempotency_key)
         request = AppendRequest.without_shed(parts, shed)
         if idempotency_key is not None:
             request.idempotency_key = idempotency_key
@@ -128,10 +117,10 @@ class Transactions:
         ``step`` runs in the same transaction. With it, the pushes ignore the maximum depth of their queues: the outputs
         of a cycle must not block it.
         """
-        parts: list[list[Piece]] = [await self._pusher.encode(batch) for batch in batches]
+        parts: list[list[Piece]] = [await self.pusher.encode(batch) for batch in batches]
         shed: dict[int, int] = {}
         if step is None:
-            shed = await self._pusher.admit_parts(parts, Counter(ack.queue for ack in acks for _ in ack.acks))
+            shed = await self.pusher.admit_parts(parts, Counter(ack.queue for ack in acks for _ in ack.acks))
         return await self._run(acks, AppendRequest.without_shed(parts, shed), step)
 
     async def _run(
@@ -139,7 +128,7 @@ class Transactions:
     ) -> TransactionResult:
         if not acks and step is None:
             # Without acks it is a push, which survives lost connections.
-            await self._appender.append([request])
+            await self.appender.append([request])
             return TransactionResult(request.results, 0)
         while True:
             try:
@@ -150,7 +139,7 @@ class Transactions:
             except psycopg.ProgrammingError as error:
                 if not is_layout_change(error):
                     raise
-                await self._appender.follow_layout([request])
+                await self.appender.follow_layout([request])
             except CONNECTION_ERRORS as error:
                 if request.idempotency_key is not None:
                     raise DatabaseUnavailable(
@@ -161,20 +150,20 @@ class Transactions:
                     f"the connection was lost in a transaction, and its result is unknown: {error}; pop again: events "
                     "that it has completed are not delivered"
                 ) from error
-        self._appender.announce([request])
-        await self._acks.announce(acks)
+        self.appender.announce([request])
+        await self.acks.announce(acks)
         return TransactionResult(request.results, sum(len(ack.acks) for ack in acks), outcomes)
 
     async def _run_once(
         self, acks: Sequence[PartitionAck], request: AppendRequest, step: TransactionStep | None
     ) -> list[AckOutcome]:
-        partition_ids = await self._appender.partition_ids([request])
-        async with self._pool.connection() as conn, conn.transaction():
-            if await self._idempotency_keys.claim_or_replay(conn, request):
+        partition_ids = await self.appender.partition_ids([request])
+        async with self.pool.connection() as conn, conn.transaction():
+            if await self.idempotency_keys.claim_or_replay(conn, request):
                 return []
             outcomes = await self._apply(conn, acks, request, partition_ids, step)
             if request.idempotency_key is not None:
-                await self._idempotency_keys.store(conn, request.idempotency_key, encode_results(request.results))
+                await self.idempotency_keys.store(conn, request.idempotency_key, encode_results(request.results))
             return outcomes
 
     async def _run_on(
@@ -182,7 +171,7 @@ class Transactions:
     ) -> TransactionResult:
         """Run in the transaction of a user's connection. It takes effect when the user commits."""
         for attempt in count():
-            partition_ids = await self._appender.partition_ids([request])
+            partition_ids = await self.appender.partition_ids([request])
             try:
                 async with conn.transaction():
                     await self._check_database(conn, request)
@@ -199,7 +188,7 @@ class Transactions:
             except psycopg.ProgrammingError as error:
                 if not is_layout_change(error) or attempt > MAX_LAYOUT_RETRIES:
                     raise
-            await self._appender.follow_layout([request])
+            await self.appender.follow_layout([request])
         return TransactionResult(request.results, sum(len(ack.acks) for ack in acks))
 
     async def _apply(
@@ -211,7 +200,7 @@ class Transactions:
         step: TransactionStep | None = None,
     ) -> list[AckOutcome]:
         """Apply the acks, run the step, and append. The order of the locks is cursors first, then partitions."""
-        outcomes = await self._acks.apply_on(conn, acks) if acks else {}
+        outcomes = await self.acks.apply_on(conn, acks) if acks else {}
         for ack in acks:
             for outcome in outcomes[ack.key]:
                 if outcome.problem or outcome.noop:
@@ -225,7 +214,7 @@ class Transactions:
             await step(conn)
         # The key of the request is claimed in _run_once.
         keyless = AppendRequest(request.parts, shed=request.shed)
-        await self._appender.append_on(conn, [keyless], partition_ids)
+        await self.appender.append_on(conn, [keyless], partition_ids)
         request.results = keyless.results
         return [outcome for ack in acks for outcome in outcomes[ack.key]]
 
@@ -248,5 +237,5 @@ class Transactions:
         """Send notifications with the commit, which only the user's connection sees."""
         queue_ids = {piece.queue.id for piece in request.pieces()}
         for name in {ack.queue for ack in acks}:
-            queue_ids.add((await self._catalog.get_on(conn, name)).id)
+            queue_ids.add((await self.catalog.get_on(conn, name)).id)
         await conn.execute(_sql["notify"], {"channel": CHANNEL, "queues": sorted(queue_ids)})

@@ -44,17 +44,16 @@ class Upkeep:
     waiting: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class UpkeepLoop:
     """Runs rounds of upkeep. Only one process does so at a time."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, segments: Segments, clock: Clock) -> None:
-        self._pool = pool
-        self._catalog = catalog
-        self._segments = segments
-        self._clock = clock
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    segments: Segments
+    clock: Clock
 
     async def run(self, interval: float) -> None:
-        """Run rounds forever."""
         while True:
             await asyncio.sleep(interval)
             try:
@@ -67,24 +66,24 @@ class UpkeepLoop:
         rolled = dropped = parked = waiting = 0
         # None: the lock may be held, because a cancellation can lose the answer of the statement.
         is_locked: bool | None = None
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             try:
                 row = await (await conn.execute("SELECT pg_try_advisory_lock(%s)", (_ROUND_LOCK,))).fetchone()
                 is_locked = row is not None and row[0]
                 if not is_locked:
                     return Upkeep()
-                for name in await self._catalog.names_on(conn):
-                    queue = await self._catalog.find_on(conn, name)
+                for name in await self.catalog.names_on(conn):
+                    queue = await self.catalog.find_on(conn, name)
                     if queue is None:
                         continue
                     try:
-                        if await self._segments.is_due(conn, queue):
-                            queue = await self._segments.roll_on(conn, queue)
+                        if await self.segments.is_due(conn, queue):
+                            queue = await self.segments.roll_on(conn, queue)
                             rolled += 1
-                        retention = await self._segments.apply_retention(conn, queue)
+                        retention = await self.segments.apply_retention(conn, queue)
                         dropped, waiting = dropped + retention.dropped, waiting + retention.waiting
-                        parked += await self._segments.park_idle(conn, queue)
-                        await remove_abandoned_uploads(conn, queue, self._clock)
+                        parked += await self.segments.park_idle(conn, queue)
+                        await remove_abandoned_uploads(conn, queue, self.clock)
                     except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable) as error:
                         _logger.debug("upkeep of queue %r is left for the next round: %s", name, error)
                     except CONNECTION_ERRORS:

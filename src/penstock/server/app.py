@@ -47,22 +47,22 @@ from penstock.server.settings import ServerSettings
 
 #: All endpoints. Routes are matched in this order, so the most frequent ones come first.
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *queue_push.ENDPOINTS,
+    *queue_push.routes,
     *queen.ENDPOINTS,
-    *consume.ENDPOINTS,
-    *push.ENDPOINTS,
-    *events.ENDPOINTS,
-    *queues.ENDPOINTS,
-    *groups.ENDPOINTS,
-    *dead_letters.ENDPOINTS,
-    *health.ENDPOINTS,
-    *openapi.ENDPOINTS,
-    *metrics.ENDPOINTS,
-    *live.ENDPOINTS,
-    *queries.ENDPOINTS,
-    *gates.ENDPOINTS,
-    *rules.ENDPOINTS,
-    *api_keys.ENDPOINTS,
+    *consume.routes,
+    *push.routes,
+    *events.routes,
+    *queues.routes,
+    *groups.routes,
+    *dead_letters.routes,
+    *health.routes,
+    *openapi.routes,
+    *metrics.routes,
+    *live.routes,
+    *queries.routes,
+    *gates.routes,
+    *rules.routes,
+    *api_keys.routes,
 )
 
 _PROBLEMS_BY_STATUS = {404: "no-such-route", 405: "method-not-allowed"}

@@ -31,7 +31,8 @@ from penstock.engine.alerts.evaluate import (
 from penstock.engine.alerts.store import RuleInfo, RuleStore
 from penstock.log.write.batch import Batch
 from penstock.sinks.base import TransactionalSink
-from penstock.stream.rules import KeyState, Rule, end_of, miss, peek
+from penstock.stream.rule_evaluation import KeyState, evaluate_absence, evaluate_open_window, window_end
+from penstock.stream.rules import Rule
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -110,12 +111,12 @@ class Alerts(TransactionalSink):
 
     async def _evaluate(self, conn: AsyncConnection[Any], rule: Rule, events: Sequence[Event]) -> list[AlertEvent]:
         inputs = [_rule_input(event) for event in events]
-        if any(end_of(given.row) is None for given in inputs):
+        if any(window_end(given.row) is None for given in inputs):
             async with conn.cursor(row_factory=scalar_row) as cursor:
                 is_selected = await (await cursor.execute(_sql["is_selected"], {"queue": rule.queue})).fetchone()
             if is_selected:
                 # The cycle that closed these windows has evaluated them.
-                inputs = [given for given in inputs if end_of(given.row) is not None]
+                inputs = [given for given in inputs if window_end(given.row) is not None]
         return await evaluate_rule(conn, rule, inputs)
 
     async def _scan_open_windows(self, conn: AsyncConnection[Any]) -> _OpenWindowScan | None:
@@ -136,7 +137,7 @@ class Alerts(TransactionalSink):
                 until = max(until, updated_at)
                 row = {**value} if isinstance(value, dict) else {"value": value}
                 row |= {"window_start": start.isoformat(), "window_end": end.isoformat()}
-                if peek(rule, KeyState(), key, row, updated_at)[1] is not None:
+                if evaluate_open_window(rule, KeyState(), key, row, updated_at)[1] is not None:
                     firing.append(_OpenWindow(updated_at, key, start, row))
         firing.sort(key=attrgetter("updated_at", "key", "start"))
         return _OpenWindowScan(rule, firing, until)
@@ -151,7 +152,7 @@ class Alerts(TransactionalSink):
         alerts: list[AlertEvent] = []
         for window in scan.windows:
             key = window.key
-            states[key], alert = peek(rule, states[key], key, window.row, now)
+            states[key], alert = evaluate_open_window(rule, states[key], key, window.row, now)
             if alert is not None:
                 alerts.append(alert_event(alert, states[key].turns))
                 changed[key] = states[key]
@@ -178,7 +179,7 @@ class Alerts(TransactionalSink):
         states: dict[str, KeyState] = {}
         alerts: list[AlertEvent] = []
         for row in rows:
-            states[row.key], alert = miss(rule, msgspec.convert(row.state, KeyState), row.key, now)
+            states[row.key], alert = evaluate_absence(rule, msgspec.convert(row.state, KeyState), row.key, now)
             if alert is not None:
                 alerts.append(alert_event(alert, states[row.key].turns))
         if states:

@@ -146,7 +146,7 @@ class Sinks:
         writing_stats = asyncio.create_task(stats.run())
         tasks = [asyncio.create_task(self._run_worker(worker, idle_seconds)) for worker in self.workers]
         stopped = asyncio.create_task(self._stopping.wait())
-        ended = asyncio.create_task(_wait_for_all(tasks))
+        ended: asyncio.Future[Any] = asyncio.gather(*tasks, return_exceptions=True)
         try:
             await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -185,7 +185,3 @@ class Sinks:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-async def _wait_for_all(tasks: Sequence[asyncio.Task[None]]) -> None:
-    await asyncio.wait(tasks)

@@ -1,4 +1,4 @@
-"""A hash of what a callable does: the same in another process and at another place of the file."""
+"""A hash of the code of a function: equal in other processes and at other positions of a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -18,76 +18,75 @@ from typing import Any
 from uuid import UUID
 
 _SCALARS = (type(None), type(...), bool, int, float, complex, str, bytes, Decimal, Fraction, UUID, range)
-#: What a function is; other flags say where it stands.
+_PRINTABLE = (date, time, timedelta, PurePath)  # a datetime is a date
+#: Other flags depend on where the function is defined.
 _FLAGS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
-_PRINTED = (date, time, timedelta, PurePath)  # a datetime is a date
 
 
 def code_hash(function: Callable[..., Any]) -> str:
-    """Twelve digits that change with a callable's code, its defaults, and the plain values that it closes over.
+    """Return twelve digits that depend on the code of a function, its defaults and the values it closes over.
 
-    The functions of its own module that it calls count as well, and so do the fields of a callable object; other
-    global values do not, nor do docstrings. Another version of Python compiles to other code.
+    The hash includes the functions of the same module that it calls, and the fields of a callable object. It ignores
+    docstrings and other global values. It depends on the version of Python, which determines the bytecode.
     """
-    return hashlib.sha256(_Reading().text(function).encode("utf-8", "backslashreplace")).hexdigest()[:12]
+    return hashlib.sha256(_CodePrinter().print(function).encode("utf-8", "backslashreplace")).hexdigest()[:12]
 
 
-class _Reading:
-    """Spells a value so that equal ones read the same in every process; what has no such spelling, by its type."""
+class _CodePrinter:
+    """Prints values so that equal ones have equal texts in every process. Other objects are printed as their types."""
 
     def __init__(self) -> None:
-        self._inside: list[int] = []
-        self._known: dict[int, int] = {}
+        self._open: list[int] = []
+        self._printed: dict[int, int] = {}
 
-    def text(self, value: object) -> str:
+    def print(self, value: object) -> str:
         if isinstance(value, Enum):
             return f"{type(value).__name__}.{value.name}"
         if isinstance(value, _SCALARS) and type(value).__repr__ is not object.__repr__:
             return f"{type(value).__name__} {value!r}"
-        if isinstance(value, _PRINTED):
+        if isinstance(value, _PRINTABLE):
             return f"{type(value).__name__} {value}"
         if isinstance(value, CodeType):
             return self._code(value)
-        if id(value) in self._inside:
-            return f"again {len(self._inside) - self._inside.index(id(value))}"
-        if isinstance(value, FunctionType | type):  # spelled once: helpers that share helpers would add up
-            if id(value) in self._known:
-                return f"known {self._known[id(value)]}"
-            self._known[id(value)] = len(self._known)
-        self._inside.append(id(value))
+        if id(value) in self._open:
+            return f"again {len(self._open) - self._open.index(id(value))}"
+        # Functions that share helpers would print these exponentially often.
+        if isinstance(value, FunctionType | type):
+            if id(value) in self._printed:
+                return f"known {self._printed[id(value)]}"
+            self._printed[id(value)] = len(self._printed)
+        self._open.append(id(value))
         try:
             return self._compound(value)
         finally:
-            self._inside.pop()
+            self._open.pop()
 
     def _compound(self, value: object) -> str:
         if isinstance(value, Mapping):
-            return self._list("map", sorted(f"{self.text(k)}: {self.text(v)}" for k, v in value.items()))
+            return self._list("map", sorted(f"{self.print(k)}: {self.print(v)}" for k, v in value.items()))
         if isinstance(value, set | frozenset):
-            return self._list("set", sorted(map(self.text, value)))
+            return self._list("set", sorted(map(self.print, value)))
         if isinstance(value, list | tuple):
-            return self._list(type(value).__name__, map(self.text, value))
+            return self._list(type(value).__name__, map(self.print, value))
         if isinstance(value, re.Pattern):
             return f"pattern {value.pattern!r} {value.flags}"
         if isinstance(value, ModuleType):
             return f"module {value.__name__}"
         if isinstance(value, functools.partial):
-            return self._list("partial", map(self.text, (value.func, value.args, value.keywords)))
+            return self._list("partial", map(self.print, (value.func, value.args, value.keywords)))
         if isinstance(value, MethodType):
-            return self._list("method", map(self.text, (value.__func__, value.__self__)))
+            return self._list("method", map(self.print, (value.__func__, value.__self__)))
         if isinstance(value, FunctionType):
             return self._function(value)
         if isinstance(value, BuiltinFunctionType):
-            of = value.__self__
-            return (
-                f"builtin {value.__module__}.{value.__qualname__} {'' if isinstance(of, ModuleType) else self.text(of)}"
-            )
+            owner = "" if isinstance(value.__self__, ModuleType) else self.print(value.__self__)
+            return f"builtin {value.__module__}.{value.__qualname__} {owner}"
         if isinstance(value, type):
             return self._class(value)
         if callable(value) and hasattr(value, "__wrapped__"):  # functools.cache, staticmethod
-            return f"{type(value).__name__} of {self.text(value.__wrapped__)}"
+            return f"{type(value).__name__} of {self.print(value.__wrapped__)}"
         if callable(value) or dataclasses.is_dataclass(value):
-            return f"{self.text(type(value))} with {self.text(dict(_fields(value)))}"
+            return f"{self.print(type(value))} with {self.print(dict(_fields(value)))}"
         return f"some {type(value).__name__}"
 
     def _function(self, function: FunctionType) -> str:
@@ -97,22 +96,22 @@ class _Reading:
         return self._list(
             "function",
             (
-                self.text(code),
-                self.text(function.__defaults__),
-                self.text(function.__kwdefaults__),
-                *(self.text(_cell(cell)) for cell in function.__closure__ or ()),
-                *(f"{name} {self.text(called)}" for name, called in _helpers(function)),
+                self.print(code),
+                self.print(function.__defaults__),
+                self.print(function.__kwdefaults__),
+                *(self.print(_cell(cell)) for cell in function.__closure__ or ()),
+                *(f"{name} {self.print(called)}" for name, called in _helpers(function)),
             ),
         )
 
     def _code(self, code: CodeType) -> str:
-        shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & _FLAGS)
+        signature = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & _FLAGS)
         names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-        parts = (shape, code.co_code, code.co_exceptiontable, names)
-        return self._list("code", (*map(repr, parts), *map(self.text, code.co_consts)))
+        parts = (signature, code.co_code, code.co_exceptiontable, names)
+        return self._list("code", (*map(repr, parts), *map(self.print, code.co_consts)))
 
     def _class(self, kind: type) -> str:
-        """A class by its name and its own methods, and those of its bases in the same module."""
+        """Print a class as its name and its methods, with those of its bases in the same module."""
         methods = {
             name: method
             for base in reversed(kind.__mro__)
@@ -120,22 +119,22 @@ class _Reading:
             for name, method in vars(base).items()
             if isinstance(method, FunctionType) and method.__module__ == kind.__module__
         }
-        return f"class {kind.__name__} {self.text(methods)}"
+        return f"class {kind.__name__} {self.print(methods)}"
 
     @staticmethod
-    def _list(kind: str, texts: Any) -> str:
+    def _list(kind: str, texts: Iterable[str]) -> str:
         return f"{kind}({', '.join(texts)})"
 
 
 def _cell(cell: Any) -> object:
     try:
         return cell.cell_contents
-    except ValueError:  # a name that is not bound yet
+    except ValueError:  # the name is not bound yet
         return None
 
 
 def _helpers(function: FunctionType) -> Iterator[tuple[str, FunctionType]]:
-    """The functions of the same module that it names, in the order of their names."""
+    """Return the functions of the same module that a function refers to, sorted by name."""
     names: set[str] = set()
     codes = [function.__code__]
     while codes:

@@ -40,7 +40,6 @@ def check_no_join(stream: Definition, what: str) -> None:
 
 
 def check_joinable(left: Definition, right: Definition) -> None:
-    """Raise InvalidRequest if two streams cannot be joined."""
     for side in (left, right):
         check_no_join(side, "a second join")
         if side.windows or side.key is not None or side.gates or side.sink is not None:

@@ -23,7 +23,6 @@ def is_column(value: object) -> bool:
 
 
 def is_frame(value: object) -> bool:
-    """Return whether a value is a Spark DataFrame, without importing Spark."""
     return _has_spark_class(value, "DataFrame")
 
 

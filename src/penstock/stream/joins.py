@@ -36,7 +36,6 @@ class Join:
 
 
 def make_join(left: Definition, right: Definition, on: Any, within: Any, how: object, event_time: Any) -> Join:
-    """Check the arguments of a join."""
     if how not in ("inner", "left"):
         raise InvalidOption(
             f"how must be 'inner' or 'left', not {short_repr(how)}; for 'right', begin with the other stream",
@@ -75,7 +74,6 @@ def _parse_length(given: object) -> int:
 
 
 def _parse_keys(on: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the keys of the left and of the right."""
     pairs = dict(on) if isinstance(on, Mapping) else {name: name for name in parse_join_fields(on)}
     if not pairs:
         raise InvalidOption("on names at least one field that both streams have", option="on")

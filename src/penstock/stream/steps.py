@@ -115,7 +115,6 @@ def makes_columns(step: Step) -> bool:
 
 
 def runs_in_python(step: Step) -> bool:
-    """Return whether a step is a Python function."""
     match step:
         case Map(expression=expression) | FlatMap(expression=expression):
             return is_python(expression)

@@ -32,7 +32,6 @@ class TimeRules:
 
 
 def parse_window_rules(options: dict[str, Any]) -> TimeRules:
-    """Return the rules from the options of a window."""
     _check_names(options, _WINDOW_OPTIONS, "window")
     event_time = options.get("event_time")
     check_event_time(event_time)
@@ -49,7 +48,6 @@ def parse_window_rules(options: dict[str, Any]) -> TimeRules:
 
 
 def parse_join_rules(options: dict[str, Any], default_lateness_us: int) -> TimeRules:
-    """Return the rules from the options of a join."""
     _check_names(options, _JOIN_OPTIONS, "join")
     if options.get("late") == "include":
         raise InvalidOption(

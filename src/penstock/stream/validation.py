@@ -22,7 +22,6 @@ RESERVED_COLUMNS = frozenset(
 
 
 def parse_retries(options: dict[str, Any]) -> Retries:
-    """Return the retries of a step from its options."""
     known = {"retry_limit": "limit", "retry_pause_seconds": "pause_seconds", "timeout_seconds": "timeout_seconds"}
     for name, value in options.items():
         if name not in known:
@@ -43,7 +42,6 @@ def check_function_options(expression: object, returns: object, retry: Mapping[s
 
 
 def parse_types(option: str, types: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return the types of fields by name."""
     if types is None:
         return None
     given: object = types
@@ -58,7 +56,6 @@ def parse_types(option: str, types: Mapping[str, str] | None) -> dict[str, str] 
 
 
 def parse_join_fields(on: object) -> tuple[str, ...]:
-    """Return the fields to join on."""
     given = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, Sequence) else ()
     names = tuple(name for name in given if isinstance(name, str) and name.strip())
     if not names or len(names) != len(given) or len(set(names)) != len(names):
@@ -69,7 +66,6 @@ def parse_join_fields(on: object) -> tuple[str, ...]:
 
 
 def select_list(fields: Mapping[str, Any]) -> str:
-    """Return the select list for a mapping of fields to SQL."""
     from penstock.stream.sql.text import on_one_line, split_arguments
 
     if not fields:
@@ -91,7 +87,6 @@ def select_list(fields: Mapping[str, Any]) -> str:
 
 
 def check_fold(function: Callable[..., Any], initial: Any) -> None:
-    """Raise if a window cannot be folded with the function and the initial value."""
     if not _accepts(function, initial, {}):
         raise InvalidRequest(
             f"reduce: {function_name(function)} must take a value and an event: write def f(value, event)"
@@ -105,7 +100,6 @@ def check_fold(function: Callable[..., Any], initial: Any) -> None:
 
 
 def check_frame_function(function: Callable[..., Any]) -> None:
-    """Raise if a function cannot return a reference table."""
     if not _accepts(function, None):
         raise InvalidRequest(
             f"{function_name(function)} must take the Spark session and return a DataFrame: write def rates(spark)"
@@ -124,7 +118,6 @@ def _accepts(function: Callable[..., Any], *arguments: Any) -> bool:
 
 
 def check_event_time(event_time: Any) -> None:
-    """Raise if the event time is not a field, a function, True or None."""
     if event_time is not None and event_time is not True and not isinstance(event_time, str):
         if not is_python(event_time):
             raise InvalidOption(
@@ -149,7 +142,6 @@ def check_output_name(name: object) -> None:
 
 
 def check_aggregate_name(name: object, names: Mapping[Any, Any]) -> None:
-    """Raise if an aggregate cannot have the name."""
     if not isinstance(name, str) or not _COLUMN.fullmatch(name):
         raise InvalidRequest(
             f"{short_repr(name)} cannot name an aggregate: it becomes a column, so use letters, digits and "

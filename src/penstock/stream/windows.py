@@ -32,7 +32,6 @@ class TumblingWindow:
     size_us: int
 
     def describe(self) -> str:
-        """Return the text that is part of a query's fingerprint."""
         return f"tumbling {format_seconds(self.size_us)}"
 
 
@@ -44,7 +43,6 @@ class SlidingWindow:
     slide_us: int
 
     def describe(self) -> str:
-        """Return the text that is part of a query's fingerprint."""
         return f"sliding {format_seconds(self.size_us)} every {format_seconds(self.slide_us)}"
 
 
@@ -55,7 +53,6 @@ class SessionWindow:
     gap_us: int
 
     def describe(self) -> str:
-        """Return the text that is part of a query's fingerprint."""
         return f"session with gaps of {format_seconds(self.gap_us)}"
 
 
@@ -67,7 +64,6 @@ class CalendarWindow:
     timezone: str
 
     def describe(self) -> str:
-        """Return the text that is part of a query's fingerprint."""
         return f"each {self.every} in {self.timezone}"
 
 
@@ -104,12 +100,10 @@ def format_seconds(micros: int) -> str:
 
 
 def tumbling_window(seconds: object) -> TumblingWindow:
-    """Check the length of a tumbling window."""
     return TumblingWindow(parse_seconds("seconds", seconds))
 
 
 def sliding_window(size: object, slide: object) -> SlidingWindow:
-    """Check the lengths of a sliding window."""
     window = SlidingWindow(parse_seconds("size", size), parse_seconds("slide", slide))
     if window.slide_us > window.size_us:
         raise InvalidOption(
@@ -125,12 +119,10 @@ def sliding_window(size: object, slide: object) -> SlidingWindow:
 
 
 def session_window(gap: object) -> SessionWindow:
-    """Check the gap of a session window."""
     return SessionWindow(parse_seconds("gap", gap))
 
 
 def calendar_window(every: object, timezone: object) -> CalendarWindow:
-    """Check the unit and the time zone of a calendar window."""
     if not isinstance(every, str) or every not in CALENDAR_UNITS:
         raise InvalidOption(
             f"every must be one of {', '.join(CALENDAR_UNITS)}, not {short_repr(every)}", option="every"

@@ -1,4 +1,4 @@
-"""A queue as a stream: offsets that can be kept, limits, new lanes, lost events, a group that follows."""
+"""Streaming reads: offsets, limits, new partitions, lost events, and the group of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows become the same JSON a column at a time as they do one by one."""
+"""Rows encoded by column have the same JSON as rows encoded one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks write is unseen until the driver commits it, and then there once, whatever became of the tasks."""
+"""Writes are visible after the commit, once, even if tasks fail or run twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def there(bench: Bench, queue: str = "orders") -> list[Any]:
 
 
 def left_over(bench: Bench) -> int:
-    """Rows that nobody will ever see."""
+    """The number of staged rows and uploads that were not deleted."""
     with psycopg.connect(bench.url) as conn:
         tables = conn.execute("SELECT relname FROM pg_class WHERE relname ~ '^chunks_[0-9]+_[0-9]+$'").fetchall()
         count = sql.SQL("SELECT count(*) FROM penstock.{} WHERE partition_id < 0")
@@ -71,7 +71,7 @@ def test_repeated_and_failed_tasks_leave_no_rows(bench: Bench, direct: DirectSou
 
     def failing() -> Any:
         yield values(2)
-        raise RuntimeError("the executor is gone")
+        raise RuntimeError("the executor died")
 
     with pytest.raises(RuntimeError):
         writer.write(failing())
@@ -90,7 +90,7 @@ def test_task_after_the_commit_stages_nothing(bench: Bench, direct: DirectSource
             elsewhere.submit(lambda: writer.commit([writer.write(iter([values(1)]))])).result()
         yield values(2)
 
-    with pytest.raises(Conflict, match="gone"):
+    with pytest.raises(Conflict, match="were deleted"):
         writer.write(slow())
     assert there(bench) == [1]
     assert left_over(bench) == 0
@@ -120,21 +120,21 @@ def test_repeated_commit_writes_once(bench: Bench, direct: DirectSource, caplog:
     newer.commit([newer.write(iter([values(8)]))])
     assert sorted(there(bench)) == [0, 8]
     assert left_over(bench) == 0
-    said = [record.getMessage() for record in caplog.records if record.name == "penstock.connector"]
-    assert len(said) == 6, "each repetition is said"
-    assert "version 6 of 'nightly' to queue 'orders' is taken for a repetition" in said[-1]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "penstock.connector"]
+    assert len(warnings) == 6, "one for each repetition"
+    assert "version 6 of 'nightly' is not newer than its last write to queue 'orders'" in warnings[-1]
 
 
 def test_stream_that_restarts_its_batch_numbers_is_refused(bench: Bench, direct: DirectSource) -> None:
     bench.queue()
     writer: Any = direct.format(queue="orders", txnAppId="feed").streamWriter(VALUES, False)
-    sink = writer._sink  # outside of Spark nobody says which stream it is
+    target = writer._target  # without Spark, the writer does not know its stream
     for batch in range(3):
-        part = sink.stage(WriteVersion("feed", batch, "first checkpoint"), iter([values(batch)]))
+        part = target.stage(WriteVersion("feed", batch, "first checkpoint"), iter([values(batch)]))
         writer.commit([part], batch)
         writer.commit([part], batch)
     assert sorted(there(bench)) == [0, 1, 2]
-    anew = sink.stage(WriteVersion("feed", 0, "second checkpoint"), iter([values(9)]))
+    anew = target.stage(WriteVersion("feed", 0, "second checkpoint"), iter([values(9)]))
     with pytest.raises(Conflict, match=r"'feed' has committed version 2 .*use another writer name"):
         writer.commit([anew], 0)
     writer.abort([anew], 0)
@@ -248,7 +248,7 @@ def test_invalid_event_aborts_the_write(bench: Bench, direct: DirectSource) -> N
     [
         (schema_of("value", other=StringType()), {}, "column 'other' would be lost"),
         (schema_of(value=LongType()), {}, "column 'value' has to be text, and it is bigint"),
-        (schema_of(b=BinaryType()), {}, r"column 'b' is binary, which JSON does not have: use base64"),
+        (schema_of(b=BinaryType()), {}, r"column 'b' is binary, which JSON cannot represent: use base64"),
         (schema_of(s=StructType().add("v", VariantType())), {}, r"column 's\.v' is variant, .* to_json"),
         (schema_of("value", eventTime=StringType()), {}, "'eventTime' has to be a timestamp"),
         (schema_of("value", headers=StringType()), {}, "'headers' has to be map<string,string>"),

@@ -22,30 +22,30 @@ def group(v1: httpx.Client, queue: str) -> GroupClient:
     return group
 
 
-def letters(v1: httpx.Client, of: GroupClient, **which: Any) -> list[dict[str, Any]]:
-    response = v1.get("dead-letters", params={"queue": unquote(of.queue), **which})
+def list_letters(v1: httpx.Client, client: GroupClient, **which: Any) -> list[dict[str, Any]]:
+    response = v1.get("dead-letters", params={"queue": unquote(client.queue), **which})
     assert response.status_code == 200, response.text
-    found: list[dict[str, Any]] = response.json()["dead_letters"]
-    return found
+    letters: list[dict[str, Any]] = response.json()["dead_letters"]
+    return letters
 
 
 def test_list_count_and_get_dead_letters(v1: httpx.Client, group: GroupClient) -> None:
-    assert [letter["data"] for letter in letters(v1, group)] == [3, 2, 1, 0]
-    assert [letter["data"] for letter in letters(v1, group, error="timeout", limit=1, offset=1)] == [0]
-    assert letters(v1, group, group="another") == []
+    assert [letter["data"] for letter in list_letters(v1, group)] == [3, 2, 1, 0]
+    assert [letter["data"] for letter in list_letters(v1, group, error="timeout", limit=1, offset=1)] == [0]
+    assert list_letters(v1, group, group="another") == []
     count = v1.get("dead-letters/count", params={"queue": unquote(group.queue), "error": "timeout"})
     assert count.json() == {"count": 2}
 
-    worst = letters(v1, group)[0]
+    worst = list_letters(v1, group)[0]
 
     assert v1.get(f"dead-letters/{worst['id']}").json() == worst
     assert (worst["error"], worst["traceback"], worst["group"]) == ("worse", "line 1", "g")
-    assert letters(v1, group, ids=f"{worst['id']},1000000000") == [worst]
+    assert list_letters(v1, group, ids=f"{worst['id']},1000000000") == [worst]
 
 
 def test_redrive_by_id_and_filter_oldest_first(v1: httpx.Client, group: GroupClient) -> None:
     name = unquote(group.queue)
-    worst = letters(v1, group)[0]["id"]
+    worst = list_letters(v1, group)[0]["id"]
 
     assert v1.post("dead-letters/redrive", json={"ids": [worst]}).json()["replayed"] == 1
     assert v1.post("dead-letters/redrive", json={"queue": name, "limit": 1}).json()["replayed"] == 1

@@ -19,8 +19,8 @@ def test_list_groups_with_lag(v1: httpx.Client, queue: str) -> None:
     assert (listed["group"], listed["lag"], listed["leases"]) == ("billing", 2, 0)
     assert listed in v1.get("groups").json()["groups"]
     assert v1.get("groups", params={"queue": listed["queue"]}).json()["groups"] == [listed]
-    (lane,) = v1.get(f"{group.path}/partitions").json()["partitions"]
-    assert (lane["partition"], lane["next_offset"], lane["end_offset"]) == ("Default", 1, 3)
+    (position,) = v1.get(f"{group.path}/partitions").json()["partitions"]
+    assert (position["partition"], position["next_offset"], position["end_offset"]) == ("Default", 1, 3)
 
 
 def test_seek_and_delete_group(v1: httpx.Client, queue: str) -> None:

@@ -1,4 +1,4 @@
-"""Addresses of the server hold any name, and none of them leads elsewhere."""
+"""Hostile names in paths and keys."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_keys_support_any_name(database_url: str) -> None:
     async def live(keys: ApiKeyStore) -> None:
         for name in PRINTABLE:
             made, text = await keys.create(name, [Role.READ], [name])
-            found = await keys.find(text.id)
-            assert found is not None
-            assert (found.identity.id, found.identity.queues) == (made.id, (name,))
+            stored = await keys.find(text.id)
+            assert stored is not None
+            assert (stored.identity.id, stored.identity.queues) == (made.id, (name,))
             await keys.revoke(made.id)
         known = await keys.list_all()
         assert sorted(key.name for key in known) == sorted(PRINTABLE)

@@ -1,4 +1,4 @@
-"""What cannot be right is refused at the door, on any route: with its kind, and never with a failure of the server."""
+"""Invalid requests are refused with a specific problem on every endpoint, never with a server error."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ DEEP = 200_000
 def test_invalid_bodies_are_refused(v1: httpx.Client, queue: str, body: bytes, kind: tuple[int, str]) -> None:
     response = v1.post(f"queues/{queue}/groups/g/seek", content=body, headers=JSON)
     status, name = problem_kind(response)
-    # A wrong value may have a more telling kind than a wrong shape.
+    # An invalid value may have a more specific problem than an invalid structure.
     assert (status, name) == kind or (status == 422 and kind[1] == "invalid-request"), response.text
-    assert len(response.content) < 2_000, "what was sent is not sent back"
+    assert len(response.content) < 2_000, "the body is not echoed"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_null_character_in_paths_is_a_client_error(shared_server: RunningServer)
                 path = re.sub(r"\{\w+\}", "a", path)
                 response = http.request(endpoint.method, path)
                 assert 400 <= response.status_code < 500, (endpoint.method, path, response.text)
-                # Each plane in its own shape.
+                # Each protocol has its own error format.
                 assert ("error" in response.json()) == (endpoint.errors is QUEEN_ERRORS), (path, response.text)
 
 

@@ -1,4 +1,4 @@
-"""Queries, looked at and told what to do over HTTP."""
+"""``/v1/queries``: inspect and control queries."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ async def test_get_query_and_its_cycles(http: httpx.AsyncClient, log: Log) -> No
 
 
 async def test_pause_resume_stop_and_delete_query(http: httpx.AsyncClient, log: Log) -> None:
-    driver = await CycleDriver.start(log, "told")
+    driver = await CycleDriver.start(log, "controlled")
     since = datetime(2026, 1, 1, tzinfo=UTC)
-    assert (await http.post("/v1/queries/told/pause")).status_code == 204
-    assert (await http.get("/v1/queries/told")).json()["state"] == "paused"
-    assert (await http.post("/v1/queries/told/resume")).status_code == 204
-    assert (await http.get("/v1/queries/told")).json()["state"] == "running"
-    busy = await http.delete("/v1/queries/told")
+    assert (await http.post("/v1/queries/controlled/pause")).status_code == 204
+    assert (await http.get("/v1/queries/controlled")).json()["state"] == "paused"
+    assert (await http.post("/v1/queries/controlled/resume")).status_code == 204
+    assert (await http.get("/v1/queries/controlled")).json()["state"] == "running"
+    busy = await http.delete("/v1/queries/controlled")
     assert (busy.status_code, busy.json()["type"].rsplit("/")[-1]) == (409, "group-busy")
-    assert (await http.post("/v1/queries/told/stop")).status_code == 204
+    assert (await http.post("/v1/queries/controlled/stop")).status_code == 204
     found = await read_commands(log.database, driver.id, since)
     assert found is not None
     assert found.stopped
     await Registry(log).release_lease(driver.id, driver.fence)
-    assert (await http.get("/v1/queries/told")).json()["state"] == "stopped"
-    assert (await http.delete("/v1/queries/told")).status_code == 204
-    assert (await http.get("/v1/queries/told")).status_code == 404
+    assert (await http.get("/v1/queries/controlled")).json()["state"] == "stopped"
+    assert (await http.delete("/v1/queries/controlled")).status_code == 204
+    assert (await http.get("/v1/queries/controlled")).status_code == 404
     await driver.close()
 
 
@@ -91,5 +91,5 @@ async def test_cycle_parameters_are_validated(http: httpx.AsyncClient, log: Log)
 
 
 def test_server_does_not_import_spark() -> None:
-    look = "import sys, penstock.server.process.worker; print({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", look], text=True) == "set()\n"
+    code = "import sys, penstock.server.process.worker; print({'pyspark', 'pyarrow', 'pandas'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"

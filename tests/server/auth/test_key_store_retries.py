@@ -1,4 +1,4 @@
-"""Keys are made and rotated once, whichever response of the database is lost."""
+"""Creating and rotating keys while results of the database are lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.log.lossy_proxy import Proxy, each_answer, proxied
 
 @pytest.fixture
 async def losing(database_url: str, data_dir: Path) -> AsyncIterator[tuple[Proxy, ApiKeyStore]]:
-    """Keys over one connection, which the proxy cuts."""
+    """A key store with one connection, which the proxy cuts."""
     async with (
         proxied(database_url, data_dir) as (proxy, through),
         Database(Settings(through, pool_size=1)) as database,
@@ -27,12 +27,12 @@ async def losing(database_url: str, data_dir: Path) -> AsyncIterator[tuple[Proxy
 
 async def test_create_is_idempotent_when_the_result_is_lost(losing: tuple[Proxy, ApiKeyStore]) -> None:
     proxy, keys = losing
-    await keys.create("the first, which prepares the statement", [Role.READ])
+    await keys.create("prepares the statement", [Role.READ])
 
     async def attempt(i: int) -> None:
         made, text = await keys.create(f"key {i}", [Role.READ])
         proxy.stop_losing()
-        assert await opens(keys, text)
+        assert await is_valid(keys, text)
         assert [key for key in await keys.list_all() if key.name == f"key {i}"] == [made]
 
     await each_answer(proxy, attempt)
@@ -47,13 +47,13 @@ async def test_rotate_keeps_the_grace_period_when_the_result_is_lost(losing: tup
         nonlocal old
         _, new = await keys.rotate(made.id)
         proxy.stop_losing()
-        assert await opens(keys, new)
-        assert await opens(keys, old)
+        assert await is_valid(keys, new)
+        assert await is_valid(keys, old)
         old = new
 
     await each_answer(proxy, attempt)
 
 
-async def opens(keys: ApiKeyStore, text: PlaintextKey) -> bool:
-    found = await keys.find(text.id)
-    return found is not None and found.matches(text)
+async def is_valid(keys: ApiKeyStore, text: PlaintextKey) -> bool:
+    stored = await keys.find(text.id)
+    return stored is not None and stored.matches(text)

@@ -1,4 +1,4 @@
-"""Traces, sent to a collector on this machine as OTLP over HTTP."""
+"""Traces, exported to a local collector as OTLP over HTTP."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_push_trace_reaches_the_commit_and_the_event(database_url: str) ->
             async with httpx.AsyncClient(base_url=running.url, timeout=30) as http:
                 response = await http.post(
                     "/v1/queues/orders/events",
-                    json=[{"data": "secret payload", "key": "secret lane"}],
+                    json=[{"data": "secret payload", "key": "secret key"}],
                     headers={"traceparent": f"00-{TRACE}-{PARENT}-01"},
                 )
                 assert response.status_code in (200, 201, 202), response.text

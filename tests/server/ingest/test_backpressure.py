@@ -5,9 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import re
-import socket
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import httpx
 import psycopg
@@ -15,6 +13,7 @@ import pytest
 
 from tests.server.ingest.push_client import CreateQueue, QueueClient, read_problem
 from tests.server.server_process import RunningServer, run_server, wait_until
+from tests.server.sockets import connect, read_to_end
 
 NDJSON = "application/x-ndjson"
 LIMIT = re.compile(r'"depth";r=(\d+);t=(\d+)')
@@ -53,13 +52,12 @@ def test_full_queue_refuses_an_upload_before_its_body(create_queue: CreateQueue)
     queue = create_queue(max_depth_events=10)
     queue.store.queue(queue.queue).group("readers").pop()
     queue.push_lines(list(range(10)))
-    parts = urlsplit(str(queue.http.base_url))
-    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as connection:
+    with connect(str(queue.http.base_url)) as connection:
         connection.sendall(
             f"POST {queue.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
             "Content-Length: 500000000\r\nExpect: 100-continue\r\n\r\n".encode()
         )
-        response = b"".join(iter(lambda: connection.recv(65536), b""))
+        response = read_to_end(connection)
     assert response.startswith(b"HTTP/1.1 429")
 
 
@@ -140,14 +138,12 @@ def test_producer_rate_limit_of_queen_clients(rate_limited_server: RunningServer
 
 def test_memory_of_request_bodies_is_limited(create_queue: CreateQueue, small_memory_server: RunningServer) -> None:
     queue = create_queue()
-    parts = urlsplit(small_memory_server.url)
-    address = (parts.hostname or "", parts.port or 0)
     body = json.dumps({"data": "x" * 600_000}).encode()
     head = (
         f"POST {queue.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     ).encode()
-    with socket.create_connection(address, timeout=10) as first:
+    with connect(small_memory_server.url) as first:
         first.sendall(head + body[:-1])
 
         def refused() -> bool:
@@ -157,7 +153,7 @@ def test_memory_of_request_bodies_is_limited(create_queue: CreateQueue, small_me
 
         wait_until(refused)
         first.sendall(body[-1:])
-        response = b"".join(iter(lambda: first.recv(65536), b""))
+        response = read_to_end(first)
     assert response.startswith(b"HTTP/1.1 200")
     assert len(queue.data()) == 1
 

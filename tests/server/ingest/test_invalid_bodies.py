@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import zstandard
 
 from tests.server.ingest.push_client import CreateQueue, read_problem
 from tests.server.server_process import RunningServer, run_server
+from tests.server.sockets import connect, read_to_end
 
 NDJSON = "application/x-ndjson"
 DEEP = b"[" * 300 + b"]" * 300
@@ -171,13 +170,12 @@ def test_queue_limits_event_size(create_queue: CreateQueue) -> None:
 )
 def test_invalid_addresses_are_refused(create_queue: CreateQueue, path: str, status: int, name: str) -> None:
     queue = create_queue()
-    parts = urlsplit(str(queue.http.base_url))
-    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as connection:
+    with connect(str(queue.http.base_url)) as connection:
         connection.sendall(
             f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 11\r\n"
             'Connection: close\r\n\r\n{"data": 1}'.encode()
         )
-        response = b"".join(iter(lambda: connection.recv(65536), b""))
+        response = read_to_end(connection)
     head, _, body = response.partition(b"\r\n\r\n")
     assert head.split()[1] == str(status).encode()
     assert json.loads(body)["type"].endswith(f"/{name}")
@@ -194,14 +192,13 @@ def short_timeout_server(shared_url: str) -> Iterator[RunningServer]:
 
 @pytest.mark.parametrize("sent", [b"", b'{"data": 1', b"1\n" * 1000])
 def test_slow_body_times_out(short_timeout_server: RunningServer, create_queue: CreateQueue, sent: bytes) -> None:
-    parts = urlsplit(short_timeout_server.url)
     queue = create_queue()
-    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as connection:
+    with connect(short_timeout_server.url) as connection:
         head = (
             f"POST {queue.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {NDJSON}\r\nContent-Length: 100000\r\n\r\n"
         )
         connection.sendall(head.encode() + sent)
-        response = b"".join(iter(lambda: connection.recv(65536), b""))
+        response = read_to_end(connection)
     assert response.split()[1] == b"408"
     assert b"connection: close" in response.lower()
     assert queue.data() == []

@@ -36,9 +36,11 @@ async def test_stream_needs_a_key_that_may_be_a_subprotocol(access_server: Acces
     await driver.cycle([("ada", 0, 1, 1)])
     path = "/v1/queries/guarded/live"
     url = access_server.running.websocket_url + path
-    reader_key, producer_key = access_server.create_key(Role.READ), access_server.create_key(Role.PRODUCE)
+    keys = ApiKeyStore(log.database)
+    _, reader_key = await keys.create("reader", [Role.READ])
+    _, producer_key = await keys.create("producer", [Role.PRODUCE])
     async with (
-        httpx.AsyncClient(base_url=access_server.url, headers=bearer(reader_key), timeout=30) as http,
+        httpx.AsyncClient(base_url=access_server.url, headers=bearer(str(reader_key)), timeout=30) as http,
         open_stream(http, path) as reader,
     ):
         assert (await reader.next()).event == "snapshot"

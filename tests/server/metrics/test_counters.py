@@ -39,11 +39,11 @@ def test_incomplete_counter_file_is_ignored(tmp_path: Path) -> None:
     assert value(one, counters.ACCEPTED, "orders") == 3
 
 
-_DIES = """
+_COUNT_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
-from penstock.server.metrics.counters import Instruments
-metrics = Instruments(Path(sys.argv[1]))
+from penstock.server.metrics.counters import ServerMetrics
+metrics = ServerMetrics(Path(sys.argv[1]))
 metrics.count_push("orders", accepted=5)
 metrics.count_request_start()
 print("counted", flush=True)
@@ -53,10 +53,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_counters_of_a_killed_worker_stay_and_its_gauges_do_not(tmp_path: Path) -> None:
     watching = ServerMetrics(tmp_path)
-    for died in range(1, 4):
-        ended = subprocess.run([sys.executable, "-c", _DIES, str(tmp_path)], check=False, capture_output=True)
+    for deaths in range(1, 4):
+        ended = subprocess.run([sys.executable, "-c", _COUNT_AND_DIE, str(tmp_path)], check=False, capture_output=True)
         assert ended.stdout == b"counted\n"
-        assert value(watching, counters.ACCEPTED, "orders") == 5 * died
+        assert value(watching, counters.ACCEPTED, "orders") == 5 * deaths
         assert value(watching, counters.REQUESTS_IN_PROGRESS) == 0
         assert watching.workers() == 1
     # Each process took over the file of the previous one.

@@ -39,7 +39,7 @@ def shared_server(shared_url: str) -> Iterator[RunningServer]:
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
-async def scraped(http: httpx.AsyncClient) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+async def scrape(http: httpx.AsyncClient) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     response = await http.get("/metrics")
     assert response.status_code == 200, response.text
     assert response.headers["content-type"].startswith("text/plain; version=")
@@ -50,8 +50,8 @@ async def scraped(http: httpx.AsyncClient) -> dict[tuple[str, frozenset[tuple[st
     }
 
 
-def one(found: dict[Any, float], name: str, **labels: str) -> float:
-    return found[name, frozenset(labels.items())]
+def value(samples: dict[Any, float], name: str, **labels: str) -> float:
+    return samples[name, frozenset(labels.items())]
 
 
 async def wait_for(http: httpx.AsyncClient, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -70,13 +70,13 @@ async def test_database_metrics(http: httpx.AsyncClient, log: Log) -> None:
     events = await log.pop(PopRequest("orders", "billing", batch=2))
     await log.ack(events[:1], "dead_letter", error="no such customer")
     details = await wait_for(http, lambda d: d["dlqSize"] == 1)
-    found = await scraped(http)
-    assert one(found, "penstock_queue_events", queue="orders") == 6
-    assert one(found, "penstock_queue_appended_events_total", queue="orders") == 6
-    assert one(found, "penstock_group_lag_events", queue="orders", group="billing") == 5
-    assert one(found, "penstock_dead_letters", queue="orders", group="billing") == 1
-    assert one(found, "penstock_group_oldest_seconds", queue="orders", group="billing") > 0
-    assert one(found, "penstock_database_reachable") == 1
+    samples = await scrape(http)
+    assert value(samples, "penstock_queue_events", queue="orders") == 6
+    assert value(samples, "penstock_queue_appended_events_total", queue="orders") == 6
+    assert value(samples, "penstock_group_lag_events", queue="orders", group="billing") == 5
+    assert value(samples, "penstock_dead_letters", queue="orders", group="billing") == 1
+    assert value(samples, "penstock_group_oldest_seconds", queue="orders", group="billing") > 0
+    assert value(samples, "penstock_database_reachable") == 1
     (queue,) = details["queues"]
     assert (queue["name"], queue["depth"], queue["deadLetters"]) == ("orders", 5, 1)
     assert details["queueDepth"] == 5
@@ -103,16 +103,16 @@ async def test_requests_are_counted_by_route(http: httpx.AsyncClient) -> None:
         frozenset({("method", "GET"), ("route", ""), ("status", "404")}),
     )
     problems = ("penstock_problems_total", frozenset({("kind", "no-such-route")}))
-    before = await scraped(http)
+    before = await scrape(http)
     for secret in ("ada", "bob"):
         assert (await http.get(f"/v1/nowhere/{secret}")).status_code == 404
-    found = await scraped(http)
-    assert found[requests] - before.get(requests, 0) == 2
-    assert found[problems] - before.get(problems, 0) == 2
+    samples = await scrape(http)
+    assert samples[requests] - before.get(requests, 0) == 2
+    assert samples[problems] - before.get(problems, 0) == 2
     # A request counts after its response, so the first scrape does not contain itself.
-    again = await scraped(http)
+    again = await scrape(http)
     count = ("penstock_http_request_seconds_count", frozenset({("method", "GET"), ("route", "/metrics")}))
-    assert again[count] > found.get(count, 0)
+    assert again[count] > samples.get(count, 0)
     assert not [key for key in again if "ada" in repr(key)]
 
 
@@ -137,18 +137,18 @@ async def test_events_are_counted_in_both_protocols(http: httpx.AsyncClient, log
     items = [{"queue": "ways", "payload": n, "transactionId": "same"} for n in (3, 4)]
     assert (await http.post("/api/v1/push", json={"items": items})).status_code == 201
     messages = (await http.get("/api/v1/pop/queue/ways", params={"consumerGroup": "h", "batch": 10})).json()["messages"]
-    said = {"transactionId": messages[0]["transactionId"], "partitionId": messages[0]["partitionId"]}
-    acked = await http.post("/api/v1/ack", json={**said, "leaseId": messages[0]["leaseId"], "consumerGroup": "h"})
+    message_id = {"transactionId": messages[0]["transactionId"], "partitionId": messages[0]["partitionId"]}
+    acked = await http.post("/api/v1/ack", json={**message_id, "leaseId": messages[0]["leaseId"], "consumerGroup": "h"})
     assert acked.json()[0]["success"] is True
-    found = await scraped(http)
+    samples = await scrape(http)
     counts = {
-        name: one(found, f"penstock_events_{name}_total", queue="ways")
+        name: value(samples, f"penstock_events_{name}_total", queue="ways")
         for name in ("received", "accepted", "duplicate", "rejected", "delivered")
     }
     delivered = len(popped.json()["events"]) + len(messages)
     assert counts == {"received": 5, "accepted": 3, "duplicate": 1, "rejected": 1, "delivered": delivered}
-    assert one(found, "penstock_events_acked_total", queue="ways", status="completed") == 1
-    assert one(found, "penstock_commit_seconds_count") == 2
+    assert value(samples, "penstock_events_acked_total", queue="ways", status="completed") == 1
+    assert value(samples, "penstock_commit_seconds_count") == 2
     assert first["data"] == 1
 
 
@@ -181,12 +181,12 @@ async def test_query_metrics(http: httpx.AsyncClient, shared_url: str) -> None:
             """
         )
     await wait_for(http, lambda d: d["eventsProcessed"] == 70)
-    found = await scraped(http)
-    assert one(found, "penstock_query_events_total", query="totals") == 70
-    assert one(found, "penstock_query_late_events_total", query="totals") == 4
-    assert one(found, "penstock_query_watermark_lag_seconds", query="totals") >= 60
+    samples = await scrape(http)
+    assert value(samples, "penstock_query_events_total", query="totals") == 70
+    assert value(samples, "penstock_query_late_events_total", query="totals") == 4
+    assert value(samples, "penstock_query_watermark_lag_seconds", query="totals") >= 60
     bucket = "penstock_query_cycle_seconds_bucket"
-    counts = [one(found, bucket, query="totals", le=le) for le in ("0.1", "0.2", "300", "+Inf")]
+    counts = [value(samples, bucket, query="totals", le=le) for le in ("0.1", "0.2", "300", "+Inf")]
     assert counts == [0, 1, 1, 2]
 
 
@@ -197,10 +197,10 @@ async def test_scrape_succeeds_without_the_database(http: httpx.AsyncClient, sha
         try:
             conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
             await wait_for(http, lambda details: not details["databaseReachable"])
-            found = await scraped(http)
-            assert one(found, "penstock_database_reachable") == 0
-            assert one(found, "penstock_workers") == 1
-            assert not [key for key in found if key[0] == "penstock_queue_events"]
+            samples = await scrape(http)
+            assert value(samples, "penstock_database_reachable") == 0
+            assert value(samples, "penstock_workers") == 1
+            assert not [key for key in samples if key[0] == "penstock_queue_events"]
         finally:
             conn.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
 

@@ -38,9 +38,9 @@ async def test_scrape_cost_does_not_grow_with_history(log: Log, shared_url: str)
             await log.push([Batch("scraped.orders", [{"data": n, "key": str(n)} for n in range(50)])])
             await log.ack(await log.pop(PopRequest("scraped.orders", "billing", batch=1000, partitions=4)))
             await driver.cycle([("ada", 0, 1, 1)])
-        found = {name: await explained(shared_url, _sql[name]) for name in ("queues", "groups", "queries")}
-        pages.append({name: each.pages for name, each in found.items()})
-        for each in found.values():
+        plans = {name: await explained(shared_url, _sql[name]) for name in ("queues", "groups", "queries")}
+        pages.append({name: each.pages for name, each in plans.items()})
+        for each in plans.values():
             for table in ("cycles", "positions", "chunks"):
                 assert all("Index" in scan.kind for scan in each.scans(table))
     await driver.close()
@@ -87,8 +87,8 @@ async def test_changes_of_a_cycle_are_read_in_one_scan(log: Log, shared_url: str
     driver = await CycleDriver.start(log, "changed_rows")
     await driver.cycle([(str(n), 0, 1, 1) for n in range(2000)])
     async with log.database.connection() as conn:
-        asked = "SELECT max(committed_at) FROM penstock.cycles WHERE query_id = %s"
-        (row,) = await (await conn.execute(asked, (driver.id,))).fetchall()
+        statement = "SELECT max(committed_at) FROM penstock.cycles WHERE query_id = %s"
+        (row,) = await (await conn.execute(statement, (driver.id,))).fetchall()
     statement = _live["changed"].replace("{view}", "changed_rows")
     async with await AsyncConnection.connect(shared_url, autocommit=True) as conn:
         plan = await explain(conn, statement, {"since": row[0], "keys": None, "limit": 10})

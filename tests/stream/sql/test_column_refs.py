@@ -170,7 +170,7 @@ shapes = st.sampled_from(
         "CASE WHEN {} THEN {} END",
         "({}).z = {}",
         "({}) AND NOT {}",
-        "{} IN ({}, 'c0')",
+        "({} IN ({}, 'c0'))",
         "({})[{}]",
     ]
 )

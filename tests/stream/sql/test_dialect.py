@@ -51,6 +51,12 @@ def test_names_of_functions_are_not_interpreted() -> None:
     assert tree.sql(SparkSql, normalize_functions=False) == "nvl(date_sub(a, 1), log10(parse_json(b)))"
 
 
+def test_parse_json_is_printed() -> None:
+    (tree,) = StatementSql().parse_into(exp.Expr, "parse_json(a)")
+    assert tree is not None
+    assert tree.sql("spark") == "PARSE_JSON(a)"
+
+
 def test_percentile_keeps_its_third_argument() -> None:
     (tree,) = StatementSql().parse_into(exp.Expr, "percentile(a, 0.5, b)")
     assert isinstance(tree, exp.AggFunc)

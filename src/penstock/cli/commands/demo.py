@@ -1,4 +1,4 @@
-"""``penstock demo``: everything at work, or the log alone."""
+"""``penstock demo``: the demo of all features, or of the log alone."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 
 from penstock.cli.command import FAILED, INTERRUPTED, command
-from penstock.cli.session import Choices, Session
+from penstock.cli.session import CommandSession, SharedOptions
 
 _EVERYTHING, _LOG = "everything", "log"
-_OF_ALL, _OF_LOG = "For everything", "For the log"
+_FULL_PANEL, _LOG_PANEL = "Demo of everything", "Demo of the log"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
     examples = [
         "penstock demo",
         "penstock demo --duration 120 --rate 500",
@@ -26,37 +25,50 @@ def register(app: typer.Typer) -> None:
 
 
 async def demo(
-    session: Session,
+    session: CommandSession,
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="everything, or the log: queues, groups and dead letters alone.")
+        str, typer.Argument(metavar="WHAT", help="everything, or log: queues, groups and dead letters only.")
     ] = _EVERYTHING,
     duration: Annotated[
         float | None,
         typer.Option(
             min=1,
             metavar="SECONDS",
-            help="End so long after the first results.",
+            help="Exit this long after the first results.",
             show_default="at Ctrl-C",
-            rich_help_panel=_OF_ALL,
+            rich_help_panel=_FULL_PANEL,
         ),
     ] = None,
     rate: Annotated[
-        float, typer.Option(min=20, max=5000, metavar="N", help="Events a second.", rich_help_panel=_OF_ALL)
+        float, typer.Option(min=20, max=5000, metavar="N", help="Events per second.", rich_help_panel=_FULL_PANEL)
     ] = 200.0,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="The same seed, the same traffic.", rich_help_panel=_OF_ALL)
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="The random seed. The same seed generates the same traffic.",
+            rich_help_panel=_FULL_PANEL,
+        ),
     ] = 0,
     headless: Annotated[
-        bool, typer.Option("--headless", help="Without the console and a browser.", rich_help_panel=_OF_ALL)
+        bool, typer.Option("--headless", help="Run without the console and a browser.", rich_help_panel=_FULL_PANEL)
     ] = False,
     port: Annotated[
         int,
         typer.Option(
-            min=0, max=65535, metavar="N", help="The console's port; 0 takes a free one.", rich_help_panel=_OF_ALL
+            min=0,
+            max=65535,
+            metavar="N",
+            help="The port of the console; 0 selects a free port.",
+            rich_help_panel=_FULL_PANEL,
         ),
     ] = 0,
     events: Annotated[
-        int, typer.Option(min=10, max=2_000_000, metavar="N", help="How many orders to push.", rich_help_panel=_OF_LOG)
+        int,
+        typer.Option(
+            min=10, max=2_000_000, metavar="N", help="The number of orders to push.", rich_help_panel=_LOG_PANEL
+        ),
     ] = 50_000,
     speed: Annotated[
         float,
@@ -64,37 +76,39 @@ async def demo(
             min=0.1,
             max=1000,
             metavar="X",
-            help="Play it so many times as fast; the log is not slowed.",
-            rich_help_panel=_OF_LOG,
+            help="The playback speed of the story. The log always runs at full speed.",
+            rich_help_panel=_LOG_PANEL,
         ),
     ] = 1.0,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the database, to look around in it.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the database after the demo, to inspect it.")] = False,
 ) -> None:
-    """Watch it at work: a small company's traffic, live, and whether it all adds up.
+    """Process the simulated traffic of a small company, and verify the results.
 
-    It starts a PostgreSQL of its own, Spark, the server and the console, sends them the traffic of a web analytics
-    company, and compares every window with what was sent. Ctrl-C ends it, and nothing of it is left.
+    The demo starts its own PostgreSQL, Spark, server and console, generates the traffic of a web analytics company,
+    and compares every window with the events sent. Ctrl-C ends the demo and removes everything it created.
     """
     if what == _LOG:
         from penstock.cli.demo.log.command import run_demo as run_log
 
-        if Choices() != replace(session.choices, json=False, quiet=False, verbose=False):
-            raise typer.BadParameter("this demo brings a database of its own, so that it cannot touch yours")
+        if SharedOptions() != replace(session.options, json=False, quiet=False, verbose=False):
+            raise typer.BadParameter(
+                "the demo of the log always uses a database of its own: omit options that name a database or server"
+            )
         succeeded: bool | None = await run_log(session.out, events=events, speed=speed, keep=keep)
     elif what == _EVERYTHING:
-        from penstock.cli.commands.run import need_spark
+        from penstock.cli.commands.run import require_spark
         from penstock.cli.demo.command import find_streams, run_demo
         from penstock.cli.demo.company import Wishes
 
-        if session.choices.server is not None or session.choices.data_dir is not None:
+        if session.options.server is not None or session.options.data_dir is not None:
             raise typer.BadParameter(
-                "the demo starts a server and a database of its own; --database-url names a database to use instead, "
-                "in which it makes queues and deletes them again"
+                "the demo starts a server and a database of its own. --database-url names a database to use instead, "
+                "in which it creates queues and deletes them at the end"
             )
-        need_spark()
+        require_spark()
         wishes = Wishes(find_streams(), duration, rate, seed, headless, port)
-        succeeded = await run_demo(session.out, wishes, database_url=session.choices.database_url, keep=keep)
+        succeeded = await run_demo(session.out, wishes, database_url=session.options.database_url, keep=keep)
     else:
-        raise typer.BadParameter(f"there is a demo of everything and one of the log, none of {what!r}")
+        raise typer.BadParameter(f"there is no demo of {what!r}: give everything or log")
     if succeeded is not True:
         raise typer.Exit(INTERRUPTED if succeeded is None else FAILED)

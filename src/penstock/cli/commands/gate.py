@@ -1,4 +1,4 @@
-"""``penstock gate``: how much each lane may pass, what waits, and limits that change while a query runs."""
+"""``penstock gate``: state of rate-limit gates, and changes of their limits while the query runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.commands.query import QueryName
 from penstock.cli.completion import query_names
-from penstock.cli.session import Session
-from penstock.cli.times import show_time
+from penstock.cli.session import CommandSession
+from penstock.cli.times import format_time
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
@@ -18,31 +18,33 @@ if TYPE_CHECKING:
 
     from penstock.engine.gates.admin import GateChange, GateInfo
 
-app = typer.Typer(help="Gates: how much each lane of a query may pass, what waits, and changing that.")
+app = typer.Typer(help="Gates: show and change the rate limits of a query's lanes.")
 
 OptionalQuery = Annotated[
     str | None,
     typer.Argument(metavar="QUERY", help="This query only.", autocompletion=query_names, show_default=False),
 ]
-Key = Annotated[str | None, typer.Argument(metavar="KEY", help="The lane's key; none: all lanes.", show_default=False)]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, metavar="N", help="How many at the most.")]
+Key = Annotated[
+    str | None, typer.Argument(metavar="KEY", help="The key of the lane; without it: all lanes.", show_default=False)
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, metavar="N", help="The maximum number.")]
 
 
 @command(app, "list", examples=["penstock gate list", "penstock gate list ota-limiter -n 100 --json"])
-async def list_gates(session: Session, query: OptionalQuery = None, limit: Limit = 50) -> None:
-    """List gates by lane, those that hold something back first."""
-    _show(session, await _gates(session, query, None, limit))
+async def list_gates(session: CommandSession, query: OptionalQuery = None, limit: Limit = 50) -> None:
+    """List gates by lane, those with waiting events first."""
+    _print_gates(session, await _read_gates(session, query, None, limit))
 
 
 @command(app, "show", examples=["penstock gate show ota-limiter tenant-7", "penstock gate show ota-limiter --json"])
-async def show(session: Session, query: QueryName, key: Key = None) -> None:
+async def show(session: CommandSession, query: QueryName, key: Key = None) -> None:
     """Show the gates of a query's lane, or of all its lanes."""
     from penstock.core.errors import NotFound
 
-    found = await _gates(session, query, key, 100_000)
-    if key is not None and not found:
-        raise NotFound(f"query {query!r} has let nothing of lane {key!r} through yet, nor held it back")
-    _show(session, found)
+    gates = await _read_gates(session, query, key, 100_000)
+    if key is not None and not gates:
+        raise NotFound(f"no gate of query {query!r} has seen an event of lane {key!r} yet")
+    _print_gates(session, gates)
 
 
 @command(
@@ -56,20 +58,24 @@ async def show(session: Session, query: QueryName, key: Key = None) -> None:
     ],
 )
 async def set_limits(
-    session: Session,
+    session: CommandSession,
     query: QueryName,
     key: Key = None,
-    rate: Annotated[float | None, typer.Option(help="Tokens a second, of a token bucket.")] = None,
-    capacity: Annotated[float | None, typer.Option(help="How many tokens a bucket holds.")] = None,
-    limit: Annotated[float | None, typer.Option(help="How much a window lets through, or may be in flight.")] = None,
-    window: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long a window is.")] = None,
-    weight: Annotated[
-        int | None, typer.Option(min=1, help="How much of a shared limit the lane gets beside the others.")
+    rate: Annotated[float | None, typer.Option(help="The rate of a token bucket, in tokens per second.")] = None,
+    capacity: Annotated[float | None, typer.Option(help="The capacity of a token bucket.")] = None,
+    limit: Annotated[
+        float | None, typer.Option(help="The cost that a window admits, or that may be in flight.")
     ] = None,
-    gate: Annotated[int | None, typer.Option(min=1, metavar="N", help="Which gate, where there are several.")] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget what was changed before.")] = False,
+    window: Annotated[float | None, typer.Option(metavar="SECONDS", help="The length of a window.")] = None,
+    weight: Annotated[
+        int | None, typer.Option(min=1, help="The weight of the lane in a limit that lanes share.")
+    ] = None,
+    gate: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The number of the gate, if the query has several.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove earlier changes.")] = False,
 ) -> None:
-    """Change limits while the query runs. A key's own count before those of all; what is not named stays."""
+    """Change limits while the query runs. Limits of a key take precedence; limits that are not given stay."""
     from penstock.engine.gates.admin import GateChange
 
     change = GateChange(
@@ -79,16 +85,16 @@ async def set_limits(
 
 
 @command(app, "pause", examples=["penstock gate pause ota-limiter tenant-7", "penstock gate pause ota-limiter"])
-async def pause(session: Session, query: QueryName, key: Key = None) -> None:
-    """Let nothing through until it is resumed; what comes waits in its queue."""
+async def pause(session: CommandSession, query: QueryName, key: Key = None) -> None:
+    """Close the gates until they are resumed. Events wait in their queue."""
     from penstock.engine.gates.admin import GateChange
 
     await _change(session, query, GateChange(key=key, paused=True), "paused")
 
 
 @command(app, "resume", examples=["penstock gate resume ota-limiter tenant-7"])
-async def resume(session: Session, query: QueryName, key: Key = None) -> None:
-    """Let through again what the limits allow."""
+async def resume(session: CommandSession, query: QueryName, key: Key = None) -> None:
+    """Resume paused or held gates."""
     from penstock.engine.gates.admin import GateChange
 
     await _change(session, query, GateChange(key=key, paused=False, hold_seconds=0), "resumed")
@@ -96,27 +102,27 @@ async def resume(session: Session, query: QueryName, key: Key = None) -> None:
 
 @command(app, "hold", examples=["penstock gate hold ota-limiter tenant-7 --seconds 30"])
 async def hold(
-    session: Session,
+    session: CommandSession,
     query: QueryName,
     key: Key = None,
     seconds: Annotated[
-        float, typer.Option(min=0, metavar="N", help="For how long, such as a partner's Retry-After.")
+        float, typer.Option(min=0, metavar="N", help="The duration, such as the Retry-After of a partner.")
     ] = 60.0,
 ) -> None:
-    """Let nothing through for a while, and begin with an empty bucket then: the partner has said so."""
+    """Close the gates for a time and restart with empty buckets, for example after a partner's Retry-After."""
     from penstock.engine.gates.admin import GateChange
 
     await _change(session, query, GateChange(key=key, hold_seconds=seconds), "held")
 
 
-async def _gates(session: Session, query: str | None, key: str | None, limit: int) -> Sequence[GateInfo]:
+async def _read_gates(session: CommandSession, query: str | None, key: str | None, limit: int) -> Sequence[GateInfo]:
     from penstock.engine.gates.admin import GateAdmin
 
     async with session.log() as log:
         return await GateAdmin(log.database).list(query, key, limit=limit)
 
 
-async def _change(session: Session, query: str, change: GateChange, state: str) -> None:
+async def _change(session: CommandSession, query: str, change: GateChange, state: str) -> None:
     from penstock.engine.gates.admin import GateAdmin
 
     async with session.log() as log:
@@ -128,31 +134,31 @@ async def _change(session: Session, query: str, change: GateChange, state: str) 
         session.out.note(f"Query {query}, {lane}: {state}.")
 
 
-def _show(session: Session, found: Sequence[GateInfo]) -> None:
+def _print_gates(session: CommandSession, gates: Sequence[GateInfo]) -> None:
     import msgspec
 
     if session.out.json:
-        session.out.document(msgspec.to_builtins(list(found), builtin_types=(type(None),)))
+        session.out.document(msgspec.to_builtins(list(gates), builtin_types=(type(None),)))
         return
-    if not found:
-        session.out.hint("No gate has let anything through yet, or held it back.")
+    if not gates:
+        session.out.hint("No gate has seen an event yet.")
         return
     numbers = ("left", "limit", "allowed", "cost", "backlog")
     columns = ("query", "key", "gate", *numbers, "next")
-    session.out.table(columns, [_row(each) for each in found], right=numbers)
+    session.out.table(columns, [_row(info) for info in gates], right=numbers)
 
 
-def _row(each: GateInfo) -> tuple[Any, ...]:
-    left = each.tokens if each.tokens is not None else each.limit - (each.used or 0)
-    limit = f"{each.limit:g}"
-    if each.rate is not None:
-        limit += f", {each.rate:g}/s"
-    elif each.window_seconds is not None:
-        limit += f" in {each.window_seconds:g} s"
-    state = "paused" if each.paused else "" if each.next_at is None else show_time(each.next_at)
-    if each.hold_until is not None:
-        state = f"held until {show_time(each.hold_until)}"
-    name = f"{each.gate} {each.kind.replace('_', ' ')}"
-    key = "(all)" if each.key is None else each.key
-    cost = f"{each.cost_total:g}"
-    return (each.query, key, name, f"{left:g}", limit, number(each.allowed_total), cost, number(each.backlog), state)
+def _row(info: GateInfo) -> tuple[Any, ...]:
+    left = info.tokens if info.tokens is not None else info.limit - (info.used or 0)
+    limit = f"{info.limit:g}"
+    if info.rate is not None:
+        limit += f", {info.rate:g}/s"
+    elif info.window_seconds is not None:
+        limit += f" in {info.window_seconds:g} s"
+    state = "paused" if info.paused else "" if info.next_at is None else format_time(info.next_at)
+    if info.hold_until is not None:
+        state = f"held until {format_time(info.hold_until)}"
+    name = f"{info.gate} {info.kind.replace('_', ' ')}"
+    key = "(all)" if info.key is None else info.key
+    cost = f"{info.cost_total:g}"
+    return (info.query, key, name, f"{left:g}", limit, number(info.allowed_total), cost, number(info.backlog), state)

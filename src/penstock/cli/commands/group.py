@@ -1,4 +1,4 @@
-"""``penstock group``: where consumer groups stand, and moving them."""
+"""``penstock group``: positions of consumer groups."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.commands.queue import QueueName, Yes, holds_back
+from penstock.cli.commands.queue import QueueName, Yes, format_backpressure
 from penstock.cli.completion import queue_names
-from penstock.cli.session import Session, find_queue
-from penstock.cli.times import parse_time, show_time
+from penstock.cli.session import CommandSession, find_queue
+from penstock.cli.times import format_time, parse_time
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
     from penstock.client.transport import Transport
     from penstock.log.queue_info import GroupInfo
 
-app = typer.Typer(help="Consumer groups: where each stands, and moving it.")
+app = typer.Typer(help="Consumer groups: show their positions and move them.")
 
 OptionalQueue = Annotated[
     str | None,
     typer.Argument(metavar="QUEUE", help="This queue only.", autocompletion=queue_names, show_default=False),
 ]
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The name of the group.")]
 
-_MOST_BEHIND = 20
+_SHOWN_PARTITIONS = 20
 
 
 @command(app, "list", examples=["penstock group list", "penstock group list orders --json"])
-async def list_groups(session: Session, queue: OptionalQueue = None) -> None:
-    """List groups and how far each is behind."""
+async def list_groups(session: CommandSession, queue: OptionalQueue = None) -> None:
+    """List groups with their lag."""
     from penstock.cli import json_output
 
     async with session.transport() as transport:
         if queue is not None:
             await find_queue(transport, queue)
-        found = await transport.groups(queue)
+        groups = await transport.groups(queue)
     if session.out.json:
-        session.out.document([json_output.group_listing(group) for group in found])
+        session.out.document([json_output.group_listing(group) for group in groups])
         return
-    if not found:
-        session.out.hint("There is no group yet: the first pop of a consumer makes one.")
+    if not groups:
+        session.out.hint("There is no group yet. The first pop of a consumer creates one.")
         return
     numbers = ("lag", "partitions behind", "leases")
     rows = [
@@ -52,53 +52,64 @@ async def list_groups(session: Session, queue: OptionalQueue = None) -> None:
             number(group.lag),
             number(group.partitions_behind),
             number(group.leases),
-            holds_back(json_output.group_listing(group)),
+            format_backpressure(json_output.group_listing(group)),
             group.subscribed_from,
-            show_time(group.created_at),
+            format_time(group.created_at),
         )
-        for group in found
+        for group in groups
     ]
     columns = ("queue", "group", *numbers, "holds pushes back", "subscribed from", "since")
     session.out.table(columns, rows, right=numbers)
 
 
 @command(app, "show", examples=["penstock group show orders billing", "penstock group show orders billing --json"])
-async def show(session: Session, queue: QueueName, group: GroupName) -> None:
-    """Show where a group stands in each partition, the ones furthest behind first."""
+async def show(session: CommandSession, queue: QueueName, group: GroupName) -> None:
+    """Show the position of a group in each partition, the largest lag first."""
     from penstock.cli import json_output
 
     async with session.transport() as transport:
         info = await _find_group(transport, queue, group)
-        lanes = [json_output.group_lane(lane) for lane in await transport.group_positions(queue, group)]
-    lanes.sort(key=lambda lane: -lane["lag"])
+        partitions = [
+            json_output.group_partition(position) for position in await transport.group_positions(queue, group)
+        ]
+    partitions.sort(key=lambda partition: -partition["lag"])
     if session.out.json:
-        session.out.document({**json_output.group_listing(info), "partitions": lanes})
+        session.out.document({**json_output.group_listing(info), "partitions": partitions})
         return
-    session.out.facts(
+    session.out.fields(
         f"Group {group} of queue {queue}",
         [
             ("lag", f"{number(info.lag)} events in {number(info.partitions_behind)} partitions"),
             ("leases", number(info.leases)),
-            ("holds pushes back", holds_back(json_output.group_listing(info))),
-            ("last seen", show_time(info.seen_at)),
+            ("holds pushes back", format_backpressure(json_output.group_listing(info))),
+            ("last seen", format_time(info.seen_at)),
             ("subscribed from", info.subscribed_from),
-            ("since", show_time(info.created_at)),
+            ("since", format_time(info.created_at)),
             *([("query", info.query_id)] if info.query_id is not None else []),
         ],
     )
-    if not lanes:
+    if not partitions:
         return
-    shown = lanes[:_MOST_BEHIND]
+    shown = partitions[:_SHOWN_PARTITIONS]
     numbers = ("lag", "next offset", "end", "failed attempts")
-    rows = [_row(lane) for lane in shown]
-    title = "Partitions" if len(shown) == len(lanes) else f"The {len(shown)} of {len(lanes):,} partitions most behind"
+    rows = [_row(partition) for partition in shown]
+    title = (
+        "Partitions"
+        if len(shown) == len(partitions)
+        else f"The {len(shown)} of {len(partitions):,} partitions with the largest lag"
+    )
     session.out.table(("partition", *numbers, "lease", "last moved"), rows, title=title, right=numbers)
 
 
-def _row(lane: dict[str, Any]) -> tuple[str, ...]:
-    lease = "until " + show_time(lane["available_at"]) if lane["leased"] else ""
+def _row(partition: dict[str, Any]) -> tuple[str, ...]:
+    lease = "until " + format_time(partition["available_at"]) if partition["leased"] else ""
     counts = ("lag", "next_offset", "end_offset", "attempts")
-    return (lane["partition"], *(number(lane[name]) for name in counts), lease, show_time(lane["moved_at"]))
+    return (
+        partition["partition"],
+        *(number(partition[name]) for name in counts),
+        lease,
+        format_time(partition["moved_at"]),
+    )
 
 
 @command(
@@ -112,30 +123,32 @@ def _row(lane: dict[str, Any]) -> tuple[str, ...]:
     ],
 )
 async def seek(
-    session: Session,
+    session: CommandSession,
     queue: QueueName,
     group: GroupName,
     to: Annotated[
         str,
         typer.Option(
             "--to",
-            metavar="PLACE",
+            metavar="POSITION",
             help="beginning, end, a time (2026-01-31T12:00:00Z, or 2h for two hours ago), "
-            "or with --partition an offset.",
+            "or, with --partition, an offset.",
         ),
     ],
-    partition: Annotated[str | None, typer.Option(metavar="NAME", help="Move it in this partition only.")] = None,
+    partition: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Move the group in this partition only.")
+    ] = None,
 ) -> None:
-    """Move a group, back to read again or forward to skip. What it held under leases is delivered anew."""
-    place = _place(to)
+    """Move a group back to read events again, or forward to skip events. Leased events are delivered again."""
+    position = _parse_position(to)
     async with session.transport() as transport:
         await _find_group(transport, queue, group)
-        moved = await transport.seek(queue, group, place, partition=partition)  # type: ignore[arg-type]  # it checks strings
+        moved = await transport.seek(queue, group, position, partition=partition)  # type: ignore[arg-type]  # seek validates strings
         lag = (await _find_group(transport, queue, group)).lag
-    if session.out.json:
-        session.out.document({"queue": queue, "group": group, "partitions": moved, "lag": lag})
-    else:
-        session.out.note(f"Moved group {group} in {number(moved)} partitions: {number(lag)} events to read.")
+    session.out.result(
+        {"queue": queue, "group": group, "partitions": moved, "lag": lag},
+        f"Moved group {group} in {number(moved)} partitions: {number(lag)} events to read.",
+    )
 
 
 @command(
@@ -147,14 +160,14 @@ async def seek(
     ],
 )
 async def configure(
-    session: Session,
+    session: CommandSession,
     queue: QueueName,
     group: GroupName,
     count: Annotated[
-        bool, typer.Option("--count/--no-count", help="Whether pushes wait for the group when the queue is full.")
+        bool, typer.Option("--count/--no-count", help="Whether pushes wait for this group when the queue is full.")
     ],
 ) -> None:
-    """Say whether a group counts for the depth of its queue (max_depth_events)."""
+    """Set whether a group counts for the depth of its queue (max_depth_events)."""
     from penstock.cli import json_output
 
     async with session.transport() as transport:
@@ -164,22 +177,19 @@ async def configure(
     if session.out.json:
         session.out.document(json_output.group_listing(info))
     else:
-        does = "counts" if count else "no longer counts"
-        session.out.note(f"Group {group} {does} for the depth of queue {queue}.")
+        verb = "counts" if count else "no longer counts"
+        session.out.note(f"Group {group} {verb} for the depth of queue {queue}.")
 
 
 @command(app, "delete", examples=["penstock group delete orders billing", "penstock group delete orders billing --yes"])
-async def delete(session: Session, queue: QueueName, group: GroupName, yes: Yes = False) -> None:
-    """Forget a group and where it stood. The events stay, and so do its dead letters."""
+async def delete(session: CommandSession, queue: QueueName, group: GroupName, yes: Yes = False) -> None:
+    """Delete a group and its position. Its events and dead letters stay."""
     async with session.transport() as transport:
         info = await _find_group(transport, queue, group)
         if not yes:
-            session.out.confirm(f"Forget group {group} of queue {queue}, {number(info.lag)} events behind?")
+            session.out.confirm(f"Delete group {group} of queue {queue}, {number(info.lag)} events behind?")
         deleted = await transport.delete_group(queue, group)
-    if session.out.json:
-        session.out.document({"queue": queue, "group": group, "deleted": deleted})
-    else:
-        session.out.note(f"Deleted group {group} of queue {queue}.")
+    session.out.result({"queue": queue, "group": group, "deleted": deleted}, f"Deleted group {group} of queue {queue}.")
 
 
 async def _find_group(transport: Transport, queue: str, group: str) -> GroupInfo:
@@ -189,10 +199,10 @@ async def _find_group(transport: Transport, queue: str, group: str) -> GroupInfo
     for info in await transport.groups(queue):
         if info.group == group:
             return info
-    raise NotFound(f"queue {queue!r} has no group {group!r}: `penstock group list {queue}` shows those it has")
+    raise NotFound(f"queue {queue!r} has no group {group!r}: `penstock group list {queue}` lists its groups")
 
 
-def _place(text: str) -> str | datetime | int:
+def _parse_position(text: str) -> str | datetime | int:
     if text in ("beginning", "end"):
         return text
     return int(text) if text.isdecimal() else parse_time(text)

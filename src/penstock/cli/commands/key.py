@@ -1,4 +1,4 @@
-"""``penstock key``: who may call the server."""
+"""``penstock key``: API keys of the server and the audit log."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import typer
 
 from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
-from penstock.cli.session import Session
-from penstock.cli.times import parse_duration, show_time
+from penstock.cli.session import CommandSession
+from penstock.cli.times import format_time, parse_duration
 
 if TYPE_CHECKING:
     from penstock.server.auth.api_keys import ApiKey, ApiKeyStore
     from penstock.server.auth.audit import AuditLog
     from penstock.server.auth.key_format import PlaintextKey
 
-app = typer.Typer(help="API keys of the server: who may do what with which queues.")
+app = typer.Typer(help="API keys of the server: create, list, rotate and revoke them, and read the audit log.")
 
-KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id: the part between its underscores.")]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id of the key: the part between its underscores.")]
 ROLES = ("produce", "consume", "read", "admin")
 
 
@@ -37,47 +37,47 @@ ROLES = ("produce", "consume", "read", "admin")
     ],
 )
 async def create(
-    session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")],
+    session: CommandSession,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the owner.")],
     role: Annotated[
-        list[str], typer.Option(metavar="ROLE", help=f"What it may do: {', '.join(ROLES)}; may be repeated.")
+        list[str], typer.Option(metavar="ROLE", help=f"A role of the key: {', '.join(ROLES)}; may be repeated.")
     ],
     queue: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="The queues it is for: * is any text, ? any character; may be repeated.",
+            help="A pattern of queue names (* any text, ? any character); may be repeated.",
             show_default="all",
         ),
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Good for this long, such as 90d or 12h.", show_default="for ever"),
+        typer.Option(metavar="TIME", help="The lifetime of the key, such as 90d or 12h.", show_default="no expiry"),
     ] = None,
 ) -> None:
-    """Make a key, and print it: it is stored as a hash only, so this is the one time to see it."""
+    """Create a key and print it. Only its hash is stored, so it cannot be shown again."""
     from penstock.server.auth.identity import ALL_QUEUES, Role
 
-    unknown = [each for each in role if each not in ROLES]
+    unknown = [name for name in role if name not in ROLES]
     if unknown:
-        raise typer.BadParameter(f"there is no role {unknown[0]!r}: it is one of {', '.join(ROLES)}")
-    until = None if expires is None else datetime.now(UTC) + parse_duration(expires)
-    async with _opened(session) as (keys, audit):
-        key, text = await keys.create(name, [Role(each) for each in role], queue or ALL_QUEUES, expires_at=until)
-        await _note(session, audit, "key create", key)
-    _show_new(session, key, text)
+        raise typer.BadParameter(f"there is no role {unknown[0]!r}: use one of {', '.join(ROLES)}")
+    expires_at = None if expires is None else datetime.now(UTC) + parse_duration(expires)
+    async with _open_stores(session) as (keys, audit):
+        key, text = await keys.create(name, [Role(name) for name in role], queue or ALL_QUEUES, expires_at=expires_at)
+        await _write_audit(session, audit, "key create", key)
+    _print_new_key(session, key, text)
 
 
 @command(app, "list", examples=["penstock key list", "penstock key list --json"])
-async def list_keys(session: Session) -> None:
+async def list_keys(session: CommandSession) -> None:
     """List the keys, without their secrets."""
-    async with _opened(session) as (keys, _):
-        found = await keys.list_all()
+    async with _open_stores(session) as (keys, _):
+        api_keys = await keys.list_all()
     if session.out.json:
-        session.out.document([asdict(key) for key in found])
+        session.out.document([asdict(key) for key in api_keys])
         return
-    if not found:
-        session.out.hint("There is no key yet: `penstock key create NAME --role ROLE` makes one.")
+    if not api_keys:
+        session.out.hint("There is no key yet. Create one with `penstock key create NAME --role ROLE`.")
         return
     rows = [
         (
@@ -86,75 +86,84 @@ async def list_keys(session: Session) -> None:
             ", ".join(key.roles),
             ", ".join(key.queues),
             _state(key),
-            show_time(key.created_at),
-            show_time(key.last_used_at) if key.last_used_at else "never",
+            format_time(key.created_at),
+            format_time(key.last_used_at) if key.last_used_at else "never",
         )
-        for key in found
+        for key in api_keys
     ]
     session.out.table(("id", "name", "roles", "queues", "state", "created", "last used"), rows)
 
 
 @command(app, "rotate", examples=["penstock key rotate k3m9x2abcdef", "penstock key rotate k3m9x2abcdef --grace 0s"])
 async def rotate(
-    session: Session,
+    session: CommandSession,
     key_id: KeyId,
     grace: Annotated[
-        str, typer.Option(metavar="TIME", help="How long the secret that it has is still good, such as 24h or 0s.")
+        str, typer.Option(metavar="TIME", help="How long the old secret stays valid, such as 24h or 0s.")
     ] = "24h",
 ) -> None:
-    """Give a key a new secret, and print it."""
-    async with _opened(session) as (keys, audit):
+    """Replace the secret of a key and print the new key."""
+    async with _open_stores(session) as (keys, audit):
         key, text = await keys.rotate(key_id, parse_duration(grace))
-        await _note(session, audit, "key rotate", key)
-    _show_new(session, key, text)
+        await _write_audit(session, audit, "key rotate", key)
+    _print_new_key(session, key, text)
 
 
 @command(app, "revoke", examples=["penstock key revoke k3m9x2abcdef"])
-async def revoke(session: Session, key_id: KeyId, yes: Yes = False) -> None:
-    """End a key: every server refuses it within five seconds."""
+async def revoke(session: CommandSession, key_id: KeyId, yes: Yes = False) -> None:
+    """Revoke a key. Every server rejects it within five seconds."""
     if not yes:
-        session.out.confirm(f"Refuse whoever uses the key {key_id} from now on?")
-    async with _opened(session) as (keys, audit):
+        session.out.confirm(f"Revoke key {key_id}?")
+    async with _open_stores(session) as (keys, audit):
         key = await keys.revoke(key_id)
-        await _note(session, audit, "key revoke", key)
-    if session.out.json:
-        session.out.document(asdict(key))
-    else:
-        session.out.note(f"Revoked key {key.id} ({key.name}).")
+        await _write_audit(session, audit, "key revoke", key)
+    session.out.result(asdict(key), f"Revoked key {key.id} ({key.name}).")
 
 
 @command(app, "audit", examples=["penstock key audit", "penstock key audit --limit 500 --json"])
 async def audit(
-    session: Session,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="So many lines.")] = 50,
-    who: Annotated[str | None, typer.Option(metavar="ID", help="Of this caller only.", show_default=False)] = None,
+    session: CommandSession,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100_000, help="The maximum number of entries.")
+    ] = 50,
+    who: Annotated[
+        str | None, typer.Option(metavar="ID", help="Show entries of this caller only.", show_default=False)
+    ] = None,
 ) -> None:
-    """Show what administrators did, what was done to keys, and what was tried in vain; the latest first."""
-    async with _opened(session) as (_, log):
-        lines = await log.read(limit, who)
+    """Show the audit log, newest first: administrative actions, changes to keys, and rejected requests."""
+    async with _open_stores(session) as (_, log):
+        entries = await log.read(limit, who)
     if session.out.json:
-        session.out.document([asdict(line) for line in lines])
+        session.out.document([asdict(entry) for entry in entries])
         return
-    if not lines:
-        session.out.hint("Nothing was written down yet.")
+    if not entries:
+        session.out.hint("The audit log is empty.")
         return
     rows = [
-        (show_time(line.at), line.who, line.action, line.subject, line.address, line.outcome, line.request_id)
-        for line in lines
+        (
+            format_time(entry.at),
+            entry.who,
+            entry.action,
+            entry.subject,
+            entry.address,
+            entry.outcome,
+            entry.request_id,
+        )
+        for entry in entries
     ]
     session.out.table(("at", "who", "action", "subject", "address", "outcome", "request"), rows)
 
 
 @asynccontextmanager
-async def _opened(session: Session) -> AsyncIterator[tuple[ApiKeyStore, AuditLog]]:
+async def _open_stores(session: CommandSession) -> AsyncIterator[tuple[ApiKeyStore, AuditLog]]:
     from penstock.server.auth.api_keys import ApiKeyStore
     from penstock.server.auth.audit import AuditLog
 
-    async with session.opened() as opened:
-        yield ApiKeyStore(opened.database), AuditLog(opened.database)
+    async with session.log() as log:
+        yield ApiKeyStore(log.database), AuditLog(log.database)
 
 
-async def _note(session: Session, audit: AuditLog, action: str, key: ApiKey) -> None:
+async def _write_audit(session: CommandSession, audit: AuditLog, action: str, key: ApiKey) -> None:
     import psycopg
 
     from penstock.core.errors import DatabaseError
@@ -167,25 +176,25 @@ async def _note(session: Session, audit: AuditLog, action: str, key: ApiKey) -> 
     try:
         await audit.write([AuditEntry(f"cli:{user}", action, f"{key.id} {key.name}")])
     except (DatabaseError, psycopg.Error) as error:
-        # It is done, and what follows shows a secret that nobody could be shown again.
+        # The change is committed, and the new secret must still be printed: it cannot be shown again.
         reason = str(error).partition("\n")[0]
-        session.out.warn(f"it is done, but could not be written into the audit log: {reason}")
+        session.out.warn(f"{action} succeeded, but the audit log could not be written: {reason}")
 
 
-def _show_new(session: Session, key: ApiKey, text: PlaintextKey) -> None:
+def _print_new_key(session: CommandSession, key: ApiKey, text: PlaintextKey) -> None:
     if session.out.json:
         session.out.document({**asdict(key), "key": str(text)})
         return
     session.out.hint(f"Key {key.id} ({key.name}): {', '.join(key.roles)} for {', '.join(key.queues)}.")
     if key.previous_until is not None:
-        session.out.hint(f"The secret it had is good until {show_time(key.previous_until)}.")
-    session.out.hint("Keep it now: it is not shown again.")
+        session.out.hint(f"The old secret is valid until {format_time(key.previous_until)}.")
+    session.out.hint("Store the key now: it is not shown again.")
     session.out.text(str(text))
 
 
 def _state(key: ApiKey) -> str:
     if key.revoked_at is not None:
-        return f"revoked {show_time(key.revoked_at)}"
+        return f"revoked {format_time(key.revoked_at)}"
     if key.expires_at is None:
-        return "good"
-    return f"{'good until' if key.expires_at > datetime.now(UTC) else 'over since'} {show_time(key.expires_at)}"
+        return "valid"
+    return f"{'valid until' if key.expires_at > datetime.now(UTC) else 'expired'} {format_time(key.expires_at)}"

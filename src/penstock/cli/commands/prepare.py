@@ -1,4 +1,4 @@
-"""``penstock prepare``: what makes Spark start sooner, done once."""
+"""``penstock prepare``: create the class archive that makes Spark start faster."""
 
 from __future__ import annotations
 
@@ -14,27 +14,25 @@ from typing import TYPE_CHECKING
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.session import Session
+from penstock.cli.session import CommandSession
 
 if TYPE_CHECKING:
     from penstock.engine.spark.java import Java
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
     command(app, "prepare", examples=["penstock prepare", "penstock prepare --quiet"])(prepare)
 
 
-async def prepare(session: Session) -> None:
-    """Let Spark start sooner: run a small pipeline, and keep the classes that Java has loaded for it.
+async def prepare(session: CommandSession) -> None:
+    """Make Spark start faster: run a small pipeline and archive the Java classes that it loads.
 
-    It takes a minute, once for each installation and each user, and about 170 MB in the user's cache. Every Spark
-    that Penstock starts on this machine uses it from then on. The pipeline runs on a PostgreSQL of its own, of which
-    nothing is left.
+    This takes about a minute, once per installation and user, and about 170 MB in the user's cache. Every Spark that
+    Penstock starts on this machine then uses the archive. The pipeline runs on a temporary PostgreSQL.
     """
-    from penstock.cli.commands.run import need_spark
+    from penstock.cli.commands.run import require_spark
 
-    need_spark()
+    require_spark()
     from penstock.core.errors import ConfigurationError
     from penstock.engine.spark.class_archive import archive_path, supports_class_archive
     from penstock.engine.spark.home import set_spark_home
@@ -43,49 +41,49 @@ async def prepare(session: Session) -> None:
     java = find_java()
     if not supports_class_archive(java):
         raise ConfigurationError(
-            f"{java.program} comes without an archive of its own classes, which that of Spark's would be laid upon. "
-            "Spark starts as before; a Java that has one, such as Debian's openjdk-17, lets it start sooner"
+            f"{java.program} has no class data archive of its own, which the archive of Spark's classes needs: use a "
+            "Java that has one, such as Debian's openjdk-17"
         )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     set_spark_home(java)
     archive = archive_path(java)
     if archive is None:
         raise ConfigurationError(
-            "SPARK_HOME or PYSPARK_PYTHON names a Spark or a Python other than the installed ones, and only for those "
-            "an archive of classes is kept. Run it without these variables"
+            "SPARK_HOME or PYSPARK_PYTHON names another Spark or Python than the installed one, and the archive works "
+            "with the installed one only: unset these variables"
         )
-    began = time.monotonic()
+    started = time.monotonic()
     if not archive.exists():
-        session.out.note("Running a small pipeline on Spark, to see what it loads…")
-        _make(archive, java)
+        session.out.note("Running a small pipeline on Spark to find the classes it loads…")
+        _write_archive(archive, java)
     size = archive.stat().st_size
-    if session.out.json:
-        session.out.document({"archive": str(archive), "bytes": size, "seconds": round(time.monotonic() - began, 1)})
-    else:
-        session.out.note(f"Spark starts from {archive} ({size / 1e6:.0f} MB) from now on.")
+    session.out.result(
+        {"archive": str(archive), "bytes": size, "seconds": round(time.monotonic() - started, 1)},
+        f"Spark now starts from {archive} ({size / 1e6:.0f} MB).",
+    )
 
 
-def _make(archive: Path, java: Java) -> None:
+def _write_archive(archive: Path, java: Java) -> None:
     from penstock.core.errors import ConfigurationError
     from penstock.engine.spark.class_archive import remove_stale_archives, write_options
 
     directory = Path(tempfile.mkdtemp(prefix="penstock-prepare-"))
-    # Whoever starts a Spark meanwhile must not see half an archive.
-    draft = archive.with_suffix(f".{os.getpid()}")
+    # Renamed when complete: a Spark that starts meanwhile must not read a partial archive.
+    partial = archive.with_suffix(f".{os.getpid()}")
     try:
-        ran = subprocess.run(  # noqa: S603 - this Python
-            [sys.executable, "-m", "penstock.cli.prepare_workload", str(directory), write_options(draft, java)],
+        process = subprocess.run(  # noqa: S603 - this Python
+            [sys.executable, "-m", "penstock.cli.prepare_workload", str(directory), write_options(partial, java)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
         )
-        if ran.returncode or not draft.exists():
-            said = (ran.stderr or ran.stdout).strip().splitlines()
+        if process.returncode or not partial.exists():
+            output = (process.stderr or process.stdout).strip().splitlines()
             raise ConfigurationError(
-                f"Java has left no archive{f': {said[-1]}' if said else ''}. Spark starts as it did before"
+                f"Java wrote no class archive{f': {output[-1]}' if output else ''}. Spark still works, without it"
             )
-        os.replace(draft, archive)
+        os.replace(partial, archive)
         remove_stale_archives(archive)
     finally:
-        draft.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         shutil.rmtree(directory, ignore_errors=True)

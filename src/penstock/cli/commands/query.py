@@ -1,4 +1,4 @@
-"""``penstock query``: what runs on Spark, how far it is, and what its cycles did."""
+"""``penstock query``: state, lag and cycles of queries, and control of running ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import query_names
-from penstock.cli.session import Session
-from penstock.cli.times import show_time
+from penstock.cli.session import CommandSession
+from penstock.cli.times import format_time
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
     from penstock.log.log import Log
     from penstock.log.queue_info import GroupInfo
 
-app = typer.Typer(help="Queries: streams that run on Spark, or did, and what each of their cycles did.")
+app = typer.Typer(help="Queries: show their state, lag and cycles; pause, resume, stop and delete them.")
 
-QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's id.", autocompletion=query_names)]
+QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The id of the query.", autocompletion=query_names)]
 
-_LATELY = timedelta(minutes=5)
-_LONGEST_ERROR = 60
+_ACTIVITY_PERIOD = timedelta(minutes=5)
+_MAX_ERROR_CHARACTERS = 60
 
 
 @command(app, "list", examples=["penstock query list", "penstock query list --json | jq '.[].name'"])
-async def list_queries(session: Session) -> None:
-    """List all queries: who runs each, how far behind it is, and when it last committed."""
+async def list_queries(session: CommandSession) -> None:
+    """List all queries with their state, driver, queues, lag and last commit."""
     from penstock.cli import json_output
     from penstock.engine.client_queries import list_client_queries
     from penstock.engine.registry import Registry
 
     async with session.log() as log:
         groups = await log.groups()
-        listing = [json_output.query_listing(each, _of(each, groups)) for each in await Registry(log).list()]
-        listing += [json_output.shared_listing(each) for each in await list_client_queries(log, groups=groups)]
+        listing = [json_output.query_listing(info, _groups_of(info, groups)) for info in await Registry(log).list()]
+        listing += [json_output.client_query_listing(query) for query in await list_client_queries(log, groups=groups)]
         listing.sort(key=itemgetter("name"))
     if session.out.json:
         session.out.document(listing)
         return
     if not listing:
-        session.out.hint("There is no query yet: `penstock run app.py` starts the streams of a file.")
+        session.out.hint("There is no query yet. `penstock run app.py` runs the streams of a file.")
         return
     rows = [
         (
@@ -57,7 +57,7 @@ async def list_queries(session: Session) -> None:
             query["sink"] or "–",
             number(query["lag"]),
             number(query["cycle"]),
-            show_time(query["committed_at"]),
+            format_time(query["committed_at"]),
         )
         for query in listing
     ]
@@ -66,43 +66,43 @@ async def list_queries(session: Session) -> None:
 
 
 @command(app, "show", examples=["penstock query show orders_5s", "penstock query show orders_5s --json"])
-async def show(session: Session, query: QueryName) -> None:
-    """Show a query: its steps, who runs it, its lag, its open windows, and what it did in the last five minutes."""
+async def show(session: CommandSession, query: QueryName) -> None:
+    """Show a query: its state, driver, lag, open windows, steps, and its activity in the last five minutes."""
     from penstock.cli import json_output
     from penstock.engine.ledger import read_activity
 
-    async with session.opened() as opened:
-        info = await _find_query(opened.log, query)
-        groups = await _groups(opened.log, info)
-        lately = await read_activity(opened.database, info.id, _LATELY)
-    if lately is None:
+    async with session.log() as log:
+        info = await _find_query(log, query)
+        groups = _groups_of(info, await log.groups())
+        activity = await read_activity(log.database, info.id, _ACTIVITY_PERIOD)
+    if activity is None:
         raise _missing(query)
-    details = json_output.query_details(info, groups, lately, _LATELY.total_seconds())
+    details = json_output.query_details(info, groups, activity, _ACTIVITY_PERIOD.total_seconds())
     if session.out.json:
         session.out.document(details)
         return
-    session.out.facts(
+    session.out.fields(
         f"Query {query}",
         [
-            ("state", details["state"] + (f", by {info.driver}" if info.is_running else "") + _when_it_runs(info)),
+            ("state", details["state"] + (f", by {info.driver}" if info.is_running else "") + _format_pause(info)),
             *((f"lag in {group.queue}", f"{number(group.lag)} events") for group in groups),
-            ("open windows", number(lately.open_windows) if lately.has_result else "–"),
-            *([("read them in", details["live_view"])] if lately.has_result else []),
-            *([] if lately.watermark is None else [("event time is at", show_time(lately.watermark))]),
-            ("last commit", show_time(info.committed_at)),
+            ("open windows", number(activity.open_windows) if activity.has_result else "–"),
+            *([("view", details["live_view"])] if activity.has_result else []),
+            *([] if activity.watermark is None else [("watermark", format_time(activity.watermark))]),
+            ("last commit", format_time(info.committed_at)),
             ("cycle", number(info.cycle)),
-            ("since", show_time(info.created_at)),
+            ("created", format_time(info.created_at)),
         ],
     )
     session.out.section("Steps", "\n".join(info.description))
-    session.out.facts(
+    session.out.fields(
         "In the last five minutes",
         [
-            ("cycles", number(lately.cycles) + (f", and {number(lately.failed)} that failed" if lately.failed else "")),
-            ("events", number(lately.events_in)),
-            ("windows closed", number(lately.windows)),
-            ("late", number(lately.late)),
-            ("dead letters", number(lately.dead)),
+            ("cycles", number(activity.cycles) + (f", {number(activity.failed)} failed" if activity.failed else "")),
+            ("events", number(activity.events_in)),
+            ("windows closed", number(activity.windows)),
+            ("late", number(activity.late)),
+            ("dead letters", number(activity.dead)),
         ],
     )
 
@@ -117,108 +117,101 @@ async def show(session: Session, query: QueryName) -> None:
     ],
 )
 async def cycles(
-    session: Session,
+    session: CommandSession,
     query: QueryName,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many at the most.")] = 20,
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that came to nothing.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="The maximum number.")] = 20,
+    failed: Annotated[bool, typer.Option("--failed", help="List failed cycles only.")] = False,
 ) -> None:
-    """List the newest cycles of a query: what each read, closed and wrote, and how long it took.
+    """List the newest cycles of a query with their events, closed windows, duration and state.
 
     The ledger keeps the last 10,000 cycles.
     """
     from penstock.cli import json_output
     from penstock.engine.ledger import read_cycles
 
-    async with session.opened() as opened:
-        info = await _find_query(opened.log, query)
-        found = await read_cycles(opened.database, info.id, limit=limit, failed=failed)
+    async with session.log() as log:
+        info = await _find_query(log, query)
+        records = await read_cycles(log.database, info.id, limit=limit, failed=failed)
     if session.out.json:
-        for cycle in reversed(found):
+        for cycle in reversed(records):
             session.out.line(json_output.cycle(cycle))
         return
-    if not found:
-        session.out.hint("No cycle has failed." if failed else "It has had no cycle yet.")
+    if not records:
+        session.out.hint("No cycle has failed." if failed else "The query has run no cycle yet.")
         return
     numbers = ("cycle", "events", "out", "windows", "late", "dead", "ms")
-    rows = [_row(cycle) for cycle in reversed(found)]
+    rows = [_row(cycle) for cycle in reversed(records)]
     session.out.table((*numbers, "planned", "state"), rows, right=numbers)
 
 
-def _when_it_runs(query: QueryInfo) -> str:
-    return ", and paused when it is started" if query.is_paused and not query.is_running else ""
+def _format_pause(query: QueryInfo) -> str:
+    return ", will be paused when it is started" if query.is_paused and not query.is_running else ""
 
 
 def _row(cycle: CycleRecord) -> tuple[str, ...]:
     counts = (cycle.events_in, cycle.events_out, cycle.windows, cycle.late, cycle.dead)
     millis = None if cycle.seconds is None else round(cycle.seconds * 1000)
-    error = " ".join((cycle.error or "").split())[:_LONGEST_ERROR]
+    error = " ".join((cycle.error or "").split())[:_MAX_ERROR_CHARACTERS]
     state = f"{cycle.state}: {error}" if error else cycle.state
-    return (number(cycle.cycle), *map(number, (*counts, millis)), show_time(cycle.planned_at, millis=True), state)
+    return (number(cycle.cycle), *map(number, (*counts, millis)), format_time(cycle.planned_at, millis=True), state)
 
 
 @command(app, "pause", examples=["penstock query pause orders_5s"])
-async def pause(session: Session, query: QueryName) -> None:
-    """Let a query finish the cycle that it is in, and begin no other until it is resumed.
+async def pause(session: CommandSession, query: QueryName) -> None:
+    """Pause a query after its current cycle, until it is resumed.
 
-    Its driver keeps it, and goes on at once when it is resumed; one that is started meanwhile waits too.
+    Its driver keeps the lease, so that it continues immediately on resume. A driver that starts while the query is
+    paused waits too.
     """
     from penstock.engine import commands
 
-    async with session.opened() as opened:
-        await commands.pause(opened.database, query)
-    _tell(session, query, "paused", f"Query {query} is paused: `penstock query resume {query}` lets it go on.")
+    async with session.log() as log:
+        await commands.pause(log.database, query)
+    session.out.result(
+        {"query": query, "state": "paused"}, f"Query {query} is paused. `penstock query resume {query}` resumes it."
+    )
 
 
 @command(app, "resume", examples=["penstock query resume orders_5s"])
-async def resume(session: Session, query: QueryName) -> None:
-    """Let a paused query go on."""
+async def resume(session: CommandSession, query: QueryName) -> None:
+    """Resume a paused query."""
     from penstock.engine import commands
 
-    async with session.opened() as opened:
-        await commands.resume(opened.database, query)
-    _tell(session, query, "resumed", f"Query {query} goes on.")
+    async with session.log() as log:
+        await commands.resume(log.database, query)
+    session.out.result({"query": query, "state": "resumed"}, f"Query {query} is resumed.")
 
 
 @command(app, "stop", examples=["penstock query stop orders_5s"])
-async def stop(session: Session, query: QueryName) -> None:
-    """Let the drivers of a query end, as SIGTERM would: after the cycle that they are in. Standbys end too.
+async def stop(session: CommandSession, query: QueryName) -> None:
+    """Stop the drivers of a query after their current cycle, as SIGTERM does. Standby drivers stop too.
 
-    To run it again, start it again.
+    Start the query again to run it again.
     """
     from penstock.engine import commands
 
-    async with session.opened() as opened:
-        await commands.stop(opened.database, query)
-    _tell(session, query, "stopping", f"Query {query} ends after the cycle that it is in.")
-
-
-def _tell(session: Session, query: str, state: str, sentence: str) -> None:
-    if session.out.json:
-        session.out.document({"query": query, "state": state})
-    else:
-        session.out.note(sentence)
+    async with session.log() as log:
+        await commands.stop(log.database, query)
+    session.out.result({"query": query, "state": "stopping"}, f"Query {query} stops after its current cycle.")
 
 
 @command(app, "delete", examples=["penstock query delete orders_5s", "penstock query delete orders_5s --yes"])
-async def delete(session: Session, query: QueryName, yes: Yes = False) -> None:
-    """Forget a query that does not run: its open windows, its history, its views and its place in the queues.
+async def delete(session: CommandSession, query: QueryName, yes: Yes = False) -> None:
+    """Delete a query that does not run: its open windows, history, views and positions.
 
-    What it wrote to its queue stays, and so do its dead letters.
+    The events it wrote and its dead letters stay.
     """
     from penstock.engine.client_queries import delete_client_query, find_client_query
     from penstock.engine.registry import Registry
 
     async with session.log() as log:
-        shared = await find_client_query(log, query)
-        if shared is None:
+        client_query = await find_client_query(log, query)
+        if client_query is None:
             await _find_query(log, query)
         if not yes:
-            session.out.confirm(f"Forget query {query}, its open windows and its history?")
-        deleted = await (Registry(log).delete(query) if shared is None else delete_client_query(log, query))
-    if session.out.json:
-        session.out.document({"query": query, "deleted": deleted})
-    else:
-        session.out.note(f"Deleted query {query}.")
+            session.out.confirm(f"Delete query {query}, its open windows and its history?")
+        deleted = await (Registry(log).delete(query) if client_query is None else delete_client_query(log, query))
+    session.out.result({"query": query, "deleted": deleted}, f"Deleted query {query}.")
 
 
 async def _find_query(log: Log, name: str) -> QueryInfo:
@@ -231,8 +224,8 @@ async def _find_query(log: Log, name: str) -> QueryInfo:
             return info
     if await find_client_query(log, name) is not None:
         raise NotFound(
-            f"clients of the message plane compute the query {name!r}, so nothing more is known here than "
-            "`penstock query list` shows, and its state, which is in the view penstock.state"
+            f"clients compute the query {name!r}, so this command has no information about it: see "
+            "`penstock query list` and the view penstock.state"
         )
     raise _missing(name)
 
@@ -240,13 +233,8 @@ async def _find_query(log: Log, name: str) -> QueryInfo:
 def _missing(name: str) -> Exception:
     from penstock.core.errors import NotFound
 
-    return NotFound(f"there is no query {name!r}: `penstock query list` shows those there are")
+    return NotFound(f"there is no query {name!r}: `penstock query list` lists the queries")
 
 
-async def _groups(log: Log, query: QueryInfo) -> list[GroupInfo]:
-    """The query's groups, one in each queue that it reads."""
-    return _of(query, await log.groups())
-
-
-def _of(query: QueryInfo, groups: Sequence[GroupInfo]) -> list[GroupInfo]:
+def _groups_of(query: QueryInfo, groups: Sequence[GroupInfo]) -> list[GroupInfo]:
     return [group for group in groups if group.query_id == query.name]

@@ -1,4 +1,4 @@
-"""``penstock queue``: make, look at, fill and change queues."""
+"""``penstock queue`` and ``penstock push``: create, inspect, fill and change queues."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.completion import queue_names
 from penstock.cli.queue_options import queue_changes, queue_options, show_option
-from penstock.cli.session import Session, find_queue
-from penstock.cli.times import show_time
+from penstock.cli.session import CommandSession, find_queue
+from penstock.cli.times import format_time
 from penstock.core.formatting import number, size
 
 if TYPE_CHECKING:
@@ -20,27 +20,28 @@ if TYPE_CHECKING:
     from penstock.client.transport import Transport
     from penstock.log.queue import Queue
 
-app = typer.Typer(help="Queues: make, look at, fill and change them.")
+app = typer.Typer(help="Queues: create, inspect, fill and change them.")
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", autocompletion=queue_names)]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", autocompletion=queue_names)]
 By = Annotated[
     Literal["key", "hash"] | None,
     typer.Option(
-        help="key: a partition, a lane, for each key, made on first use. hash: a fixed number of partitions.",
+        help="key: one partition (lane) per key, created on first use. hash: a fixed number of partitions.",
         show_default="key, or hash if --partitions is given",
     ),
 ]
 Partitions = Annotated[
-    int | None, typer.Option(help="How many partitions a queue by hash has.", show_default="8", metavar="N")
+    int | None,
+    typer.Option(help="The number of partitions of a queue partitioned by hash.", show_default="8", metavar="N"),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
-_BUSIEST = 5
+_SHOWN_PARTITIONS = 5
 
 
 @command(app, "list", examples=["penstock queue list", "penstock queue list --json | jq '.[].name'"])
-async def list_queues(session: Session) -> None:
-    """List all queues: how much each holds, and how far behind its slowest group is."""
+async def list_queues(session: CommandSession) -> None:
+    """List all queues with their size, the lag of their slowest group and their dead letters."""
     from penstock.cli import json_output
 
     async with session.transport() as transport:
@@ -51,10 +52,9 @@ async def list_queues(session: Session) -> None:
         session.out.document(listing)
         return
     if not listing:
-        session.out.hint("There is no queue yet. Make one with `penstock queue create orders`.")
+        session.out.hint("There is no queue yet. Create one with `penstock queue create orders`.")
         return
     numbers = ("partitions", "events", "size", "groups", "lag", "dead letters")
-    counted = ("groups", "lag", "dead_letters")
     rows = [
         (
             queue["name"],
@@ -62,7 +62,9 @@ async def list_queues(session: Session) -> None:
             number(queue["partitions"]),
             number(queue["events"]),
             size(queue["bytes"]),
-            *(number(queue[name]) for name in counted),
+            number(queue["groups"]),
+            number(queue["lag"]),
+            number(queue["dead_letters"]),
         )
         for queue in listing
     ]
@@ -80,31 +82,31 @@ async def list_queues(session: Session) -> None:
     options=queue_options,
 )
 async def create(
-    session: Session,
-    name: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    session: CommandSession,
+    name: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")],
     by: By = None,
     partitions: Partitions = None,
     if_missing: Annotated[
-        bool, typer.Option("--if-missing", help="Leave a queue that exists already as it is, and be content.")
+        bool, typer.Option("--if-missing", help="Succeed without a change if the queue exists.")
     ] = False,
     **options: Any,
 ) -> None:
-    """Make a queue.
+    """Create a queue.
 
-    What is not said gets its default, and can be changed later with `penstock queue configure`.
+    Options that are not given get their default. `penstock queue configure` changes them later.
     """
     from penstock.cli import json_output
 
-    given = queue_options(**options)
+    queue_settings = queue_options(**options)
     async with session.transport() as transport:
         created = not if_missing or not await _exists(transport, name)
         if created:
-            await transport.configure(name, given, partitioning=by, partitions=partitions, only_new=True)
+            await transport.configure(name, queue_settings, partitioning=by, partitions=partitions, only_new=True)
         queue = await find_queue(transport, name)
-    if session.out.json:
-        session.out.document({"created": created, **json_output.queue_summary(queue)})
-    else:
-        session.out.note(f"Created queue {name}, {_kind(queue)}." if created else f"Queue {name} exists already.")
+    session.out.result(
+        {"created": created, **json_output.queue_summary(queue)},
+        f"Created queue {name}, {_format_partitioning(queue)}." if created else f"Queue {name} exists already.",
+    )
 
 
 @command(
@@ -112,14 +114,14 @@ async def create(
     "show",
     examples=["penstock queue show orders", "penstock queue show orders --json | jq .groups"],
 )
-async def show(session: Session, name: QueueName) -> None:
-    """Show a queue: its options, what it holds and where, its groups and its dead letters."""
+async def show(session: CommandSession, name: QueueName) -> None:
+    """Show a queue: its options, size, largest partitions, groups and dead letters."""
     from penstock.cli import json_output
 
     async with session.transport() as transport:
         queue = await find_queue(transport, name)
-        busiest = await transport.partitions(name, _BUSIEST)
-        details = json_output.queue_details(await transport.describe(name), busiest)
+        partitions = await transport.partitions(name, _SHOWN_PARTITIONS)
+        details = json_output.queue_details(await transport.describe(name), partitions)
     if session.out.json:
         session.out.document(details)
     else:
@@ -127,43 +129,43 @@ async def show(session: Session, name: QueueName) -> None:
 
 
 def _show(out: Output, queue: Queue, details: dict[str, Any]) -> None:
-    held = details["size"]
-    out.facts(
-        f"Queue {queue.name}, {_kind(queue)}",
+    totals = details["size"]
+    out.fields(
+        f"Queue {queue.name}, {_format_partitioning(queue)}",
         [
-            ("events", f"{number(held['events'])} kept, {number(held['appended'])} ever appended"),
-            ("size", size(held["bytes"])),
-            ("partitions", number(held["partitions"])),
+            ("events", f"{number(totals['events'])} kept, {number(totals['appended'])} ever appended"),
+            ("size", size(totals["bytes"])),
+            ("partitions", number(totals["partitions"])),
             ("dead letters", number(details["dead_letters"])),
-            *([("shed", f"{number(held['shed'])} events, because it was full")] if held["shed"] else []),
+            *([("shed", f"{number(totals['shed'])} events, because the queue was full")] if totals["shed"] else []),
         ],
     )
-    out.facts("Options", [(name, show_option(value)) for name, value in details["options"].items()])
+    out.fields("Options", [(name, show_option(value)) for name, value in details["options"].items()])
     if details["busiest_partitions"]:
         rows = _rows(details["busiest_partitions"], "partition", "events", "first_offset", "end_offset")
-        title = "Partitions" if len(rows) == held["partitions"] else f"The fullest {len(rows)} partitions"
+        title = "Partitions" if len(rows) == totals["partitions"] else f"The {len(rows)} largest partitions"
         numbers = ("events", "from offset", "to before")
         out.table(("partition", *numbers), rows, title=title, right=numbers)
     if details["groups"]:
         rows = _rows(details["groups"], "group", "lag", "partitions_behind", "leases")
-        rows = [[*row, holds_back(group)] for row, group in zip(rows, details["groups"], strict=True)]
+        rows = [[*row, format_backpressure(group)] for row, group in zip(rows, details["groups"], strict=True)]
         numbers = ("lag", "partitions behind", "leases")
         out.table(("group", *numbers, "holds pushes back"), rows, title="Groups", right=numbers)
     else:
-        out.hint("No group reads it yet: the first pop of a consumer makes one.")
+        out.hint("No group reads the queue yet. The first pop of a consumer creates one.")
     if details["advice"]:
         out.warn(details["advice"])
 
 
-def holds_back(group: dict[str, Any]) -> str:
-    """Whether pushes wait for a group when the queue is full, in words."""
+def format_backpressure(group: dict[str, Any]) -> str:
+    """Return whether a full queue holds pushes back for a group, as text."""
     if not group["counts"]:
         return "no"
-    return f"no, away since {show_time(group['seen_at'])}" if group["away"] else "yes"
+    return f"no, inactive since {format_time(group['seen_at'])}" if group["away"] else "yes"
 
 
-def _rows(facts: Sequence[dict[str, Any]], name: str, *counts: str) -> list[list[str]]:
-    return [[each[name], *(number(each[count]) for count in counts)] for each in facts]
+def _rows(entries: Sequence[dict[str, Any]], name: str, *counts: str) -> list[list[str]]:
+    return [[entry[name], *(number(entry[count]) for count in counts)] for entry in entries]
 
 
 @command(
@@ -178,53 +180,52 @@ def _rows(facts: Sequence[dict[str, Any]], name: str, *counts: str) -> list[list
     ],
 )
 async def push(
-    session: Session,
+    session: CommandSession,
     name: QueueName,
     events: Annotated[
-        list[str] | None, typer.Argument(metavar="JSON", help="Events, each a JSON value.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="JSON", help="One or more events, each a JSON value.", show_default=False),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="The key of every event that has none of its own.")
+        str | None, typer.Option(metavar="KEY", help="The key of events without a key of their own.")
     ] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The id of the event, if it is one.")] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The id of the event; for a single event only.")
+    ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Read events from a file, a JSON value a line; - is stdin."),
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Read events from a file, one JSON value per line; - is stdin."
+        ),
     ] = None,
-    key_field: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Take each event's key from this field.")
-    ] = None,
-    id_field: Annotated[str | None, typer.Option(metavar="FIELD", help="Take each event's id from this field.")] = None,
-    time_field: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Take each event's time from this field.")
-    ] = None,
-    wait: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long to wait for room while the queue is full.")
-    ] = 0.0,
+    key_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the key.")] = None,
+    id_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the id.")] = None,
+    time_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the time.")] = None,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long to retry while the queue is full.")] = 0.0,
     once: Annotated[
         bool,
         typer.Option(
-            "--once", help="Leave out what an earlier run with --once has pushed of the same file within a day."
+            "--once", help="Skip the parts of this file that an earlier run with --once has pushed within a day."
         ),
     ] = False,
 ) -> None:
-    """Push events: from the command line all or none, from a file or stdin batch by batch.
+    """Push events: arguments in one transaction, a file or stdin batch by batch.
 
-    A file may be compressed with gzip or zstd. An event whose id the queue has seen is not stored again, so that a file
-    can be pushed twice without harm; one without ids is pushed with --once, and then it can be too.
+    A file may be compressed with gzip or zstd. The queue does not store an event again if it has seen its id, so a
+    file of events with ids can safely be pushed twice. Use --once for a file of events without ids.
     """
-    from penstock.cli.event_input import Pusher, Shape
+    from penstock.cli.event_input import EventFields, EventPusher
 
-    shape = Shape(name, key, key_field, id_field, time_field)
+    fields = EventFields(name, key, key_field, id_field, time_field)
     if events and file is not None:
         raise typer.BadParameter("give events as arguments or in a file, not both")
     if once and (events or file is None or str(file) == "-"):
-        raise typer.BadParameter("--once is for a file: a pipe cannot be told again")
+        raise typer.BadParameter("--once works with --file only: a pipe cannot be read again")
     if id is not None and (not events or len(events) != 1):
-        raise typer.BadParameter("--id is the id of one event: give one as argument, or use --id-field")
+        raise typer.BadParameter("--id is the id of one event: give one event as argument, or use --id-field")
     async with session.transport() as transport:
         await find_queue(transport, name)
-        pusher = Pusher(transport, shape, session.out, wait)
+        pusher = EventPusher(transport, fields, session.out, wait)
         if events:
             result = await pusher.push_arguments(events, id)
         else:
@@ -232,7 +233,7 @@ async def push(
     if session.out.json:
         session.out.document(result)
     else:
-        duplicates = f", {number(result['duplicates'])} were there already" if result["duplicates"] else ""
+        duplicates = f", {number(result['duplicates'])} were duplicates" if result["duplicates"] else ""
         session.out.note(
             f"Pushed {number(result['accepted'])} event{'' if result['accepted'] == 1 else 's'} to {name}{duplicates}."
         )
@@ -248,15 +249,17 @@ async def push(
     ],
 )
 async def tail(
-    session: Session,
+    session: CommandSession,
     name: QueueName,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of the newest events.")
+        int, typer.Option("--lines", "-n", min=0, metavar="N", help="The number of newest events to show.")
     ] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is pushed, until Ctrl-C.")] = False,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="Events of this key only.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show new events as they are pushed, until Ctrl-C.")
+    ] = False,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Show events of this key only.")] = None,
 ) -> None:
-    """Show the newest events of a queue, the oldest of them first, without consuming them."""
+    """Show the newest events of a queue, oldest first, without consuming them."""
     from penstock.cli.tail import Tail, print_events
 
     async with session.transport() as transport:
@@ -277,13 +280,13 @@ async def tail(
     ],
     options=queue_changes,
 )
-async def configure(session: Session, name: QueueName, **options: Any) -> None:
-    """Change the options that are named; the others stay as they are."""
+async def configure(session: CommandSession, name: QueueName, **options: Any) -> None:
+    """Change options of a queue. Options that are not given keep their value."""
     from penstock.cli import json_output
 
     changes = queue_changes(**options)
     if not changes:
-        raise typer.BadParameter("name at least one option to change")
+        raise typer.BadParameter("give at least one option to change")
     async with session.transport() as transport:
         before = json_output.queue_options(await find_queue(transport, name))
         queue = await transport.configure(name, changes)
@@ -296,7 +299,7 @@ async def configure(session: Session, name: QueueName, **options: Any) -> None:
         for option, value in after.items()
         if value != before[option]
     ]
-    session.out.note("\n".join(changed) if changed else "Nothing changed: that is how it was.")
+    session.out.note("\n".join(changed) if changed else "Nothing changed: the options already have these values.")
 
 
 @command(
@@ -304,38 +307,38 @@ async def configure(session: Session, name: QueueName, **options: Any) -> None:
     "repartition",
     examples=["penstock queue repartition clicks --partitions 32", "penstock queue repartition clicks --by key"],
 )
-async def repartition(session: Session, name: QueueName, by: By = None, partitions: Partitions = None) -> None:
-    """Partition a queue differently from now on.
+async def repartition(session: CommandSession, name: QueueName, by: By = None, partitions: Partitions = None) -> None:
+    """Change the partitioning of a queue for new events.
 
-    Every group finishes what is in the old partitions first, so that the order of each key is kept.
+    Every group finishes the old partitions first, which preserves the order of each key.
     """
     from penstock.cli import json_output
 
     if by is None and partitions is None:
-        raise typer.BadParameter("say how: --by key, or --partitions and a number")
+        raise typer.BadParameter("give --by key, or --partitions with a number")
     async with session.transport() as transport:
         before = await find_queue(transport, name)
         queue = await transport.repartition(name, by or "hash", partitions)
     changed = queue.epoch != before.epoch
-    if session.out.json:
-        session.out.document({"changed": changed, **json_output.queue_summary(queue)})
-    else:
-        session.out.note(f"Queue {name} is partitioned {_kind(queue)}{' now' if changed else ' already'}.")
+    session.out.result(
+        {"changed": changed, **json_output.queue_summary(queue)},
+        f"Queue {name} is partitioned {_format_partitioning(queue)}{' now' if changed else ' already'}.",
+    )
 
 
 @command(app, "delete", examples=["penstock queue delete orders", "penstock queue delete orders --yes"])
-async def delete(session: Session, name: QueueName, yes: Yes = False) -> None:
-    """Delete a queue with its events, groups and dead letters, for good."""
+async def delete(session: CommandSession, name: QueueName, yes: Yes = False) -> None:
+    """Delete a queue with its events, groups and dead letters permanently."""
     async with session.transport() as transport:
         await find_queue(transport, name)
         if not yes:
-            held = (await transport.describe(name)).size.events
-            session.out.confirm(f"Delete queue {name} with its {number(held)} events, groups and dead letters?")
+            events = (await transport.describe(name)).size.events
+            session.out.confirm(f"Delete queue {name} with its {number(events)} events, groups and dead letters?")
         deleted = await transport.delete_queue(name)
-    if session.out.json:
-        session.out.document({"queue": name, "deleted": deleted})
-    else:
-        session.out.note(f"Deleted queue {name}." if deleted else f"Queue {name} was deleted by somebody else.")
+    session.out.result(
+        {"queue": name, "deleted": deleted},
+        f"Deleted queue {name}." if deleted else f"Queue {name} was deleted by another process.",
+    )
 
 
 async def _exists(transport: Transport, name: str) -> bool:
@@ -348,5 +351,5 @@ async def _exists(transport: Transport, name: str) -> bool:
     return True
 
 
-def _kind(queue: Queue) -> str:
+def _format_partitioning(queue: Queue) -> str:
     return "by key" if queue.partition_count is None else f"by hash, {queue.partition_count} partitions"

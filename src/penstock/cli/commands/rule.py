@@ -9,17 +9,17 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import queue_names
-from penstock.cli.session import Session, find_queue
-from penstock.cli.times import show_time
+from penstock.cli.session import CommandSession, find_queue
+from penstock.cli.times import format_time
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
-    from penstock.stream.rules import Kind
+    from penstock.stream.rules import ConditionKind
 
 app = typer.Typer(help="Rules: alerts on the results of queries.")
 
-RuleName = Annotated[str, typer.Argument(metavar="NAME", help="The rule.")]
+RuleName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the rule.")]
 
 
 @command(
@@ -32,53 +32,58 @@ RuleName = Annotated[str, typer.Argument(metavar="NAME", help="The rule.")]
     ],
 )
 async def save(
-    session: Session,
+    session: CommandSession,
     name: RuleName,
     on: Annotated[str, typer.Option(metavar="QUEUE", help="The queue of results.", autocompletion=queue_names)],
-    value: Annotated[str, typer.Option(metavar="FIELD", help="The field to look at.")] = "value",
-    above: Annotated[float | None, typer.Option(metavar="LIMIT", help="Fire when it is above.")] = None,
-    below: Annotated[float | None, typer.Option(metavar="LIMIT", help="Fire when it is below.")] = None,
+    value: Annotated[str, typer.Option(metavar="FIELD", help="The field to compare.")] = "value",
+    above: Annotated[float | None, typer.Option(metavar="LIMIT", help="Fire when the value is above.")] = None,
+    below: Annotated[float | None, typer.Option(metavar="LIMIT", help="Fire when the value is below.")] = None,
     change: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Fire when it differs so much from the windows before.")
+        float | None,
+        typer.Option(metavar="SHARE", help="Fire when the value differs by this share from the previous windows."),
     ] = None,
     zscore: Annotated[
-        float | None, typer.Option(metavar="N", help="Fire when it is so many standard deviations off.")
+        float | None, typer.Option(metavar="N", help="Fire when the value is this many standard deviations off.")
     ] = None,
     absent: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Fire when a key has no window so long.")
+        float | None, typer.Option(metavar="SECONDS", help="Fire when a key has no window for this long.")
     ] = None,
-    clear: Annotated[float | None, typer.Option(metavar="LIMIT", help="Clear here.", show_default="the limit")] = None,
+    clear: Annotated[
+        float | None, typer.Option(metavar="LIMIT", help="Resolve at this limit.", show_default="the limit")
+    ] = None,
     over: Annotated[
-        int | None, typer.Option(metavar="N", help="Windows to compare with.", show_default="3; 20 for --zscore")
+        int | None,
+        typer.Option(metavar="N", help="The number of windows to compare with.", show_default="3; 20 for --zscore"),
     ] = None,
-    fire_after: Annotated[int, typer.Option(metavar="N", help="Windows in a row that it takes to fire.")] = 1,
-    clear_after: Annotated[int, typer.Option(metavar="N", help="Windows in a row that it takes to clear.")] = 1,
+    fire_after: Annotated[int, typer.Option(metavar="N", help="Consecutive windows needed to fire.")] = 1,
+    clear_after: Annotated[int, typer.Option(metavar="N", help="Consecutive windows needed to resolve.")] = 1,
     live: Annotated[
-        str | None, typer.Option(metavar="QUERY", help="Look at the open windows of this query too (--above).")
+        str | None, typer.Option(metavar="QUERY", help="Evaluate the open windows of this query too (--above).")
     ] = None,
     expect: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="A key that should be there (--absent); may be repeated.")
+        list[str] | None, typer.Option(metavar="KEY", help="A key that is expected (--absent); may be repeated.")
     ] = None,
     alerts: Annotated[str, typer.Option(metavar="QUEUE", help="The queue for alerts.")] = "alerts",
 ) -> None:
-    """Store a rule, or change it; `penstock rule run` watches."""
+    """Create or change a rule. `penstock rule run` evaluates it."""
     from penstock.sinks.alerts import RuleStore
     from penstock.stream import rules
 
-    given: dict[Kind, float | None] = {
+    limits: dict[ConditionKind, float | None] = {
         "above": above,
         "below": below,
         "change": change,
         "zscore": zscore,
         "absent": absent,
     }
-    chosen = [kind for kind, limit in given.items() if limit is not None]
+    chosen = [kind for kind, limit in limits.items() if limit is not None]
     if len(chosen) != 1:
-        raise InvalidRequest("say when it fires, in one way: --above, --below, --change, --zscore or --absent")
-    (kind,), limit = chosen, float(given[chosen[0]] or 0)
-    more = {"clear": clear, "over": over}
-    when = rules.condition(kind, limit, **{name: each for name, each in more.items() if each is not None})
-    made = rules.rule(
+        raise InvalidRequest("give exactly one condition: --above, --below, --change, --zscore or --absent")
+    kind = chosen[0]
+    limit = float(limits[kind] or 0)
+    optional = {"clear": clear, "over": over}
+    when = rules.make_condition(kind, limit, **{name: value for name, value in optional.items() if value is not None})
+    rule = rules.rule(
         name,
         on=on,
         when=when,
@@ -91,80 +96,80 @@ async def save(
     )
     async with session.log() as log:
         await find_queue(log, on)
-        await RuleStore(log).save(made)
-    session.out.note(f"Saved: {name}. `penstock rule run` watches it; alerts go to the queue {alerts!r}.")
+        await RuleStore(log).save(rule)
+    session.out.note(f"Saved rule {name}. `penstock rule run` evaluates it and writes alerts to the queue {alerts!r}.")
 
 
 @command(app, "list", examples=["penstock rule list", "penstock rule list --json"])
-async def list_(session: Session) -> None:
-    """List the rules, and what fires."""
+async def list_(session: CommandSession) -> None:
+    """List the rules and the firing alerts."""
     from penstock.sinks.alerts import RuleStore
 
     async with session.log() as log:
-        found, firing = await RuleStore(log).all(), await RuleStore(log).firing()
+        saved, firing = await RuleStore(log).all(), await RuleStore(log).firing()
     if session.out.json:
         import msgspec
 
         session.out.document(
             {
-                "rules": [{**msgspec.to_builtins(each.rule), "firing": each.firing} for each in found],
+                "rules": [{**msgspec.to_builtins(entry.rule), "firing": entry.firing} for entry in saved],
                 "firing": [{"rule": rule, "key": key, "since": since} for rule, key, since in firing],
             }
         )
         return
-    if not found:
-        session.out.note("There are no rules yet: `penstock rule save --help` shows how to make one.")
+    if not saved:
+        session.out.note("There are no rules yet. `penstock rule save --help` shows how to create one.")
         return
     rows = [
         [
-            each.rule.name,
-            each.rule.queue,
-            each.rule.value,
-            f"{each.rule.condition.kind} {each.rule.condition.limit:g}",
-            each.rule.alerts,
-            number(each.firing),
+            entry.rule.name,
+            entry.rule.queue,
+            entry.rule.value,
+            f"{entry.rule.condition.kind} {entry.rule.condition.limit:g}",
+            entry.rule.alerts,
+            number(entry.firing),
         ]
-        for each in found
+        for entry in saved
     ]
     session.out.table(["rule", "on", "value", "when", "alerts", "firing"], rows, right=["firing"])
     for rule, key, since in firing:
-        session.out.note(f"{rule}: {key} fires since {show_time(since)}")
+        session.out.note(f"{rule}: {key} has been firing since {format_time(since)}")
 
 
 @command(app, "delete", examples=["penstock rule delete hot"])
-async def delete(session: Session, name: RuleName, yes: Yes = False) -> None:
-    """Forget a rule."""
+async def delete(session: CommandSession, name: RuleName, yes: Yes = False) -> None:
+    """Delete a rule."""
     from penstock.sinks.alerts import RuleStore
 
     if not yes:
-        session.out.confirm(f"Delete the rule {name!r}?")
+        session.out.confirm(f"Delete rule {name}?")
     async with session.log() as log:
         if not await RuleStore(log).delete(name):
-            raise NotFound(f"there is no rule {name!r}: `penstock rule list` shows them")
-    session.out.note(f"Deleted: {name}")
+            raise NotFound(f"there is no rule {name!r}: `penstock rule list` lists the rules")
+    session.out.note(f"Deleted rule {name}.")
 
 
 @command(app, "run", examples=["penstock rule run", "penstock rule run --only hot --only surge"])
 async def run(
-    session: Session,
+    session: CommandSession,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="The rules to watch; may be repeated.", show_default="all")
+        list[str] | None, typer.Option(metavar="NAME", help="A rule to evaluate; may be repeated.", show_default="all")
     ] = None,
     idle_seconds: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="End when there has been nothing new for so long."),
+        typer.Option(min=0, metavar="SECONDS", help="Exit after this long without a new event."),
     ] = None,
 ) -> None:
-    """Watch the rules, each at its own pace, until Ctrl-C."""
+    """Evaluate the rules and write alerts until Ctrl-C."""
     from penstock.sinks.alerts import Alerts, RuleStore
     from penstock.sinks.runner import Sinks
 
     async with session.log() as log:
-        found = [each.rule for each in await RuleStore(log).all() if not only or each.rule.name in only]
-        if not found:
-            raise NotFound("there is no such rule to watch: `penstock rule save` makes one")
+        rules = [entry.rule for entry in await RuleStore(log).all() if not only or entry.rule.name in only]
+        if not rules:
+            raise NotFound("there is no such rule: create one with `penstock rule save`")
         runner = Sinks(log=log)
-        for rule in found:
+        for rule in rules:
             runner.add(rule.queue, Alerts(rule))
             session.out.hint(f"{rule.name}: {rule.queue} → {rule.alerts}")
         await runner.run(idle_seconds)

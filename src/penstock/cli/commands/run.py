@@ -1,4 +1,4 @@
-"""``penstock run``: the streams of a Python file, on Spark."""
+"""``penstock run``: run the streams of a Python file on Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import FAILED, INTERRUPTED, command
-from penstock.cli.session import Session
+from penstock.cli.session import CommandSession
 from penstock.cli.times import parse_time
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _SPARK = "Spark"
 _METRICS = "Metrics"
-_MODULE_STREAMS = "For streams that the file defines and does not run itself"
+_STREAMS = "Streams that the file defines but does not run"
 
 Master = Annotated[
     str | None,
     typer.Option(
-        metavar="URL", help="Where Spark runs.", rich_help_panel=_SPARK, show_default="local[*]: in this process"
+        metavar="URL", help="The Spark master.", rich_help_panel=_SPARK, show_default="local[*]: in this process"
     ),
 ]
 Conf = Annotated[
@@ -36,7 +36,7 @@ Conf = Annotated[
     typer.Option(
         "--conf",
         metavar="KEY=VALUE",
-        help="A setting of Spark; may be given again.",
+        help="A Spark setting; may be repeated.",
         rich_help_panel=_SPARK,
         show_default=False,
     ),
@@ -46,13 +46,13 @@ PyFiles = Annotated[
     typer.Option(
         "--py-files",
         metavar="FILES",
-        help="Python files and zips of packages that the executors get from here; commas between them.",
+        help="Comma-separated Python files and zipped packages to send to the executors.",
         rich_help_panel=_SPARK,
         show_default=False,
     ),
 ]
 Report = Annotated[
-    float, typer.Option(min=0, metavar="SECONDS", help="Say every so often what each query has done; 0: never.")
+    float, typer.Option(min=0, metavar="SECONDS", help="How often to print the status of each query; 0: never.")
 ]
 
 MetricsPort = Annotated[
@@ -61,7 +61,7 @@ MetricsPort = Annotated[
         min=0,
         max=65535,
         metavar="PORT",
-        help="Show metrics on this port, for Prometheus and as JSON; 0 takes a free one.",
+        help="Serve metrics on this port, for Prometheus and as JSON; 0 selects a free port.",
         rich_help_panel=_METRICS,
         show_default="none",
     ),
@@ -69,7 +69,9 @@ MetricsPort = Annotated[
 MetricsHost = Annotated[
     str,
     typer.Option(
-        metavar="ADDRESS", help="Where; on any other address than loopback, with a key.", rich_help_panel=_METRICS
+        metavar="ADDRESS",
+        help="The address of the metrics port. Other addresses than loopback require an API key.",
+        rich_help_panel=_METRICS,
     ),
 ]
 
@@ -77,51 +79,51 @@ MetricsHost = Annotated[
 def run_options(
     reset: Annotated[
         bool,
-        typer.Option("--reset", help="Begin anew: forget windows, history and place.", rich_help_panel=_MODULE_STREAMS),
+        typer.Option(
+            "--reset", help="Start over: delete the windows, history and positions.", rich_help_panel=_STREAMS
+        ),
     ] = False,
     begin: Annotated[
         str | None,
         typer.Option(
             "--from",
-            metavar="PLACE",
-            help="Where a query that is new begins: beginning, now, or a time (2026-01-31T12:00:00Z, 2h for two hours "
-            "ago).",
-            rich_help_panel=_MODULE_STREAMS,
+            metavar="POSITION",
+            help="Where a new query starts: beginning, now, or a time (2026-01-31T12:00:00Z, 2h for two hours ago).",
+            rich_help_panel=_STREAMS,
             show_default="beginning",
         ),
     ] = None,
     available_now: Annotated[
         bool,
-        typer.Option("--available-now", help="Process what is there, and end.", rich_help_panel=_MODULE_STREAMS),
+        typer.Option("--available-now", help="Process all available events, then exit.", rich_help_panel=_STREAMS),
     ] = False,
     flush: Annotated[
         bool,
-        typer.Option("--flush", help="At the end, close every open window.", rich_help_panel=_MODULE_STREAMS),
+        typer.Option("--flush", help="Close all open windows at the end.", rich_help_panel=_STREAMS),
     ] = False,
     interval: Annotated[
         float | None,
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="At least so long from one cycle to the next; 0 for the lowest latency.",
-            rich_help_panel=_MODULE_STREAMS,
+            help="The minimum time between two cycles; 0 for the lowest latency.",
+            rich_help_panel=_STREAMS,
             show_default="0.4",
         ),
     ] = None,
 ) -> dict[str, Any]:
-    """What was said, as the engine takes it."""
-    given = {
+    """Return the options that were given, in the form that the engine accepts."""
+    values = {
         "reset": reset or None,
-        "subscription_from": None if begin is None else _place(begin),
+        "subscription_from": None if begin is None else _parse_start(begin),
         "available_now": available_now or None,
         "flush": flush or None,
         "interval_seconds": interval,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def register(app: typer.Typer) -> None:
-    """Put ``run`` among the commands."""
     command(
         app,
         "run",
@@ -137,22 +139,22 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    session: Session,
+    session: CommandSession,
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE", help="A Python file."),
     ],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ARGUMENTS", help="What the file finds in sys.argv; after `--`.", show_default=False),
+        typer.Argument(metavar="ARGUMENTS", help="The sys.argv of the file, after `--`.", show_default=False),
     ] = None,
     query: Annotated[
         list[str] | None,
         typer.Option(
             "--query",
             metavar="NAME=ID",
-            help="The stream of that name runs under this query id; may be given again. Without it: under its name.",
-            rich_help_panel=_MODULE_STREAMS,
+            help="Run the stream NAME under this query id, instead of its name; may be repeated.",
+            rich_help_panel=_STREAMS,
             show_default=False,
         ),
     ] = None,
@@ -166,29 +168,29 @@ def run(
 ) -> None:
     """Run the streams of a Python file until Ctrl-C.
 
-    The file is run as `python FILE` would. If it runs its streams itself, that is all. Otherwise every stream at its
-    top level is run, under the name of its variable, all of them in one Spark.
+    The file is executed like `python FILE`. If it does not run a stream itself, this command runs all streams at its
+    top level in one Spark application. The variable name of a stream is its query id.
 
-    Ctrl-C and SIGTERM let each query finish the cycle that it is in and release its lease, and then this ends with 0.
-    A second one ends it at once; nothing is lost then either.
+    On Ctrl-C or SIGTERM, each query finishes its current cycle and releases its lease, and the command exits with 0.
+    A second signal exits immediately, also without losing data.
     """
     from penstock.cli.program_loader import ProgramFailed, main_program
 
     if not file.is_file():
-        raise typer.BadParameter(f"{str(file)!r} {'is no file' if file.exists() else 'does not exist'}")
+        raise typer.BadParameter(f"{str(file)!r} {'is not a file' if file.exists() else 'does not exist'}")
     chosen = run_options(**options)
-    ids, spark_conf = pairs("--query", query), spark_settings(conf, py_files)
-    need_spark()
-    _settle_database(session)
+    ids, spark_conf = parse_pairs("--query", query), spark_settings(conf, py_files)
+    require_spark()
+    _export_database(session)
     try:
-        with measured(session, metrics_host, metrics_port), main_program(file, arguments or []) as program:
+        with serve_metrics(session, metrics_host, metrics_port), main_program(file, arguments or []) as program:
             if master is not None or spark_conf:
                 _start_spark(session, master, spark_conf)
-            before = _queries_started()
+            started_before = _count_started_queries()
             program.run()
-            if _queries_started() > before:
+            if _count_started_queries() > started_before:
                 if chosen or ids:
-                    session.out.warn(f"{file.name} runs its streams itself, so it says how, and not the command line")
+                    session.out.warn(f"{file.name} runs its streams itself: the options for streams have no effect")
                 return
             _run_streams(session, program, file, ids, report, {"master": master, "spark_conf": spark_conf, **chosen})
     except ProgramFailed as failure:
@@ -199,66 +201,72 @@ def run(
 
 
 def _run_streams(
-    session: Session, program: Program, file: Path, ids: Mapping[str, str], every: float, options: dict[str, Any]
+    session: CommandSession,
+    program: Program,
+    file: Path,
+    ids: Mapping[str, str],
+    report_seconds: float,
+    options: dict[str, Any],
 ) -> None:
-    from penstock.cli.foreground import report, run_together
+    from penstock.cli.foreground import print_status, run_queries
     from penstock.core.errors import InvalidRequest
     from penstock.engine.status import StatusReporter
 
     streams = program.streams()
     if not streams:
         raise InvalidRequest(
-            f"{file.name} defines no stream at its top level, and runs none: write "
-            "orders = Stream.from_('orders')… there, or call .run(…)"
+            f"{file.name} neither defines a stream at its top level nor runs one: add "
+            "orders = Stream.from_('orders')…, or call .run(…)"
         )
-    queries = _named(streams, ids, file)
+    queries = _assign_query_ids(streams, ids, file)
     settings = session.settings()
     starters = [partial(stream.start, name, settings=settings, **options) for name, stream in queries.items()]
-    for query in run_together(starters, session.out, every):
-        report(session.out, query, StatusReporter(query.status))
+    for query in run_queries(starters, session.out, report_seconds):
+        print_status(session.out, query, StatusReporter(query.status))
 
 
-def _named(streams: Mapping[str, Stream], ids: Mapping[str, str], file: Path) -> dict[str, Stream]:
-    """The streams by the id of the query that each is to be."""
+def _assign_query_ids(streams: Mapping[str, Stream], ids: Mapping[str, str], file: Path) -> dict[str, Stream]:
+    """Return the streams by query id."""
     for name in ids:
         if name not in streams:
             raise typer.BadParameter(f"{file.name} has no stream {name!r}; it has {', '.join(streams)}")
-    named: dict[str, Stream] = {}
+    queries: dict[str, Stream] = {}
     for name, stream in streams.items():
-        if ids.get(name, name) in named:
-            raise typer.BadParameter(f"two streams cannot both be query {ids.get(name, name)!r}")
-        named[ids.get(name, name)] = stream
-    return named
+        query_id = ids.get(name, name)
+        if query_id in queries:
+            raise typer.BadParameter(f"two streams have the query id {query_id!r}: give one another id with --query")
+        queries[query_id] = stream
+    return queries
 
 
 def spark_settings(conf: list[str] | None, py_files: str | None) -> dict[str, str]:
-    """What Spark is started with."""
-    settings = pairs("--conf", conf)
+    """Return the Spark settings of the options."""
+    settings = parse_pairs("--conf", conf)
     if py_files is not None:
         for name in py_files.split(","):
             if "://" not in name and not Path(name).is_file():
-                raise typer.BadParameter(f"--py-files {name!r} is no file: name Python files, and zips of packages")
+                raise typer.BadParameter(f"--py-files {name!r} is not a file: give Python files and zipped packages")
         settings["spark.submit.pyFiles"] = py_files
     return settings
 
 
-def pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """What was given as NAME=VALUE."""
-    found: dict[str, str] = {}
-    for text in given or []:
+def parse_pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """Parse the values of a repeatable NAME=VALUE option."""
+    pairs: dict[str, str] = {}
+    for text in texts or []:
         name, equals, value = text.partition("=")
         if not name or not equals or not value:
-            raise typer.BadParameter(f"{option} {text!r} is no pair: write {option} name=value")
-        found[name] = value
-    return found
+            raise typer.BadParameter(f"{option} {text!r} is not a pair: write {option} name=value")
+        pairs[name] = value
+    return pairs
 
 
-def _place(text: str) -> str | datetime:
+def _parse_start(text: str) -> str | datetime:
     return text if text in ("beginning", "now") else parse_time(text)
 
 
-def need_spark() -> None:
-    """Refuse, in time and in words, where Spark is not installed."""
+def require_spark() -> None:
+    """Raise ConfigurationError if Spark is not installed."""
     from importlib.util import find_spec
 
     from penstock.core.errors import ConfigurationError
@@ -271,8 +279,8 @@ def need_spark() -> None:
 
 
 @contextmanager
-def measured(session: Session, host: str, port: int | None) -> Iterator[None]:
-    """Show metrics on a port meanwhile, if one is named."""
+def serve_metrics(session: CommandSession, host: str, port: int | None) -> Iterator[None]:
+    """Serve metrics on a port inside the block, if a port is given."""
     if port is None:
         yield
         return
@@ -284,29 +292,28 @@ def measured(session: Session, host: str, port: int | None) -> Iterator[None]:
         yield
 
 
-def _settle_database(session: Session) -> None:
-    """The file is to use the database that the command line names, also where it opens a client by itself."""
+def _export_database(session: CommandSession) -> None:
+    """Export the database of the options to the environment, for clients that the file opens."""
     from penstock.core.settings import LIBPQ_VARIABLES
 
-    session.settings()  # refused here, if they are wrong
-    choices = session.choices
-    if choices.database_url is not None:
-        os.environ["PENSTOCK_DATABASE_URL"] = choices.database_url
-    elif choices.data_dir is not None:
+    session.settings()  # raises if they are invalid
+    shared = session.options
+    if shared.database_url is not None:
+        os.environ["PENSTOCK_DATABASE_URL"] = shared.database_url
+    elif shared.data_dir is not None:
         for name in ("PENSTOCK_DATABASE_URL", "DATABASE_URL", *LIBPQ_VARIABLES):
             os.environ.pop(name, None)
-        os.environ["PENSTOCK_DATA_DIR"] = str(choices.data_dir.expanduser().absolute())
+        os.environ["PENSTOCK_DATA_DIR"] = str(shared.data_dir.expanduser().absolute())
 
 
-def _start_spark(session: Session, master: str | None, conf: Mapping[str, str]) -> None:
-    """Before the file runs, so that queries which it starts itself run there too."""
+def _start_spark(session: CommandSession, master: str | None, conf: Mapping[str, str]) -> None:
+    """Start Spark before the file runs, so that queries that it starts itself use these settings."""
     from penstock.engine.spark.session import spark_session
 
-    with session.out.busy("Starting Spark"):
+    with session.out.spinner("Starting Spark"):
         spark_session(master=master, conf=conf)
 
 
-def _queries_started() -> int:
-    """How many queries this process has started."""
+def _count_started_queries() -> int:
     engine = sys.modules.get("penstock.engine.query")
     return 0 if engine is None else int(engine.Query.started)

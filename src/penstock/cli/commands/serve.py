@@ -1,4 +1,4 @@
-"""``penstock serve``: the queues over HTTP."""
+"""``penstock serve``: the HTTP server."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.commands.console import console_beside
-from penstock.cli.session import Session
+from penstock.cli.commands.console import run_console_process
+from penstock.cli.session import CommandSession
 
-_ACCESS = "Access"
+_PANEL = "Authentication"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
     examples = [
         "penstock serve",
         "penstock serve --port 8080 --workers 2",
@@ -31,68 +30,74 @@ def _limit(help: str, default: str, metavar: str) -> Any:
 
 
 def serve(
-    session: Session,
+    session: CommandSession,
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.", show_default="6632")
+        int | None, typer.Option(min=0, max=65535, help="The port; 0 selects a free port.", show_default="6632")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, max=64, help="How many processes share the port.", show_default="1")
+        int | None, typer.Option(min=1, max=64, help="The number of processes that share the port.", show_default="1")
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate with its chain, as PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key, as PEM.")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The TLS certificate with its chain, as PEM.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The private key of the certificate, as PEM.")
+    ] = None,
     cors_origin: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="An origin whose pages may call; may be repeated.")
+        list[str] | None, typer.Option(metavar="ORIGIN", help="An origin allowed by CORS; may be repeated.")
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is believed; may be repeated."),
+        typer.Option(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is trusted; may be repeated."),
     ] = None,
     request_log: Annotated[
         str | None,
-        typer.Option(metavar="WHICH", help="Requests with a line in the log: all, errors or none.", show_default="all"),
+        typer.Option(metavar="WHICH", help="The requests to log: all, errors or none.", show_default="all"),
     ] = None,
-    console: Annotated[
-        bool, typer.Option("--console", help="Show the console beside it, in a process of its own.")
-    ] = False,
+    console: Annotated[bool, typer.Option("--console", help="Also run the console, in its own process.")] = False,
     console_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The console's port.", show_default="6633")
+        int | None, typer.Option(min=0, max=65535, help="The port of the console.", show_default="6633")
     ] = None,
     require_access: Annotated[
-        bool, typer.Option("--require-access", help="Ask for keys on loopback too.", rich_help_panel=_ACCESS)
+        bool, typer.Option("--require-access", help="Require API keys on loopback too.", rich_help_panel=_PANEL)
     ] = False,
     jwt_jwks: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Keys that sign bearer tokens, as JWKS.", rich_help_panel=_ACCESS),
+        typer.Option(metavar="FILE", help="The public keys of bearer tokens, as JWKS.", rich_help_panel=_PANEL),
     ] = None,
     jwt_secret_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A secret that signs them, for HS256.", rich_help_panel=_ACCESS),
+        typer.Option(metavar="FILE", help="The secret of bearer tokens signed with HS256.", rich_help_panel=_PANEL),
     ] = None,
     jwt_audience: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The audience they must be for.", rich_help_panel=_ACCESS)
+        str | None, typer.Option(metavar="NAME", help="The required audience of bearer tokens.", rich_help_panel=_PANEL)
     ] = None,
     jwt_issuer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The issuer they must be of.", rich_help_panel=_ACCESS)
+        str | None, typer.Option(metavar="NAME", help="The required issuer of bearer tokens.", rich_help_panel=_PANEL)
     ] = None,
-    request_seconds: Annotated[float | None, _limit("How long a request may take to arrive.", "30", "SECONDS")] = None,
+    request_seconds: Annotated[
+        float | None, _limit("How long the client may take to send a request.", "30", "SECONDS")
+    ] = None,
     min_bytes_per_second: Annotated[
-        float | None, _limit("How fast a body must come after that; who is slower is cut off.", "4096", "N")
+        float | None, _limit("The minimum transfer rate after that; slower connections are closed.", "4096", "N")
     ] = None,
     max_upload_bytes: Annotated[
-        int | None, _limit("How large a body of NDJSON may be, undone.", "2 GiB", "BYTES")
+        int | None, _limit("The maximum size of an NDJSON body, decompressed.", "2 GiB", "BYTES")
     ] = None,
     max_held_bytes: Annotated[
-        int | None, _limit("How much of all bodies a process holds in memory.", "128 MiB", "BYTES")
+        int | None, _limit("The memory of a process for request bodies.", "128 MiB", "BYTES")
     ] = None,
-    producer_events_per_second: Annotated[float | None, _limit("How fast one producer may push.", "any", "N")] = None,
+    producer_events_per_second: Annotated[
+        float | None, _limit("The maximum push rate of one producer.", "no limit", "N")
+    ] = None,
 ) -> None:
     """Serve the queues over HTTP until Ctrl-C.
 
-    Each option has a variable too, PENSTOCK_ and its name. On loopback nobody is asked for a key; on any other address
-    everybody is, so `penstock key create` comes first.
+    Each option can also be set with an environment variable: PENSTOCK_ and its name. Addresses other than loopback
+    require API keys: create one with `penstock key create` first.
     """
-    # Not at the top: the other commands need not wait for it.
+    # Imported here, so that other commands do not load the server.
     from penstock.server.run import serve as run
     from penstock.server.settings import ServerSettings
 
@@ -117,5 +122,5 @@ def serve(
         max_held_bytes=max_held_bytes,
         producer_events_per_second=producer_events_per_second,
     )
-    with console_beside(settings, console_port) if console else nullcontext():
+    with run_console_process(settings, console_port) if console else nullcontext():
         run(settings)

@@ -1,4 +1,4 @@
-"""``penstock source`` and ``penstock simulate``: events from files, tables and nowhere."""
+"""``penstock source`` and ``penstock simulate``: push events from files, tables and a generator."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.commands.queue import Yes
 from penstock.cli.completion import queue_names
-from penstock.cli.session import Session, find_queue
-from penstock.cli.times import show_time
+from penstock.cli.session import CommandSession, find_queue
+from penstock.cli.times import format_time
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.formatting import number
 
@@ -22,31 +22,35 @@ if TYPE_CHECKING:
     from penstock.sources.base import Source
     from penstock.sources.simulate import Traffic
 
-app = typer.Typer(help="Sources: bring what is in files and tables into a queue, each event once.")
+app = typer.Typer(help="Sources: push the contents of files and tables to a queue, exactly once.")
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", autocompletion=queue_names)]
-#: Pushes of a simulation are at least so far apart; what is due meanwhile goes together.
+#: The shortest pause between two pushes of a simulation.
 _TICK_SECONDS = 0.05
-_MOST = 5_000
+_MAX_BATCH_EVENTS = 5_000
 
 
-def feed_options(
+def source_options(
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What its position is kept under.", show_default="named after the source"),
+        typer.Option(
+            metavar="NAME", help="The name under which the position is stored.", show_default="named after the source"
+        ),
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="The key of all events.")] = None,
-    key_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field with an event's key.")] = None,
-    id_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field with an event's id.")] = None,
-    time_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field with an event's time.")] = None,
+    key_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the key.")] = None,
+    id_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the id.")] = None,
+    time_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the time.")] = None,
     idle_seconds: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="When following, end when nothing has come for so long."),
+        typer.Option(min=0, metavar="SECONDS", help="When following, exit after this long without an event."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Events of a push at the most.")] = 5_000,
+    batch: Annotated[
+        int, typer.Option(min=1, max=100_000, metavar="N", help="The maximum number of events per push.")
+    ] = 5_000,
 ) -> dict[str, Any]:
-    """How events are pushed."""
-    shape = {
+    """Return the options of the source runner, and the idle timeout."""
+    runner = {
         "name": name,
         "key": key,
         "key_field": key_field,
@@ -54,13 +58,13 @@ def feed_options(
         "time_field": time_field,
         "batch": batch,
     }
-    return {"shape": shape, "idle_seconds": idle_seconds}
+    return {"runner": runner, "idle_seconds": idle_seconds}
 
 
 @command(
     app,
     "file",
-    options=feed_options,
+    options=source_options,
     examples=[
         "penstock source file orders orders.ndjson --key-field customer",
         "penstock source file visits access.csv --follow",
@@ -68,17 +72,17 @@ def feed_options(
     ],
 )
 async def file(
-    session: Session,
+    session: CommandSession,
     queue: QueueName,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file; of Parquet, a directory of them too.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file, or a directory of Parquet files.")],
     format: Annotated[
-        str | None, typer.Option(metavar="KIND", help="ndjson, csv or parquet.", show_default="by the name")
+        str | None, typer.Option(metavar="KIND", help="ndjson, csv or parquet.", show_default="from the file name")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows, until Ctrl-C.")] = False,
-    delimiter: Annotated[str, typer.Option(metavar="CHARACTER", help="What separates the fields of CSV.")] = ",",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the file as it grows, until Ctrl-C.")] = False,
+    delimiter: Annotated[str, typer.Option(metavar="CHARACTER", help="The delimiter of CSV fields.")] = ",",
     **options: Any,
 ) -> None:
-    """Push what is in a file, from where it was left; every line is in the queue once."""
+    """Push the contents of a file, exactly once. Continues from the stored position."""
     from penstock.sources.csv import Csv
     from penstock.sources.ndjson import Ndjson
     from penstock.sources.parquet import Parquet
@@ -91,104 +95,109 @@ async def file(
     elif kind == "ndjson":
         source = Ndjson(path, follow=follow)
     else:
-        raise InvalidRequest(f"files are ndjson, csv or parquet, not {kind!r}")
-    await _feed(session, queue, source, options)
+        raise InvalidRequest(f"--format must be ndjson, csv or parquet, not {kind!r}")
+    await _run_source(session, queue, source, options)
 
 
 @command(
     app,
     "table",
-    options=feed_options,
+    options=source_options,
     examples=[
         "penstock source table orders shop.orders --column id --key-field customer",
         "penstock source table customers shop.customers --column updated_at --behind-seconds 5 --notify customers",
     ],
 )
 async def table(
-    session: Session,
+    session: CommandSession,
     queue: QueueName,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The table.")],
     column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="A column that grows: a key for new rows, a time for changed ones.")
+        str,
+        typer.Option(
+            metavar="COLUMN", help="An increasing column: a key to read new rows, a timestamp to read changed rows too."
+        ),
     ],
     url: Annotated[
-        str | None, typer.Option(metavar="URL", help="The table's database.", show_default="that of the queues")
+        str | None,
+        typer.Option(metavar="URL", help="The database of the table.", show_default="the database of the queues"),
     ] = None,
-    notify: Annotated[str | None, typer.Option(metavar="CHANNEL", help="Look at once when it is notified.")] = None,
+    notify: Annotated[
+        str | None, typer.Option(metavar="CHANNEL", help="Read immediately on a notification of this channel.")
+    ] = None,
     behind_seconds: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Leave rows that are younger for later.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Read only rows older than this.")
     ] = 0.0,
-    once: Annotated[bool, typer.Option("--once", help="End when all rows have been read.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when all rows have been read.")] = False,
     **options: Any,
 ) -> None:
-    """Push the rows of a PostgreSQL table in the order of a column, and go on as they come, until Ctrl-C."""
+    """Push the rows of a PostgreSQL table in the order of a column, and new rows until Ctrl-C."""
     from penstock.sources.table import Table
 
-    where = url or session.settings().database_url
-    if where is None:
-        raise InvalidRequest("name the table's database with --url, or the queues' with --database-url")
-    source = Table(table, column=column, url=where, notify=notify, behind_seconds=behind_seconds, follow=not once)
-    await _feed(session, queue, source, options)
+    table_url = url or session.settings().database_url
+    if table_url is None:
+        raise InvalidRequest("name the database of the table with --url, or that of the queues with --database-url")
+    source = Table(table, column=column, url=table_url, notify=notify, behind_seconds=behind_seconds, follow=not once)
+    await _run_source(session, queue, source, options)
 
 
 @command(app, "list", examples=["penstock source list", "penstock source list --json"])
-async def list_(session: Session) -> None:
-    """How far each source has been read."""
+async def list_(session: CommandSession) -> None:
+    """List the sources and their positions."""
     from dataclasses import asdict
 
     from penstock.sources.runner import list_sources
 
     async with session.log() as log:
-        found = await list_sources(log)
+        positions = await list_sources(log)
     if session.out.json:
-        session.out.document([asdict(each) for each in found])
+        session.out.document([asdict(source) for source in positions])
         return
-    if not found:
-        session.out.note("No source has been read yet: `penstock source file QUEUE FILE` does.")
+    if not positions:
+        session.out.note("No source has been read yet. `penstock source file QUEUE FILE` reads a file.")
         return
     rows = [
-        [each.name, each.queue, number(each.events), number(each.rejected), show_time(each.updated_at)]
-        for each in found
+        [source.name, source.queue, number(source.events), number(source.rejected), format_time(source.updated_at)]
+        for source in positions
     ]
     session.out.table(["source", "queue", "events", "rejected", "last read"], rows, right=["events", "rejected"])
 
 
 @command(app, "forget", examples=["penstock source forget file:/data/orders.ndjson"])
 async def forget_(
-    session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The source.")],
+    session: CommandSession,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the source.")],
     yes: Yes = False,
 ) -> None:
-    """Forget how far a source was read: it begins anew, and its events are pushed again."""
+    """Delete the position of a source. The next run pushes its events again."""
     from penstock.sources.runner import forget_source
 
     if not yes:
-        session.out.confirm(f"Forget how far {name!r} was read?")
+        session.out.confirm(f"Delete the position of source {name!r}?")
     async with session.log() as log:
         if not await forget_source(log, name):
-            raise NotFound(f"there is no source {name!r}: `penstock source list` shows them")
-    session.out.note(f"Forgotten: {name}")
+            raise NotFound(f"there is no source {name!r}: `penstock source list` lists the sources")
+    session.out.note(f"Deleted the position of source {name}.")
 
 
-async def _feed(session: Session, queue: str, source: Source, options: dict[str, Any]) -> None:
+async def _run_source(session: CommandSession, queue: str, source: Source, options: dict[str, Any]) -> None:
     from penstock.sources.runner import SourceRunner
 
-    chosen = feed_options(**options)
+    chosen = source_options(**options)
     async with session.log() as log:
         await find_queue(log, queue)
-        feed = SourceRunner(log, source, queue, **chosen["shape"])
+        runner = SourceRunner(log, source, queue, **chosen["runner"])
         try:
-            await feed.run(chosen["idle_seconds"])
+            await runner.run(chosen["idle_seconds"])
         finally:
             if session.out.json:
-                session.out.line({"queue": queue, "pushed": feed.pushed, "rejected": feed.rejected})
+                session.out.line({"queue": queue, "pushed": runner.pushed, "rejected": runner.rejected})
             else:
-                rejected = f", {number(feed.rejected)} became dead letters" if feed.rejected else ""
-                session.out.note(f"{number(feed.pushed)} events pushed to {queue}{rejected}")
+                rejected = f", {number(runner.rejected)} became dead letters" if runner.rejected else ""
+                session.out.note(f"{number(runner.pushed)} events pushed to {queue}{rejected}")
 
 
 def register(root: typer.Typer) -> None:
-    """Add the command that stands alone."""
     examples = [
         "penstock simulate sensors",
         "penstock simulate clicks --rate 500 --keys 20 --duration 60 --spikes 0.1",
@@ -198,45 +207,53 @@ def register(root: typer.Typer) -> None:
 
 
 async def simulate(
-    session: Session,
+    session: CommandSession,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="sensors, clicks or orders.")],
     queue: Annotated[
-        str | None, typer.Option(metavar="QUEUE", help="Where to push.", show_default="named after the kind")
+        str | None, typer.Option(metavar="QUEUE", help="The queue to push to.", show_default="the kind")
     ] = None,
-    rate: Annotated[float, typer.Option(metavar="N", help="Events a second.")] = 50.0,
-    keys: Annotated[int, typer.Option(metavar="N", help="How many sensors, sites or customers.")] = 4,
-    seed: Annotated[int, typer.Option(metavar="N", help="The same seed, the same events.")] = 0,
+    rate: Annotated[float, typer.Option(metavar="N", help="Events per second.")] = 50.0,
+    keys: Annotated[int, typer.Option(metavar="N", help="The number of sensors, sites or customers.")] = 4,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="The random seed. The same seed generates the same events.")
+    ] = 0,
     duration: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="End after so long.", show_default="until Ctrl-C")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Exit after this long.", show_default="until Ctrl-C")
     ] = None,
     spikes: Annotated[
-        float, typer.Option(min=0, max=1, metavar="SHARE", help="Keys whose values surge every half minute.")
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="The share of keys whose values surge every 30 seconds."),
     ] = 0.0,
-    bad: Annotated[float, typer.Option(min=0, max=1, metavar="SHARE", help="Events with a value that is none.")] = 0.0,
+    bad: Annotated[
+        float, typer.Option(min=0, max=1, metavar="SHARE", help="The share of events with an invalid value.")
+    ] = 0.0,
     late: Annotated[
-        float, typer.Option(min=0, max=1, metavar="SHARE", help="Events that happened up to a minute ago.")
+        float, typer.Option(min=0, max=1, metavar="SHARE", help="The share of events that are up to a minute late.")
     ] = 0.0,
     duplicates: Annotated[
-        float, typer.Option(min=0, max=1, metavar="SHARE", help="Events that come twice, with one id.")
+        float,
+        typer.Option(
+            min=0, max=1, metavar="SHARE", help="The share of events that are pushed twice, with the same id."
+        ),
     ] = 0.0,
-    fast: Annotated[bool, typer.Option("--fast", help="Push at once what --duration would have brought.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Push the events of --duration without waiting.")] = False,
     begin: Annotated[
-        datetime | None, typer.Option(help="When the first event happened, in UTC.", show_default="now")
+        datetime | None, typer.Option(help="The time of the first event, in UTC.", show_default="now")
     ] = None,
 ) -> None:
-    """Push made-up traffic into a queue, which is made if it is not there, until Ctrl-C."""
+    """Push generated events to a queue until Ctrl-C. Creates the queue if it does not exist."""
     from penstock.sources.simulate import Traffic
 
     if fast and duration is None:
-        raise InvalidRequest("--fast needs --duration: it says how much to push")
+        raise InvalidRequest("--fast needs --duration, which determines how many events to push")
     traffic = Traffic(kind, rate, keys, seed, spikes, bad, late, duplicates)
     started = datetime.now(UTC) if begin is None else begin.replace(tzinfo=begin.tzinfo or UTC)
     name, pushed = queue or kind, 0
     async with session.transport() as transport:
         try:
-            async for some in _paced(traffic, started, duration, fast):
-                await _push(transport, name, some)
-                pushed += len(some)
+            async for events in _batch_due_events(traffic, started, duration, fast):
+                await _push(transport, name, events)
+                pushed += len(events)
         finally:
             if session.out.json:
                 session.out.line({"queue": name, "pushed": pushed})
@@ -244,10 +261,10 @@ async def simulate(
                 session.out.note(f"{number(pushed)} events pushed to {name}")
 
 
-async def _paced(
+async def _batch_due_events(
     traffic: Traffic, started: datetime, duration: float | None, fast: bool
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    """What is due, again and again; all at once if it is to go fast."""
+    """Yield the events that are due, in batches, without waiting if ``fast``."""
     import asyncio
 
     from penstock.sources.simulate import events
@@ -264,7 +281,7 @@ async def _paced(
                 due = []
             await asyncio.sleep(max(origin + at - clock(), _TICK_SECONDS))
         due.append(event)
-        if len(due) >= _MOST:
+        if len(due) >= _MAX_BATCH_EVENTS:
             yield due
             due = []
     if due:

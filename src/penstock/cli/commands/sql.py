@@ -1,4 +1,4 @@
-"""``penstock sql``: a file of statements, checked or run."""
+"""``penstock sql``: run or check a file of SQL statements."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import INTERRUPTED, command
-from penstock.cli.commands.run import Conf, Master, PyFiles, Report, need_spark, run_options, spark_settings
-from penstock.cli.session import Session
+from penstock.cli.commands.run import Conf, Master, PyFiles, Report, require_spark, run_options, spark_settings
+from penstock.cli.session import CommandSession
 
 if TYPE_CHECKING:
     from penstock.core.settings import Settings
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Put ``sql`` among the commands."""
     command(
         app,
         "sql",
@@ -36,10 +35,12 @@ def register(app: typer.Typer) -> None:
 
 
 def sql(
-    session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Statements: queues, tables, queries, sinks.")],
+    session: CommandSession,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file of statements that define queues, tables, queries and sinks.")
+    ],
     check: Annotated[
-        bool, typer.Option("--check", help="Only say what would run; needs neither Spark nor a database.")
+        bool, typer.Option("--check", help="Print the plan without running it. Needs neither Spark nor a database.")
     ] = False,
     master: Master = None,
     conf: Conf = None,
@@ -49,27 +50,26 @@ def sql(
 ) -> None:
     """Run the queries and sinks of a file of SQL statements until Ctrl-C.
 
-    Queues that the file creates are made first, where they are not there. All queries run in one Spark, and each goes
-    on where it was when it last ran.
+    Missing queues are created first. All queries run in one Spark application. Each continues from its last commit.
     """
     from penstock.stream.definition import Definition
     from penstock.stream.statements.parser import parse_application
 
     if not file.is_file():
-        raise typer.BadParameter(f"{str(file)!r} {'is no file' if file.exists() else 'does not exist'}")
+        raise typer.BadParameter(f"{str(file)!r} {'is not a file' if file.exists() else 'does not exist'}")
     try:
         text = file.read_text()
     except UnicodeDecodeError:
         raise typer.BadParameter(f"{str(file)!r} is not text") from None
     if check:
         application = parse_application(Definition, text, file.name)
-        _flows(application)
-        _show(session, application)
+        _bind_sinks(application)
+        _print_plan(session, application)
         return
     from penstock.engine.stream import Stream
 
     application = parse_application(Stream, text, file.name)
-    need_spark()
+    require_spark()
     chosen = {"master": master, "spark_conf": spark_settings(conf, py_files), **run_options(**options)}
     try:
         _run(session, application, file, report, chosen)
@@ -77,8 +77,7 @@ def sql(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show(session: Session, application: Application) -> None:
-    """What would run."""
+def _print_plan(session: CommandSession, application: Application) -> None:
     from penstock.stream.fingerprint import describe
 
     if session.out.json:
@@ -87,7 +86,7 @@ def _show(session: Session, application: Application) -> None:
                 "queues": list(application.queues),
                 "references": list(application.references),
                 "queries": {name: describe(query.stream) for name, query in application.queries.items()},
-                "sinks": {name: {"queue": s.queue, "to": s.to} for name, s in application.sinks.items()},
+                "sinks": {name: {"queue": sink.queue, "to": sink.to} for name, sink in application.sinks.items()},
             }
         )
         return
@@ -103,56 +102,63 @@ def _show(session: Session, application: Application) -> None:
         session.out.text(f"sink {sink.name}: {sink.queue} to {sink.to}")
 
 
-def _run(session: Session, application: Application, file: Path, every: float, options: dict[str, Any]) -> None:
+def _run(
+    session: CommandSession, application: Application, file: Path, report_seconds: float, options: dict[str, Any]
+) -> None:
     import asyncio
 
-    from penstock.cli.foreground import report, run_together
+    from penstock.cli.foreground import print_status, run_queries
     from penstock.core.errors import InvalidRequest
     from penstock.engine.status import StatusReporter
 
     if not application.queries:
-        raise InvalidRequest(f"{file.name} has no query: write one, INSERT INTO totals SELECT ...")
+        raise InvalidRequest(f"{file.name} has no query: add one, such as INSERT INTO totals SELECT ...")
     settings = session.settings()
-    flows = _flows(application)
-    asyncio.run(_make_queues(settings, application))
+    bindings = _bind_sinks(application)
+    asyncio.run(_create_queues(settings, application))
     starters: list[Callable[[], Query]] = []
-    for wanted in application.queries_in_order():
-        stream: Any = replace(wanted.stream, sink_bindings=tuple(_of_query(wanted.name, application, flows)))
-        starters.append(partial(stream.start, wanted.name, settings=settings, **{**wanted.options, **options}))
-    # What is there for a query that reads what another writes is there when that one has ended.
+    for definition in application.queries_in_order():
+        stream: Any = replace(
+            definition.stream, sink_bindings=tuple(_sinks_of_query(definition.name, application, bindings))
+        )
+        starters.append(partial(stream.start, definition.name, settings=settings, **{**definition.options, **options}))
+    # With --available-now, a query that reads the output of another starts after that one has ended.
     rounds = [[starter] for starter in starters] if options.get("available_now") else [starters]
-    for together in rounds:
-        for query in run_together(together, session.out, every):
-            report(session.out, query, StatusReporter(query.status))
+    for batch in rounds:
+        for query in run_queries(batch, session.out, report_seconds):
+            print_status(session.out, query, StatusReporter(query.status))
 
 
-def _of_query(name: str, application: Application, flows: Sequence[SinkBinding]) -> Iterator[SinkBinding]:
-    """The sinks that run with a query, where it is driven: of the last one that writes to their queue, or the last."""
+def _sinks_of_query(name: str, application: Application, bindings: Sequence[SinkBinding]) -> Iterator[SinkBinding]:
+    """Yield the sinks that run in the driver of a query.
+
+    A sink runs with the last query that writes to its queue. If no query writes to it, it runs with the last query.
+    """
     queries = application.queries_in_order()
-    for flow in flows:
-        writers = [query for query in queries if query.stream.sink == flow.queue] or queries
+    for binding in bindings:
+        writers = [query for query in queries if query.stream.sink == binding.queue] or queries
         if writers[-1].name == name:
-            yield flow
+            yield binding
 
 
-def _flows(application: Application) -> list[SinkBinding]:
+def _bind_sinks(application: Application) -> list[SinkBinding]:
     from penstock.core.errors import InvalidRequest
     from penstock.sinks.runner import read_sink_options
     from penstock.sinks.spec import read_sink
     from penstock.stream.sink_binding import SinkBinding
 
-    flows = []
+    bindings = []
     for sink in application.sinks.values():
         try:
             read_sink_options(sink.options)
-            flows.append(SinkBinding(sink.queue, read_sink(sink.to), sink.name, sink.options))
+            bindings.append(SinkBinding(sink.queue, read_sink(sink.to), sink.name, sink.options))
         except InvalidRequest as error:
             raise InvalidRequest(f"{sink.position}: {error}") from None
-    return flows
+    return bindings
 
 
-async def _make_queues(settings: Settings, application: Application) -> None:
-    """The queues that the file creates or writes to, unless they are there: a query waits for those that it reads."""
+async def _create_queues(settings: Settings, application: Application) -> None:
+    """Create the missing queues that the file defines or writes to. A query waits for the queues that it reads."""
     from penstock.db.pool import Database
     from penstock.log.log import Log
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.demo.script import Phase
-from penstock.cli.output import visible
+from penstock.cli.output import escape_control_characters
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def rows_of(found: Look, books: Books, auditor: Auditor, partner: Partner, per_s
         ("views in 5 minutes", _pairs(found.pages)),
         ("revenue", _pairs((key, f"{amount:,.2f}") for key, amount in found.revenue)),
         ("sensors", _pairs((key, f"{average}°") for key, average in found.sensors)),
-        ("alerts", ", ".join(map(visible, found.firing)) or _QUIET),
+        ("alerts", ", ".join(map(escape_control_characters, found.firing)) or _QUIET),
         ("dead letters", ", ".join(f"{group} {count}" for group, count, _ in found.dead_letters) or _QUIET),
         (
             "partner",
@@ -144,4 +144,4 @@ def rows_of(found: Look, books: Books, auditor: Auditor, partner: Partner, per_s
 
 
 def _pairs(pairs: Iterable[tuple[str, Any]]) -> str:
-    return " · ".join(f"{visible(key)} {value}" for key, value in pairs) or "not yet"
+    return " · ".join(f"{escape_control_characters(key)} {value}" for key, value in pairs) or "not yet"

@@ -31,12 +31,10 @@ class QueueBatchReader(DataSourceReader):
         self.pushFilters = self._pushdown  # type: ignore[method-assign]  # see FilterPushdown
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks."""
         with closing(RetryingConnection(self._task_reader.database)) as connection:
             return connection.run(self._plan)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the events of a task."""
         assert isinstance(partition, TaskRanges)  # noqa: S101 - partitions() returns these
         return replace(self._task_reader, keys=self._filter.keys).read(partition)
 

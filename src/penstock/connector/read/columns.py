@@ -14,8 +14,6 @@ from penstock.core.errors import InvalidOption, InvalidRequest
 
 @dataclass(frozen=True)
 class OutputColumns:
-    """The columns of a read."""
-
     schema: pa.Schema
     fields: pa.Schema
     #: The event columns in order; the others are fields.

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 
 from penstock.connector.database import Conninfo
+from penstock.connector.log_session import open_log
 from penstock.connector.read.offsets import QueueOffsets
-from penstock.connector.write.staging import open_log
 from penstock.core.errors import GroupBusy
 from penstock.db.statements import Statements
 from penstock.log.groups import PartitionPosition

@@ -42,8 +42,6 @@ class LostRange(NamedTuple):
 
 
 class QueueRow(NamedTuple):
-    """A queue and its open segment."""
-
     id: int
     open_segment: int
 
@@ -63,7 +61,6 @@ class QueueOffsets:
         return {partition.partition_id: partition for name in self._queues for partition in self._partitions(name)}
 
     def find_queue(self, name: str) -> QueueRow:
-        """Return a queue. Raises NotFound."""
         row = self._conn.execute(_sql["queue"], {"name": name}).fetchone()
         if row is None:
             raise NotFound(f"there is no queue {name!r}; create it with `penstock queue create {name}`")

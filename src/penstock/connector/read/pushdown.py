@@ -117,23 +117,18 @@ def _values(given: Filter, kind: type[_T]) -> frozenset[_T] | None:
     return frozenset(values) if all(isinstance(value, kind) for value in values) else None
 
 
-def _intersect(one: frozenset[_T] | None, other: frozenset[_T]) -> frozenset[_T]:
-    return other if one is None else one & other
+def _by_values(name: str, kind: type[Any]) -> Callable[[EventFilter, Filter], EventFilter | None]:
+    """Return the function that narrows a set of values of an EventFilter."""
 
+    def narrow(current: EventFilter, given: Filter) -> EventFilter | None:
+        values = _values(given, kind)
+        if values is None:
+            return None
+        before: frozenset[Any] | None = getattr(current, name)
+        changes: dict[str, Any] = {name: values if before is None else before & values}
+        return replace(current, **changes)
 
-def _by_key(current: EventFilter, given: Filter) -> EventFilter | None:
-    keys = _values(given, str)
-    return None if keys is None else replace(current, keys=_intersect(current.keys, keys))
-
-
-def _by_queue(current: EventFilter, given: Filter) -> EventFilter | None:
-    queues = _values(given, str)
-    return None if queues is None else replace(current, queues=_intersect(current.queues, queues))
-
-
-def _by_partition(current: EventFilter, given: Filter) -> EventFilter | None:
-    partitions = _values(given, int)
-    return None if partitions is None else replace(current, partitions=_intersect(current.partitions, partitions))
+    return narrow
 
 
 def _bounds(given: Filter, kind: type[_T], after: Callable[[_T], _T]) -> tuple[_T | None, _T | None] | None:
@@ -178,9 +173,9 @@ def _by_timestamp(current: EventFilter, given: Filter) -> EventFilter | None:
 
 
 _NARROW: dict[str, Callable[[EventFilter, Filter], EventFilter | None]] = {
-    "key": _by_key,
-    "queue": _by_queue,
-    "partition": _by_partition,
+    "key": _by_values("keys", str),
+    "queue": _by_values("queues", str),
+    "partition": _by_values("partitions", int),
     "offset": _by_offset,
     "timestamp": _by_timestamp,
 }

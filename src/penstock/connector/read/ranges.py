@@ -35,7 +35,6 @@ class TaskRanges(InputPartition):
         self.queues = dict(queues)
 
     def ranges(self) -> list[PartitionRange]:
-        """Return the ranges of each partition."""
         return _decode(self.value)
 
 

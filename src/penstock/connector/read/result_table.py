@@ -65,7 +65,6 @@ class ResultView:
 
 
 def to_ddl(result: ResultView) -> str:
-    """Return the columns as DDL for Spark."""
     columns = result.columns().items()
     return ", ".join(f"`{name.replace('`', '``')}` {_TYPES.get(kind, 'string')}" for name, kind in columns)
 
@@ -86,7 +85,6 @@ class ResultReader(DataSourceReader):
         self._statement = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), result.view).as_string()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows."""
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -52,7 +52,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._connection.run(self._start)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the option ``maxRecordsPerTrigger``."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -74,12 +73,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._last_partitions is None else _encode(_ends(self._last_partitions))
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Return the tasks of a batch."""
         starts, ends = _decode(start), _decode(end)
         return self._connection.run(lambda conn: self._plan(conn, starts, ends))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the events of a task."""
         assert isinstance(partition, TaskRanges)  # noqa: S101 - partitions() returns these
         return self._task_reader.read(partition)
 
@@ -88,7 +85,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._publish(_decode(end))
 
     def stop(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _offsets(self, conn: psycopg.Connection[Any]) -> QueueOffsets:

@@ -17,7 +17,6 @@ from penstock.core.errors import InvalidEvent
 
 
 def encode_rows(batch: pa.RecordBatch) -> list[bytes]:
-    """Return each row as a JSON object."""
     if not batch.num_columns:
         return [b"{}"] * batch.num_rows
     try:
@@ -86,7 +85,6 @@ def _to_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _has_maps(kind: pa.DataType) -> bool:
-    """Return whether a type contains a map."""
     if pa.types.is_struct(kind):
         return any(_has_maps(inner.type) for inner in kind)
     if pa.types.is_list(kind):

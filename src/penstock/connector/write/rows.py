@@ -32,7 +32,6 @@ class EventRows:
 
     @classmethod
     def from_schema(cls, schema: StructType, key_column: str | None) -> EventRows:
-        """Return the mapping for a schema."""
         names = schema.fieldNames()
         if key_column is not None and key_column not in names:
             raise InvalidOption(

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from penstock.connector.database import Conninfo
+from penstock.connector.log_session import open_log
 from penstock.connector.write.rows import EventRows
 from penstock.core.errors import InvalidRequest
-from penstock.core.settings import Settings
-from penstock.db.pool import Database
-from penstock.log.log import Log
 from penstock.log.queue import Queue
 from penstock.log.write.batch import Batch
 from penstock.log.write.staged_writes import WriteVersion
 from penstock.log.write.upload import StagedUpload
-
-
-@asynccontextmanager
-async def open_log(database: Conninfo) -> AsyncIterator[Log]:
-    """Open the log with a small connection pool."""
-    settings = Settings.from_env(database_url=database.reveal(), pool_size=2, auto_upgrade=False)
-    log = Log(Database(settings), retry_seconds=settings.retry_seconds)
-    await log.open()
-    try:
-        yield log
-    finally:
-        await log.close()
 
 
 async def stage_rows(

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from penstock.connector.database import Conninfo
+from penstock.connector.log_session import open_log
 from penstock.connector.options import WriteOptions
 from penstock.connector.read.offsets import QueueOffsets
 from penstock.connector.retrying_connection import RetryingConnection
 from penstock.connector.write.rows import EventRows
-from penstock.connector.write.staging import open_log, stage_rows
+from penstock.connector.write.staging import stage_rows
 from penstock.core.errors import InvalidRequest, NotFound, QueueFull
 from penstock.log.log import Log
 from penstock.log.queue import Queue
@@ -61,18 +62,15 @@ class WriteTarget:
             connection.run(lambda conn: QueueOffsets(conn, ()).find_queue(self.options.queue))
 
     def stage(self, write: WriteVersion, batches: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Stage the rows of a task."""
         staged = asyncio.run(stage_rows(self.database, self.options.queue, self.rows, write, batches))
         return TaskCommit(write, staged)
 
     def commit(self, write: WriteVersion, commits: Sequence[TaskCommit]) -> None:
-        """Make the staged rows of all tasks visible."""
         staged = [each.staged for each in commits if each.staged is not None]
         if staged:
             asyncio.run(self._commit(write, staged))
 
     def abort(self, write: WriteVersion) -> None:
-        """Delete the staged rows."""
         asyncio.run(self._abort(write))
 
     async def _commit(self, write: WriteVersion, staged: list[StagedUpload]) -> None:
@@ -84,8 +82,8 @@ class WriteTarget:
             if not await log.staged_writes.commit(queue, write, staged) and not write.run:
                 # Without the id of a run, another writer that starts to count again looks the same.
                 _logger.warning(
-                    "version %d of %r was written to queue %r before, so this write is skipped as a repetition; if it "
-                    "is a new one, for example with a new checkpoint, use another txnAppId or a higher txnVersion",
+                    "version %d of %r is not newer than its last write to queue %r, so it is skipped as a repetition; "
+                    "for a new write, for example with a new checkpoint, use another txnAppId or a higher txnVersion",
                     write.version,
                     write.writer,
                     queue.name,
@@ -127,19 +125,15 @@ class QueueWriter(DataSourceArrowWriter):
         return self._target.stage(replace(self._write, run=_local_property(_QUERY_ID) or ""), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit after all tasks."""
         commits = _task_commits(messages)
         if commits:
             self._target.commit(commits[0].write, commits)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort after a task has failed."""
         self._target.abort(self._write)
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream."""
-
     def __init__(self, target: WriteTarget) -> None:
         self._target = target
 
@@ -152,13 +146,11 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         return self._target.stage(write, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit after all tasks of a batch."""
         commits = _task_commits(messages)
         if commits:
             self._target.commit(commits[0].write, commits)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort after a task has failed."""
         commits = _task_commits(messages)
         if commits:
             self._target.abort(commits[0].write)

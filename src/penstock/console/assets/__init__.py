@@ -1,4 +1,4 @@
-"""Files that browsers keep: the look, an icon, and the few lines that know the reader's zone and theme."""
+"""Static files: styles, scripts and the icon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DIRECTORY = Path(str(resources.files(__name__)))
 
 
 @cache
-def address_of_asset(name: str) -> str:
-    """Where a file is served; another address as soon as it is another file, so that it may be kept for good."""
+def asset_url(name: str) -> str:
+    """Return the URL of a static file. It contains a hash of the content, so browsers can cache the file forever."""
     digest = hashlib.sha256((DIRECTORY / name).read_bytes()).hexdigest()[:12]
     return f"/assets/{name}?{digest}"

@@ -1,4 +1,4 @@
-"""Stands before everything the console serves: who has not signed in is sent to do so."""
+"""Middleware that requires sign-in and sets the security headers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.console.assets import address_of_asset
-from penstock.console.console import Console
+from penstock.console.assets import asset_url
+from penstock.console.services import ConsoleServices
 
 SIGN_IN = "/sign-in"
-#: Nothing here tells anything about anybody's data.
-_PUBLIC = (SIGN_IN, "/assets/", "/_nicegui/", "/favicon.ico")
-#: The page's own code is inline and compiled in the browser; everything comes from here and goes nowhere else.
+#: Paths that need no sign-in: they serve no data.
+_PUBLIC_PATHS = (SIGN_IN, "/assets/", "/_nicegui/", "/favicon.ico")
+#: NiceGUI needs inline scripts and compiles templates in the browser. All resources come from the console itself.
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
@@ -27,59 +27,57 @@ _HEADERS = [
 ]
 
 
-#: Asks for the reader's zone, in which all times are written, before the first page.
-_WHERE_ARE_YOU = f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Penstock</title>
-<script src="{address_of_asset("reader.js")}" data-then="come-again"></script></head>
+#: Stores the browser's time zone in a cookie and loads the page again: the server formats all times.
+_TIME_ZONE_PAGE = f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Penstock</title>
+<script src="{asset_url("console.js")}" data-then="reload"></script></head>
 <body><noscript>The console needs JavaScript.</noscript></body></html>"""
 
 
-class Door:
-    """Lets in who is known; ``request.state.viewer`` says who it is."""
+class SignInMiddleware:
+    """Passes requests of signed-in browsers on, with ``request.state.viewer`` set, and redirects others to sign in."""
 
-    def __init__(self, app: ASGIApp, console: Console) -> None:
+    def __init__(self, app: ASGIApp, console: ConsoleServices) -> None:
         self._app = app
         self._console = console
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or not."""
-
-        async def send_guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
         connection = HTTPConnection(scope)
-        path = scope["path"]
-        if not path.startswith(_PUBLIC):
-            viewer = await self._console.viewer(connection.cookies)
+        if not scope["path"].startswith(_PUBLIC_PATHS):
+            viewer = await self._console.find_viewer(connection.cookies)
             if viewer is None:
-                await _refuse(connection)(scope, receive, send_guarded)
+                await _deny(connection)(scope, receive, send_with_headers)
                 return
-            if _is_first(connection):
-                await HTMLResponse(_WHERE_ARE_YOU)(scope, receive, send_guarded)
+            if _needs_time_zone(connection):
+                await HTMLResponse(_TIME_ZONE_PAGE)(scope, receive, send_with_headers)
                 return
             scope["state"]["viewer"] = viewer
             scope["state"]["caller"] = viewer.identity.id
         try:
-            await self._app(scope, receive, send_guarded)
+            await self._app(scope, receive, send_with_headers)
         except RuntimeError as error:
-            # What Starlette says of a browser that has gone on before the answer came.
+            # Starlette raises this, without a class of its own, if the browser disconnects before the response.
             if str(error) != "No response returned.":
                 raise
 
 
-def _is_first(connection: HTTPConnection) -> bool:
-    """Whether it is a page that is asked for, by a browser whose zone is not known."""
-    scope = connection.scope
-    if scope["type"] != "http" or scope["method"] != "GET" or scope["path"].startswith("/_"):
+def _is_page_request(scope: Scope) -> bool:
+    return scope["type"] == "http" and scope["method"] == "GET" and not scope["path"].startswith("/_")
+
+
+def _needs_time_zone(connection: HTTPConnection) -> bool:
+    if not _is_page_request(connection.scope):
         return False
     return "penstock_zone" not in connection.cookies and "zone" not in connection.query_params
 
 
-def _refuse(connection: HTTPConnection) -> Response:
-    scope = connection.scope
-    if scope["type"] == "http" and scope["method"] == "GET" and not scope["path"].startswith("/_"):
-        here = connection.url.path + (f"?{connection.url.query}" if connection.url.query else "")
-        return RedirectResponse(f"{SIGN_IN}?{urlencode({'next': here})}", status_code=303)
-    # A WebSocket that is refused before it was accepted is answered the same way.
+def _deny(connection: HTTPConnection) -> Response:
+    if _is_page_request(connection.scope):
+        url = connection.url.path + (f"?{connection.url.query}" if connection.url.query else "")
+        return RedirectResponse(f"{SIGN_IN}?{urlencode({'next': url})}", status_code=303)
+    # This is also the response to a WebSocket that is refused before it is accepted.
     return Response("Sign in first", status_code=403, media_type="text/plain")

@@ -1,7 +1,7 @@
-"""Who is signed in: a cookie that says which key was shown, and until when that counts.
+"""Signed cookies of the users who signed in.
 
-The cookie holds no key and nothing that a key could be made from. It is bound to the secret that the key had, so a key
-that is revoked, over or rotated takes its sessions with it.
+A cookie names the API key and the end of the session. It contains neither the key nor its hash. It is bound to the
+secret of the key, so its sessions end when the key is revoked, expires or is rotated.
 """
 
 from __future__ import annotations
@@ -16,57 +16,61 @@ from dataclasses import dataclass
 from penstock.server.auth.key_format import PlaintextKey
 
 COOKIE = "penstock_session"
-LASTS_SECONDS = 12 * 3600
+SESSION_SECONDS = 12 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """What a cookie says."""
+class SignInSession:
+    """The content of a cookie."""
 
     key_id: str
-    until: int
-    #: So that two sessions of one key differ, and one of them can be ended.
+    #: Seconds since the epoch.
+    expires_at: int
+    #: Identifies the session among those of the same key.
     nonce: str
-    #: What the stored hash of the key's secret becomes under the console's own.
-    bond: str
+    #: HMAC of the key's hash with the console's secret.
+    key_signature: str
 
 
-class Sessions:
-    """Makes and reads cookies."""
+class SessionCookies:
+    """Creates, parses and revokes cookies. ``secret`` signs them."""
 
     def __init__(self, secret: str, clock: Callable[[], float] = time.time) -> None:
         self._secret = secret.encode()
         self._clock = clock
+        #: Sessions that ended by sign-out: nonce -> time of expiry.
         self._ended: dict[str, int] = {}
 
-    def begin(self, key: PlaintextKey) -> str:
-        """The cookie of somebody who has shown this key."""
-        until = int(self._clock()) + LASTS_SECONDS
-        text = ".".join((key.id, str(until), secrets.token_hex(8), self._sign(key.hash)))
+    def create(self, key: PlaintextKey) -> str:
+        """Return the cookie of a new session for a key."""
+        expires_at = int(self._clock()) + SESSION_SECONDS
+        text = ".".join((key.id, str(expires_at), secrets.token_hex(8), self._sign(key.hash)))
         return f"{text}.{self._sign(text.encode())}"
 
-    def read(self, cookie: str) -> Session | None:
-        """What a cookie says, if it is one of ours and still counts."""
+    def parse(self, cookie: str) -> SignInSession | None:
+        """Return the session of a cookie, or None if the signature is wrong or the session is over."""
         text, _, signature = cookie.rpartition(".")
         parts = text.split(".")
         if len(parts) != 4 or not hmac.compare_digest(self._sign(text.encode()).encode(), signature.encode()):
             return None
-        session = Session(parts[0], int(parts[1]), parts[2], parts[3])
+        key_id, expires_at, nonce, key_signature = parts
+        session = SignInSession(key_id, int(expires_at), nonce, key_signature)
         return None if self.is_over(session) else session
 
-    def is_over(self, session: Session) -> bool:
-        """Whether its time has passed, or its owner has signed out."""
-        return session.until <= self._clock() or session.nonce in self._ended
+    def is_over(self, session: SignInSession) -> bool:
+        """Return whether the session has expired or was ended by sign-out."""
+        return session.expires_at <= self._clock() or session.nonce in self._ended
 
-    def holds(self, session: Session, hashes: tuple[bytes, ...]) -> bool:
-        """Whether the key still has the secret that it had."""
-        return any([hmac.compare_digest(self._sign(each), session.bond) for each in hashes])
+    def matches_key(self, session: SignInSession, hashes: tuple[bytes, ...]) -> bool:
+        """Return whether the session was created with one of these hashes of the key's secret."""
+        # A list, not a generator: all hashes are compared, so the time does not depend on which one matches.
+        return any([hmac.compare_digest(self._sign(key_hash), session.key_signature) for key_hash in hashes])
 
-    def end(self, session: Session) -> None:
-        """Let a session count no more, whoever has a copy of its cookie."""
+    def end(self, session: SignInSession) -> None:
+        """End a session for all copies of its cookie."""
         now = self._clock()
-        self._ended = {nonce: until for nonce, until in self._ended.items() if until > now}
-        self._ended[session.nonce] = session.until
+        self._ended = {nonce: expires_at for nonce, expires_at in self._ended.items() if expires_at > now}
+        self._ended[session.nonce] = session.expires_at
 
-    def _sign(self, what: bytes) -> str:
-        return hmac.new(self._secret, what, hashlib.sha256).hexdigest()
+    def _sign(self, data: bytes) -> str:
+        return hmac.new(self._secret, data, hashlib.sha256).hexdigest()

@@ -1,4 +1,4 @@
-"""Signing in with an API key, and out: two forms that need no script."""
+"""Sign-in with an API key, and sign-out. Both work without JavaScript."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from penstock.console.assets import address_of_asset
+from penstock.console.assets import asset_url
 from penstock.console.auth.middleware import SIGN_IN
-from penstock.console.auth.sessions import COOKIE, LASTS_SECONDS
-from penstock.console.console import Console
+from penstock.console.auth.sessions import COOKIE, SESSION_SECONDS
+from penstock.console.services import ConsoleServices
 from penstock.server.auth.authorize import client_address
 from penstock.server.auth.identity import Role
 from penstock.server.auth.key_format import parse_key
 from penstock.server.http.errors import Problem
 
-_LONGEST_FORM = 8192
-#: Who may only push, or only consume, has nothing to look at.
-LOOKERS = frozenset({Role.READ, Role.ADMIN})
+_MAX_FORM_BYTES = 8192
+#: A key needs one of these roles to sign in.
+CONSOLE_ROLES = frozenset({Role.READ, Role.ADMIN})
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -28,27 +28,27 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Sign in · Penstock</title>
 <link rel="icon" href="{icon}">
-<link rel="stylesheet" href="{look}">
+<link rel="stylesheet" href="{styles}">
 <script src="{script}"></script>
 </head>
-<body class="ps-door">
-<main class="ps-door-card">
+<body class="ps-sign-in">
+<main class="ps-sign-in-card">
 <img src="{icon}" alt="" width="36" height="36">
 <h1>Penstock</h1>
-<p class="ps-muted">Sign in with an API key that may read.</p>
+<p class="ps-muted">Sign in with an API key that has the role read or admin.</p>
 <form method="post" action="{action}">
 <input type="hidden" name="next" value="{next}">
 <label for="key">API key</label>
 <input id="key" name="key" type="password" autocomplete="current-password" spellcheck="false" required autofocus
  placeholder="penstock_…"{described}>
-{trouble}
+{error}
 <button type="submit">Sign in</button>
 </form>
 <details>
 <summary>No key yet?</summary>
-<p>Whoever runs Penstock makes one on the command line:</p>
+<p>An operator creates one on the command line:</p>
 <pre><code>penstock key create me --role admin</code></pre>
-<p class="ps-muted">The role <code>read</code> looks at everything and changes nothing.</p>
+<p class="ps-muted">The role <code>read</code> can see everything and change nothing.</p>
 </details>
 </main>
 </body>
@@ -57,81 +57,78 @@ _PAGE = """<!doctype html>
 
 
 class SignIn:
-    """The two forms."""
+    """The handlers of the sign-in and sign-out forms."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: ConsoleServices) -> None:
         self._console = console
 
-    async def ask(self, request: Request) -> Response:
-        """The form, or the console for who need not fill it in."""
-        if await self._console.viewer(request.cookies) is not None:
+    async def show_form(self, request: Request) -> Response:
+        if await self._console.find_viewer(request.cookies) is not None:
             return RedirectResponse("/", status_code=303)
-        return _form(_inside(request.query_params.get("next")))
+        return _render_form(_local_path(request.query_params.get("next")))
 
     async def sign_in(self, request: Request) -> Response:
-        """Look at the key, and let its owner in."""
-        guard = self._console.authenticator
-        if guard is None:
+        authenticator = self._console.authenticator
+        if authenticator is None:
             return RedirectResponse("/", status_code=303)
-        given = await _form_of(request)
-        onward = _inside(given.get("next"))
-        text = given.get("key", "").strip()
+        form = await _read_form(request)
+        target = _local_path(form.get("next"))
+        text = form.get("key", "").strip()
         key = parse_key(text)
         if key is None:
-            return _form(onward, "That is no API key of Penstock: they begin with penstock_.", 401)
+            return _render_form(target, "This is no API key of Penstock: API keys begin with penstock_.", 401)
         try:
             headers = [(b"x-api-key", text.encode("ascii"))]
             request_id = request.scope["state"].get("request_id", "")
-            identity = await guard.authenticate(headers, client_address(request), "console sign-in", request_id)
+            identity = await authenticator.authenticate(headers, client_address(request), "console sign-in", request_id)
         except Problem as problem:
-            return _form(onward, f"{problem.detail}.", problem.status)
-        if not identity.has_role(LOOKERS):
-            return _form(onward, "This key may not read: the console needs the role read or admin.", 403)
-        answer = RedirectResponse(onward, status_code=303)
-        answer.set_cookie(
+            return _render_form(target, f"{problem.detail}.", problem.status)
+        if not identity.has_role(CONSOLE_ROLES):
+            return _render_form(target, "This key may not read: the console needs the role read or admin.", 403)
+        response = RedirectResponse(target, status_code=303)
+        response.set_cookie(
             COOKIE,
-            self._console.sessions.begin(key),
-            max_age=LASTS_SECONDS,
+            self._console.sessions.create(key),
+            max_age=SESSION_SECONDS,
             httponly=True,
             samesite="lax",
             secure=request.url.scheme == "https",
         )
-        return answer
+        return response
 
     async def sign_out(self, request: Request) -> Response:
-        """End the session."""
         viewer = getattr(request.state, "viewer", None)
         if viewer is not None and viewer.session is not None:
             self._console.sessions.end(viewer.session)
-        answer = RedirectResponse(SIGN_IN, status_code=303)
-        answer.delete_cookie(COOKIE)
-        return answer
+        response = RedirectResponse(SIGN_IN, status_code=303)
+        response.delete_cookie(COOKIE)
+        return response
 
 
-async def _form_of(request: Request) -> dict[str, str]:
+async def _read_form(request: Request) -> dict[str, str]:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > _LONGEST_FORM:
+        if len(body) > _MAX_FORM_BYTES:
             return {}
     return {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
 
 
-def _inside(path: str | None) -> str:
-    """Where to go on, if that is a page of ours: a link must not lead somebody who signs in to another site."""
-    safe = path is not None and path.startswith("/") and not path.startswith(("//", "/\\", SIGN_IN))
-    return path if safe and path is not None and path.isprintable() else "/"
+def _local_path(path: str | None) -> str:
+    """Return ``path`` if it is a page of the console, else "/": sign-in must not redirect to another site."""
+    if path is None or not path.startswith("/") or path.startswith(("//", "/\\", SIGN_IN)):
+        return "/"
+    return path if path.isprintable() else "/"
 
 
-def _form(onward: str, trouble: str = "", status: int = 200) -> Response:
-    said = f'<p id="trouble" class="ps-trouble" role="alert">{escape(trouble)}</p>' if trouble else ""
+def _render_form(target: str, error: str = "", status: int = 200) -> Response:
     page = _PAGE.format(
-        icon=address_of_asset("icon.svg"),
-        look=address_of_asset("look.css"),
-        script=address_of_asset("reader.js"),
+        icon=asset_url("icon.svg"),
+        styles=asset_url("console.css"),
+        script=asset_url("console.js"),
         action=SIGN_IN,
-        next=escape(onward),
-        trouble=said,
-        described=' aria-describedby="trouble" aria-invalid="true"' if trouble else "",
+        next=escape(target),
+        error=f'<p id="error" class="ps-trouble" role="alert">{escape(error)}</p>' if error else "",
+        described=' aria-describedby="error" aria-invalid="true"' if error else "",
     )
     return HTMLResponse(page, status_code=status)

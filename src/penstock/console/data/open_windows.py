@@ -1,26 +1,34 @@
-"""The open windows of a query: its columns, the rows that come first in some order, and how each key went."""
+"""The open windows of a query: columns, sorted rows, totals, and the recent values of each key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import sql
+from psycopg.rows import class_row, dict_row
 
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements, fill_placeholders, quote_identifier
 
 _sql = Statements("penstock.console.data", "open_windows.sql")
 
-#: What every view has.
-_OF_EVERY_VIEW = ("key", "window_start", "window_end", "updated_at")
-_NUMERIC = ("bigint", "integer", "numeric", "double precision", "real", "smallint")
-#: Aggregates of which those of all keys make sense together; who is counted under two keys is counted twice.
+#: The columns that the view of every query has.
+_COMMON_COLUMNS = ("key", "window_start", "window_end", "updated_at")
+_NUMERIC_TYPES = ("bigint", "integer", "numeric", "double precision", "real", "smallint")
+#: Aggregates whose sum over all keys is meaningful. Distinct counts may count a value once per key.
 _ADDITIVE = ("count", "count_if", "sum", "count_distinct", "approx_distinct")
-#: A course goes over so many windows.
-_COURSE = 24
+#: Number of closed windows in the history of a key.
+_HISTORY_WINDOWS = 24
+
+
+class WindowColumn(NamedTuple):
+    """A column of a query's result."""
+
+    name: str
+    is_number: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,131 +39,165 @@ class WindowedQuery:
     name: str
     description: tuple[str, ...]
 
-    def adds_up(self, column: str) -> bool:
-        """Whether it makes sense to add a column of all keys."""
+    def is_additive(self, column: str) -> bool:
+        """Return whether the sum of a column over all keys is meaningful."""
         for line in self.description:
-            label, _, what = line.partition(": ")
+            label, _, definition = line.partition(": ")
             if label == f"aggregate {column}":
-                return what.partition("(")[0].strip() in _ADDITIVE
+                return definition.partition("(")[0].strip() in _ADDITIVE
         return False
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Which rows, in which order: what browsers that look at the same share."""
+class OpenWindowsRequest:
+    """The rows to read and their order. Browsers with equal requests share the reads."""
 
     query: WindowedQuery
-    columns: tuple[tuple[str, bool], ...]
+    columns: tuple[WindowColumn, ...]
     sort: str
     is_descending: bool
     search: str
     offset: int
     limit: int
-    #: Every open window, or of each key the one that counts now.
-    every: bool = False
+    #: All open windows, or only the current one of each key.
+    all_windows: bool = False
 
     @property
-    def numbers(self) -> list[str]:
-        """The columns that are numbers."""
-        return [name for name, is_number in self.columns if is_number]
+    def number_columns(self) -> list[str]:
+        return [column.name for column in self.columns if column.is_number]
+
+
+class WindowRow(NamedTuple):
+    """An open window. ``values`` has the order of the columns."""
+
+    key: str | None
+    start: datetime
+    end: datetime
+    updated_at: datetime
+    values: Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Board:
-    """What was found."""
+class OpenWindows:
+    """The requested rows, with totals over all rows."""
 
     windows: int
     keys: int
     matching: int
     updated_at: datetime | None
+    #: Sum and maximum of each numeric column.
     sums: Mapping[str, float | None]
     largest: Mapping[str, float | None]
-    #: Key, window and update, then the columns.
-    rows: Sequence[tuple[Any, ...]]
-    courses: Mapping[str, Sequence[float]]
+    rows: Sequence[WindowRow]
+    #: The values of the last closed windows of each key, oldest first.
+    history: Mapping[str, Sequence[float]]
 
 
-async def windowed_queries(database: Database) -> list[WindowedQuery]:
-    """All queries that have windows, by name."""
+@dataclass(frozen=True, slots=True)
+class _QueryRow:
+    id: int
+    name: str
+    description: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnRow:
+    name: str
+    type: str
+
+
+async def list_windowed_queries(database: Database) -> list[WindowedQuery]:
+    """Return all queries that have windows, by name."""
     async with database.connection() as conn:
-        rows = await (await conn.execute(_sql["queries"])).fetchall()
-    return [WindowedQuery(row[0], row[1], tuple(row[2])) for row in rows]
+        cursor = conn.cursor(row_factory=class_row(_QueryRow))
+        rows = await (await cursor.execute(_sql["queries"])).fetchall()
+    return [WindowedQuery(row.id, row.name, tuple(row.description)) for row in rows]
 
 
-async def columns_of(database: Database, query: WindowedQuery) -> tuple[tuple[str, bool], ...]:
-    """The columns of a query's result, and whether each is a number."""
+async def read_columns(database: Database, query: WindowedQuery) -> tuple[WindowColumn, ...]:
+    """Return the columns of a query's result."""
     view = sql.Identifier("penstock_live", query.name).as_string()
     async with database.connection() as conn:
-        rows = await (await conn.execute(_sql["columns"], {"view": view})).fetchall()
-    shown = [(name, kind) for name, kind in rows if name not in _OF_EVERY_VIEW]
-    # The key may be shown a second time, under the name of the field that it is.
-    if shown and rows[1][0] == shown[0][0] and rows[1][1] == "text":
-        shown = shown[1:]
-    return tuple((name, kind in _NUMERIC) for name, kind in shown)
+        cursor = conn.cursor(row_factory=class_row(_ColumnRow))
+        rows = await (await cursor.execute(_sql["columns"], {"view": view})).fetchall()
+    columns = [row for row in rows if row.name not in _COMMON_COLUMNS]
+    # The second column of a view may repeat the key under the name of its field.
+    if columns and rows[1] is columns[0] and columns[0].type == "text":
+        columns = columns[1:]
+    return tuple(WindowColumn(column.name, column.type in _NUMERIC_TYPES) for column in columns)
 
 
-async def read_board(database: Database, asked: Asked) -> Board:
-    """Look at the open windows."""
+async def read_open_windows(database: Database, request: OpenWindowsRequest) -> OpenWindows:
+    """Read the requested rows and the totals."""
     async with database.connection() as conn, conn.transaction():
-        await conn.execute(_sql["look_closely"])
-        numbers = asked.numbers
-        found = await (await conn.execute(_filled("totals", asked), _params(asked))).fetchone()
-        assert found is not None  # noqa: S101 - an aggregate has one row
-        windows, keys, matching, updated_at, *figures = found
-        rows = await (await conn.execute(_filled("rows", asked), _params(asked))).fetchall()
-        courses = await _courses(conn, asked, rows)
-    pairs = list(zip(figures[::2], figures[1::2], strict=True))
-    return Board(
-        windows,
-        keys,
-        matching,
-        updated_at,
-        {name: _float(total) for name, (total, _) in zip(numbers, pairs, strict=True)},
-        {name: _float(most) for name, (_, most) in zip(numbers, pairs, strict=True)},
-        rows,
-        courses,
+        await conn.execute(_sql["configure_planner"])
+        totals_cursor = conn.cursor(row_factory=dict_row)
+        totals = await (await totals_cursor.execute(_fill("totals", request), _params(request))).fetchone()
+        assert totals is not None  # noqa: S101 - an aggregate has one row
+        cursor = await conn.execute(_fill("rows", request), _params(request))
+        rows = [
+            WindowRow(key, start, end, updated_at, values)
+            for key, start, end, updated_at, *values in await cursor.fetchall()
+        ]
+        history = await _read_history(conn, request, rows)
+    numbers = list(enumerate(request.number_columns))
+    return OpenWindows(
+        totals["windows"],
+        totals["keys"],
+        totals["matching"],
+        totals["updated_at"],
+        sums={name: _to_float(totals[f"sum_{i}"]) for i, name in numbers},
+        largest={name: _to_float(totals[f"max_{i}"]) for i, name in numbers},
+        rows=rows,
+        history=history,
     )
 
 
-async def _courses(conn: Connection, asked: Asked, rows: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[float]]:
-    column = asked.sort if asked.sort in asked.numbers else next(iter(asked.numbers), None)
+async def _read_history(
+    conn: Connection, request: OpenWindowsRequest, rows: Sequence[WindowRow]
+) -> dict[str, Sequence[float]]:
+    """Return the history of the column that the rows are sorted by, or of the first numeric column."""
+    numbers = request.number_columns
+    column = request.sort if request.sort in numbers else next(iter(numbers), None)
     if column is None or not rows:
         return {}
-    length = max(end - start for _, start, end, *_ in rows)
-    since = max(end for _, _, end, *_ in rows) - length * _COURSE
-    params = {"since": since, "keys": list({row[0] or "" for row in rows})}
-    found = await (await conn.execute(_filled("courses", asked, column), params)).fetchall()
-    return {key or "": [value for value in values if value is not None] for key, values in found}
+    length = max(row.end - row.start for row in rows)
+    since = max(row.end for row in rows) - length * _HISTORY_WINDOWS
+    params = {"since": since, "keys": list({row.key or "" for row in rows})}
+    histories = await (await conn.execute(_fill("history", request, column), params)).fetchall()
+    return {key or "": [value for value in values if value is not None] for key, values in histories}
 
 
-def _params(asked: Asked) -> dict[str, Any]:
-    return {"limit": asked.limit, "offset": asked.offset, "search": f"%{_escaped(asked.search)}%"}
+def _params(request: OpenWindowsRequest) -> dict[str, Any]:
+    return {"limit": request.limit, "offset": request.offset, "search": f"%{_escape_like(request.search)}%"}
 
 
-def _filled(name: str, asked: Asked, column: str = "") -> bytes:
-    order = _name(asked.sort) + (" DESC" if asked.is_descending else "")
-    view = _name(asked.query.name)
+def _fill(name: str, request: OpenWindowsRequest, column: str = "") -> bytes:
+    order = _quote(request.sort) + (" DESC" if request.is_descending else "")
+    view = _quote(request.query.name)
+    numbers = enumerate(map(_quote, request.number_columns))
+    current = f"({fill_placeholders(_sql['current_windows'], view=view)})"
     text = fill_placeholders(
         _sql[name],
-        sums="".join(f", sum(v.{_name(each)}), max(v.{_name(each)})" for each in asked.numbers),
-        values="".join(f", v.{_name(each)}" for each, _ in asked.columns),
-        matches="v.key ILIKE %(search)s" if asked.search else "true",
+        aggregates="".join(f", sum(v.{number}) AS sum_{i}, max(v.{number}) AS max_{i}" for i, number in numbers),
+        values="".join(f", v.{_quote(selected.name)}" for selected in request.columns),
+        matches="v.key ILIKE %(search)s" if request.search else "true",
         order=f"v.{order}",
-        shown=f"penstock_live.{view}" if asked.every else f"({fill_placeholders(_sql['one_a_key'], view=view)})",
+        source=f"penstock_live.{view}" if request.all_windows else current,
         view=view,
-        column=_name(column),
+        column=_quote(column),
     )
     return text.encode()
 
 
-def _name(name: str) -> str:
-    """A name as part of a statement that takes parameters."""
+def _quote(name: str) -> str:
+    """Quote a name for a statement that takes parameters."""
     return quote_identifier(name).as_string()
 
 
-def _escaped(search: str) -> str:
+def _escape_like(search: str) -> str:
     return search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("\0", "")
 
 
-def _float(value: Any) -> float | None:
+def _to_float(value: Any) -> float | None:
     return None if value is None else float(value)

@@ -1,1 +1,1 @@
-"""A module a page; ``penstock.console.registry`` lists them."""
+"""The pages of the console, listed in ``penstock.console.registry``."""

@@ -1,14 +1,13 @@
-"""Alerts: what fires now, what was said lately, and the rules behind it."""
+"""Alerts: those that are firing, recent alerts, and the rules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from penstock.console.page import Page, View, link
-from penstock.console.widgets import parts
-from penstock.console.widgets.parts import Cell, Column
+from penstock.console.page import Page, View, url_for
+from penstock.console.widgets import elements
+from penstock.console.widgets.tables import DataTable, TableCell, number_columns
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.engine.alerts.store import FiringAlert
@@ -17,101 +16,98 @@ from penstock.log.log import Log
 from penstock.sinks.alerts import RuleInfo, RuleStore
 from penstock.stream.rules import Condition
 
-_MOST_FIRING = 200
-_MOST_SAID = 50
+_MAX_FIRING = 200
+_MAX_RECENT = 50
 
 
 @dataclass(frozen=True)
-class Found:
-    """What there is to know of alerts."""
+class AlertsData:
+    """The data that the page shows."""
 
     rules: list[RuleInfo]
     firing: list[FiringAlert]
-    said: list[Event]
+    #: The newest events of the rules' alert queues.
+    recent: list[Event]
 
 
-async def find(log: Log) -> Found:
-    """Look at the rules, and at the newest events in their queues."""
-    rules = RuleStore(log)
-    known = await rules.all()
-    said: list[Event] = []
-    for queue in sorted({each.rule.alerts for each in known}):
+async def read_alerts(log: Log) -> AlertsData:
+    store = RuleStore(log)
+    rules = await store.all()
+    recent: list[Event] = []
+    for queue in sorted({info.rule.alerts for info in rules}):
         try:
-            said += await log.browse(queue, limit=_MOST_SAID)
+            recent += await log.browse(queue, limit=_MAX_RECENT)
         except NotFound:
             continue
-    said.sort(key=lambda event: event.appended_at, reverse=True)
-    return Found(known, await rules.firing(), said[:_MOST_SAID])
+    recent.sort(key=lambda event: event.appended_at, reverse=True)
+    return AlertsData(rules, await store.firing(), recent[:_MAX_RECENT])
 
 
 async def build(view: View) -> None:
-    """Make the page."""
-    with parts.element("div") as nothing:
-        parts.nothing(
-            "No rules yet",
-            "A rule looks at the results of a query and says when one of them is worth an alert.",
-            "penstock rule save hot --on readings.5s --value avg --above 80",
-            icon="notifications_none",
-        )
-    with parts.element("div", "ps-stack ps-wide-gap") as whole:
-        with parts.card("Firing now") as now:
-            firing = parts.table("Alerts that fire now", ["Rule", "Key", "Since", Column("For", is_number=True)])
-        quiet = parts.element("div", "ps-row")
-        with quiet:
-            parts.badge("Quiet", "good")
-            parts.text("No rule fires.", "ps-muted")
-        with parts.card("Rules"):
-            rules = parts.table("Rules", ["Rule", "Fires when", "On", "Alerts go to", Column("Firing", is_number=True)])
-        with parts.card("Lately", hint=f"the last {_MOST_SAID}") as lately:
-            said = parts.table("Alerts of late", ["When", "State", "Rule", "Key", Column("Value", is_number=True)])
+    empty = elements.empty_state(
+        "No rules yet",
+        "A rule checks each result of a query and fires an alert if its condition holds.",
+        "penstock rule save hot --on readings.5s --value avg --above 80",
+        icon="notifications_none",
+    )
+    with elements.element("div", "ps-stack ps-wide-gap") as content:
+        with elements.card("Firing now") as firing_card:
+            firing_table = DataTable("Firing alerts", ["Rule", "Key", "Since", *number_columns("For")])
+        with elements.element("div", "ps-row") as no_alerts:
+            elements.badge("OK", "good")
+            elements.text("No alert is firing.", "ps-muted")
+        with elements.card("Rules"):
+            rule_table = DataTable("Rules", ["Rule", "Fires when", "On", "Alerts go to", *number_columns("Firing")])
+        with elements.card("Recent alerts", hint=f"the last {_MAX_RECENT}") as recent_card:
+            recent_table = DataTable("Recent alerts", ["When", "State", "Rule", "Key", *number_columns("Value")])
 
-    def show(found: Found) -> None:
-        nothing.set_visibility(not found.rules)
-        whole.set_visibility(bool(found.rules))
-        now.set_visibility(bool(found.firing))
-        quiet.set_visibility(not found.firing)
-        lately.set_visibility(bool(found.said))
-        firing.set([_firing(view, *each) for each in found.firing[:_MOST_FIRING]])
-        rules.set([_rule(each) for each in found.rules])
-        said.set([_said(view, event) for event in found.said])
+    def show(alerts: AlertsData) -> None:
+        empty.set_visibility(not alerts.rules)
+        content.set_visibility(bool(alerts.rules))
+        firing_card.set_visibility(bool(alerts.firing))
+        no_alerts.set_visibility(not alerts.firing)
+        recent_card.set_visibility(bool(alerts.recent))
+        firing_table.set([_firing_row(view, alert) for alert in alerts.firing[:_MAX_FIRING]])
+        rule_table.set([_rule_row(info) for info in alerts.rules])
+        recent_table.set([_recent_row(view, event) for event in alerts.recent])
 
-    await view.follow("alerts", lambda: find(view.log), show)
+    await view.poll("alerts", lambda: read_alerts(view.log), show)
 
 
-def _firing(view: View, rule: str, key: str, since: datetime) -> list[Cell | str]:
+def _firing_row(view: View, alert: FiringAlert) -> list[TableCell | str]:
     return [
-        Cell(rule, tone="bad"),
-        Cell(key or "(no key)", classes="ps-strong"),
-        view.times.clock(since),
-        view.times.ago(since).removesuffix(" ago"),
+        TableCell(alert.rule, tone="bad"),
+        TableCell(alert.key or "(no key)", classes="ps-strong"),
+        view.times.clock(alert.since),
+        view.times.ago(alert.since).removesuffix(" ago"),
     ]
 
 
-def _rule(info: RuleInfo) -> list[Cell | str]:
+def _rule_row(info: RuleInfo) -> list[TableCell | str]:
     rule = info.rule
     return [
-        Cell(rule.name, classes="ps-strong"),
-        in_words(rule.value, rule.condition),
-        Cell(rule.queue, href=link("/queues", queue=rule.queue)),
-        Cell(rule.alerts, href=link("/queues", queue=rule.alerts)),
-        Cell(formatting.number(info.firing), tone="bad" if info.firing else None),
+        TableCell(rule.name, classes="ps-strong"),
+        describe_condition(rule.value, rule.condition),
+        TableCell(rule.queue, href=url_for("/queues", queue=rule.queue)),
+        TableCell(rule.alerts, href=url_for("/queues", queue=rule.alerts)),
+        TableCell(formatting.number(info.firing), tone="bad" if info.firing else None),
     ]
 
 
-def _said(view: View, event: Event) -> list[Cell | str]:
+def _recent_row(view: View, event: Event) -> list[TableCell | str]:
     data: Any = event.data if isinstance(event.data, dict) else {}
-    state = str(data.get("state", "said"))
+    state = str(data.get("state", "unknown"))
     return [
         view.times.clock(event.appended_at),
-        Cell(state, tone="bad" if state == "firing" else "good"),
+        TableCell(state, tone="bad" if state == "firing" else "good"),
         str(data.get("rule", "–")),
         str(data.get("key") or event.key or "–"),
-        view.times.of(data.get("value")),
+        view.times.value(data.get("value")),
     ]
 
 
-def in_words(value: str, condition: Condition) -> str:
-    """A condition as a person would say it.
+def describe_condition(value: str, condition: Condition) -> str:
+    """Describe a condition in words.
 
     >>> in_words("avg", Condition("above", 80.0, 75.0))
     'avg is above 80, until it is 75 or less'
@@ -123,11 +119,11 @@ def in_words(value: str, condition: Condition) -> str:
         case "below":
             return f"{value} is below {limit}" + (f", until it is {clear} or more" if clear != limit else "")
         case "change":
-            return f"{value} differs by more than {condition.limit:.0%} from the {condition.over} windows before"
+            return f"{value} differs by more than {condition.limit:.0%} from the previous {condition.over} windows"
         case "zscore":
-            return f"{value} is {limit} standard deviations away from the {condition.over} windows before"
+            return f"{value} is {limit} standard deviations away from the previous {condition.over} windows"
         case "absent":
-            return f"no window comes for {formatting.duration(condition.limit)}"
+            return f"no window closes for {formatting.duration(condition.limit)}"
 
 
 PAGE = Page("/alerts", "Alerts", "notifications", build, needs_all=True)

@@ -1,4 +1,4 @@
-"""Dead letters: grouped by what went wrong; one of them in detail, edited, sent back or thrown away."""
+"""Dead letters grouped by kind of error, and the list of one kind."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
-from penstock.console.assets import address_of_asset
-from penstock.console.page import Page, View, link
+from penstock.console.assets import asset_url
+from penstock.console.page import Page, View, url_for
 from penstock.console.pages import dead_letter
-from penstock.console.widgets import forms, parts, payloads
-from penstock.console.widgets.parts import Cell, Column
+from penstock.console.widgets import elements, forms, payloads
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind
@@ -18,136 +18,137 @@ from penstock.log.dead_letters.store import KIND_SAMPLE
 from penstock.server.auth.identity import Role
 
 PATH = "/dead-letters"
-_PAGE = 50
-#: Sent back or thrown away at a time, so that nobody waits for a transaction of all of them.
-_STEP = 500
+_PAGE_SIZE = 50
+#: Dead letters redriven in one transaction.
+_REDRIVE_BATCH = 500
 
 _KINDS = (
-    "What went wrong",
+    "Error",
     "Queue",
-    Column("Group", classes="ps-desk"),
-    Column("Stage", classes="ps-desk"),
-    Column("How many", is_number=True),
-    Column("First", is_number=True, classes="ps-desk"),
-    Column("Last", is_number=True),
+    TableColumn("Group", classes="ps-desk"),
+    TableColumn("Stage", classes="ps-desk"),
+    TableColumn("Count", is_number=True),
+    TableColumn("First", is_number=True, classes="ps-desk"),
+    TableColumn("Last", is_number=True),
 )
 _LETTERS = (
-    Column("Number", is_number=True),
+    TableColumn("Number", is_number=True),
     "Key",
     "Error",
-    Column("Data", classes="ps-desk"),
-    Column("Attempts", is_number=True, classes="ps-desk"),
-    Column("Failed", is_number=True),
+    TableColumn("Data", classes="ps-desk"),
+    TableColumn("Attempts", is_number=True, classes="ps-desk"),
+    TableColumn("Failed", is_number=True),
 )
 
 
 async def build(view: View) -> None:
-    """Make the page."""
-    ui.add_head_html(f'<link rel="stylesheet" href="{address_of_asset("details.css")}">')
+    ui.add_head_html(f'<link rel="stylesheet" href="{asset_url("detail_pages.css")}">')
     if "id" in view.params:
-        await dead_letter.build(view, forms.whole(view.params, "id"))
+        await dead_letter.build(view, forms.parse_int(view.params, "id"))
     elif "kind" in view.params:
-        await _kind(view)
+        await _build_kind(view)
     else:
-        await _kinds(view)
+        await _build_kinds(view)
 
 
-async def _kinds(view: View) -> None:
-    only = view.params.get("queue", "")
-    queues = [queue.name for queue in await view.log.queues() if view.sees(queue.name)]
+async def _build_kinds(view: View) -> None:
+    queue_filter = view.params.get("queue", "")
+    queues = [queue.name for queue in await view.log.queues() if view.can_see(queue.name)]
     if len(queues) > 1:
-        with forms.filters(PATH, "Which queue", {}):
-            forms.choice("queue", "Queue", {"": "All queues", **{name: name for name in queues}}, only)
-            forms.submit("Show")
-    with parts.tiles():
-        count = parts.tile("Dead letters")
-        kinds_tile = parts.tile("Kinds of error")
-        last = parts.tile("Last failure")
-    with parts.card("By what went wrong", hint="The latest failure first") as card:
-        table = parts.table("Dead letters by kind of error", _KINDS)
-    cut = parts.text(f"Of each queue, the newest {formatting.number(KIND_SAMPLE)} are counted.", "ps-muted ps-small")
-    none = parts.nothing(
+        with forms.filter_form(PATH, "Filter by queue", {}):
+            forms.select_field("queue", "Queue", {"": "All queues", **{name: name for name in queues}}, queue_filter)
+            forms.submit_button("Show")
+    with elements.tiles():
+        count = elements.tile("Dead letters")
+        kinds_tile = elements.tile("Kinds of error")
+        last = elements.tile("Last failure")
+    with elements.card("By kind of error", hint="latest failure first") as card:
+        table = DataTable("Dead letters by kind of error", _KINDS)
+    sample_note = elements.text(
+        f"Counts cover the newest {formatting.number(KIND_SAMPLE)} dead letters of each queue.", "ps-muted ps-small"
+    )
+    empty = elements.empty_state(
         "No dead letters",
-        "An event that fails too often, or cannot be read, waits here until somebody sends it back or throws it away.",
+        "Events that fail too often, or cannot be decoded, are stored here until they are redriven or purged.",
         icon="task_alt",
     )
 
     async def read() -> list[DeadLetterKind]:
         try:
-            return await view.log.dead_letter_kinds(only or None)
+            return await view.log.dead_letter_kinds(queue_filter or None)
         except NotFound:
             return []
 
     def show(kinds: list[DeadLetterKind]) -> None:
-        seen = [kind for kind in kinds if view.sees(kind.queue)]
-        card.set_visibility(bool(seen))
-        none.set_visibility(not seen)
-        cut.set_visibility(any(not kind.is_whole for kind in seen))
-        total = sum(kind.count for kind in seen)
+        visible = [kind for kind in kinds if view.can_see(kind.queue)]
+        card.set_visibility(bool(visible))
+        empty.set_visibility(not visible)
+        sample_note.set_visibility(any(not kind.is_whole for kind in visible))
+        total = sum(kind.count for kind in visible)
         count.set(formatting.compact(total), tone="bad" if total else "good")
-        kinds_tile.set(formatting.number(len(seen)))
-        newest = max((kind.failed_at for kind in seen), default=None)
+        kinds_tile.set(formatting.number(len(visible)))
+        newest = max((kind.failed_at for kind in visible), default=None)
         last.set(view.times.clock(newest), view.times.ago(newest) if newest is not None else "")
         table.set(
             [
-                Cell(kind.kind or "no reason given", href=_address(kind), classes="ps-strong ps-wide-text"),
-                Cell(kind.queue, href=link("/queues", queue=kind.queue)),
+                TableCell(kind.kind or "no error message", href=_kind_url(kind), classes="ps-strong ps-wide-text"),
+                TableCell(kind.queue, href=url_for("/queues", queue=kind.queue)),
                 kind.group or "–",
                 kind.stage,
                 formatting.number(kind.count),
                 view.times.ago(kind.first_failed_at),
                 view.times.ago(kind.failed_at),
             ]
-            for kind in seen
+            for kind in visible
         )
 
-    await view.follow(("dead letters", only), read, show, seconds=2.0)
+    await view.poll(("dead letters", queue_filter), read, show, seconds=2.0)
 
 
-def _address(kind: DeadLetterKind) -> str:
-    return link(PATH, queue=kind.queue, group=kind.group or None, stage=kind.stage, kind=kind.kind)
+def _kind_url(kind: DeadLetterKind) -> str:
+    return url_for(PATH, queue=kind.queue, group=kind.group or None, stage=kind.stage, kind=kind.kind)
 
 
-async def _kind(view: View) -> None:
+async def _build_kind(view: View) -> None:
     queue, kind = view.params.get("queue", ""), view.params["kind"]
     group, stage = view.params.get("group"), view.params.get("stage", "")
-    which = DeadLetterFilter(queue=queue or None, group=group or None, kind=kind, stage=stage)
-    forms.trail(("Dead letters", PATH), here=kind or "no reason given")
-    if not queue or not view.sees(queue):
-        parts.nothing("There are none of these", "They were sent back or thrown away, or the queue is gone.")
+    selection = DeadLetterFilter(queue=queue or None, group=group or None, kind=kind, stage=stage)
+    forms.breadcrumb(("Dead letters", PATH), current=kind or "no error message")
+    if not queue or not view.can_see(queue):
+        elements.empty_state("No such dead letters", "They were redriven or purged, or the queue was deleted.")
         return
-    page = forms.whole(view.params, "page")
+    page = forms.parse_int(view.params, "page")
     try:
-        found = await view.log.dead_letters(which, limit=_PAGE + 1, offset=page * _PAGE)
+        letters = await view.log.dead_letters(selection, limit=_PAGE_SIZE + 1, offset=page * _PAGE_SIZE)
     except NotFound:
-        found = []
-    if not found:
-        parts.nothing(
-            "There are none of these", "They were sent back or thrown away, or the queue is gone.", icon="task_alt"
+        letters = []
+    if not letters:
+        elements.empty_state(
+            "No such dead letters", "They were redriven or purged, or the queue was deleted.", icon="task_alt"
         )
         return
-    total = await view.log.count_dead_letters(which)
-    with parts.element("div", "ps-row ps-between"):
-        with parts.element("div", "ps-row"):
-            parts.badge(queue, "info")
+    total = await view.log.count_dead_letters(selection)
+    with elements.element("div", "ps-row ps-between"):
+        with elements.element("div", "ps-row"):
+            elements.badge(queue, "info")
             if group:
-                parts.badge(f"group {group}", "idle")
-            parts.badge(f"stage {stage}", "idle")
-        _buttons(view, queue, which, total, can_redrive=bool(group))
-    with parts.card(f"{formatting.number(total)} dead letters", hint="The latest failure first"):
-        table = parts.table("Dead letters", _LETTERS)
-    table.set(_rows(view, found[:_PAGE]))
-    given = {"queue": queue, "group": group, "stage": stage, "kind": kind}
-    forms.pager(PATH, given, page, len(found) > _PAGE, "the dead letters")
+                elements.badge(f"group {group}", "idle")
+            elements.badge(f"stage {stage}", "idle")
+        _buttons(view, queue, selection, total, can_redrive=bool(group))
+    with elements.card(f"{formatting.number(total)} dead letters", hint="latest failure first"):
+        table = DataTable("Dead letters", _LETTERS)
+    table.set(_rows(view, letters[:_PAGE_SIZE]))
+    params = {"queue": queue, "group": group, "stage": stage, "kind": kind}
+    forms.pager(PATH, params, page, len(letters) > _PAGE_SIZE, "the dead letters")
 
 
-def _rows(view: View, letters: Sequence[DeadLetter]) -> list[list[Cell | str]]:
+def _rows(view: View, letters: Sequence[DeadLetter]) -> list[list[TableCell | str]]:
     return [
         [
-            Cell(f"#{letter.id}", href=link(PATH, id=letter.id), classes="ps-strong"),
+            TableCell(f"#{letter.id}", href=url_for(PATH, id=letter.id), classes="ps-strong"),
             "–" if letter.key is None else letter.key,
-            Cell(letter.error.partition("\n")[0][:200], classes="ps-wide-text"),
-            Cell(payloads.preview(letter.raw), classes="ps-mono ps-muted ps-clip"),
+            TableCell(letter.error.partition("\n")[0][:200], classes="ps-wide-text"),
+            TableCell(payloads.preview(letter.raw), classes="ps-mono ps-muted ps-clip"),
             formatting.number(letter.attempts),
             view.times.ago(letter.failed_at),
         ]
@@ -155,44 +156,50 @@ def _rows(view: View, letters: Sequence[DeadLetter]) -> list[list[Cell | str]]:
     ]
 
 
-def _buttons(view: View, queue: str, which: DeadLetterFilter, total: int, *, can_redrive: bool) -> None:
-    may = view.may(Role.ADMIN, queue=queue)
-    why_not = "Your key may not do this: it needs the role admin"
+def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int, *, can_redrive: bool) -> None:
+    is_allowed = view.is_allowed(Role.ADMIN, queue=queue)
+    reason = "Your key needs the role admin"
 
     async def redrive() -> None:
-        question = f"Send {formatting.number(total)} dead letters back?"
-        detail = "Each is appended again for the group that failed on it. Those that fail again come back here."
-        if not await parts.confirm(question, detail, "Redrive all", danger=False):
+        question = f"Redrive {formatting.number(total)} dead letters?"
+        detail = (
+            "Each event is delivered again to the group that failed. Events that fail again become dead letters again."
+        )
+        if not await elements.confirm(question, detail, "Redrive all", danger=False):
             return
-        sent, refused = 0, ""
-        async with view.acting("redrive dead letters", Role.ADMIN, subject=queue, queue=queue):
-            ids = await view.log.dead_letter_ids(which)
-            for start in range(0, len(ids), _STEP):
-                done = await view.log.redrive(DeadLetterFilter(ids=ids[start : start + _STEP]), limit=_STEP)
-                sent += done.replayed
-                refused = refused or next(iter(done.problems.values()), "")
-            dead_letter.tell(sent, len(ids) - sent, refused)
-            if not refused:
+        redriven, problem = 0, ""
+        async with view.action("redrive dead letters", Role.ADMIN, subject=queue, queue=queue):
+            ids = await view.log.dead_letter_ids(selection)
+            for start in range(0, len(ids), _REDRIVE_BATCH):
+                done = await view.log.redrive(
+                    DeadLetterFilter(ids=ids[start : start + _REDRIVE_BATCH]), limit=_REDRIVE_BATCH
+                )
+                redriven += done.replayed
+                problem = problem or next(iter(done.problems.values()), "")
+            dead_letter.notify_redrive(redriven, len(ids) - redriven, problem)
+            if not problem:
                 ui.navigate.to(PATH)
 
     async def purge() -> None:
-        question = f"Throw {formatting.number(total)} dead letters away?"
-        if not await parts.confirm(question, "Their events are gone for good. This cannot be undone.", "Purge all"):
+        question = f"Purge {formatting.number(total)} dead letters?"
+        if not await elements.confirm(question, "This deletes their events and cannot be undone.", "Purge all"):
             return
-        async with view.acting("purge dead letters", Role.ADMIN, subject=queue, queue=queue):
-            await view.log.purge(which)
+        async with view.action("purge dead letters", Role.ADMIN, subject=queue, queue=queue):
+            await view.log.purge(selection)
             ui.navigate.to(PATH)
 
-    with parts.element("div", "ps-row"):
-        parts.button(
+    with elements.element("div", "ps-row"):
+        elements.button(
             "Redrive all",
             redrive,
             icon="replay",
             tone="primary",
-            enabled=may and can_redrive,
-            why_not=why_not if not may else "These were never events: correct one, push it again and purge it",
+            enabled=is_allowed and can_redrive,
+            disabled_reason=reason
+            if not is_allowed
+            else "These were not stored as events: open one, correct it and push it",
         )
-        parts.button("Purge all", purge, icon="delete", tone="danger", enabled=may, why_not=why_not)
+        elements.button("Purge all", purge, icon="delete", tone="danger", enabled=is_allowed, disabled_reason=reason)
 
 
 PAGE = Page(PATH, "Dead letters", "report", build, short="Dead")

@@ -1,4 +1,4 @@
-"""Gates: what each tenant may pass, who waits and until when; and changing that while a query runs."""
+"""Rate-limit gates of all queries, by key."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 from nicegui import ui
 
-from penstock.console.assets import address_of_asset
-from penstock.console.page import Page, View, link
-from penstock.console.pages import gate_change
-from penstock.console.pages.gate_formatting import available, limit_of, state_of, until
-from penstock.console.widgets import forms, parts
-from penstock.console.widgets.parts import Cell, Column
+from penstock.console.assets import asset_url
+from penstock.console.page import Page, View, url_for
+from penstock.console.pages import gate_detail
+from penstock.console.pages.gate_formatting import format_available, format_limit, format_next, format_state
+from penstock.console.widgets import elements, forms
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.db.statements import Statements
 from penstock.engine.gates.admin import GateAdmin, GateInfo
@@ -20,98 +20,98 @@ from penstock.engine.gates.admin import GateAdmin, GateInfo
 _sql = Statements("penstock.console.pages", "gates.sql")
 
 PATH = "/gates"
-#: More are not shown at once: those that hold back most come first, and a search finds the others.
-_MOST = 200
+#: Largest number of gates on the page, those with the largest backlog first.
+_MAX_GATES = 200
 
 _COLUMNS = (
     "Key",
-    Column("Query", classes="ps-desk"),
+    TableColumn("Query", classes="ps-desk"),
     "State",
-    Column("Available", is_number=True),
-    Column("Limit", is_number=True, classes="ps-desk"),
-    Column("Waiting", is_number=True, classes="ps-desk"),
-    Column("Until", is_number=True),
-    Column("Let through", is_number=True, classes="ps-desk"),
+    TableColumn("Available", is_number=True),
+    TableColumn("Limit", is_number=True, classes="ps-desk"),
+    TableColumn("Waiting", is_number=True, classes="ps-desk"),
+    TableColumn("Next event", is_number=True),
+    TableColumn("Passed", is_number=True, classes="ps-desk"),
 )
 
 
 async def build(view: View) -> None:
-    """Make the page."""
-    ui.add_head_html(f'<link rel="stylesheet" href="{address_of_asset("details.css")}">')
-    book = GateAdmin(view.database)
+    ui.add_head_html(f'<link rel="stylesheet" href="{asset_url("detail_pages.css")}">')
+    admin = GateAdmin(view.database)
     query, search = view.params.get("query", ""), view.params.get("search", "")
     waiting = bool(view.params.get("waiting"))
     if "key" in view.params or view.params.get("change"):
-        await gate_change.build(view, query, view.params.get("key"))
+        await gate_detail.build(view, query, view.params.get("key"))
         return
-    names = await _queries(view)
+    names = await _list_gated_queries(view)
     if not names:
-        parts.nothing(
+        elements.empty_state(
             "No gates yet",
-            "A gate holds back what a partner cannot take: add .gate(token_bucket_gate(...)) to a stream and run it.",
+            "A gate limits the rate of a stream per key. Add .gate(token_bucket_gate(...)) to a stream and run it.",
             icon="traffic",
         )
         return
-    with parts.tiles():
-        lanes = parts.tile("Shown")
-        held = parts.tile("Waiting")
-        longest = parts.tile("Waiting longest")
-        backlog = parts.tile("Events held back")
-    with forms.filters(PATH, "Find gates", {}):
-        forms.choice("query", "Query", {"": "All queries", **{name: name for name in names}}, query)
-        forms.field("search", "Key", search, hint="Part of a key")
-        forms.tick("waiting", "Only those that wait", waiting)
-        forms.submit("Show")
-    with parts.element("div", "ps-row"):
+    with elements.tiles():
+        shown_tile = elements.tile("Shown")
+        waiting_tile = elements.tile("Waiting")
+        longest_tile = elements.tile("Longest wait")
+        backlog_tile = elements.tile("Events waiting")
+    with forms.filter_form(PATH, "Find gates", {}):
+        forms.select_field("query", "Query", {"": "All queries", **{name: name for name in names}}, query)
+        forms.text_field("search", "Key", search, hint="Part of a key")
+        forms.checkbox("waiting", "Only waiting", waiting)
+        forms.submit_button("Show")
+    with elements.element("div", "ps-row"):
         for name in [query] if query else names[:6]:
-            with parts.element("a", "ps-step", href=link(PATH, query=name, change="all")):
+            with elements.element("a", "ps-step", href=url_for(PATH, query=name, change="all")):
                 ui.icon("tune").props("aria-hidden=true")
-                parts.text(f"All keys of {name}")
-    with parts.card("By key", hint="Those that hold back most come first") as card:
-        table = parts.table("Gates by key", _COLUMNS)
-    none = parts.nothing("No gate matches", "Another part of a key, or all of them, may.", icon="search_off")
+                elements.text(f"All keys of {name}")
+    with elements.card("By key", hint="largest backlog first") as card:
+        table = DataTable("Gates by key", _COLUMNS)
+    empty = elements.empty_state("No gate matches", "Try another part of a key.", icon="search_off")
 
     async def read() -> Sequence[GateInfo]:
-        return await book.list(query or None, search=search or None, waiting=waiting, limit=_MOST)
+        return await admin.list(query or None, search=search or None, waiting=waiting, limit=_MAX_GATES)
 
     def show(gates: Sequence[GateInfo]) -> None:
         now = datetime.now(UTC)
-        waits = [gate for gate in gates if gate.denied_since is not None]
-        since = min((gate.denied_since for gate in waits if gate.denied_since is not None), default=None)
-        lanes.set(formatting.number(len(gates)), "the first of them" if len(gates) == _MOST else "")
-        held.set(formatting.number(len(waits)), tone="warn" if waits else None)
-        longest.set("–" if since is None else formatting.duration((now - since).total_seconds()), _since(view, since))
-        backlog.set(formatting.compact(sum({(g.query, g.key): g.backlog for g in gates}.values())))
+        denied = [gate.denied_since for gate in gates if gate.denied_since is not None]
+        since = min(denied, default=None)
+        shown_tile.set(formatting.number(len(gates)), "there may be more" if len(gates) == _MAX_GATES else "")
+        waiting_tile.set(formatting.number(len(denied)), tone="warn" if denied else None)
+        if since is None:
+            longest_tile.set("–")
+        else:
+            longest_tile.set(formatting.duration((now - since).total_seconds()), f"since {view.times.clock(since)}")
+        # The gates of a key share its backlog.
+        backlogs = {(gate.query, gate.key): gate.backlog for gate in gates}
+        backlog_tile.set(formatting.compact(sum(backlogs.values())))
         card.set_visibility(bool(gates))
-        none.set_visibility(not gates)
+        empty.set_visibility(not gates)
         table.set(_row(view, gate, now) for gate in gates)
 
-    await view.follow(("gates", query, search, waiting), read, show)
+    await view.poll(("gates", query, search, waiting), read, show)
 
 
-async def _queries(view: View) -> list[str]:
+async def _list_gated_queries(view: View) -> list[str]:
     async with view.database.connection() as conn:
         rows = await (await conn.execute(_sql["queries"])).fetchall()
     return [name for (name,) in rows]
 
 
-def _since(view: View, since: datetime | None) -> str:
-    return "" if since is None else f"since {view.times.clock(since)}"
-
-
-def _row(view: View, gate: GateInfo, now: datetime) -> list[Cell | str]:
+def _row(view: View, gate: GateInfo, now: datetime) -> list[TableCell | str]:
     return [
-        Cell(
-            "all keys together" if gate.key is None else gate.key,
-            href=link(PATH, query=gate.query, key=gate.key, change="all" if gate.key is None else None),
+        TableCell(
+            "all keys" if gate.key is None else gate.key,
+            href=url_for(PATH, query=gate.query, key=gate.key, change="all" if gate.key is None else None),
             classes="ps-strong ps-break",
         ),
         gate.query,
-        state_of(gate),
-        available(gate),
-        limit_of(gate),
+        format_state(gate),
+        format_available(gate),
+        format_limit(gate),
         formatting.compact(gate.backlog),
-        until(view, gate, now),
+        format_next(view, gate, now),
         formatting.compact(gate.allowed_total),
     ]
 

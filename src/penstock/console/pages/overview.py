@@ -1,166 +1,186 @@
-"""How everything is now, and what needs somebody first."""
+"""The overview: rates, freshness, lag, and the problems that need attention."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
 
-from penstock.console.data.attention import Finding, findings
-from penstock.console.data.vitals import KEPT, Past, Point, Sight, point
+from penstock.console.data.health_issues import HealthIssue, find_health_issues
+from penstock.console.data.overview_history import (
+    MAX_SNAPSHOTS,
+    LedgerPoint,
+    OverviewPoint,
+    OverviewSnapshot,
+    compute_point,
+)
 from penstock.console.page import Page, View
-from penstock.console.widgets import parts
-from penstock.console.widgets.charts import Course, Line
+from penstock.console.widgets import elements
+from penstock.console.widgets.charts import ChartLine, TimeChart
 from penstock.core import formatting
 from penstock.server.metrics import database as database_metrics
 
-#: Charts show so many milliseconds.
-_SPAN = KEPT * 1000
-#: Or fewer, at the beginning, but not so few that a second is a step.
-_SHORTEST_SPAN = 60_000
-_MOST_FINDINGS = 8
+#: The time span of the charts in milliseconds: the longest, and the shortest when the console has just started.
+_MAX_SPAN = MAX_SNAPSHOTS * 1000
+_MIN_SPAN = 60_000
+_MAX_ISSUES = 8
+_ISSUE_LABELS = {"bad": "Now", "warn": "Soon", "info": "Note"}
 
 
 async def build(view: View) -> None:
-    """Make the page."""
-    board = _Board(view)
-    await view.follow("vitals", view.console.vitals.look, board.show)
+    overview = _Overview(view)
+    await view.poll("overview", view.console.overview_history.refresh, overview.show)
 
 
-class _Board:
+class _Overview:
     def __init__(self, view: View) -> None:
         self._view = view
-        self._points: deque[Point] = deque(maxlen=KEPT)
-        self._last: Sight | None = None
-        self._shown: list[Finding] | None = None
-        with parts.element("div", "ps-stack") as self._empty:
-            parts.nothing(
-                "Nothing flows yet",
-                "Push an event, and this page begins to move. Or start the demo, which brings its own traffic.",
-                "penstock push orders '{\"amount\": 12.5}'",
-            )
+        self._points: deque[OverviewPoint] = deque(maxlen=MAX_SNAPSHOTS)
+        self._last_snapshot: OverviewSnapshot | None = None
+        self._shown_issues: list[HealthIssue] | None = None
+        self._empty = elements.empty_state(
+            "No queues yet",
+            "Push an event to create one, or start the demo, which generates events.",
+            "penstock push orders '{\"amount\": 12.5}'",
+        )
         self._empty.set_visibility(False)
-        with parts.element("div", "ps-stack ps-wide-gap") as self._whole:
-            self._tiles()
-            with parts.card("Needs attention", classes="ps-attention"):
-                self._attention = parts.element("ul", "ps-findings")
-            with parts.element("div", "ps-two"):
-                self._charts()
+        with elements.element("div", "ps-stack ps-wide-gap") as self._content:
+            self._build_tiles()
+            with elements.card("Needs attention", classes="ps-attention"):
+                self._issues = elements.element("ul", "ps-findings")
+            with elements.element("div", "ps-two"):
+                self._build_charts()
 
-    def _tiles(self) -> None:
-        with parts.tiles():
-            self._pushed = parts.tile("Events in", "/s", href="/queues")
-            self._results = parts.tile("Results out", "/s", href="/queries")
-            self._freshness = parts.tile("Freshness", href="/queries")
-            self._backlog = parts.tile("Lag", href="/queues")
-            self._dead = parts.tile("Dead letters", href="/dead-letters")
-            self._alerts = parts.tile("Alerts", href="/alerts")
+    def _build_tiles(self) -> None:
+        with elements.tiles():
+            self._pushed = elements.tile("Events in", "/s", href="/queues")
+            self._results = elements.tile("Results out", "/s", href="/queries")
+            self._freshness = elements.tile("Freshness", href="/queries")
+            self._backlog = elements.tile("Lag", href="/queues")
+            self._dead = elements.tile("Dead letters", href="/dead-letters")
+            self._alerts = elements.tile("Alerts", href="/alerts")
 
-    def _charts(self) -> None:
-        with parts.card("Events per second", hint="pushed, read by groups, written by queries"):
-            self._rates = Course(
+    def _build_charts(self) -> None:
+        with elements.card("Events per second", hint="pushed, read by groups, written by queries"):
+            self._rate_chart = TimeChart(
                 "Events per second over the last five minutes",
-                [Line("In", 1, filled=True), Line("Read", 2), Line("Results", 3)],
+                [ChartLine("In", 1, filled=True), ChartLine("Read", 2), ChartLine("Results", 3)],
             )
-        with parts.card("Freshness", hint="from a push to the result that counts it"):
-            self._fresh = Course(
-                "Freshness over the last five minutes", [Line("Freshness", 2, filled=True, joined=True)], unit="seconds"
+        with elements.card("Freshness", hint="from the push of an event to its result"):
+            self._freshness_chart = TimeChart(
+                "Freshness over the last five minutes",
+                [ChartLine("Freshness", 2, filled=True, joined=True)],
+                unit="seconds",
             )
-        with parts.card("Lag", hint="events that groups have yet to read"):
-            self._lag = Course("Lag over the last five minutes", [Line("Lag", 4, filled=True)], whole=True)
-        with parts.card("Dead letters and alerts"):
-            self._troubles = Course(
+        with elements.card("Lag", hint="events that groups have not read yet"):
+            self._lag_chart = TimeChart(
+                "Lag over the last five minutes", [ChartLine("Lag", 4, filled=True)], whole=True
+            )
+        with elements.card("Dead letters and alerts"):
+            self._failure_chart = TimeChart(
                 "Dead letters and alerts over the last five minutes",
-                [Line("Dead letters", 5), Line("Alerts", 4)],
+                [ChartLine("Dead letters", 5), ChartLine("Alerts", 4)],
                 whole=True,
             )
 
-    def show(self, seen: Sequence[Sight]) -> None:
-        """Show what was seen, with all that led to it."""
-        if self._last is None and seen and self._view.sees_all:
-            self._points.extend(_before(self._view.console.vitals.past, seen[0].at))
-        for sight in seen:
-            if self._last is None or sight.at > self._last.at:
-                self._points.append(point(self._last, sight, self._view.sees, self._view.sees_all))
-                self._last = sight
-        if self._last is None:
+    def show(self, snapshots: Sequence[OverviewSnapshot]) -> None:
+        view = self._view
+        if self._last_snapshot is None and snapshots and view.can_see_all:
+            self._points.extend(_ledger_points(view.console.overview_history.ledger_points, snapshots[0].at))
+        for snapshot in snapshots:
+            if self._last_snapshot is None or snapshot.at > self._last_snapshot.at:
+                self._points.append(compute_point(self._last_snapshot, snapshot, view.can_see, view.can_see_all))
+                self._last_snapshot = snapshot
+        if self._last_snapshot is None:
             return
-        has_queues = any(self._view.sees(queue) for queue in self._last.limits)
+        has_queues = any(view.can_see(queue) for queue in self._last_snapshot.limits)
         self._empty.set_visibility(not has_queues)
-        self._whole.set_visibility(has_queues)
+        self._content.set_visibility(has_queues)
         if has_queues:
-            self._show_tiles(self._last)
+            self._show_tiles(self._last_snapshot)
             self._show_charts()
-            self._show_findings(findings(self._last, self._view.sees, self._view.sees_all))
+            self._show_issues(find_health_issues(self._last_snapshot, view.can_see, view.can_see_all))
 
-    def _show_tiles(self, sight: Sight) -> None:
+    def _show_tiles(self, snapshot: OverviewSnapshot) -> None:
         now = self._points[-1]
-        queues = sum(1 for queue in sight.limits if self._view.sees(queue))
-        self._pushed.set(
-            formatting.rate(_lately(self._points, "pushed")), f"{formatting.number(queues)} {_plural('queue', queues)}"
-        )
-        running = sum(map(bool, sight.values(database_metrics.QUERY_RUNNING).values()))
+        queues = sum(1 for queue in snapshot.limits if self._view.can_see(queue))
+        self._pushed.set(formatting.rate(_recent_mean(self._points, "pushed")), _count(queues, "queue", "queues"))
+        running = sum(map(bool, snapshot.values(database_metrics.QUERY_RUNNING).values()))
         self._results.set(
-            formatting.rate(_lately(self._points, "results", 60)),
-            f"{formatting.number(running)} {_plural('query', running)} running" if self._view.sees_all else "",
+            formatting.rate(_recent_mean(self._points, "results", 60)),
+            f"{_count(running, 'query', 'queries')} running" if self._view.can_see_all else "",
         )
-        fresh = _lately(self._points, "freshness")
-        self._freshness.set(formatting.duration(fresh), "push to result" if fresh is not None else "no cycle of late")
-        oldest = max(sight.values(database_metrics.GROUP_OLDEST).values(), default=0.0)
+        freshness = _recent_mean(self._points, "freshness")
+        self._freshness.set(
+            formatting.duration(freshness), "push to result" if freshness is not None else "no recent cycle"
+        )
+        oldest = max(snapshot.values(database_metrics.GROUP_OLDEST).values(), default=0.0)
         self._backlog.set(
             formatting.compact(now.backlog), f"oldest {formatting.duration(oldest)}" if now.backlog else "all read"
         )
         self._dead.set(
-            formatting.compact(now.dead), "wait for somebody" if now.dead else "none", "bad" if now.dead else None
+            formatting.compact(now.dead), "to redrive or purge" if now.dead else "none", "bad" if now.dead else None
         )
         self._alerts.set(
-            formatting.compact(now.firing), "fire now" if now.firing else "quiet", "bad" if now.firing else None
+            formatting.compact(now.firing), "firing" if now.firing else "none firing", "bad" if now.firing else None
         )
 
     def _show_charts(self) -> None:
         points = self._points
-        span = (max(points[-1].at - _SPAN, min(points[0].at, points[-1].at - _SHORTEST_SPAN)), points[-1].at)
-        self._rates.set([_series(points, name) for name in ("pushed", "read", "results")], span)
-        self._fresh.set([_series(points, "freshness")], span)
-        self._lag.set([_series(points, "backlog")], span)
-        self._troubles.set([_series(points, name) for name in ("dead", "firing")], span)
+        span = (max(points[-1].at - _MAX_SPAN, min(points[0].at, points[-1].at - _MIN_SPAN)), points[-1].at)
+        self._rate_chart.set([_series(points, name) for name in ("pushed", "read", "results")], span)
+        self._freshness_chart.set([_series(points, "freshness")], span)
+        self._lag_chart.set([_series(points, "backlog")], span)
+        self._failure_chart.set([_series(points, name) for name in ("dead", "firing")], span)
 
-    def _show_findings(self, found: list[Finding]) -> None:
-        if found == self._shown:
+    def _show_issues(self, issues: list[HealthIssue]) -> None:
+        if issues == self._shown_issues:
             return
-        self._shown = found
-        self._attention.clear()
-        with self._attention:
-            for each in found[:_MOST_FINDINGS]:
-                with parts.element("li"):
-                    parts.badge({"bad": "Now", "warn": "Soon", "info": "Note"}[each.tone], each.tone)
-                    with parts.element("a", "ps-break", href=each.href):
-                        parts.text(each.what)
-            if len(found) > _MOST_FINDINGS:
-                parts.text(f"and {formatting.number(len(found) - _MOST_FINDINGS)} more", "ps-muted", tag="li")
-            if not found:
-                with parts.element("li"):
-                    parts.badge("All well", "good")
-                    parts.text("Nothing needs you.", "ps-muted")
+        self._shown_issues = issues
+        self._issues.clear()
+        with self._issues:
+            for issue in issues[:_MAX_ISSUES]:
+                with elements.element("li"):
+                    elements.badge(_ISSUE_LABELS[issue.tone], issue.tone)
+                    with elements.element("a", "ps-break", href=issue.href):
+                        elements.text(issue.message)
+            if len(issues) > _MAX_ISSUES:
+                elements.text(f"and {formatting.number(len(issues) - _MAX_ISSUES)} more", "ps-muted", tag="li")
+            if not issues:
+                with elements.element("li"):
+                    elements.badge("OK", "good")
+                    elements.text("No problems.", "ps-muted")
 
 
-def _before(past: Sequence[Past], until: int) -> list[Point]:
-    """What queries did before anybody looked; of the rest nothing is known."""
-    known = [each for each in past if each.at < until]
-    return [Point(each.at, None, each.read, each.results, each.freshness, None, None, None) for each in known]
+def _ledger_points(ledger: Sequence[LedgerPoint], until: int) -> list[OverviewPoint]:
+    """Return the points before the first snapshot. Only the ledgers of queries go back that far."""
+    return [
+        OverviewPoint(
+            point.at,
+            pushed=None,
+            read=point.events_in,
+            results=point.events_out,
+            freshness=point.freshness,
+            backlog=None,
+            dead=None,
+            firing=None,
+        )
+        for point in ledger
+        if point.at < until
+    ]
 
 
-def _series(points: Sequence[Point], name: str) -> list[tuple[int, float | None]]:
-    return [(each.at, getattr(each, name)) for each in points]
+def _series(points: Sequence[OverviewPoint], name: str) -> list[tuple[int, float | None]]:
+    return [(point.at, getattr(point, name)) for point in points]
 
 
-def _lately(points: Sequence[Point], name: str, count: int = 5) -> float | None:
-    """The mean of the last few looks: a cycle commits once or twice in a second, and windows close together."""
-    values = [value for each in list(points)[-count:] if (value := getattr(each, name)) is not None]
+def _recent_mean(points: Sequence[OverviewPoint], name: str, count: int = 5) -> float | None:
+    """Return the mean of the last points: single points vary, since cycles commit about once per second."""
+    values = [value for point in list(points)[-count:] if (value := getattr(point, name)) is not None]
     return sum(values) / len(values) if values else None
 
 
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else {"query": "queries"}.get(word, f"{word}s")
+def _count(number: int, singular: str, plural: str) -> str:
+    return f"{formatting.number(number)} {singular if number == 1 else plural}"
 
 
 PAGE = Page("/", "Overview", "speed", build)

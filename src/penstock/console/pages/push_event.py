@@ -1,66 +1,69 @@
-"""Push one event by hand, to see what becomes of it."""
+"""Dialog that pushes a test event."""
 
 from __future__ import annotations
 
 from nicegui import ui
 
-from penstock.console.page import View, link
-from penstock.console.widgets import parts
-from penstock.console.widgets.editor import editor
+from penstock.console.page import View, url_for
+from penstock.console.widgets import elements
+from penstock.console.widgets.editor import code_editor
 from penstock.log.write.batch import Batch
 from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.result import PushResult
 from penstock.server.auth.identity import Role
 
 
-def button(view: View, queue: str) -> None:
-    """What opens the form."""
-    parts.button(
+def push_button(view: View, queue: str) -> None:
+    elements.button(
         "Push a test event",
-        lambda: _open(view, queue),
+        lambda: _open_dialog(view, queue),
         icon="add",
         tone="primary",
-        enabled=view.may(Role.PRODUCE, queue=queue),
-        why_not="Your key may not push to this queue: it needs the role produce",
+        enabled=view.is_allowed(Role.PRODUCE, queue=queue),
+        disabled_reason="Your key needs the role produce for this queue",
     )
 
 
-async def _open(view: View, queue: str) -> None:
+async def _open_dialog(view: View, queue: str) -> None:
     with view.client.content, ui.dialog() as dialog, ui.card().classes("ps-dialog ps-wide"):
         dialog.props["aria-label"] = f"Push an event to {queue}"
-        parts.text(f"Push an event to {queue}", tag="h2")
-        with parts.element("div", "ps-row"):
+        elements.text(f"Push an event to {queue}", tag="h2")
+        with elements.element("div", "ps-row"):
             key = ui.input("Key", placeholder="none").props("outlined dense").classes("ps-grow")
             id = ui.input("Id", placeholder="none").props("outlined dense").classes("ps-grow")
-        data = editor('{\n  "test": true\n}', "JSON", "Data of the event, JSON", height="14rem")
-        wrong = parts.text("", "ps-trouble")
-        wrong.props["role"] = "alert"
+        data = code_editor('{\n  "test": true\n}', "JSON", "Data of the event, JSON", height="14rem")
+        error = elements.text("", "ps-trouble")
+        error.props["role"] = "alert"
 
         async def push() -> None:
-            wrong.set_text("")
+            error.set_text("")
             try:
-                lines = JsonEvents([(data.value or "").encode()], [key.value or None], [id.value or None])
-                async with view.acting("push a test event", Role.PRODUCE, subject=queue, queue=queue):
-                    (result,) = await view.log.push([Batch(queue, lines)])
+                events = JsonEvents([(data.value or "").encode()], [key.value or None], [id.value or None])
+                async with view.action("push a test event", Role.PRODUCE, subject=queue, queue=queue):
+                    (result,) = await view.log.push([Batch(queue, events)])
                     dialog.submit(result)
             except UnicodeEncodeError:
-                wrong.set_text("The text holds half a character")
+                error.set_text("The text contains an unpaired surrogate: remove it")
 
-        with parts.element("div", "ps-row ps-end"):
-            parts.button("Cancel", dialog.close)
-            parts.button("Push", push, tone="primary")
-    result: PushResult | None = await parts.answer_of(dialog)
+        with elements.element("div", "ps-row ps-end"):
+            elements.button("Cancel", dialog.close)
+            elements.button("Push", push, tone="primary")
+    result: PushResult | None = await elements.open_dialog(dialog)
     if result is not None:
         with view.client.content:
-            _tell(queue, result)
+            _show_result(queue, result)
 
 
-def _tell(queue: str, result: PushResult) -> None:
-    """Lead to where the event is, or say that it is nowhere."""
+def _show_result(queue: str, result: PushResult) -> None:
+    """Open the page of the stored event, or notify the user that it was dropped."""
     if result.shed:
-        ui.notify("The queue is full and sheds: the event was dropped", type="warning", position="bottom")
+        ui.notify(
+            "The event was dropped: the queue is full, and its overflow policy is shed",
+            type="warning",
+            position="bottom",
+        )
         return
     (stored,) = result
     if stored.duplicate:
-        ui.notify("An event with that id was there already: this is it", type="warning", position="bottom")
-    ui.navigate.to(link("/queues", queue=queue, tab="events", partition=stored.partition, offset=stored.offset))
+        ui.notify("Duplicate: this is the event that has the same id", type="warning", position="bottom")
+    ui.navigate.to(url_for("/queues", queue=queue, tab="events", partition=stored.partition, offset=stored.offset))

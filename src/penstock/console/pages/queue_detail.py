@@ -1,68 +1,67 @@
-"""One queue: its groups, partitions, events and options, a part at a time."""
+"""One queue, with tabs for its groups, partitions, events and options."""
 
 from __future__ import annotations
 
 from shlex import quote
 
-from penstock.console.data.queue_stats import GroupSight, QueueSight, QueueSights
-from penstock.console.page import View, link
+from penstock.console.data.queue_summary import GroupSummary, QueueSummary, QueueSummaryReader
+from penstock.console.page import View, url_for
 from penstock.console.pages import push_event, queue_events, queue_group, queue_options
-from penstock.console.widgets import forms, parts
-from penstock.console.widgets.parts import Cell, Column
+from penstock.console.widgets import elements, forms
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.log.queue import Queue
 from penstock.log.queue_info import QueueInfo
 
 PATH = "/queues"
-_LANES = 50
+_PAGE_SIZE = 50
 
 _GROUPS = (
     "Group",
-    Column("Behind", is_number=True),
-    Column("Done per second", is_number=True, classes="ps-desk"),
-    Column("Partitions behind", is_number=True, classes="ps-desk"),
-    Column("Leases", is_number=True, classes="ps-desk"),
-    Column("Oldest waits", is_number=True),
-    Column("Read by", classes="ps-desk"),
+    TableColumn("Lag", is_number=True),
+    TableColumn("Events read/s", is_number=True, classes="ps-desk"),
+    TableColumn("Partitions behind", is_number=True, classes="ps-desk"),
+    TableColumn("Leases", is_number=True, classes="ps-desk"),
+    TableColumn("Oldest unread", is_number=True),
+    TableColumn("Read by", classes="ps-desk"),
     "State",
 )
 _PARTITIONS = (
     "Partition",
-    Column("Events kept", is_number=True),
-    Column("Offsets", is_number=True, classes="ps-desk"),
-    Column("Furthest behind", is_number=True),
-    Column("Leases", is_number=True, classes="ps-desk"),
-    Column("Last event", is_number=True),
+    TableColumn("Events", is_number=True),
+    TableColumn("Offsets", is_number=True, classes="ps-desk"),
+    TableColumn("Lag", is_number=True),
+    TableColumn("Leases", is_number=True, classes="ps-desk"),
+    TableColumn("Last event", is_number=True),
 )
 
 
 async def build(view: View, name: str) -> None:
-    """Make the page of a queue."""
     try:
-        info = await view.log.describe(name) if view.sees(name) else None
+        info = await view.log.describe(name) if view.can_see(name) else None
     except NotFound:
         info = None
-    forms.trail(("Queues", PATH), here=name)
+    forms.breadcrumb(("Queues", PATH), current=name)
     if info is None:
-        parts.nothing("There is no such queue", "It was deleted, or its name is another one.")
+        elements.empty_state("There is no such queue", "It was deleted, or its name is different.")
         return
     tab = view.params.get("tab", "groups")
     if "group" in view.params:
         await queue_group.build(view, info.queue.name, view.params["group"])
         return
-    with parts.element("div", "ps-row ps-between"):
-        with parts.element("div", "ps-row"):
-            parts.badge(_partitioning(info.queue), "info")
+    with elements.element("div", "ps-row ps-between"):
+        with elements.element("div", "ps-row"):
+            elements.badge(_partitioning(info.queue), "info")
             if info.queue.overflow == "shed":
-                parts.badge("sheds when full", "warn")
-        push_event.button(view, name)
+                elements.badge("sheds when full", "warn")
+        push_event.push_button(view, name)
     forms.tabs(
-        "Parts of the queue",
+        "Queue tabs",
         tab,
         {
-            each: (title, link(PATH, queue=name, tab=each if each != "groups" else None))
-            for each, title in (
+            tab_name: (title, url_for(PATH, queue=name, tab=tab_name if tab_name != "groups" else None))
+            for tab_name, title in (
                 ("groups", "Groups"),
                 ("partitions", "Partitions"),
                 ("events", "Events"),
@@ -72,58 +71,60 @@ async def build(view: View, name: str) -> None:
     )
     match tab:
         case "partitions":
-            await _partitions(view, name)
+            await _build_partitions(view, name)
         case "events":
             await queue_events.build(view, info.queue)
         case "options":
             queue_options.build(view, info.queue)
         case _:
-            await _groups(view, info)
+            await _build_groups(view, info)
 
 
-async def _groups(view: View, info: QueueInfo) -> None:
+async def _build_groups(view: View, info: QueueInfo) -> None:
     name = info.queue.name
-    with parts.tiles():
-        kept = parts.tile("Events kept", href=link(PATH, queue=name, tab="events"))
-        rate = parts.tile("In per second")
-        partitions = parts.tile("Partitions", href=link(PATH, queue=name, tab="partitions"))
-        size = parts.tile("On disk")
-        dead = parts.tile("Dead letters", href=link("/dead-letters", queue=name))
-    size.set(formatting.size(info.size.bytes), f"{formatting.compact(info.size.appended)} ever appended")
-    readers = {group.group: group.query_id for group in await view.log.groups(name)}
-    with parts.card("Groups", hint="Each reads the queue at its own pace") as card:
-        table = parts.table("Groups", _GROUPS)
-    none = parts.nothing(
-        "Nobody reads this queue yet",
-        "A group comes into being when a consumer first asks for events, or a query or a sink starts.",
+    with elements.tiles():
+        events_tile = elements.tile("Events", href=url_for(PATH, queue=name, tab="events"))
+        rate_tile = elements.tile("Events in/s")
+        partitions_tile = elements.tile("Partitions", href=url_for(PATH, queue=name, tab="partitions"))
+        size_tile = elements.tile("On disk")
+        dead_tile = elements.tile("Dead letters", href=url_for("/dead-letters", queue=name))
+    size_tile.set(formatting.size(info.size.bytes), f"{formatting.compact(info.size.appended)} appended in total")
+    queries = {group.group: group.query_id for group in await view.log.groups(name)}
+    with elements.card("Groups", hint="each has its own position") as card:
+        table = DataTable("Groups", _GROUPS)
+    empty = elements.empty_state(
+        "No groups yet",
+        "A group is created when a consumer, a query or a sink reads from the queue for the first time.",
         f"penstock sink run {quote(name)} --to console",
         icon="group",
     )
 
-    def show(queues: list[QueueSight]) -> None:
-        found = next((queue for queue in queues if queue.name == name), None)
-        if found is None:
+    def show(queues: list[QueueSummary]) -> None:
+        queue = next((queue for queue in queues if queue.name == name), None)
+        if queue is None:
             return
-        kept.set(formatting.compact(found.events))
-        rate.set(formatting.rate(found.rate), f"{formatting.number(found.shed)} shed" if found.shed else "")
-        partitions.set(formatting.number(found.partitions))
-        dead.set(formatting.compact(found.dead), tone="bad" if found.dead else None)
-        card.set_visibility(bool(found.groups))
-        none.set_visibility(not found.groups)
-        table.set(_group_rows(found, readers))
+        events_tile.set(formatting.compact(queue.events))
+        rate_tile.set(formatting.rate(queue.rate), f"{formatting.number(queue.shed)} shed" if queue.shed else "")
+        partitions_tile.set(formatting.number(queue.partitions))
+        dead_tile.set(formatting.compact(queue.dead), tone="bad" if queue.dead else None)
+        card.set_visibility(bool(queue.groups))
+        empty.set_visibility(not queue.groups)
+        table.set(_group_rows(queue, queries))
 
-    await view.follow("queues", QueueSights(view.console.database_metrics).look, show)
+    await view.poll("queues", QueueSummaryReader(view.console.database_metrics).read, show)
 
 
-def _group_rows(queue: QueueSight, readers: dict[str, str | None]) -> list[list[Cell | str]]:
-    most = max((group.lag for group in queue.groups), default=0)
-    rows: list[list[Cell | str]] = []
+def _group_rows(queue: QueueSummary, queries: dict[str, str | None]) -> list[list[TableCell | str]]:
+    largest_lag = max((group.lag for group in queue.groups), default=0)
+    rows: list[list[TableCell | str]] = []
     for group in queue.groups:
-        query = readers.get(group.name)
+        query = queries.get(group.name)
         rows.append(
             [
-                Cell(group.name, href=link(PATH, queue=queue.name, group=group.name), classes="ps-strong ps-break"),
-                Cell(formatting.compact(group.lag), bar=group.lag / most if most else None),
+                TableCell(
+                    group.name, href=url_for(PATH, queue=queue.name, group=group.name), classes="ps-strong ps-break"
+                ),
+                TableCell(formatting.compact(group.lag), bar=group.lag / largest_lag if largest_lag else None),
                 formatting.rate(group.rate),
                 formatting.number(group.behind),
                 formatting.number(group.leases),
@@ -135,63 +136,68 @@ def _group_rows(queue: QueueSight, readers: dict[str, str | None]) -> list[list[
     return rows
 
 
-def _reader(group: GroupSight, query: str | None) -> Cell | str:
+def _reader(group: GroupSummary, query: str | None) -> TableCell | str:
     if query is not None:
-        return Cell(query, href=link("/queries", query=query))
+        return TableCell(query, href=url_for("/queries", query=query))
     return "consumers" if group.sink is None else "a sink"
 
 
-def _state(group: GroupSight, query: str | None) -> Cell:
-    """What a group does, in a word."""
+def _state(group: GroupSummary, query: str | None) -> TableCell:
     if group.sink == "resting":
-        return Cell("resting", tone="bad")
+        return TableCell("resting", tone="bad")
     if group.sink == "stopped":
-        return Cell("stopped", tone="warn" if group.lag else "idle")
+        return TableCell("stopped", tone="warn" if group.lag else "idle")
     if not group.counts:
-        return Cell("does not count", tone="idle")
+        return TableCell("inactive", tone="idle")
     if query is not None or group.leases:
-        return Cell("reading", tone="good")
-    return Cell("waiting", tone="warn") if group.lag else Cell("caught up", tone="idle")
+        return TableCell("reading", tone="good")
+    return TableCell("waiting", tone="warn") if group.lag else TableCell("caught up", tone="idle")
 
 
-async def _partitions(view: View, name: str) -> None:
+async def _build_partitions(view: View, name: str) -> None:
     search = view.params.get("search", "")
-    page = forms.whole(view.params, "page")
-    found = await view.log.partition_page(name, search=search or None, limit=_LANES + 1, offset=page * _LANES)
-    with forms.filters(PATH, "Find partitions", {"queue": name, "tab": "partitions"}):
-        forms.field("search", "Name", search, hint="Part of a key", width="260px")
-        forms.submit("Find")
-    if not found:
-        parts.nothing(
-            "No partition has that in its name" if search else "No partitions yet",
-            "" if search else "Each key gets one when it is first pushed.",
+    page = forms.parse_int(view.params, "page")
+    partitions = await view.log.partition_page(
+        name, search=search or None, limit=_PAGE_SIZE + 1, offset=page * _PAGE_SIZE
+    )
+    with forms.filter_form(PATH, "Find partitions", {"queue": name, "tab": "partitions"}):
+        forms.text_field("search", "Name", search, hint="Part of a key", width="260px")
+        forms.submit_button("Find")
+    if not partitions:
+        elements.empty_state(
+            "No partition matches" if search else "No partitions yet",
+            "" if search else "A partition is created with its first event.",
             icon="view_column",
         )
         return
-    with parts.card("Partitions", hint="By name; behind is whoever is furthest behind"):
-        table = parts.table("Partitions", _PARTITIONS)
-    most = max(lane.lag for lane in found)
+    with elements.card("Partitions", hint="by name; lag of the slowest group"):
+        table = DataTable("Partitions", _PARTITIONS)
+    largest_lag = max(partition.lag for partition in partitions)
     table.set(
         [
-            Cell(lane.name, href=link(PATH, queue=name, tab="events", partition=lane.name), classes="ps-break"),
-            formatting.number(lane.end - lane.first),
-            f"{formatting.number(lane.first)} – {formatting.number(lane.end)}",
-            Cell(formatting.number(lane.lag), bar=lane.lag / most if most else None),
-            formatting.number(lane.leases),
-            view.times.ago(lane.last_at) if lane.last_at is not None else "–",
+            TableCell(
+                partition.name,
+                href=url_for(PATH, queue=name, tab="events", partition=partition.name),
+                classes="ps-break",
+            ),
+            formatting.number(partition.end - partition.first),
+            f"{formatting.number(partition.first)} – {formatting.number(partition.end)}",
+            TableCell(formatting.number(partition.lag), bar=partition.lag / largest_lag if largest_lag else None),
+            formatting.number(partition.leases),
+            view.times.ago(partition.last_at) if partition.last_at is not None else "–",
         ]
-        for lane in found[:_LANES]
+        for partition in partitions[:_PAGE_SIZE]
     )
     forms.pager(
         PATH,
         {"queue": name, "tab": "partitions", "search": search or None},
         page,
-        len(found) > _LANES,
+        len(partitions) > _PAGE_SIZE,
         "the partitions",
     )
 
 
 def _partitioning(queue: Queue) -> str:
     if queue.partition_count is None:
-        return "a lane for each key"
+        return "a partition per key"
     return f"{queue.partition_count} partitions by hash"

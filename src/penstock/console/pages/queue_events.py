@@ -1,4 +1,4 @@
-"""The events of a queue, looked at without consuming them: the newest, or by key, partition, offset and time."""
+"""Events of a queue: the newest, or filtered by key, partition, offset and time. Browsing consumes nothing."""
 
 from __future__ import annotations
 
@@ -9,107 +9,108 @@ from shlex import quote
 
 from nicegui import ui
 
-from penstock.console.page import View, link, sentence
-from penstock.console.widgets import forms, parts, payloads
+from penstock.console.page import View, error_message, url_for
+from penstock.console.widgets import elements, forms, payloads
 from penstock.core import formatting
 from penstock.core.errors import NotFound, PenstockError
 from penstock.log.event import Event
 from penstock.log.queue import Queue
 
 PATH = "/queues"
-_FIRST, _MOST = 50, 500
-#: What takes longer to find is not worth the waiting: a key or a partition finds it at once.
-_PATIENCE = 8.0
+_DEFAULT_LIMIT, _MAX_LIMIT = 50, 500
+#: A search by time alone may scan the whole queue. A key or a partition uses an index.
+_SEARCH_TIMEOUT_SECONDS = 8.0
 
 
 async def build(view: View, queue: Queue) -> None:
-    """Make the part of the page."""
-    asked = {name: view.params.get(name, "") for name in ("key", "partition", "offset", "since", "until")}
-    limit = min(max(forms.whole(view.params, "limit", _FIRST), 1), _MOST)
-    with forms.filters(PATH, "Find events", {"queue": queue.name, "tab": "events"}):
-        forms.field("key", "Key", asked["key"], hint="Any")
-        forms.field("partition", "Partition", asked["partition"], hint="Any")
-        forms.field("offset", "From offset", asked["offset"], hint="Newest first", width="120px")
-        forms.field("since", f"Since ({view.times.name})", asked["since"], kind="datetime-local")
-        forms.field("until", "Until", asked["until"], kind="datetime-local")
-        forms.submit("Show")
-        if any(asked.values()):
-            with parts.element("a", "ps-step", href=link(PATH, queue=queue.name, tab="events")):
-                parts.text("Clear")
+    filters = {name: view.params.get(name, "") for name in ("key", "partition", "offset", "since", "until")}
+    limit = min(max(forms.parse_int(view.params, "limit", _DEFAULT_LIMIT), 1), _MAX_LIMIT)
+    with forms.filter_form(PATH, "Find events", {"queue": queue.name, "tab": "events"}):
+        forms.text_field("key", "Key", filters["key"], hint="Any")
+        forms.text_field("partition", "Partition", filters["partition"], hint="Any")
+        forms.text_field("offset", "From offset", filters["offset"], hint="Newest first", width="120px")
+        forms.text_field("since", f"Since ({view.times.name})", filters["since"], kind="datetime-local")
+        forms.text_field("until", "Until", filters["until"], kind="datetime-local")
+        forms.submit_button("Show")
+        if any(filters.values()):
+            with elements.element("a", "ps-step", href=url_for(PATH, queue=queue.name, tab="events")):
+                elements.text("Clear")
     try:
-        async with asyncio.timeout(_PATIENCE):
-            events = await _find(view, queue, asked, limit)
+        async with asyncio.timeout(_SEARCH_TIMEOUT_SECONDS):
+            events = await _read_events(view, queue, filters, limit)
     except TimeoutError:
-        parts.nothing(
-            "That takes too long to find", "Name a key or a partition, which is where events are looked up by."
-        )
+        elements.empty_state("The search took too long", "Add a key or a partition to the filter: both are indexed.")
         return
     except PenstockError as error:
-        parts.nothing("Nothing can be shown for that", sentence(error))
+        elements.empty_state("Invalid filter", error_message(error))
         return
     if not events:
-        _nothing(queue, is_filtered=any(asked.values()))
+        _empty_state(queue, is_filtered=any(filters.values()))
         return
-    by_offset = bool(asked["offset"])
-    hint = "In order, from the offset on" if by_offset else "Newest first"
-    with parts.card("Events", hint=f"{hint}; looking consumes nothing"):
-        # Every part of it is escaped where it is made.
-        ui.html(_lines(view, events, opened=by_offset), sanitize=False)
+    by_offset = bool(filters["offset"])
+    hint = "by offset" if by_offset else "newest first"
+    with elements.card("Events", hint=f"{hint}; browsing does not consume"):
+        # _render_event escapes all values.
+        ui.html(_render_events(view, events, opened=by_offset), sanitize=False)
     if by_offset:
-        _offsets(queue, asked["partition"], int(asked["offset"]), events, limit)
-    elif len(events) >= limit and limit < _MOST:
-        with parts.element("div", "ps-row"):
-            more = {**asked, "limit": str(min(limit * 2, _MOST))}
+        _offset_links(queue, filters["partition"], int(filters["offset"]), events, limit)
+    elif len(events) >= limit and limit < _MAX_LIMIT:
+        with elements.element("div", "ps-row"):
+            more = {**filters, "limit": str(min(limit * 2, _MAX_LIMIT))}
             given = {name: value or None for name, value in more.items()}
-            with parts.element("a", "ps-step", href=link(PATH, queue=queue.name, tab="events", **given)):
-                parts.text("Show more")
+            with elements.element("a", "ps-step", href=url_for(PATH, queue=queue.name, tab="events", **given)):
+                elements.text("Show more")
 
 
-async def _find(view: View, queue: Queue, asked: dict[str, str], limit: int) -> Sequence[Event]:
-    since, until = forms.moment(asked["since"], view.times.zone), forms.moment(asked["until"], view.times.zone)
-    key, partition = asked["key"] or None, asked["partition"] or None
-    if asked["offset"]:
+async def _read_events(view: View, queue: Queue, filters: dict[str, str], limit: int) -> Sequence[Event]:
+    since, until = (
+        forms.parse_time(filters["since"], view.times.zone),
+        forms.parse_time(filters["until"], view.times.zone),
+    )
+    key, partition = filters["key"] or None, filters["partition"] or None
+    if filters["offset"]:
         if partition is None:
-            raise NotFound("an offset is a place in one partition: name the partition too")
-        if not asked["offset"].isascii() or not asked["offset"].isdigit():
-            raise NotFound("an offset is a whole number")
-        return await view.log.fetch(queue.name, partition, int(asked["offset"]), limit)
+            raise NotFound("an offset needs a partition: fill in the partition too")
+        if not filters["offset"].isascii() or not filters["offset"].isdigit():
+            raise NotFound(f"the offset {filters['offset']!r} is not a whole number: use digits only")
+        return await view.log.fetch(queue.name, partition, int(filters["offset"]), limit)
     if (key, partition, since, until) == (None, None, None, None):
         return await view.log.latest(queue.name, limit)
     return await view.log.browse(queue.name, partition=partition, key=key, since=since, until=until, limit=limit)
 
 
-def _nothing(queue: Queue, *, is_filtered: bool) -> None:
+def _empty_state(queue: Queue, *, is_filtered: bool) -> None:
     if is_filtered:
-        parts.nothing("No events match", "Another key or a longer time may find some.", icon="search_off")
+        elements.empty_state("No events match", "Try another key or a longer time range.", icon="search_off")
     else:
-        parts.nothing(
-            "This queue holds no events",
-            "Push one here, or from a shell.",
+        elements.empty_state(
+            "This queue is empty",
+            "Push an event with the button above, or from a shell.",
             f"penstock push {quote(queue.name)} '{{\"amount\": 12.5}}'",
             icon="inbox",
         )
 
 
-def _offsets(queue: Queue, partition: str, start: int, events: Sequence[Event], limit: int) -> None:
-    with parts.element("nav", "ps-row", aria_label="Pages of the events"):
+def _offset_links(queue: Queue, partition: str, start: int, events: Sequence[Event], limit: int) -> None:
+    with elements.element("nav", "ps-row", aria_label="Pages of the events"):
         if start > 0:
-            _turn(queue, partition, max(start - limit, 0), "Earlier offsets")
+            _offset_link(queue, partition, max(start - limit, 0), "Earlier offsets")
         if len(events) >= limit:
-            _turn(queue, partition, events[-1].offset + 1, "Later offsets")
+            _offset_link(queue, partition, events[-1].offset + 1, "Later offsets")
 
 
-def _turn(queue: Queue, partition: str, offset: int, label: str) -> None:
-    href = link(PATH, queue=queue.name, tab="events", partition=partition, offset=offset)
-    with parts.element("a", "ps-step", href=href):
-        parts.text(label)
+def _offset_link(queue: Queue, partition: str, offset: int, label: str) -> None:
+    href = url_for(PATH, queue=queue.name, tab="events", partition=partition, offset=offset)
+    with elements.element("a", "ps-step", href=href):
+        elements.text(label)
 
 
-def _lines(view: View, events: Sequence[Event], *, opened: bool) -> str:
-    return f'<div class="ps-events">{"".join(_line(view, e, opened and i == 0) for i, e in enumerate(events))}</div>'
+def _render_events(view: View, events: Sequence[Event], *, opened: bool) -> str:
+    rows = "".join(_render_event(view, event, opened and index == 0) for index, event in enumerate(events))
+    return f'<div class="ps-events">{rows}</div>'
 
 
-def _line(view: View, event: Event, is_open: bool) -> str:
+def _render_event(view: View, event: Event, is_open: bool) -> str:
     key = "–" if event.key is None else event.key
     where = (
         f"{event.partition} · {formatting.number(event.offset)}"
@@ -124,8 +125,8 @@ def _line(view: View, event: Event, is_open: bool) -> str:
         ("Partition", event.partition),
         ("Offset", formatting.number(event.offset)),
         ("Size", formatting.size(len(event.raw))),
-        *([("Redriven", "for one group alone")] if event.is_redriven else []),
-        *((name, value) for name, value in event.headers.items()),
+        *([("Redriven", "for one group only")] if event.is_redriven else []),
+        *event.headers.items(),
     ]
     listed = "".join(f'<div><dt class="ps-muted">{escape(n)}</dt><dd>{escape(v)}</dd></div>' for n, v in facts)
     return (
@@ -134,5 +135,6 @@ def _line(view: View, event: Event, is_open: bool) -> str:
         f'<span class="ps-strong">{escape(key)}</span>'
         f'<span class="ps-muted">{escape(where)}</span>'
         f"<code>{escape(payloads.preview(event.raw))}</code></summary>"
-        f'<div class="ps-event-body"><dl class="ps-about">{listed}</dl>{payloads.coloured(event.raw)}</div></details>'
+        f'<div class="ps-event-body"><dl class="ps-about">{listed}</dl>{payloads.highlight_json(event.raw)}</div>'
+        "</details>"
     )

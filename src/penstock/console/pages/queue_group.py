@@ -1,4 +1,4 @@
-"""A group of a queue: where it is behind, and moving it."""
+"""One consumer group: its lag by partition, its sink, and a dialog to seek."""
 
 from __future__ import annotations
 
@@ -8,201 +8,209 @@ from typing import Literal
 
 from nicegui import ui
 
-from penstock.console.data.sink_stats import SinkSight, sink_of
-from penstock.console.page import View, link
-from penstock.console.widgets import forms, parts
-from penstock.console.widgets.parts import Cell, Column
+from penstock.console.data.sink_summary import SinkSummary, read_sink_summary
+from penstock.console.page import View, url_for
+from penstock.console.widgets import elements, forms
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.log.groups import PartitionPosition
 from penstock.log.queue_info import GroupInfo
 from penstock.server.auth.identity import Role
 
 PATH = "/queues"
-_MOST = 50
+_MAX_PARTITIONS = 50
 
-_LANES = (
+_COLUMNS = (
     "Partition",
-    Column("Behind", is_number=True),
-    Column("Next offset", is_number=True, classes="ps-desk"),
-    Column("Attempts", is_number=True),
+    TableColumn("Lag", is_number=True),
+    TableColumn("Next offset", is_number=True, classes="ps-desk"),
+    TableColumn("Attempts", is_number=True),
     "State",
-    Column("Last moved", is_number=True, classes="ps-desk"),
+    TableColumn("Last moved", is_number=True, classes="ps-desk"),
 )
 
 
 async def build(view: View, queue: str, name: str) -> None:
-    """Make the page of a group."""
-    group = next((each for each in await view.log.groups(queue) if each.group == name), None)
-    with parts.element("div", "ps-row ps-between"):
-        with parts.element("div", "ps-row"):
-            with parts.element("a", "ps-step", href=link(PATH, queue=queue)):
+    group = await _find_group(view, queue, name)
+    with elements.element("div", "ps-row ps-between"):
+        with elements.element("div", "ps-row"):
+            with elements.element("a", "ps-step", href=url_for(PATH, queue=queue)):
                 ui.icon("chevron_left").props("aria-hidden=true")
-                parts.text("All groups")
-            parts.text(f"Group {name}", "ps-strong ps-break", tag="h3")
+                elements.text("All groups")
+            elements.text(f"Group {name}", "ps-strong ps-break", tag="h3")
         if group is not None:
             _seek_button(view, group)
     if group is None:
-        parts.nothing("There is no such group", "It was deleted, or its name is another one.")
+        elements.empty_state("There is no such group", "It was deleted, or its name is different.")
         return
-    with parts.tiles():
-        behind = parts.tile("Behind")
-        partitions = parts.tile("Partitions behind")
-        leases = parts.tile("Leases")
-        seen = parts.tile("Last asked for events")
-    sink = await sink_of(view.database, queue, name)
+    with elements.tiles():
+        lag_tile = elements.tile("Lag")
+        partitions_tile = elements.tile("Partitions behind")
+        leases_tile = elements.tile("Leases")
+        seen_tile = elements.tile("Last read")
+    sink = await read_sink_summary(view.database, queue, name)
     show_sink = _sink_card(queue) if sink is not None else None
-    with parts.card("About"):
-        forms.facts(
+    with elements.card("About"):
+        forms.description_list(
             [
                 ("Read by", _reader(group, sink)),
-                ("Began at", group.subscribed_from),
-                ("Made", view.times.full(group.created_at)),
+                ("Subscribed from", group.subscribed_from),
+                ("Created", view.times.full(group.created_at)),
                 ("Counts for the queue's depth", "yes" if group.counts else "no"),
             ]
         )
-    with parts.card("Where it is furthest behind", hint=f"Up to {_MOST} partitions") as card:
-        table = parts.table("Partitions in which the group has something to read", _LANES)
-    done = parts.nothing(
-        "It has read everything", "What is pushed next appears here until it is read.", icon="done_all"
+    with elements.card("Partitions with the largest lag", hint=f"up to {_MAX_PARTITIONS}") as card:
+        table = DataTable("Partitions with unread events", _COLUMNS)
+    all_read = elements.empty_state(
+        "The group has read all events", "Partitions with unread events are listed here.", icon="done_all"
     )
 
-    async def read() -> tuple[GroupInfo | None, list[PartitionPosition], SinkSight | None]:
-        groups = await view.log.groups(queue)
-        now = next((each for each in groups if each.group == name), None)
-        lanes = [] if now is None else await view.log.positions_behind(queue, name, _MOST)
-        return now, lanes, await sink_of(view.database, queue, name)
+    async def read() -> tuple[GroupInfo | None, list[PartitionPosition], SinkSummary | None]:
+        group = await _find_group(view, queue, name)
+        positions = [] if group is None else await view.log.positions_behind(queue, name, _MAX_PARTITIONS)
+        return group, positions, await read_sink_summary(view.database, queue, name)
 
-    def show(found: tuple[GroupInfo | None, list[PartitionPosition], SinkSight | None]) -> None:
-        now, lanes, wrote = found
-        if now is None:
+    def show(data: tuple[GroupInfo | None, list[PartitionPosition], SinkSummary | None]) -> None:
+        group, positions, sink = data
+        if group is None:
             return
-        if show_sink is not None and wrote is not None:
-            show_sink(wrote, now.lag)
-        behind.set(formatting.compact(now.lag), tone="warn" if now.away and now.lag else None)
-        partitions.set(formatting.number(now.partitions_behind))
-        leases.set(formatting.number(now.leases))
-        seen.set(view.times.clock(now.seen_at), "away: no longer counts" if now.away else view.times.ago(now.seen_at))
-        card.set_visibility(bool(lanes))
-        done.set_visibility(not lanes)
-        most = max((lane.lag for lane in lanes), default=0)
+        if show_sink is not None and sink is not None:
+            show_sink(sink, group.lag)
+        lag_tile.set(formatting.compact(group.lag), tone="warn" if group.away and group.lag else None)
+        partitions_tile.set(formatting.number(group.partitions_behind))
+        leases_tile.set(formatting.number(group.leases))
+        since = view.times.ago(group.seen_at)
+        seen_tile.set(view.times.clock(group.seen_at), "inactive: ignored for the depth" if group.away else since)
+        card.set_visibility(bool(positions))
+        all_read.set_visibility(not positions)
+        largest_lag = max((position.lag for position in positions), default=0)
         table.set(
             [
-                Cell(
-                    lane.partition,
-                    href=link(PATH, queue=queue, tab="events", partition=lane.partition, offset=lane.next_offset),
+                TableCell(
+                    position.partition,
+                    href=url_for(
+                        PATH, queue=queue, tab="events", partition=position.partition, offset=position.next_offset
+                    ),
                     classes="ps-break",
                 ),
-                Cell(formatting.number(lane.lag), bar=lane.lag / most if most else None),
-                formatting.number(lane.next_offset),
-                formatting.number(lane.attempts),
-                Cell("leased", tone="good") if lane.leased else Cell("waits", tone="warn" if lane.attempts else "idle"),
-                view.times.ago(lane.moved_at),
+                TableCell(formatting.number(position.lag), bar=position.lag / largest_lag if largest_lag else None),
+                formatting.number(position.next_offset),
+                formatting.number(position.attempts),
+                TableCell("leased", tone="good")
+                if position.leased
+                else TableCell("waiting", tone="warn" if position.attempts else "idle"),
+                view.times.ago(position.moved_at),
             ]
-            for lane in lanes
+            for position in positions
         )
 
-    await view.follow(("group", queue, name), read, show)
+    await view.poll(("group", queue, name), read, show)
 
 
-def _reader(group: GroupInfo, sink: SinkSight | None) -> str:
+async def _find_group(view: View, queue: str, name: str) -> GroupInfo | None:
+    return next((group for group in await view.log.groups(queue) if group.group == name), None)
+
+
+def _reader(group: GroupInfo, sink: SinkSummary | None) -> str:
     if sink is not None:
         return f"a sink, {sink.guarantee.replace('_', ' ')}"
     return f"the query {group.query_id}" if group.query_id else "consumers"
 
 
-def _sink_card(queue: str) -> Callable[[SinkSight, int], None]:
-    """What a sink does and what it has done; answers what shows it."""
-    with parts.card("Sink", hint="added up over all who ran it"):
-        with parts.tiles():
-            doing = parts.tile("State")
-            written = parts.tile("Written")
-            retries = parts.tile("Tried again")
-            dead = parts.tile("Dead letters", href=link("/dead-letters", queue=queue))
-        said = parts.text("", "ps-trouble ps-break", tag="p")
+def _sink_card(queue: str) -> Callable[[SinkSummary, int], None]:
+    """Create the card of a sink, and return the function that updates it."""
+    with elements.card("Sink", hint="totals of all processes"):
+        with elements.tiles():
+            state_tile = elements.tile("State")
+            written_tile = elements.tile("Written")
+            retries_tile = elements.tile("Retries")
+            dead_tile = elements.tile("Dead letters", href=url_for("/dead-letters", queue=queue))
+        error = elements.text("", "ps-trouble ps-break", tag="p")
 
-    def show(sink: SinkSight, waiting: int) -> None:
+    def show(sink: SinkSummary, lag: int) -> None:
         if not sink.is_running:
-            doing.set("stopped", "nobody runs it", "warn" if waiting else None)
+            state_tile.set("stopped", "no process runs it", "warn" if lag else None)
         elif sink.is_resting:
-            doing.set("resting", "one attempt now and then", "bad")
+            state_tile.set("resting", "retries at a long interval", "bad")
         elif sink.error:
-            doing.set("failing", "tries again", "warn")
+            state_tile.set("failing", "retrying", "warn")
         else:
-            doing.set("running", tone="good")
-        written.set(formatting.compact(sink.written))
-        retries.set(formatting.compact(sink.retries + sink.busy), f"{formatting.number(sink.busy)} times it was busy")
-        dead.set(formatting.compact(sink.dead_letters), "ever", "bad" if sink.dead_letters else None)
-        said.set_text(sink.error or "")
-        said.set_visibility(bool(sink.error))
+            state_tile.set("running", tone="good")
+        written_tile.set(formatting.compact(sink.written))
+        busy = f"{formatting.number(sink.busy)} because the target was busy"
+        retries_tile.set(formatting.compact(sink.retries + sink.busy), busy)
+        dead_tile.set(formatting.compact(sink.dead_letters), "in total", "bad" if sink.dead_letters else None)
+        error.set_text(sink.error or "")
+        error.set_visibility(bool(sink.error))
 
     return show
 
 
 def _seek_button(view: View, group: GroupInfo) -> None:
-    may = view.may(Role.CONSUME, queue=group.queue)
-    why_not = "Your key may not move groups of this queue: it needs the role consume"
+    is_allowed = view.is_allowed(Role.CONSUME, queue=group.queue)
+    reason = "Your key needs the role consume for this queue"
     if group.query_id is not None:
-        why_not = f"It belongs to the query {group.query_id}, which would count events twice: reset the query instead"
-    parts.button(
-        "Move the group",
+        reason = f"The query {group.query_id} would count events twice: reset the query instead"
+    elements.button(
+        "Seek",
         lambda: _seek(view, group),
         icon="fast_rewind",
-        enabled=may and group.query_id is None,
-        why_not=why_not,
+        enabled=is_allowed and group.query_id is None,
+        disabled_reason=reason,
     )
 
 
 async def _seek(view: View, group: GroupInfo) -> None:
-    # Not in the button's own place: what asks next must outlive this dialog.
+    # The page owns the second dialog, since the first one is deleted when it closes.
     with view.client.content:
-        place = await _ask_where(view, group)
-        if place is None:
+        target = await _choose_target(view, group)
+        if target is None:
             return
-        said = f"the {place}" if isinstance(place, str) else view.times.full(place)
-        question = f"Move {group.group} to {said}?"
-        if not await parts.confirm(question, f"It is {formatting.number(group.lag)} events behind now.", "Move it"):
+        target_name = f"the {target}" if isinstance(target, str) else view.times.full(target)
+        question = f"Seek {group.group} to {target_name}?"
+        if not await elements.confirm(question, f"Its lag is {formatting.number(group.lag)} events now.", "Confirm"):
             return
-        async with view.acting(
+        async with view.action(
             "seek a group",
             Role.CONSUME,
             subject=f"{group.queue}, {group.group}",
             queue=group.queue,
-            done=f"{group.group} was moved to {said}",
+            done=f"{group.group} is at {target_name}",
         ):
-            await view.log.seek(group.queue, group.group, place)
+            await view.log.seek(group.queue, group.group, target)
 
 
-async def _ask_where(view: View, group: GroupInfo) -> datetime | Literal["beginning", "end"] | None:
+async def _choose_target(view: View, group: GroupInfo) -> datetime | Literal["beginning", "end"] | None:
     with ui.dialog() as dialog, ui.card().classes("ps-dialog"):
-        dialog.props["aria-label"] = f"Move the group {group.group}"
-        parts.text(f"Move the group {group.group}", tag="h2")
-        parts.text(
-            "It reads on from there in every partition. Consumers that hold events now lose them, and what was "
-            "acknowledged after that place is delivered again.",
+        dialog.props["aria-label"] = f"Seek the group {group.group}"
+        elements.text(f"Seek the group {group.group}", tag="h2")
+        elements.text(
+            "The group continues from the new position in every partition. Consumers lose their leases, and events "
+            "after the new position are delivered again.",
             "ps-muted",
             tag="p",
         )
         choices = {
-            "beginning": "To the beginning: everything that is kept, again",
-            "end": "To the end: leave out what it has not read",
-            "time": "To a time",
+            "beginning": "Beginning: read all stored events again",
+            "end": "End: skip all unread events",
+            "time": "Time",
         }
-        where = ui.radio(choices, value="beginning").props("dense")
-        where.props["aria-label"] = "Where to"
-        given = ui.input(f"Time ({view.times.name})").props("type=datetime-local outlined dense stack-label step=1")
-        given.bind_visibility_from(where, "value", value="time")
-        wrong = parts.text("", "ps-trouble")
-        wrong.props["role"] = "alert"
+        position = ui.radio(choices, value="beginning").props("dense")
+        position.props["aria-label"] = "Position"
+        time = ui.input(f"Time ({view.times.name})").props("type=datetime-local outlined dense stack-label step=1")
+        time.bind_visibility_from(position, "value", value="time")
+        error = elements.text("", "ps-trouble")
+        error.props["role"] = "alert"
 
         def choose() -> None:
-            place = where.value if where.value != "time" else forms.moment(given.value, view.times.zone)
-            if place is None:
-                wrong.set_text("Say which time")
+            target = position.value if position.value != "time" else forms.parse_time(time.value, view.times.zone)
+            if target is None:
+                error.set_text("Enter a time")
             else:
-                dialog.submit(place)
+                dialog.submit(target)
 
-        with parts.element("div", "ps-row ps-end"):
-            parts.button("Cancel", dialog.close)
-            parts.button("Go on", choose, tone="primary")
-    chosen: datetime | Literal["beginning", "end"] | None = await parts.answer_of(dialog)
+        with elements.element("div", "ps-row ps-end"):
+            elements.button("Cancel", dialog.close)
+            elements.button("Continue", choose, tone="primary")
+    chosen: datetime | Literal["beginning", "end"] | None = await elements.open_dialog(dialog)
     return chosen

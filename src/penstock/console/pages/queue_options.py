@@ -1,4 +1,4 @@
-"""The options of a queue: what they are, and changing one."""
+"""The options of a queue, with a form to change one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from nicegui import ui
 
-from penstock.console.page import View, link
-from penstock.console.widgets import parts
-from penstock.console.widgets.parts import Cell, Column
+from penstock.console.page import View, url_for
+from penstock.console.widgets import elements
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
 from penstock.core import formatting
 from penstock.core.errors import InvalidOption
 from penstock.log.options import (
@@ -25,128 +25,130 @@ from penstock.server.auth.identity import Role
 
 PATH = "/queues"
 
-#: What an option is for, in a line; the reference says more.
-_MEANINGS = {
-    "lease_seconds": "How long a consumer may take before others get the event",
-    "retry_limit": "Failures of an event before it becomes a dead letter",
-    "retry_delay_ms": "How long a failed event waits before it is tried again",
-    "expiry_limit": "Leases that may end unanswered on an event before it becomes a dead letter",
-    "delay_seconds": "How old an event has to be before it is delivered",
-    "quiet_seconds": "How long nothing may have come to a partition before it is read",
-    "retention_seconds": "How long events are kept",
-    "retention_drops_unread": "Whether events that nobody has read yet go too",
-    "dedup_window_seconds": "How long an id is remembered, so that a second event with it is left out",
-    "max_depth_events": "How far the slowest group may be behind before pushes are refused",
-    "max_event_bytes": "The largest event",
-    "max_redrives": "How often a dead letter may be sent back",
-    "overflow": "What becomes of pushes when the queue is full",
-    "away_seconds": "After how long a group that nobody asks for no longer counts",
-    "key_field": "The field of NDJSON events that holds the key",
-    "id_field": "The field of NDJSON events that holds the id",
-    "time_field": "The field of NDJSON events that holds the time",
+_DESCRIPTIONS = {
+    "lease_seconds": "Time that a consumer has to acknowledge before the event is delivered again",
+    "retry_limit": "Failed attempts before an event becomes a dead letter",
+    "retry_delay_ms": "Delay before a failed event is retried",
+    "expiry_limit": "Expired leases before an event becomes a dead letter",
+    "delay_seconds": "Age at which an event is delivered",
+    "quiet_seconds": "Time without new events before a partition is delivered",
+    "retention_seconds": "Time that events are stored",
+    "retention_drops_unread": "Whether retention also drops unread events",
+    "dedup_window_seconds": "Time during which a second event with the same id is dropped",
+    "max_depth_events": "Lag of the slowest group at which pushes are refused",
+    "max_event_bytes": "Largest size of an event",
+    "max_redrives": "Largest number of redrives of a dead letter",
+    "overflow": "Treatment of pushes to a full queue",
+    "away_seconds": "Time without reads after which a group does not count for the depth",
+    "key_field": "Field of NDJSON events that contains the key",
+    "id_field": "Field of NDJSON events that contains the id",
+    "time_field": "Field of NDJSON events that contains the event time",
 }
 
 
-#: What somebody should know before they change one of these: it may cost events.
+#: Shown before a change of these options, which can lose events.
 _WARNINGS = {
-    "retention_seconds": "Events that are older than that are dropped with the segment they are in, for good.",
-    "retention_drops_unread": "With yes, events are dropped when they are old enough, read or not.",
-    "overflow": "With shed, pushes to a full queue are dropped and counted; the producer is told that they were.",
-    "dedup_window_seconds": "With a shorter time, an event that is pushed again later is taken for a new one.",
-    "max_event_bytes": "Pushes with an event that is larger are refused from then on.",
+    "retention_seconds": "Older events are deleted with their segment. This cannot be undone.",
+    "retention_drops_unread": "With yes, old events are deleted even if no group has read them.",
+    "overflow": "With shed, pushes to a full queue are dropped and counted. The producer gets a notice.",
+    "dedup_window_seconds": "With a shorter time, an event that is pushed again later is stored as a new event.",
+    "max_event_bytes": "Pushes with a larger event are refused.",
 }
-_WHY_NOT = "Your key may not change queues: it needs the role admin"
+_DISABLED_REASON = "Your key needs the role admin to change queues"
 
 
 def build(view: View, queue: Queue) -> None:
-    """Make the part: all options, and above them the one that is being changed."""
     defaults = {**DEFAULTS, "dedup_window_seconds": DEFAULT_DEDUP_SECONDS[queue.partitioning]}
     chosen = view.params.get("option")
     if chosen in defaults:
-        _change(view, queue, chosen, defaults[chosen])
-    with parts.card("Options", hint="Also changed with penstock queue configure, or over HTTP"):
-        table = parts.table("Options", ("Option", "Value", Column("Meaning", classes="ps-desk"), "From"))
+        _change_card(view, queue, chosen, defaults[chosen])
+    with elements.card("Options", hint="penstock queue configure changes them too"):
+        table = DataTable("Options", ("Option", "Value", TableColumn("Description", classes="ps-desk"), "Source"))
         table.set(
             [
-                Cell(each.name, href=_address(queue, each.name), classes="ps-mono"),
-                _value(each.name, getattr(queue, each.name)),
-                _MEANINGS.get(each.name, ""),
-                Cell("default", tone="idle")
-                if getattr(queue, each.name) == defaults[each.name]
-                else Cell("set", tone="info"),
+                TableCell(option.name, href=_option_url(queue, option.name), classes="ps-mono"),
+                _format_value(option.name, getattr(queue, option.name)),
+                _DESCRIPTIONS.get(option.name, ""),
+                TableCell("default", tone="idle")
+                if getattr(queue, option.name) == defaults[option.name]
+                else TableCell("set", tone="info"),
             ]
-            for each in fields(queue)
-            if each.name in defaults
+            for option in fields(queue)
+            if option.name in defaults
         )
 
 
-def _change(view: View, queue: Queue, name: str, default: Any) -> None:
-    may = view.may(Role.ADMIN, queue=queue.name)
-    now = getattr(queue, name)
-    with parts.card(f"Change {name}", hint=_MEANINGS.get(name, "")):
+def _change_card(view: View, queue: Queue, name: str, default: Any) -> None:
+    is_allowed = view.is_allowed(Role.ADMIN, queue=queue.name)
+    current = getattr(queue, name)
+    with elements.card(f"Change {name}", hint=_DESCRIPTIONS.get(name, "")):
         choices = option_choices(name)
-        label = f"{name}, now {_value(name, now)}"
-        given: ui.radio | ui.input
+        label = f"{name}, now {_format_value(name, current)}"
+        field: ui.radio | ui.input
         if choices:
-            given = ui.radio(list(choices), value=format_option(now)).props("dense inline")
+            field = ui.radio(list(choices), value=format_option(current)).props("dense inline")
         else:
-            given = ui.input(label, value=format_option(now), placeholder=_form(name)).props("outlined dense")
-            given.props["hint"] = _form(name)
-        given.props["aria-label"] = label
-        given.set_enabled(may)
-        wrong = parts.text("", "ps-trouble")
-        wrong.props["role"] = "alert"
+            field = ui.input(label, value=format_option(current), placeholder=_input_hint(name)).props("outlined dense")
+            field.props["hint"] = _input_hint(name)
+        field.props["aria-label"] = label
+        field.set_enabled(is_allowed)
+        error_text = elements.text("", "ps-trouble")
+        error_text.props["role"] = "alert"
 
         async def change(text: str) -> None:
             try:
-                wanted = parse_option(name, text)
+                value = parse_option(name, text)
             except InvalidOption as error:
-                wrong.set_text(str(error))
+                error_text.set_text(str(error))
                 return
-            wrong.set_text("" if wanted != now else "It is that already")
-            if wanted != now:
-                await _confirmed(view, queue, name, wanted)
+            error_text.set_text("" if value != current else "The option has this value already")
+            if value != current:
+                await _confirm_change(view, queue, name, value)
 
-        with parts.element("div", "ps-row ps-end"):
-            with parts.element("a", "ps-step", href=_address(queue, None)):
-                parts.text("Leave it")
-            if now != default:
-                parts.button(
-                    f"Back to {_value(name, default)}, the default",
+        with elements.element("div", "ps-row ps-end"):
+            with elements.element("a", "ps-step", href=_option_url(queue, None)):
+                elements.text("Cancel")
+            if current != default:
+                elements.button(
+                    f"Reset to {_format_value(name, default)}, the default",
                     lambda: change(format_option(default)),
-                    enabled=may,
-                    why_not=_WHY_NOT,
+                    enabled=is_allowed,
+                    disabled_reason=_DISABLED_REASON,
                 )
-            parts.button(
-                "Change it", lambda: change(str(given.value or "")), tone="primary", enabled=may, why_not=_WHY_NOT
+            elements.button(
+                "Change it",
+                lambda: change(str(field.value or "")),
+                tone="primary",
+                enabled=is_allowed,
+                disabled_reason=_DISABLED_REASON,
             )
 
 
-async def _confirmed(view: View, queue: Queue, name: str, wanted: Any) -> None:
-    """Ask once more, change the option and show that it is."""
-    before, after = _value(name, getattr(queue, name)), _value(name, wanted)
-    detail = f"{name} was {before}. {_WARNINGS.get(name, 'It counts from the next push or pop on.')}"
+async def _confirm_change(view: View, queue: Queue, name: str, value: Any) -> None:
+    """Change an option after confirmation."""
+    before, after = _format_value(name, getattr(queue, name)), _format_value(name, value)
+    detail = f"{name} is {before} now. {_WARNINGS.get(name, 'The change applies from the next push or pop.')}"
     question = f"Set {name} of {queue.name} to {after}?"
     with view.client.content:
-        if not await parts.confirm(question, detail, "Change it", danger=name in _WARNINGS):
+        if not await elements.confirm(question, detail, "Change it", danger=name in _WARNINGS):
             return
-        async with view.acting(
+        async with view.action(
             "PATCH /v1/queues/{queue}",
             Role.ADMIN,
             subject=f"{queue.name}, {name}",
             queue=queue.name,
             done=f"{name} is {after}",
         ):
-            await view.log.configure(queue.name, {name: wanted})
-            ui.navigate.to(_address(queue, None))
+            await view.log.configure(queue.name, {name: value})
+            ui.navigate.to(_option_url(queue, None))
 
 
-def _address(queue: Queue, option: str | None) -> str:
-    return link(PATH, queue=queue.name, tab="options", option=option)
+def _option_url(queue: Queue, option: str | None) -> str:
+    return url_for(PATH, queue=queue.name, tab="options", option=option)
 
 
-def _form(name: str) -> str:
-    """How a value is written."""
+def _input_hint(name: str) -> str:
+    """Return the unit and form of an option's values, as a hint for the input."""
     if name.endswith("_field"):
         return "the name of a field, or none"
     unit = "seconds" if name.endswith("_seconds") else "milliseconds" if name.endswith("_ms") else "a number"
@@ -154,7 +156,7 @@ def _form(name: str) -> str:
     return f"{unit}, or none" if is_nullable_option(name) else unit
 
 
-def _value(name: str, value: object) -> str:
+def _format_value(name: str, value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):

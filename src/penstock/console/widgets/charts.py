@@ -1,4 +1,4 @@
-"""Charts that take their colours from the theme: drawn as SVG, whose colours may be variables of the style."""
+"""Charts, drawn as SVG so that CSS variables of the theme can set their colours."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from typing import Any
 
 from nicegui import ui
 
-#: How values are written, by functions of reader.js: as ``words.short`` and ``words.duration`` write them here.
-FORMATS = {"number": "penstock.number", "seconds": "penstock.seconds", "milliseconds": "penstock.milliseconds"}
+#: JavaScript functions in console.js that format values, as ``formatting.compact`` and ``formatting.duration`` do.
+_FORMATS = {"number": "penstock.number", "seconds": "penstock.seconds", "milliseconds": "penstock.milliseconds"}
 
-#: Named and not inherited: a chart measures its labels before they are in the page.
+#: Not inherited, since a chart measures its labels before they are part of the page.
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 _TEXT = {"color": "var(--ps-muted)", "fontSize": 11, "fontFamily": _FONT}
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of a chart: its name, which colour of the theme it has, and whether the space below it is filled."""
+class ChartLine:
+    """A line of a time chart. ``colour`` is the index of a series colour of the theme."""
 
     name: str
     colour: int = 1
     filled: bool = False
-    #: Goes on over moments without a value: for what need not be there every second.
+    #: Connects points across missing values.
     joined: bool = False
 
 
-class Course:
-    """How some numbers went over the last minutes."""
+class TimeChart:
+    """Lines over time."""
 
     def __init__(
-        self, label: str, lines: Sequence[Line], *, unit: str = "number", whole: bool = False, height: int = 190
+        self, label: str, lines: Sequence[ChartLine], *, unit: str = "number", whole: bool = False, height: int = 190
     ) -> None:
-        self._chart = ui.echart(_course(lines, unit, whole), renderer="svg").classes("ps-chart")
+        self._chart = ui.echart(_time_chart_options(lines, unit, whole), renderer="svg").classes("ps-chart")
         self._chart.style(f"height: {height}px")
         self._chart.props["role"] = "img"
         self._chart.props["aria-label"] = label
 
     def set(self, series: Sequence[Iterable[tuple[int, float | None]]], span: tuple[int, int]) -> None:
-        """Show these: for each line its moments, in milliseconds since the epoch, and values."""
+        """Replace the points of each line: milliseconds since the epoch, and value."""
         options = self._chart.options
         options["xAxis"]["min"], options["xAxis"]["max"] = span
         for line, data in zip(options["series"], series, strict=True):
@@ -47,11 +47,11 @@ class Course:
         self._chart.update()
 
 
-def _course(lines: Sequence[Line], unit: str, whole: bool) -> dict[str, Any]:
+def _time_chart_options(lines: Sequence[ChartLine], unit: str, whole: bool) -> dict[str, Any]:
     return {
-        **base(unit),
+        **_base_options(unit),
         "legend": _legend() if len(lines) > 1 else {"show": False},
-        "grid": {**base(unit)["grid"], "top": 28 if len(lines) > 1 else 10},
+        "grid": {**_base_options(unit)["grid"], "top": 28 if len(lines) > 1 else 10},
         "xAxis": {
             "type": "time",
             "axisLine": {"lineStyle": {"color": "var(--ps-line)"}},
@@ -60,13 +60,12 @@ def _course(lines: Sequence[Line], unit: str, whole: bool) -> dict[str, Any]:
             "splitLine": {"show": False},
             "splitNumber": 4,
         },
-        "yAxis": {**value_axis(unit), "minInterval": 1 if whole else 0},
-        "series": [_line(each) for each in lines],
+        "yAxis": {**_value_axis(unit), "minInterval": 1 if whole else 0},
+        "series": [_line_series(line) for line in lines],
     }
 
 
-def base(unit: str) -> dict[str, Any]:
-    """What all charts have in common."""
+def _base_options(unit: str) -> dict[str, Any]:
     return {
         "animation": False,
         "textStyle": {"fontFamily": _FONT},
@@ -78,27 +77,26 @@ def base(unit: str) -> dict[str, Any]:
             "borderColor": "var(--ps-line)",
             "textStyle": {"color": "var(--ps-text)", "fontSize": 12, "fontFamily": _FONT},
             "axisPointer": {"lineStyle": {"color": "var(--ps-muted)"}, "shadowStyle": {"opacity": 0.08}},
-            ":valueFormatter": FORMATS[unit],
+            ":valueFormatter": _FORMATS[unit],
         },
     }
 
 
-def value_axis(unit: str) -> dict[str, Any]:
-    """The axis of the values, from 0."""
+def _value_axis(unit: str) -> dict[str, Any]:
     return {
         "type": "value",
         "min": 0,
-        # Without a value there would be no axis, and no room for the first time below it.
-        ":max": "(found) => found.max > 0 ? null : 3",
+        # Without values, ECharts would draw no axis and leave no room for the labels of the time axis.
+        ":max": "(extent) => extent.max > 0 ? null : 3",
         "splitNumber": 3,
-        "axisLabel": {**_TEXT, ":formatter": FORMATS[unit]},
+        "axisLabel": {**_TEXT, ":formatter": _FORMATS[unit]},
         "splitLine": {"lineStyle": {"color": "var(--ps-grid)"}},
     }
 
 
 def _legend() -> dict[str, Any]:
     return {
-        # In one line that can be paged through: on a phone, a second one would lie over the axis.
+        # One line with paging: on a phone, a second line would cover the axis.
         "type": "scroll",
         "top": 0,
         "left": 0,
@@ -116,7 +114,7 @@ def _legend() -> dict[str, Any]:
     }
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line_series(line: ChartLine) -> dict[str, Any]:
     colour = f"var(--ps-series-{line.colour})"
     return {
         "type": "line",
@@ -132,12 +130,21 @@ def _line(line: Line) -> dict[str, Any]:
     }
 
 
-class Stacks:
-    """Bars made of parts, one for each of a run of things: where the time of each cycle went."""
+@dataclass(frozen=True)
+class BarSeries:
+    """A part of all bars: its name, the index of its colour, and its value in each category."""
+
+    name: str
+    colour: int
+    values: Sequence[float]
+
+
+class StackedBarChart:
+    """Stacked bars by category."""
 
     def __init__(self, label: str, *, unit: str = "milliseconds", height: int = 200) -> None:
         options = {
-            **base(unit),
+            **_base_options(unit),
             "legend": _legend(),
             "xAxis": {
                 "type": "category",
@@ -146,7 +153,7 @@ class Stacks:
                 "axisLine": {"lineStyle": {"color": "var(--ps-line)"}},
                 "axisLabel": {**_TEXT, "hideOverlap": True},
             },
-            "yAxis": value_axis(unit),
+            "yAxis": _value_axis(unit),
             "series": [],
         }
         options["grid"]["right"] = 28
@@ -158,20 +165,20 @@ class Stacks:
         self._chart.props["role"] = "img"
         self._chart.props["aria-label"] = label
 
-    def set(self, names: Sequence[str], parts: Sequence[tuple[str, int, Sequence[float]]]) -> None:
-        """Show a bar for each name, of these parts: what each is called, its colour and its values."""
+    def set(self, categories: Sequence[str], series: Sequence[BarSeries]) -> None:
+        """Replace the bars: one bar for each category, with a value of each series."""
         options = self._chart.options
-        options["xAxis"]["data"] = list(names)
+        options["xAxis"]["data"] = list(categories)
         options["series"] = [
             {
                 "type": "bar",
-                "name": part,
+                "name": bars.name,
                 "stack": "all",
                 "barCategoryGap": "25%",
-                "itemStyle": {"color": f"var(--ps-series-{colour})"},
+                "itemStyle": {"color": f"var(--ps-series-{bars.colour})"},
                 "emphasis": {"disabled": True},
-                "data": [round(value, 1) for value in values],
+                "data": [round(value, 1) for value in bars.values],
             }
-            for part, colour, values in parts
+            for bars in series
         ]
         self._chart.update()

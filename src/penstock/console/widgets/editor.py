@@ -1,4 +1,4 @@
-"""A field for code: JSON or SQL."""
+"""Code editor for JSON and SQL."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from nicegui import ui
 
-from penstock.console.assets import address_of_asset
+from penstock.console.assets import asset_url
 
 
-def editor(
+def code_editor(
     value: str,
     language: Literal["JSON", "PostgreSQL"],
     label: str,
@@ -19,13 +19,13 @@ def editor(
     height: str = "16rem",
     run: Callable[[], Any] | None = None,
 ) -> ui.codemirror:
-    """An editor that goes with the theme; ``run`` is for Ctrl+Enter. Escape and Tab leave it."""
-    made = ui.codemirror(value, language=language, line_wrapping=True, indent="  ")
-    made.classes("ps-editor").style(f"height: {height}")
+    """Create an editor in the colours of the theme. Ctrl+Enter calls ``run``; Escape and Tab move the focus out."""
+    created = ui.codemirror(value, language=language, line_wrapping=True, indent="  ")
+    created.classes("ps-editor").style(f"height: {height}")
     if run is not None:
-        made.map_key("Mod-Enter", lambda _: run())
-    # Neither its name nor a theme that follows the page's can be said from here.
+        created.map_key("Mod-Enter", lambda _: run())
+    # NiceGUI has no options for the accessible name and for a theme that follows the page.
     ui.run_javascript(
-        f'import("{address_of_asset("editor.js")}").then((it) => it.prepare({made.id}, {json.dumps(label)}))'
+        f'import("{asset_url("editor.js")}").then((module) => module.prepare({created.id}, {json.dumps(label)}))'
     )
-    return made
+    return created

@@ -1,6 +1,6 @@
-"""What pages are steered with: tabs, filters, paging.
+"""Breadcrumbs, tabs, filter forms and pagers.
 
-All of them are addresses, so that they can be shared, reloaded and gone back to, and work without a mouse.
+All of them are plain links and GET forms: their state is in the URL, and they work with the keyboard alone.
 """
 
 from __future__ import annotations
@@ -12,87 +12,85 @@ from datetime import datetime, tzinfo
 from nicegui import ui
 from nicegui.element import Element
 
-from penstock.console.page import link
-from penstock.console.widgets.parts import element, text
+from penstock.console.page import url_for
+from penstock.console.widgets.elements import element, text
 
 
-def trail(*steps: tuple[str, str], here: str) -> None:
-    """Where one is: links to what this is a part of, and its name."""
-    with element("nav", "ps-trail", aria_label="Where this is"):
-        for name, href in steps:
+def breadcrumb(*parents: tuple[str, str], current: str) -> None:
+    """Create links to the parent pages, given as names and URLs, and the name of the current one."""
+    with element("nav", "ps-trail", aria_label="Breadcrumb"):
+        for name, href in parents:
             with element("a", href=href):
                 text(name)
             text("/", "ps-muted").props["aria-hidden"] = "true"
-        text(here, "ps-strong ps-break", tag="h2")
+        text(current, "ps-strong ps-break", tag="h2")
 
 
 def tabs(label: str, current: str, choices: Mapping[str, tuple[str, str]]) -> None:
-    """Parts of a page, one of which is shown: name -> title and address."""
+    """Create the tabs of a page: name -> title and URL."""
     with element("nav", "ps-tabs", aria_label=label):
         for name, (title, href) in choices.items():
-            here = {"aria_current": "page"} if name == current else {}
-            with element("a", "ps-tab", href=href, **here):
+            attributes = {"aria_current": "page"} if name == current else {}
+            with element("a", "ps-tab", href=href, **attributes):
                 text(title)
 
 
 @contextmanager
-def filters(path: str, label: str, kept: Mapping[str, str | None]) -> Iterator[Element]:
-    """A form that leads to the same page with what was filled in; ``kept`` goes along unseen."""
+def filter_form(path: str, label: str, hidden: Mapping[str, str | None]) -> Iterator[Element]:
+    """Create a form that opens ``path`` with its fields, and with ``hidden`` parameters, in the query string."""
     with element("form", "ps-filters", method="get", action=path, aria_label=label, role="search") as form:
-        for name, value in kept.items():
+        for name, value in hidden.items():
             if value:
                 element("input", type="hidden", name=name, value=value)
         yield form
 
 
-def field(name: str, label: str, value: str = "", *, kind: str = "text", hint: str = "", width: str = "") -> None:
-    """A field of a form, with its label above it."""
-    with element("label", "ps-field") as around:
+def text_field(name: str, label: str, value: str = "", *, kind: str = "text", hint: str = "", width: str = "") -> None:
+    """Create an input with a label. ``hint`` is its placeholder."""
+    with element("label", "ps-field") as wrapper:
         if width:
-            around.style(f"flex-basis: {width}")
+            wrapper.style(f"flex-basis: {width}")
         text(label)
-        more = {"placeholder": hint} if hint else {}
-        made = element("input", type=kind, name=name, value=value, autocomplete="off", **more)
+        attributes = {"placeholder": hint} if hint else {}
+        created = element("input", type=kind, name=name, value=value, autocomplete="off", **attributes)
         if kind == "datetime-local":
-            made.props["step"] = "1"
+            created.props["step"] = "1"
 
 
-def choice(name: str, label: str, options: Mapping[str, str], value: str = "") -> None:
-    """A field in which one of a few things is chosen: value -> words."""
+def select_field(name: str, label: str, options: Mapping[str, str], value: str = "") -> None:
+    """Create a select: value -> label of each option."""
     with element("label", "ps-field"):
         text(label)
         with element("select", name=name):
-            for each, words in options.items():
-                chosen = {"selected": "selected"} if each == value else {}
-                with element("option", value=each, **chosen):
-                    text(words)
+            for option, option_label in options.items():
+                attributes = {"selected": "selected"} if option == value else {}
+                with element("option", value=option, **attributes):
+                    text(option_label)
 
 
-def tick(name: str, label: str, value: bool) -> None:
-    """A box to tick."""
+def checkbox(name: str, label: str, value: bool) -> None:
     with element("label", "ps-tick"):
-        ticked = {"checked": "checked"} if value else {}
-        element("input", type="checkbox", name=name, value="1", **ticked)
+        attributes = {"checked": "checked"} if value else {}
+        element("input", type="checkbox", name=name, value="1", **attributes)
         text(label)
 
 
-def submit(label: str = "Show") -> None:
-    """What sends a form."""
+def submit_button(label: str = "Show") -> None:
     with element("button", "ps-submit", type="submit"):
         text(label)
 
 
-def pager(path: str, params: Mapping[str, str | int | None], page: int, has_more: bool, what: str) -> None:
-    """Links to what comes before and after."""
+def pager(path: str, params: Mapping[str, str | int | None], page: int, has_more: bool, name: str) -> None:
+    """Create links to the previous and the next page. ``name`` is the plural of the entries."""
     if page == 0 and not has_more:
         return
-    with element("nav", "ps-row ps-pager", aria_label=f"Pages of {what}"):
-        _step("Previous", "chevron_left", link(path, **params, page=page - 1 or None) if page > 0 else "")
+    with element("nav", "ps-row ps-pager", aria_label=f"Pages of {name}"):
+        _pager_link("Previous", "chevron_left", url_for(path, **params, page=page - 1 or None) if page > 0 else "")
         text(f"Page {page + 1:,}", "ps-muted")
-        _step("Next", "chevron_right", link(path, **params, page=page + 1) if has_more else "")
+        _pager_link("Next", "chevron_right", url_for(path, **params, page=page + 1) if has_more else "")
 
 
-def _step(label: str, icon: str, href: str) -> None:
+def _pager_link(label: str, icon: str, href: str) -> None:
     if not href:
         text(label, "ps-step ps-off").props["aria-disabled"] = "true"
         return
@@ -101,8 +99,8 @@ def _step(label: str, icon: str, href: str) -> None:
         text(label)
 
 
-def facts(pairs: Sequence[tuple[str, str]]) -> None:
-    """Names and values beside each other."""
+def description_list(pairs: Sequence[tuple[str, str]]) -> None:
+    """Create a list of names and values."""
     with element("dl", "ps-about"):
         for name, value in pairs:
             with element("div"):
@@ -110,18 +108,18 @@ def facts(pairs: Sequence[tuple[str, str]]) -> None:
                 text(value, "ps-break", tag="dd")
 
 
-def whole(params: Mapping[str, str], name: str, default: int = 0) -> int:
-    """A number out of an address, or the default if it is none."""
-    given = params.get(name, "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else default
+def parse_int(params: Mapping[str, str], name: str, default: int = 0) -> int:
+    """Return a whole number of the query string, or the default if it is missing or malformed."""
+    value = params.get(name, "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else default
 
 
-def moment(given: str | None, zone: tzinfo) -> datetime | None:
-    """A time as a field of a form gives it, in the reader's zone; None if it is none."""
-    if not given:
+def parse_time(value: str | None, zone: tzinfo) -> datetime | None:
+    """Parse the time of an input, in ``zone`` unless it has an offset. Return None if it is missing or malformed."""
+    if not value:
         return None
     try:
-        found = datetime.fromisoformat(given)
+        parsed = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=zone)
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=zone)

@@ -1,4 +1,4 @@
-"""Events' data as people read it: indented, coloured, and never more of it than a page can hold."""
+"""Formatting of event data: indented, highlighted and truncated."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from html import escape
 
 import msgspec
 
-#: Characters that are shown of one event, and in a line about it.
-MOST = 16_000
-_PREVIEW = 160
+#: Characters shown of one event.
+MAX_CHARACTERS = 16_000
+#: Characters shown in a list.
+_PREVIEW_CHARACTERS = 160
 
 _TOKEN = re.compile(
     r'(?P<key>"(?:[^"\\]|\\.)*")(?=\s*:)|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>-?\d[\d.eE+-]*)|(?P<word>true|false|null)'
 )
 
 
-def pretty(raw: bytes) -> str:
-    """JSON, indented; what is no JSON as it is."""
+def format_json(raw: bytes) -> str:
+    """Indent JSON. Other data is returned unchanged."""
     try:
         return msgspec.json.format(raw, indent=2).decode("utf-8", "replace")
     except (ValueError, RecursionError):
@@ -25,21 +26,21 @@ def pretty(raw: bytes) -> str:
 
 
 def preview(raw: bytes) -> str:
-    """The beginning of it in one line."""
-    text = raw[: 4 * _PREVIEW].decode("utf-8", "replace")
-    return text if len(raw) <= _PREVIEW else f"{text[:_PREVIEW]}…"
+    """Return the first characters of the data."""
+    text = raw[: 4 * _PREVIEW_CHARACTERS].decode("utf-8", "replace")
+    return text if len(raw) <= _PREVIEW_CHARACTERS else f"{text[:_PREVIEW_CHARACTERS]}…"
 
 
-def coloured(raw: bytes) -> str:
-    """JSON as HTML: keys, texts, numbers and words in the colours of the theme."""
-    whole = pretty(raw)
-    shown = whole[:MOST]
+def highlight_json(raw: bytes) -> str:
+    """Return JSON as HTML with highlighted tokens."""
+    formatted = format_json(raw)
+    shown = formatted[:MAX_CHARACTERS]
     parts: list[str] = []
     last = 0
     for token in _TOKEN.finditer(shown):
         parts += [escape(shown[last : token.start()]), f'<i class="ps-json-{token.lastgroup}">{escape(token[0])}</i>']
         last = token.end()
     parts.append(escape(shown[last:]))
-    if len(whole) > MOST:
-        parts.append(f'\n<em class="ps-muted">… {len(whole) - MOST:,} more characters</em>')
+    if len(formatted) > MAX_CHARACTERS:
+        parts.append(f'\n<em class="ps-muted">… {len(formatted) - MAX_CHARACTERS:,} more characters</em>')
     return f'<pre class="ps-json" tabindex="0">{"".join(parts)}</pre>'

@@ -1,4 +1,4 @@
-"""A query as a picture: the queues it reads, its steps, the queue it writes, and how much goes along the arrows."""
+"""Diagram of a query: source queues, steps, sink queue, and the rates between them."""
 
 from __future__ import annotations
 
@@ -8,108 +8,109 @@ from html import escape
 
 from nicegui import ui
 
-from penstock.console.page import link
+from penstock.console.page import url_for
 from penstock.core import formatting
 from penstock.log.queue_info import GroupInfo
 
-#: Lines of a description that say how, not what.
-_ASIDE = ("type ", "time", "grace", "allowed lateness", "late events")
-#: Lines of the two sides of a join.
-_SIDES = ("left ", "right ")
-#: Lines that are one box, however many there are.
-_TOGETHER = ("aggregate", "field")
+#: Lines of a description that are left out of the diagram.
+_DETAIL_LINES = ("type ", "time", "grace", "allowed lateness", "late events")
+#: Prefixes of the lines of the two sides of a join.
+_JOIN_SIDES = ("left ", "right ")
+#: Consecutive lines of these kinds share a node.
+_MERGED_KINDS = ("aggregate", "field")
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A box of the picture."""
+class PipelineNode:
+    """A node of the diagram."""
 
     kind: str
-    what: str
-    #: The queue that it is.
+    label: str
+    #: The name of the queue, if the node is a queue.
     queue: str | None = None
 
 
-def nodes_of(description: Sequence[str]) -> list[Node]:
-    """The boxes of a query, from its description.
+def parse_description(description: Sequence[str]) -> list[PipelineNode]:
+    """Return the nodes of a query from the lines of its description.
 
-    >>> [node.kind for node in nodes_of(["from: a", "filter big: x > 1", "window: tumbling 5 s", "to: b, key c"])]
+    >>> lines = ["from: a", "filter big: x > 1", "window: tumbling 5 s", "to: b, key c"]
+    >>> [node.kind for node in parse_description(lines)]
     ['queue', 'filter', 'window', 'queue']
-    >>> [node.what for node in nodes_of(["join: inner", "left from: a", "left on: x", "right from: b", "right on: y"])]
+    >>> lines = ["join: inner", "left from: a", "left on: x", "right from: b", "right on: y"]
+    >>> [node.label for node in parse_description(lines)]
     ['a', 'b', 'inner']
     """
-    sides = [line for line in description if line.startswith(_SIDES)]
-    nodes = nodes_of([line.partition(" ")[2] for line in sides]) if sides else []
+    sides = [line for line in description if line.startswith(_JOIN_SIDES)]
+    nodes = parse_description([line.partition(" ")[2] for line in sides]) if sides else []
     for line in description:
-        label, _, what = line.partition(": ")
-        kind, _, name = label.partition(" ")
-        if line.startswith(_SIDES) or label.startswith(_ASIDE) or kind == "on":
+        prefix, _, definition = line.partition(": ")
+        kind, _, name = prefix.partition(" ")
+        if line.startswith(_JOIN_SIDES) or prefix.startswith(_DETAIL_LINES) or kind == "on":
             continue
         if kind == "from":
-            nodes += [Node("queue", queue, queue) for queue in what.split(", ")]
+            nodes += [PipelineNode("queue", queue, queue) for queue in definition.split(", ")]
         elif kind == "to":
-            queue = what.split(", key ")[0]
-            nodes.append(Node("queue", queue, queue))
-        elif kind in _TOGETHER:
-            part = f"{name} = {_plain(what)}"
+            queue = definition.split(", key ")[0]
+            nodes.append(PipelineNode("queue", queue, queue))
+        elif kind in _MERGED_KINDS:
+            label = f"{name} = {_without_hash(definition)}"
             if nodes and nodes[-1].kind == kind:
-                part = f"{nodes.pop().what}, {part}"
-            nodes.append(Node(kind, part))
+                label = f"{nodes.pop().label}, {label}"
+            nodes.append(PipelineNode(kind, label))
         else:
-            nodes.append(Node(kind, f"{name}: {_plain(what)}" if name and kind != "gate" else _plain(what)))
+            label = _without_hash(definition)
+            nodes.append(PipelineNode(kind, f"{name}: {label}" if name and kind != "gate" else label))
     return nodes
 
 
-def _plain(what: str) -> str:
-    """Without the hash of the code, which is for machines."""
-    return what.partition(", code ")[0]
+def _without_hash(definition: str) -> str:
+    """Remove the hash of a user-defined function."""
+    return definition.partition(", code ")[0]
 
 
-class Pipeline:
-    """The picture of one query."""
-
+class PipelineDiagram:
     def __init__(self) -> None:
-        # Written here alone, and escaped.
+        # _render_node escapes all names.
         self._html = ui.html("", sanitize=False)
-        self._last = ""
+        self._content = ""
 
     def show(self, description: Sequence[str], read: float, written: float, groups: Sequence[GroupInfo]) -> None:
-        """Draw it with these rates."""
-        nodes = nodes_of(description)
+        """Draw the diagram with the events read and written per second."""
+        nodes = parse_description(description)
         lags = {group.queue: group.lag for group in groups}
         sources = [node for node in nodes if node.queue is not None and node.queue in lags]
         steps = [node for node in nodes if node not in sources]
-        drawn = ['<div class="ps-flow" role="group" aria-label="', escape(_spoken(nodes, read, written)), '">']
-        # Several sources are one after the other, and one arrow leads from the last of them.
-        drawn += [_drawn(node, f"{formatting.compact(lags[node.queue or ''])} to read") for node in sources]
-        for place, node in enumerate(steps):
-            is_last = place == len(steps) - 1
-            known = read if place == 0 else written if is_last and node.queue is not None else None
-            drawn += [_arrow(known), _drawn(node)]
-        content = "".join([*drawn, "</div>"])
-        if content != self._last:
-            self._last = content
+        html = ['<div class="ps-flow" role="group" aria-label="', escape(_aria_label(nodes, read, written)), '">']
+        # Several sources stand in a row, and one arrow leads from the last one to the first step.
+        html += [_render_node(node, f"{formatting.compact(lags[node.queue or ''])} to read") for node in sources]
+        for i, node in enumerate(steps):
+            is_sink = i == len(steps) - 1 and node.queue is not None
+            rate = read if i == 0 else written if is_sink else None
+            html += [_render_arrow(rate), _render_node(node)]
+        content = "".join([*html, "</div>"])
+        if content != self._content:
+            self._content = content
             self._html.set_content(content)
 
 
-def _drawn(node: Node, note: str = "") -> str:
-    what = escape(node.what)
+def _render_node(node: PipelineNode, note: str = "") -> str:
+    label = escape(node.label)
     classes = "ps-flow-node"
     if node.queue is not None:
         classes += " ps-queue"
-        what = f'<a href="{escape(link("/queues", queue=node.queue))}">{what}</a>'
+        label = f'<a href="{escape(url_for("/queues", queue=node.queue))}">{label}</a>'
     small = f'<span class="ps-muted ps-small">{escape(note)}</span>' if note else ""
     return (
         f'<div class="{classes}"><span class="ps-flow-kind">{escape(node.kind)}</span>'
-        f'<span class="ps-flow-what">{what}</span>{small}</div>'
+        f'<span class="ps-flow-what">{label}</span>{small}</div>'
     )
 
 
-def _arrow(rate: float | None) -> str:
+def _render_arrow(rate: float | None) -> str:
     label = "" if rate is None else f"{formatting.rate(rate)}/s"
     return f'<div class="ps-flow-arrow"><span class="ps-figure">{label}</span></div>'
 
 
-def _spoken(nodes: Sequence[Node], read: float, written: float) -> str:
-    way = ", then ".join(f"{node.kind} {node.what}" for node in nodes)
-    return f"{way}; {formatting.rate(read)} events read and {formatting.rate(written)} written per second"
+def _aria_label(nodes: Sequence[PipelineNode], read: float, written: float) -> str:
+    steps = ", then ".join(f"{node.kind} {node.label}" for node in nodes)
+    return f"{steps}; {formatting.rate(read)} events read and {formatting.rate(written)} written per second"

@@ -20,7 +20,8 @@ from penstock.db.statements import Statements
 from penstock.log.write.batch import Batch
 from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.validation import MAX_ID_BYTES
-from penstock.stream.rules import Alert, KeyState, Rule, look
+from penstock.stream.rule_evaluation import Alert, KeyState, evaluate_closed_window
+from penstock.stream.rules import Rule
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -90,7 +91,7 @@ async def evaluate_rule(conn: AsyncConnection[Any], rule: Rule, results: Sequenc
     seen: dict[str, datetime] = {}
     alerts: list[AlertEvent] = []
     for result in results:
-        states[result.key], alert = look(rule, states[result.key], result.key, result.row, result.at)
+        states[result.key], alert = evaluate_closed_window(rule, states[result.key], result.key, result.row, result.at)
         seen[result.key] = max(result.at, seen.get(result.key, result.at))
         if alert is not None:
             alerts.append(alert_event(alert, states[result.key].turns))

@@ -12,7 +12,8 @@ import msgspec
 from penstock.core.errors import NotFound, QueueFull
 from penstock.db.statements import Statements
 from penstock.engine.alerts.evaluate import AlertEvent, alert_batch, alert_event
-from penstock.stream.rules import KeyState, Rule, withdraw
+from penstock.stream.rule_evaluation import KeyState, clear_alert
+from penstock.stream.rules import Rule
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -97,7 +98,7 @@ class RuleStore:
         alerts: list[AlertEvent] = []
         for key, stored, now in rows:
             state = msgspec.convert(stored, KeyState)
-            alert = withdraw(rule, state, key, now, reason)
+            alert = clear_alert(rule, state, key, now, reason)
             if alert is not None:
                 alerts.append(alert_event(alert, state.turns + 1))
         if not alerts:

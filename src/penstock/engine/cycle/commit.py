@@ -18,7 +18,7 @@ from penstock.engine.commit_connection import open_commit_connection
 from penstock.engine.cycle.cycle_ledger import delete_old_cycles, finish_cycle, widen_search
 from penstock.engine.cycle.dead_letters import store_dead_letters
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
-from penstock.engine.cycle.output_events import OutputEvent, partition_outputs, rekey_window
+from penstock.engine.cycle.output_events import OutputEvent, partition_outputs, rekey_window, windows_to_outputs
 from penstock.engine.cycle.partials import ALL_PARTITIONS
 from penstock.engine.cycle.positions import PositionMove, advance_positions
 from penstock.engine.cycle.query_lock import LockedQuery, lock_query
@@ -228,12 +228,11 @@ class Committer:
         if query.is_repartitioned:
             await conn.execute(tables.statement("reassign_partitions"))
         closed = await merge_partials(conn, tables, result.partials, closing_ends, now)
-        emitted = [window for window in closed if window.event is not None]
-        events = [window.to_output() for window in emitted]
+        events = windows_to_outputs(closed)
         stats.windows = len(events)
         alerts: list[_Alerts] = []
         if target.sink is not None:
-            ends = [window.hidden_end for window in emitted]
+            ends = [hidden_end for _, _, event, hidden_end in closed if event is not None]
             fired = await evaluate_rules(conn, self._log.catalog, target.sink, events, ends, now)
             alerts = [_Alerts(queue, alert_events) for queue, alert_events in fired]
         # Events that retract a session come before the session that replaces it.

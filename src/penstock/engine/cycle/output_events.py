@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -19,21 +20,18 @@ from penstock.log.write.piece import PIECE_EVENTS, Piece
 OutputEvent: TypeAlias = tuple[str | None, bytes]
 
 
-class ClosedWindow(NamedTuple):
-    """A window that a commit closed or corrected."""
+#: A window that a commit closed or corrected: its key, how often late events corrected it, the JSON of its event (None
+#: if it is not emitted), and its end if the JSON may lack it. A plain tuple, because a cycle can close very many.
+ClosedWindow: TypeAlias = tuple[str, int, str | None, datetime | None]
 
-    key: str
-    #: How often late events corrected the window.
-    revision: int
-    #: The JSON of the event; None if the window is not emitted.
-    event: str | None
-    #: The end of the window, if the event may not contain it.
-    hidden_end: Any
 
-    def to_output(self) -> OutputEvent:
-        assert self.event is not None  # noqa: S101 - the caller checked
-        revised = self.event if not self.revision else f'{self.event[:-1]}, "revision" : {self.revision}}}'
-        return self.key or None, revised.encode()
+def windows_to_outputs(windows: Iterable[ClosedWindow]) -> list[OutputEvent]:
+    """The output events of closed windows."""
+    return [
+        (key or None, (event if not revision else f'{event[:-1]}, "revision" : {revision}}}').encode())
+        for key, revision, event, _ in windows
+        if event is not None
+    ]
 
 
 def table_to_outputs(table: pa.Table, has_internal_fields: bool) -> list[OutputEvent]:

@@ -47,18 +47,20 @@ async def merge_partials(
         "now": now,
         "late": False,
     }
-    rows: list[Any] = []
+    closed: list[ClosedWindow] = []
     if partials.num_rows:
         await conn.execute(tables.statement("merge_open"), params)
     if closing_ends:
-        rows += await _close_windows(conn, tables, params)
+        closed += await _close_windows(conn, tables, params)
     if has_late:
         await conn.execute(tables.statement("merge_open"), {**params, "late": True})
-        rows += await (await conn.execute(tables.statement("correct_closed"), params)).fetchall()
-    return list(map(ClosedWindow._make, rows))
+        closed += await (await conn.execute(tables.statement("correct_closed"), params)).fetchall()
+    return closed
 
 
-async def _close_windows(conn: AsyncConnection[Any], tables: ResultTables, params: dict[str, Any]) -> list[Any]:
+async def _close_windows(
+    conn: AsyncConnection[Any], tables: ResultTables, params: dict[str, Any]
+) -> list[ClosedWindow]:
     """Close windows. A window is rarely closed twice, and handling that costs a fifth: try without it first."""
     try:
         async with conn.transaction():

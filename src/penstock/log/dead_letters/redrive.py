@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -48,31 +48,17 @@ _BATCH_BYTES = 16 << 20
 _MAX_PROBLEMS = 1000
 
 
+@dataclass(slots=True, eq=False)
 class Redriver:
-    """Redrives dead letters."""
-
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        catalog: Catalog,
-        groups: Groups,
-        dead_letters: DeadLetters,
-        appender: Appender,
-        clock: Clock,
-        *,
-        batch_size: int = _BATCH_SIZE,
-        batch_bytes: int = _BATCH_BYTES,
-        max_problems: int = _MAX_PROBLEMS,
-    ) -> None:
-        self._pool = pool
-        self._catalog = catalog
-        self._groups = groups
-        self._dead_letters = dead_letters
-        self._appender = appender
-        self._clock = clock
-        self._batch_size = batch_size
-        self._batch_bytes = batch_bytes
-        self._max_problems = max_problems
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    groups: Groups
+    dead_letters: DeadLetters
+    appender: Appender
+    clock: Clock
+    batch_size: int = _BATCH_SIZE
+    batch_bytes: int = _BATCH_BYTES
+    max_problems: int = _MAX_PROBLEMS
 
     async def redrive(
         self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT, edited: Mapping[int, bytes] | None = None
@@ -84,12 +70,12 @@ class Redriver:
         replayed = failed = 0
         problems: dict[int, str] = {}
         # The ids are read first, so that an event that fails again meanwhile is not redriven twice.
-        ids = await self._dead_letters.ids(which, limit)
+        ids = await self.dead_letters.ids(which, limit)
         done = 0
         while done < len(ids):
-            batch_ids = ids[done : done + self._batch_size]
-            page = await self._dead_letters.page(
-                replace(which, ids=batch_ids), len(batch_ids), max_bytes=self._batch_bytes, oldest_first=True
+            batch_ids = ids[done : done + self.batch_size]
+            page = await self.dead_letters.page(
+                replace(which, ids=batch_ids), len(batch_ids), max_bytes=self.batch_bytes, oldest_first=True
             )
             done += batch_ids.index(page.letters[-1].id) + 1 if page.more else len(batch_ids)
             by_queue = attrgetter("queue")
@@ -98,7 +84,7 @@ class Redriver:
                 refused = await self._redrive_batch(queue, letters, edited or {})
                 replayed += len(letters) - len(refused)
                 failed += len(refused)
-                problems.update(islice(refused.items(), self._max_problems - len(problems)))
+                problems.update(islice(refused.items(), self.max_problems - len(problems)))
         return Redrive(replayed, failed, problems)
 
     async def _redrive_batch(
@@ -106,11 +92,11 @@ class Redriver:
     ) -> dict[int, str]:
         """Redrive dead letters of one queue in one transaction. Return the problems of those that were not, by id."""
         while True:
-            queue = await self._catalog.refresh(queue_name)
+            queue = await self.catalog.refresh(queue_name)
             pieces, problems = await self._encode(queue, letters, edited)
-            partition_ids = await self._appender.partition_ids([AppendRequest([list(pieces.values())])])
+            partition_ids = await self.appender.partition_ids([AppendRequest([list(pieces.values())])])
             try:
-                async with self._pool.connection() as conn, conn.transaction():
+                async with self.pool.connection() as conn, conn.transaction():
                     groups = {"groups": list({piece.target_group for piece in pieces.values()})}
                     rows = await (await conn.execute(_sql["share_groups"], groups)).fetchall()
                     existing_groups = {group_id for (group_id,) in rows}
@@ -118,21 +104,21 @@ class Redriver:
                         # The group came from a cache and may have been deleted since.
                         if letter.id in pieces and pieces[letter.id].target_group not in existing_groups:
                             del pieces[letter.id]
-                            self._groups.forget(queue, letter.group)
+                            self.groups.forget(queue, letter.group)
                             problems[letter.id] = _describe_missing_group(letter)
                     rows = await (await conn.execute(_sql["claim"], {"ids": list(pieces)})).fetchall()
                     claimed = [id for (id,) in rows]
                     request = AppendRequest([[pieces[id] for id in claimed]])
-                    await self._appender.append_on(conn, [request], partition_ids)
-                    await conn.execute(_sql["mark_redriven"], {"ids": claimed, "skew": self._clock.skew})
+                    await self.appender.append_on(conn, [request], partition_ids)
+                    await conn.execute(_sql["mark_redriven"], {"ids": claimed, "skew": self.clock.skew})
                     for id in edited.keys() & set(claimed):
-                        change = {"id": id, "data": edited[id].decode(), "skew": self._clock.skew}
+                        change = {"id": id, "data": edited[id].decode(), "skew": self.clock.skew}
                         await conn.execute(_sql["edit"], change)
             except psycopg.ProgrammingError as error:
                 if not is_layout_change(error):
                     raise
                 continue
-            self._appender.announce([request])
+            self.appender.announce([request])
             for letter in letters:
                 if letter.id in pieces and letter.id not in claimed:
                     problems[letter.id] = (
@@ -148,7 +134,7 @@ class Redriver:
         pieces: dict[int, Piece] = {}
         problems: dict[int, str] = {}
         for letter in letters:
-            group = await self._groups.get(queue, letter.group)
+            group = await self.groups.get(queue, letter.group)
             if group is None:
                 problems[letter.id] = _describe_missing_group(letter)
                 continue
@@ -165,7 +151,7 @@ class Redriver:
 
     async def _restore(self, queue: Queue, letter: DeadLetter) -> DeadLetter:
         """Return the dead letter of a damaged chunk with the event's content, if the chunk has been repaired."""
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             events = await read_events(conn, queue, letter.partition_id, letter.offset, 1)
         if not events:
             raise NotFound(

@@ -55,8 +55,6 @@ class DeadLetterPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _DamagedChunk:
-    """A damaged chunk, and the failed events in it."""
-
     problem: CorruptChunk
     failed: list[FailedEvent] = field(default_factory=list)
 
@@ -64,13 +62,11 @@ class _DamagedChunk:
         return self.problem.start <= offset < self.problem.end
 
 
+@dataclass(slots=True, eq=False)
 class DeadLetters:
-    """The dead letters of all queues."""
-
-    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, clock: Clock) -> None:
-        self._pool = pool
-        self._catalog = catalog
-        self._clock = clock
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    clock: Clock
 
     async def add(
         self,
@@ -119,7 +115,7 @@ class DeadLetters:
                 "error": _storable(failed.error or "no reason given"),
                 "traceback": None if failed.traceback is None else _storable(failed.traceback),
                 "attempts": failed.attempts,
-                "skew": self._clock.skew,
+                "skew": self.clock.skew,
             }
             earlier_id = event.headers.get(DEAD_LETTER_HEADER, "") if event.is_redriven else ""
             if earlier_id.isdigit():
@@ -148,7 +144,7 @@ class DeadLetters:
             "appended_at": problem.appended_at,
             "stage": DAMAGED_STAGE,
             "error": _storable(error),
-            "skew": self._clock.skew,
+            "skew": self.clock.skew,
         }
         await conn.execute(_sql["add_damaged"], params)
 
@@ -164,60 +160,54 @@ class DeadLetters:
         """Return dead letters up to ``max_bytes``, but at least one. The newest failure comes first by default."""
         params = await self._params(which)
         params.update(limit=limit, offset=offset, oldest_first=oldest_first, max_bytes=max_bytes)
-        async with self._pool.connection() as conn, conn.cursor(row_factory=dict_row) as cursor:
+        async with self.pool.connection() as conn, conn.cursor(row_factory=dict_row) as cursor:
             await cursor.execute(_LIST, params)
             rows = await cursor.fetchall()
         total = rows[0]["total"] if rows else 0
         return DeadLetterPage([_dead_letter(row) for row in rows], len(rows) < total)
 
     async def get(self, id: int) -> DeadLetter:
-        """Return one dead letter, or raise NotFound."""
         page = await self.page(DeadLetterFilter(ids=[id]), limit=1)
         if not page.letters:
             raise NotFound(f"there is no dead letter {id}; it may have been redriven or purged")
         return page.letters[0]
 
     async def queues(self, which: DeadLetterFilter) -> set[str]:
-        """Return the names of the queues that the dead letters belong to."""
         params = await self._params(which)
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             rows = await (await conn.execute(_QUEUES, params)).fetchall()
         return {name for (name,) in rows}
 
     async def count(self, which: DeadLetterFilter) -> int:
-        """Return the number of dead letters."""
         params = await self._params(which)
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             row = await (await conn.execute(_COUNT, params)).fetchone()
         return int(row[0]) if row is not None else 0
 
     async def purge(self, which: DeadLetterFilter) -> int:
-        """Delete dead letters and return how many there were."""
         params = await self._params(which)
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             cursor = await conn.execute(_PURGE, params)
         return int(cursor.rowcount)
 
     async def ids(self, which: DeadLetterFilter, limit: int | None) -> list[int]:
-        """Return the ids of up to ``limit`` dead letters (None: all of them), the oldest first."""
         params = {**await self._params(which), "limit": limit}
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             rows = await (await conn.execute(_IDS, params)).fetchall()
         return [id for (id,) in rows]
 
     async def kinds(self, queue: str | None = None) -> list[DeadLetterKind]:
-        """Count dead letters by queue, group and kind of error. The latest failure comes first."""
         params = {
-            "queue": None if queue is None else (await self._catalog.get(queue)).id,
+            "queue": None if queue is None else (await self.catalog.get(queue)).id,
             "sample": KIND_SAMPLE,
             "limit": _MAX_KINDS,
         }
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             rows = await (await conn.execute(_KINDS, params)).fetchall()
         return [DeadLetterKind(*row) for row in rows]
 
     async def _params(self, which: DeadLetterFilter) -> dict[str, Any]:
-        queue_id = None if which.queue is None else (await self._catalog.get(which.queue)).id
+        queue_id = None if which.queue is None else (await self.catalog.get(which.queue)).id
         return {
             "ids": None if which.ids is None else list(which.ids),
             "queue": queue_id,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -122,11 +122,9 @@ class PartitionAck(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> PositionKey:
-        """The group and the partition."""
         return PositionKey(self.group_id, self.partition_id)
 
     def end_offset(self) -> int:
-        """Return the offset after the last event."""
         return max(ack.offset for ack in self.acks) + 1
 
 
@@ -158,28 +156,20 @@ class _RunningBatch:
     done: asyncio.Future[None]
 
 
+@dataclass(slots=True, eq=False)
 class Acks:
-    """Applies acks."""
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    dead_letters: DeadLetters
+    positions: PositionStore
+    notifier: Notifier
+    clock: Clock
+    retry_seconds: float
+    _running: _RunningBatch | None = field(default=None, init=False)
+    _completions: GroupCommit[_Completion] = field(init=False)
 
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        catalog: Catalog,
-        dead_letters: DeadLetters,
-        positions: PositionStore,
-        notifier: Notifier,
-        clock: Clock,
-        retry_seconds: float,
-    ) -> None:
-        self._pool = pool
-        self._catalog = catalog
-        self._dead_letters = dead_letters
-        self._positions = positions
-        self._notifier = notifier
-        self._clock = clock
-        self._retry_seconds = retry_seconds
-        self._running: _RunningBatch | None = None
-        self._completions: GroupCommit[_Completion] = GroupCommit(self._run_completions)
+    def __post_init__(self) -> None:
+        self._completions = GroupCommit(self._run_completions)
 
     async def wait_for_completions(self, group_id: int, waiting_pops: int) -> None:
         """Wait a moment for consumers of the group whose acks are being written and who will pop again.
@@ -195,7 +185,6 @@ class Acks:
         await asyncio.sleep(0)
 
     async def drain(self) -> None:
-        """Wait until no ack is being written."""
         await self._completions.drain()
 
     async def ack(
@@ -207,7 +196,6 @@ class Acks:
         stage: str = "consumer",
         traceback: str | None = None,
     ) -> Sequence[AckResult]:
-        """Acknowledge all events with one status."""
         check_error_texts(error, traceback, stage)
         checked = check_status(status)
         if checked != "completed":
@@ -235,7 +223,6 @@ class Acks:
         return [AckResult(event.id, True) if id(event.delivery) in completed else next(results) for event in events]
 
     async def ack_each(self, statuses: Sequence[EventStatus]) -> Sequence[AckResult]:
-        """Acknowledge each event with a status of its own."""
         return await self._ack_separately(
             [status.event for status in statuses], [status.event_ack() for status in statuses]
         )
@@ -247,16 +234,16 @@ class Acks:
             await self._completions.submit(completion)
             if completion.outcomes is not None:
                 return completion.outcomes
-        return await retry_on_conflict(self._retry_seconds, partial(self._apply_locked, ack))
+        return await retry_on_conflict(self.retry_seconds, partial(self._apply_locked, ack))
 
     async def apply_on(
         self, conn: AsyncConnection[Any], acks: Sequence[PartitionAck]
     ) -> dict[PositionKey, tuple[AckOutcome, ...]]:
         """Apply acks in the connection's transaction. The positions stay locked until it ends."""
-        queues = {ack.queue: await self._catalog.get_on(conn, ack.queue) for ack in acks}
-        await self._positions.share_queues(conn, [queue.id for queue in queues.values()])
-        locked = await self._positions.lock(conn, [ack.key for ack in acks])
-        positions = {key: each.position for key, each in locked.items()}
+        queues = {ack.queue: await self.catalog.get_on(conn, ack.queue) for ack in acks}
+        await self.positions.share_queues(conn, [queue.id for queue in queues.values()])
+        locked = await self.positions.lock(conn, [ack.key for ack in acks])
+        positions = {key: position for key, (position, _now) in locked.items()}
         changed: dict[PositionKey, Position] = {}
         outcomes: dict[PositionKey, tuple[AckOutcome, ...]] = {}
         for ack in acks:
@@ -276,19 +263,19 @@ class Acks:
                 retry_delay=timedelta(milliseconds=queue.retry_delay_ms),
             )
             if applied.dead:
-                await self._dead_letters.add(conn, queue, ack.group, ack.partition_id, applied.dead)
+                await self.dead_letters.add(conn, queue, ack.group, ack.partition_id, applied.dead)
             outcomes[key] = outcomes.get(key, ()) + applied.outcomes
             if applied.position != positions[key]:
                 positions[key] = changed[key] = applied.position
         if changed:
-            await self._positions.write(conn, changed.values())
+            await self.positions.write(conn, changed.values())
         return outcomes
 
     async def announce(self, acks: Sequence[PartitionAck]) -> None:
         """Notify waiting pops that leases have ended."""
         for name in {ack.queue for ack in acks}:
             with contextlib.suppress(NotFound):
-                self._notifier.notify_later((await self._catalog.get(name)).id)
+                self.notifier.notify_later((await self.catalog.get(name)).id)
 
     async def _ack_separately(self, events: Sequence[Event], acks: Sequence[EventAck]) -> list[AckResult]:
         """Apply one ack for each event. The acks of one partition and lease are applied together."""
@@ -321,9 +308,9 @@ class Acks:
             for completion in waiting:
                 by_key.setdefault(completion.ack.key, completion)
             batch = [by_key[key] for key in sorted(by_key)]
-            await retry_on_conflict(self._retry_seconds, partial(self._complete_batch, batch))
+            await retry_on_conflict(self.retry_seconds, partial(self._complete_batch, batch))
             await self.announce([completion.ack for completion in batch])
-            waiting = [each for each in waiting if each.outcomes is None and not each.needs_lock]
+            waiting = [other for other in waiting if other.outcomes is None and not other.needs_lock]
 
     async def _complete_batch(self, batch: Sequence[_Completion]) -> None:
         acks = [completion.ack for completion in batch]
@@ -332,9 +319,9 @@ class Acks:
             "partitions": int_array([ack.partition_id for ack in acks]),
             "leases": uuid_array([ack.lease_id for ack in acks]),
             "upto": int_array([ack.end_offset() for ack in acks]),
-            "skew": self._clock.skew,
+            "skew": self.clock.skew,
         }
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             rows = map(_CompletedRow._make, await fetch(conn, _sql["complete"], params))
         by_ordinal = {row.ordinal: row for row in rows}
         for ordinal, completion in enumerate(batch, 1):
@@ -344,33 +331,32 @@ class Acks:
             if row is not None and row.is_written:
                 released = ack.end_offset() >= row.lease_end
                 completion.outcomes = tuple(
-                    AckOutcome(each.offset, noop=each.offset < row.next_offset, released=released) for each in ack.acks
+                    AckOutcome(event_ack.offset, noop=event_ack.offset < row.next_offset, released=released)
+                    for event_ack in ack.acks
                 )
             elif row is None or completion.attempts > _MAX_BATCH_ATTEMPTS or _is_valid(row, ack):
                 # The group is gone, skipped events are in the way, or another ack came first.
                 completion.needs_lock = True
             else:
                 completion.outcomes = tuple(
-                    AckOutcome(each.offset, noop=True)
-                    if each.offset < row.next_offset
-                    else AckOutcome(each.offset, LATE)
-                    for each in ack.acks
+                    AckOutcome(event_ack.offset, noop=True)
+                    if event_ack.offset < row.next_offset
+                    else AckOutcome(event_ack.offset, LATE)
+                    for event_ack in ack.acks
                 )
 
     async def _apply_locked(self, ack: PartitionAck) -> tuple[AckOutcome, ...]:
-        async with self._pool.connection() as conn, conn.transaction():
+        async with self.pool.connection() as conn, conn.transaction():
             outcomes = await self.apply_on(conn, [ack])
         await self.announce([ack])
         return outcomes[ack.key]
 
 
 def _is_valid(row: _CompletedRow, ack: PartitionAck) -> bool:
-    """Whether the ack's lease has not expired."""
     return row.lease_id == ack.lease_id and row.available_at > row.now
 
 
 def check_status(status: object) -> Status:
-    """Return the canonical name of a status, or raise InvalidRequest."""
     try:
         return STATUSES[status]
     except (KeyError, TypeError):
@@ -387,7 +373,6 @@ def check_error_texts(error: object, traceback: object, stage: object = "") -> N
 
 
 def group_by_lease(events: Sequence[Event]) -> list[list[int]]:
-    """Return the indices of the events of each partition and lease."""
     indices: dict[tuple[int, int, UUID | None], list[int]] = {}
     for index, event in enumerate(events):
         delivery = event.delivery

@@ -48,7 +48,6 @@ class AckReply(Struct, frozen=True, omit_defaults=True):
     dead_letter: bool = False
 
     def result(self, event: Event) -> AckResult:
-        """Convert to the result that the log itself returns."""
         return AckResult(event.id, self.success, self.error, self.noop, self.dead_letter)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,11 @@ _TABLE_PAGES = 8
 _MAX_EVENTS = 100_000
 
 
+@dataclass(slots=True, eq=False)
 class Browser:
     """Reads events and leaves every group's position unchanged."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
-        self._pool = pool
+    pool: AsyncConnectionPool[Any]
 
     async def fetch(self, queue: Queue, partition: str, offset: int, limit: int) -> list[Event]:
         """Return events of a partition from an offset on. A negative offset counts from the end.
@@ -49,7 +50,7 @@ class Browser:
         check_text(partition, "the partition")
         check_integer("offset", offset, -MAX_COUNT, MAX_COUNT)
         check_integer("limit", limit, 1, _MAX_EVENTS)
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             statement = _sql.table("partition_bounds", queue.id, queue.segment)
             row = await (await conn.execute(statement, {"queue": queue.id, "name": partition})).fetchone()
             if row is None:
@@ -59,11 +60,10 @@ class Browser:
             return await _read_undamaged(conn, queue, partition_id, first, limit)
 
     async def read(self, queue: Queue, partition_id: int, offset: int, limit: int) -> list[Event]:
-        """Return events of a partition, given by its id, from an offset on."""
         check_integer("the number of a partition", partition_id, 0, MAX_COUNT)
         check_integer("offset", offset, 0, MAX_COUNT)
         check_integer("limit", limit, 1, _MAX_EVENTS)
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             params = {"queue": queue.id, "partition": partition_id}
             if await (await conn.execute(_sql["is_of_queue"], params)).fetchone() is None:
                 raise NotFound(f"queue {queue.name!r} has no partition with the number {partition_id}")
@@ -107,7 +107,7 @@ class Browser:
         """
         check_integer("limit", limit, 1, 10_000)
         events: list[Event] = []
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             for segment in await _segments_between(conn, queue, None, None):
                 try:
                     async for delivery, stored in self._from_table_end(conn, queue, segment):
@@ -122,7 +122,6 @@ class Browser:
     async def find(
         self, queue: Queue, event_id: str, *, since: datetime | None = None, until: datetime | None = None
     ) -> Event | None:
-        """Return the newest event with an id that was appended in a time range, or None."""
         check_text(event_id, "the id")
         events = await self.browse(
             queue,
@@ -155,7 +154,7 @@ class Browser:
     async def _newest(
         self, queue: Queue, partition: str | None, since: datetime | None, until: datetime | None
     ) -> AsyncGenerator[Event, None]:
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             lowest: dict[int, int] = {}
             for segment in await _segments_between(conn, queue, since, until):
                 statement = _sql.table("newest_chunks", queue.id, segment)
@@ -196,7 +195,6 @@ async def _segments_between(
 
 
 def _decode_or_log(queue: Queue, segment: int, row: ChunkRow) -> StoredChunk | None:
-    """Decode a chunk. If it is damaged, log that and return None."""
     try:
         return decode_row(queue, segment, row)
     except CorruptChunk as error:

@@ -107,30 +107,19 @@ def lease_statement(queue_id: int, segment: int, *, when_quiet: bool) -> str:
     return fill_placeholders(_sql.table("lease", queue_id, segment), quiet_condition=condition)
 
 
+@dataclass(slots=True, eq=False)
 class Leases:
-    """Grants, extends and releases leases."""
-
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        catalog: Catalog,
-        groups: Groups,
-        acks: Acks,
-        notifier: Notifier,
-        clock: Clock,
-        retry_seconds: float,
-    ) -> None:
-        self._pool = pool
-        self._catalog = catalog
-        self._groups = groups
-        self._acks = acks
-        self._notifier = notifier
-        self._clock = clock
-        self._retry_seconds = retry_seconds
-        self._round_robins: dict[int, RoundRobin] = {}
-        self._requests: dict[tuple[object, ...], GroupCommit[LeaseRequest]] = {}
-        self._availability: dict[int, GroupCommit[_Availability]] = {}
-        self._background: set[asyncio.Task[None]] = set()
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    groups: Groups
+    acks: Acks
+    notifier: Notifier
+    clock: Clock
+    retry_seconds: float
+    _round_robins: dict[int, RoundRobin] = field(default_factory=dict, init=False)
+    _requests: dict[tuple[object, ...], GroupCommit[LeaseRequest]] = field(default_factory=dict, init=False)
+    _availability: dict[int, GroupCommit[_Availability]] = field(default_factory=dict, init=False)
+    _background: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def acquire(self, queue: Queue, group: Group, pop: PopRequest) -> LeaseRequest:
         """Lease partitions with events that the group has not read and that nobody else has leased."""
@@ -142,7 +131,7 @@ class Leases:
             requests = self._requests[key] = GroupCommit(
                 partial(self._serve, queue.name, group.name, pop),
                 max_weight=_MAX_POPS,
-                gather=partial(self._acks.wait_for_completions, group.id),
+                gather=partial(self.acks.wait_for_completions, group.id),
             )
         request = LeaseRequest(pop.lease_id or new_lease_id(group.id))
         try:
@@ -163,17 +152,17 @@ class Leases:
     async def release_partitions(self, group: Group, lease_id: uuid.UUID, partition_ids: Sequence[int]) -> None:
         """Release a lease in some partitions. The next pops start with them."""
         await run_with_retry(
-            self._pool,
-            self._retry_seconds,
+            self.pool,
+            self.retry_seconds,
             lambda conn: self._release_on(conn, group.id, [lease_id], partition_ids),
         )
         self._round_robins.setdefault(group.id, RoundRobin()).start_at(partition_ids[0])
-        self._notifier.notify_later(group.queue_id)
+        self.notifier.notify_later(group.queue_id)
 
     async def release(self, group: Group, lease_id: uuid.UUID) -> None:
         """Release a lease, if it exists."""
-        await run_with_retry(self._pool, self._retry_seconds, lambda conn: self._release_on(conn, group.id, [lease_id]))
-        self._notifier.notify_later(group.queue_id)
+        await run_with_retry(self.pool, self.retry_seconds, lambda conn: self._release_on(conn, group.id, [lease_id]))
+        self.notifier.notify_later(group.queue_id)
 
     async def extend(self, lease_id: uuid.UUID, keys: Sequence[PositionKey], seconds: float) -> LeaseExtension:
         """Extend a lease to ``seconds`` from now, where it has not expired."""
@@ -185,9 +174,9 @@ class Leases:
                 "partitions": [key.partition_id for key in remaining],
                 "lease": lease_id,
                 "seconds": seconds,
-                "skew": self._clock.skew,
+                "skew": self.clock.skew,
             }
-            rows = await run_with_retry(self._pool, self._retry_seconds, partial(_fetch, "extend", params))
+            rows = await run_with_retry(self.pool, self.retry_seconds, partial(_fetch, "extend", params))
             ends += [until for _group_id, _partition_id, until in rows]
             extended = {PositionKey(group_id, partition_id) for group_id, partition_id, _until in rows}
             remaining = [key for key in remaining if key not in extended]
@@ -201,7 +190,7 @@ class Leases:
         if group_id > _MAX_GROUP_ID:
             return []
         params = {"group": group_id, "lease": lease_id}
-        rows = await run_with_retry(self._pool, self._retry_seconds, partial(_fetch, "leased_partitions", params))
+        rows = await run_with_retry(self.pool, self.retry_seconds, partial(_fetch, "leased_partitions", params))
         return [PositionKey(group_id, partition_id) for (partition_id,) in rows]
 
     async def seconds_until_available(self, group: Group) -> float | None:
@@ -219,8 +208,8 @@ class Leases:
         return query.seconds
 
     async def _find_next_available(self, group_id: int, queries: Sequence[_Availability]) -> None:
-        params = {"group": group_id, "skew": self._clock.skew}
-        rows = await run_with_retry(self._pool, self._retry_seconds, partial(_fetch, "next_available", params))
+        params = {"group": group_id, "skew": self.clock.skew}
+        rows = await run_with_retry(self.pool, self.retry_seconds, partial(_fetch, "next_available", params))
         for (remaining,) in rows:
             if remaining is not None:
                 assert isinstance(remaining, timedelta)  # noqa: S101 - the column is an interval
@@ -233,11 +222,11 @@ class Leases:
             await asyncio.wait(self._background, timeout=5)
 
     async def _serve(self, queue: str, group: str, pop: PopRequest, requests: Sequence[LeaseRequest]) -> None:
-        retry = DatabaseRetry(self._retry_seconds)
+        retry = DatabaseRetry(self.retry_seconds)
         lost_backends = LostBackends()
         for attempt in count():
             try:
-                async with self._pool.connection() as conn:
+                async with self.pool.connection() as conn:
                     # A backend that has not read the lost statement yet would grant a lease that nobody knows of.
                     await lost_backends.terminate(conn)
                     with lost_backends.track(conn):
@@ -246,7 +235,7 @@ class Leases:
             except psycopg.ProgrammingError as error:
                 if not is_layout_change(error) or attempt > MAX_LAYOUT_RETRIES:
                     raise
-                await self._catalog.refresh(queue)
+                await self.catalog.refresh(queue)
             except CONNECTION_ERRORS as error:
                 await retry.pause(error)
 
@@ -258,8 +247,8 @@ class Leases:
         pop: PopRequest,
         requests: Sequence[LeaseRequest],
     ) -> None:
-        queue = await self._catalog.get_on(conn, queue_name)
-        group = await self._groups.get_on(conn, queue, group_name)
+        queue = await self.catalog.get_on(conn, queue_name)
+        group = await self.groups.get_on(conn, queue, group_name)
         if group is None:
             return
         unsure = [request.lease_id for request in requests if request.is_unsure]
@@ -283,7 +272,7 @@ class Leases:
         if abandoned:
             await self._release_on(conn, group.id, abandoned)
         if group.epoch < queue.epoch and not any(request.leases for request in requests):
-            has_advanced = await self._groups.advance(conn, queue, group)
+            has_advanced = await self.groups.advance(conn, queue, group)
             for request in requests:
                 request.epoch_ended = has_advanced
 
@@ -311,7 +300,7 @@ class Leases:
             "batch": pop.batch - sum(lease.end - lease.start for lease in granted),
             "leases": uuid_array([request.lease_id for request in waiting]),
             "lease_seconds": pop.lease_seconds,
-            "skew": self._clock.skew,
+            "skew": self.clock.skew,
         }
         when_quiet = queue.quiet_seconds > 0
         if when_quiet:
@@ -327,7 +316,7 @@ class Leases:
         self, conn: AsyncConnection[Any], queue: Queue, group: Group, pop: PopRequest, waiting: int
     ) -> list[PartitionSpan]:
         if pop.partition is not None:
-            partition_ids = await self._catalog.find_partitions(conn, queue, pop.partition)
+            partition_ids = await self.catalog.find_partitions(conn, queue, pop.partition)
             return [PartitionSpan(partition_id - 1, partition_id) for partition_id in partition_ids]
         round_robin = self._round_robins.get(group.id)
         return [ALL_PARTITIONS] if round_robin is None else round_robin.spans(waiting)
@@ -335,9 +324,9 @@ class Leases:
     async def _release_quietly(self, group: Group, lease_id: uuid.UUID) -> None:
         # If this fails, the lease expires later.
         with contextlib.suppress(psycopg.Error):
-            async with self._pool.connection() as conn:
+            async with self.pool.connection() as conn:
                 await self._release_on(conn, group.id, [lease_id])
-            self._notifier.notify_later(group.queue_id)
+            self.notifier.notify_later(group.queue_id)
 
     async def _release_on(
         self,

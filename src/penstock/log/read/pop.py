@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -66,36 +66,46 @@ class _ReadableEnd:
     early_append: datetime | None = None
 
 
-class Popper:
-    """Serves pops."""
+class _PartlyReadChunks:
+    """A cache of the chunk that each group has read in part, per partition. Chunks never change."""
 
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        catalog: Catalog,
-        groups: Groups,
-        leases: Leases,
-        acks: Acks,
-        positions: PositionStore,
-        notifier: Notifier,
-        clock: Clock,
-        retry_seconds: float,
-        *,
-        min_bytes: int = MIN_POP_BYTES,
-    ) -> None:
-        self._pool = pool
-        self._catalog = catalog
-        self._groups = groups
-        self._leases = leases
-        self._acks = acks
-        self._positions = positions
-        self._notifier = notifier
-        self._clock = clock
-        self._retry_seconds = retry_seconds
-        self._min_bytes = min_bytes
-        self._partly_read = _PartlyReadChunks()
-        #: The memory that a pop needs first, for queues with large events.
-        self._first_bytes: dict[int, int] = {}
+    def __init__(self, max_bytes: int = 64 << 20) -> None:
+        self._chunks: OrderedDict[tuple[int, int], StoredChunk] = OrderedDict()
+        self._bytes = 0
+        self._max_bytes = max_bytes
+
+    def get(self, group_id: int, partition_id: int, offset: int) -> StoredChunk | None:
+        stored = self._chunks.get((group_id, partition_id))
+        return stored if stored is not None and stored.first <= offset < stored.end else None
+
+    def put(self, group_id: int, partition_id: int, stored: StoredChunk | None) -> None:
+        replaced = self._chunks.pop((group_id, partition_id), None)
+        if replaced is not None:
+            self._bytes -= _memory_size(replaced)
+        if stored is None:
+            return
+        self._chunks[group_id, partition_id] = stored
+        self._bytes += _memory_size(stored)
+        while self._bytes > self._max_bytes and len(self._chunks) > 1:
+            _, oldest = self._chunks.popitem(last=False)
+            self._bytes -= _memory_size(oldest)
+
+
+@dataclass(slots=True, eq=False)
+class Popper:
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    groups: Groups
+    leases: Leases
+    acks: Acks
+    positions: PositionStore
+    notifier: Notifier
+    clock: Clock
+    retry_seconds: float
+    min_bytes: int = MIN_POP_BYTES
+    _partly_read: _PartlyReadChunks = field(default_factory=_PartlyReadChunks, init=False)
+    #: The memory that a pop needs first, for queues with large events.
+    _first_bytes: dict[int, int] = field(default_factory=dict, init=False)
 
     async def pop(self, request: PopRequest, memory: MemoryReservation | None = None) -> list[Event]:
         """Lease partitions with unread events and return the events. Return none if there are none in time."""
@@ -103,24 +113,24 @@ class Popper:
         deadline = loop.time() + request.wait_seconds
         lease_to_release = request.instead_of
         while True:
-            queue = await self._catalog.get(request.queue)
-            group = await self._groups.subscribe(queue, request.group, request.subscribe_from)
+            queue = await self.catalog.get(request.queue)
+            group = await self.groups.subscribe(queue, request.group, request.subscribe_from)
             if problem := group.owner_problem():
                 raise GroupBusy(problem)
-            await self._groups.record_activity(group)
+            await self.groups.record_activity(group)
             if lease_to_release is not None:
-                await self._leases.release(group, lease_to_release)
+                await self.leases.release(group, lease_to_release)
                 lease_to_release = None
-            seen = self._notifier.count(queue.id)
+            seen = self.notifier.count(queue.id)
             events = await self._pop_now(queue, group, request, memory)
             remaining = deadline - loop.time()
             if events or remaining <= 0:
                 return events
-            next_available = await self._leases.seconds_until_available(group) or _POLL_SECONDS
+            next_available = await self.leases.seconds_until_available(group) or _POLL_SECONDS
             if queue.quiet_seconds > 0:
                 # No notification is sent when a partition becomes quiet.
                 next_available = min(next_available, max(queue.quiet_seconds / 4, 0.05))
-            await self._notifier.wait(queue.id, seen, min(remaining, _POLL_SECONDS, next_available))
+            await self.notifier.wait(queue.id, seen, min(remaining, _POLL_SECONDS, next_available))
 
     async def _pop_now(
         self, queue: Queue, group: Group, request: PopRequest, memory: MemoryReservation | None
@@ -132,9 +142,9 @@ class Popper:
         """
         max_bytes, first_bytes = request.max_bytes, _UNLIMITED_BYTES
         if memory is not None:
-            first_bytes = self._first_bytes.get(queue.id, self._min_bytes)
+            first_bytes = self._first_bytes.get(queue.id, self.min_bytes)
         while True:
-            leased = await self._leases.acquire(queue, group, request)
+            leased = await self.leases.acquire(queue, group, request)
             if leased.epoch_ended:
                 continue
             if not leased.leases:
@@ -148,23 +158,23 @@ class Popper:
                     if not reserved:
                         raise ChunkTooLarge(first_bytes)
                     max_bytes = min(reserved, request.max_bytes)
-                events = await self._read(await self._catalog.get(queue.name), group, leased, max_bytes, first_bytes)
+                events = await self._read(await self.catalog.get(queue.name), group, leased, max_bytes, first_bytes)
                 if memory is not None:
                     sizes = [len(event.raw) for event in events]
                     memory.resize(sum(sizes))
-                    if max(sizes, default=0) <= self._min_bytes < first_bytes:
+                    if max(sizes, default=0) <= self.min_bytes < first_bytes:
                         self._first_bytes.pop(queue.id, None)
                 if request.auto_ack and events:
-                    await self._acks.ack(events, True)
+                    await self.acks.ack(events, True)
             except ChunkTooLarge as error:
                 partition_ids = [lease.partition_id for lease in leased.leases]
-                await self._leases.release_partitions(group, leased.lease_id, partition_ids)
+                await self.leases.release_partitions(group, leased.lease_id, partition_ids)
                 if memory is not None:
                     first_bytes = self._first_bytes[queue.id] = error.size
                     await memory.acquire(first_bytes)
                 continue
             except BaseException:
-                self._leases.release_in_background(group, leased.lease_id)
+                self.leases.release_in_background(group, leased.lease_id)
                 raise
             if events:
                 return events
@@ -184,7 +194,7 @@ class Popper:
             lease.partition_id for lease in leased.leases if read.cut_short.get(lease.partition_id) == lease.start
         ]
         if unread:
-            await self._leases.release_partitions(group, leased.lease_id, unread)
+            await self.leases.release_partitions(group, leased.lease_id, unread)
         for lease in leased.leases:
             if read.cut_short.get(lease.partition_id) == lease.start:
                 continue
@@ -224,14 +234,14 @@ class Popper:
             events += [Event(delivery, stored, offset) for stored, offset in deliverable]
             if deliverable:
                 if end < lease.end or first > lease.start:
-                    await self._positions.shorten_lease(delivery, first, end)
+                    await self.positions.shorten_lease(delivery, first, end)
             elif chunks and readable.offset > lease.start:
-                await self._positions.skip_to(delivery, readable.offset)
+                await self.positions.skip_to(delivery, readable.offset)
             elif problem is not None and readable.early_append is None:
                 await self._skip_damaged(delivery, lease, problem)
             elif readable.early_append is not None:
                 due_at = readable.early_append + timedelta(seconds=queue.delay_seconds)
-                await self._positions.postpone(delivery, due_at)
+                await self.positions.postpone(delivery, due_at)
             is_partly_read = bool(chunks) and end < chunks[-1].end
             self._partly_read.put(group.id, lease.partition_id, chunks[-1] if is_partly_read else None)
         if newer_format is not None and not events:
@@ -244,11 +254,11 @@ class Popper:
         A chunk that only a newer version can read is left for that version.
         """
         if problem.is_newer:
-            await self._positions.postpone(delivery, lease.until)
+            await self.positions.postpone(delivery, lease.until)
         elif problem.target_group is not None and problem.target_group != delivery.group_id:
-            await self._positions.skip_to(delivery, problem.end)
+            await self.positions.skip_to(delivery, problem.end)
         else:
-            await self._positions.skip_damaged(delivery, problem)
+            await self.positions.skip_damaged(delivery, problem)
         _logger.error("%s", problem)
 
     async def _reject_poison(self, delivery: Delivery, lease: Lease) -> None:
@@ -258,7 +268,7 @@ class Popper:
             "consumers that receive it die or hang (expiry_limit)"
         )
         ack = EventAck(lease.start, "dead_letter", reason, "lease", deliveries=lease.expiries)
-        await self._acks.apply(partition_ack(delivery, (ack,)))
+        await self.acks.apply(partition_ack(delivery, (ack,)))
         _logger.warning(
             "queue %r, partition %r: the event at offset %d is now a dead letter: %s",
             delivery.queue,
@@ -304,7 +314,7 @@ class Popper:
                 damaged.clear()  # this may be the second attempt
                 return await read_first_chunks(conn, queue, missing, damaged, max_bytes, first_bytes)
 
-            found = await run_with_retry(self._pool, self._retry_seconds, read_missing)
+            found = await run_with_retry(self.pool, self.retry_seconds, read_missing)
             read.cut_short.update(found.cut_short)
             for partition_id, chunks in found.chunks.items():
                 read.chunks.setdefault(partition_id, []).extend(chunks)
@@ -314,11 +324,11 @@ class Popper:
         """Return the time up to which events are delivered, or None if the queue has no delay."""
         if queue.delay_seconds <= 0:
             return None
-        now = await run_with_retry(self._pool, self._retry_seconds, self._database_time)
+        now = await run_with_retry(self.pool, self.retry_seconds, self._database_time)
         return now - timedelta(seconds=queue.delay_seconds)
 
     async def _database_time(self, conn: AsyncConnection[Any]) -> datetime:
-        row = await (await conn.execute("SELECT clock_timestamp() + %s", (self._clock.skew,))).fetchone()
+        row = await (await conn.execute("SELECT clock_timestamp() + %s", (self.clock.skew,))).fetchone()
         assert row is not None  # noqa: S101 - a SELECT without FROM returns a row
         now: datetime = row[0]
         return now
@@ -343,31 +353,6 @@ def _deliverable(lease: Lease, chunks: Sequence[StoredChunk], group_id: int, end
     if lease.skipped:
         deliverable = [(stored, offset) for stored, offset in deliverable if offset not in lease.skipped]
     return deliverable
-
-
-class _PartlyReadChunks:
-    """A cache of the chunk that each group has read in part, per partition. Chunks never change."""
-
-    def __init__(self, max_bytes: int = 64 << 20) -> None:
-        self._chunks: OrderedDict[tuple[int, int], StoredChunk] = OrderedDict()
-        self._bytes = 0
-        self._max_bytes = max_bytes
-
-    def get(self, group_id: int, partition_id: int, offset: int) -> StoredChunk | None:
-        stored = self._chunks.get((group_id, partition_id))
-        return stored if stored is not None and stored.first <= offset < stored.end else None
-
-    def put(self, group_id: int, partition_id: int, stored: StoredChunk | None) -> None:
-        replaced = self._chunks.pop((group_id, partition_id), None)
-        if replaced is not None:
-            self._bytes -= _memory_size(replaced)
-        if stored is None:
-            return
-        self._chunks[group_id, partition_id] = stored
-        self._bytes += _memory_size(stored)
-        while self._bytes > self._max_bytes and len(self._chunks) > 1:
-            _, oldest = self._chunks.popitem(last=False)
-            self._bytes -= _memory_size(oldest)
 
 
 def _memory_size(stored: StoredChunk) -> int:

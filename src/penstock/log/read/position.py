@@ -12,7 +12,7 @@ The rules live here, without a database, because an error in them loses events:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -37,12 +37,12 @@ class Position:
     #: When the lease expires, or when the partition becomes readable if there is no lease.
     available_at: datetime
     attempts: int
-    #: Offsets from ``next_offset`` on that went to the dead letters.
-    skipped: tuple[int, ...] = ()
     #: The number of leases that expired without an ack since ``next_offset`` last moved.
-    expiries: int = 0
+    expiries: int
     #: Events before this offset are delivered one at a time, to find the one that makes consumers fail.
-    suspect_end: int = 0
+    suspect_end: int
+    #: Offsets from ``next_offset`` on that went to the dead letters.
+    skipped: tuple[int, ...] = field(kw_only=True)
 
 
 class EventAck(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ def _apply_distinct(
     dead: list[FailedEvent] = []
     outcomes: list[AckOutcome] = []
     held_by: EventAck | None = None
-    for ack in sorted(acks, key=lambda each: each.offset):
+    for ack in sorted(acks, key=lambda ack: ack.offset):
         if ack.offset < position.next_offset or ack.offset in position.skipped:
             outcomes.append(_outcome_behind(ack))
         elif ack.offset >= end:

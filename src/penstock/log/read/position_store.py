@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from uuid import UUID
 
 import psycopg
 
@@ -30,8 +29,6 @@ _T = TypeVar("_T")
 
 
 class PositionKey(NamedTuple):
-    """A group and a partition."""
-
     group_id: int
     partition_id: int
 
@@ -40,21 +37,6 @@ class LockedPosition(NamedTuple):
     """A position that is locked until the transaction ends, and the time of the lock."""
 
     position: Position
-    now: datetime
-
-
-class _PositionRow(NamedTuple):
-    group_id: int
-    partition_id: int
-    version: int
-    next_offset: int
-    lease_id: UUID | None
-    lease_end: int
-    available_at: datetime
-    attempts: int
-    skipped: list[int]
-    expiries: int
-    suspect_end: int
     now: datetime
 
 
@@ -70,22 +52,13 @@ async def retry_on_conflict(seconds: float, operation: Callable[[], Awaitable[_T
             await retry.pause(error)
 
 
+@dataclass(slots=True, eq=False)
 class PositionStore:
-    """The positions of all groups."""
-
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        catalog: Catalog,
-        dead_letters: DeadLetters,
-        clock: Clock,
-        retry_seconds: float,
-    ) -> None:
-        self._pool = pool
-        self._catalog = catalog
-        self._dead_letters = dead_letters
-        self._clock = clock
-        self._retry_seconds = retry_seconds
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    dead_letters: DeadLetters
+    clock: Clock
+    retry_seconds: float
 
     async def share_queues(self, conn: AsyncConnection[Any], queue_ids: Iterable[int]) -> None:
         """Keep queues from being deleted until the transaction ends. Call it before any lock on a position."""
@@ -97,16 +70,16 @@ class PositionStore:
         params: dict[str, Any] = {
             "groups": [key.group_id for key in ordered],
             "partitions": [key.partition_id for key in ordered],
-            "skew": self._clock.skew,
+            "skew": self.clock.skew,
         }
         cursors = await (await conn.execute(_sql["lock_cursors"], params)).fetchall()
         rows = await (await conn.execute(_sql["lock_positions"], params)).fetchall()
         if len(rows) < len(cursors):
             raise psycopg.errors.SerializationFailure("a position has moved")
         locked: dict[PositionKey, LockedPosition] = {}
-        for row in map(_PositionRow._make, rows):
-            key = PositionKey(row.group_id, row.partition_id)
-            locked[key] = LockedPosition(_to_position(row), row.now)
+        for now, skipped, *columns in rows:
+            position = Position(*columns, skipped=tuple(skipped))
+            locked[PositionKey(position.group_id, position.partition_id)] = LockedPosition(position, now)
         return locked
 
     async def write(self, conn: AsyncConnection[Any], positions: Iterable[Position]) -> None:
@@ -124,7 +97,7 @@ class PositionStore:
             "skipped": ["{" + ",".join(map(str, p.skipped)) + "}" for p in rows],
             "expiries": [p.expiries for p in rows],
             "suspects": [p.suspect_end for p in rows],
-            "skew": self._clock.skew,
+            "skew": self.clock.skew,
         }
         written = await (await conn.execute(_sql["write_positions"], params)).fetchall()
         if len(written) != len(rows):
@@ -152,29 +125,29 @@ class PositionStore:
         """End a lease, store the events of a damaged chunk as dead letters, and move past them."""
 
         async def operation() -> None:
-            queue = await self._catalog.get(delivery.queue)
-            async with self._pool.connection() as conn, conn.transaction():
+            queue = await self.catalog.get(delivery.queue)
+            async with self.pool.connection() as conn, conn.transaction():
                 await self.share_queues(conn, [queue.id])
                 position = await self._lock_leased(conn, delivery)
                 if position is None:
                     return
                 first = max(position.next_offset, problem.start)
                 offsets = [offset for offset in range(first, problem.end) if offset not in position.skipped]
-                await self._dead_letters.add_damaged(conn, delivery.group or "", problem, offsets, str(problem))
+                await self.dead_letters.add_damaged(conn, delivery.group or "", problem, offsets, str(problem))
                 await self.write(conn, [_move_to(position, problem.end)])
 
-        await retry_on_conflict(self._retry_seconds, operation)
+        await retry_on_conflict(self.retry_seconds, operation)
 
     async def _update_leased(self, delivery: Delivery, change: Callable[[Position], Position]) -> None:
         """Change the position of a delivery, unless its lease has ended."""
 
         async def operation() -> None:
-            async with self._pool.connection() as conn, conn.transaction():
+            async with self.pool.connection() as conn, conn.transaction():
                 position = await self._lock_leased(conn, delivery)
                 if position is not None:
                     await self.write(conn, [change(position)])
 
-        await retry_on_conflict(self._retry_seconds, operation)
+        await retry_on_conflict(self.retry_seconds, operation)
 
     async def _lock_leased(self, conn: AsyncConnection[Any], delivery: Delivery) -> Position | None:
         key = PositionKey(delivery.group_id, delivery.partition_id)
@@ -182,22 +155,6 @@ class PositionStore:
         if locked is None or locked.position.lease_id != delivery.lease_id:
             return None
         return locked.position
-
-
-def _to_position(row: _PositionRow) -> Position:
-    return Position(
-        row.group_id,
-        row.partition_id,
-        row.version,
-        row.next_offset,
-        row.lease_id,
-        row.lease_end,
-        row.available_at,
-        row.attempts,
-        tuple(row.skipped),
-        row.expiries,
-        row.suspect_end,
-    )
 
 
 def _move_to(position: Position, end: int) -> Position:

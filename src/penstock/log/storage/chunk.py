@@ -118,7 +118,6 @@ class ChunkColumns(msgspec.Struct, frozen=True, gc=False):
     headers: Sequence[dict[str, str] | None] | None = None
 
     def lines(self) -> list[bytes]:
-        """Return the JSON text of each event's data."""
         return self.data.split(b"\n")
 
 
@@ -155,7 +154,6 @@ class StoredChunk:
 
 
 def encode(columns: ChunkColumns) -> bytes:
-    """Return the stored form of a chunk."""
     optional = columns.keys, columns.ids, columns.times, columns.headers
     if columns.count == 1 and optional == _NO_COLUMNS:
         # The common case in a queue with many key partitions.

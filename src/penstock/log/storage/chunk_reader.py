@@ -32,8 +32,6 @@ class ChunkTooLarge(Exception):
 
 
 class ChunkRow(NamedTuple):
-    """A row of a chunks table."""
-
     partition_id: int
     end_offset: int
     event_count: int

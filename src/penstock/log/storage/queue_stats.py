@@ -53,25 +53,21 @@ class QueueSize:
     shed: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class QueueStats:
-    """Reads sizes and lags."""
-
-    def __init__(self, pool: AsyncConnectionPool[Any], clock: Clock) -> None:
-        self._pool = pool
-        self._clock = clock
+    pool: AsyncConnectionPool[Any]
+    clock: Clock
 
     async def lags(self, queue: Queue) -> list[GroupLag]:
-        """Return the lag of each group."""
-        params = {"queue": queue.id, "skew": self._clock.skew}
-        async with self._pool.connection() as conn:
+        params = {"queue": queue.id, "skew": self.clock.skew}
+        async with self.pool.connection() as conn:
             statement = _sql.table("group_lag", queue.id, queue.segment)
             rows = await (await conn.execute(statement, params)).fetchall()
         return [GroupLag(*row) for row in rows]
 
     async def size(self, queue: Queue) -> QueueSize:
-        """Return the size of the queue."""
         params = {"queue": queue.id, "tables": f"^(chunks|ids)_{queue.id}_[0-9]+$"}
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             statement = _sql.table("queue_size", queue.id, queue.segment)
             row = await (await conn.execute(statement, params)).fetchone()
         partitions, end, start, size, shed = row if row is not None else (0, 0, 0, 0, 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,17 +44,17 @@ class _SegmentState(NamedTuple):
     has_chunks: bool
 
 
+@dataclass(slots=True, eq=False)
 class Segments:
     """Rolls and drops segments, repartitions queues, and parks idle cursors."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], catalog: Catalog, clock: Clock) -> None:
-        self._pool = pool
-        self._catalog = catalog
-        self._clock = clock
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    clock: Clock
 
     async def roll(self, queue: Queue) -> None:
         """Seal the open segment and open the next. Pushes to the queue wait for it."""
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             await self.roll_on(conn, queue)
 
     async def roll_on(self, conn: AsyncConnection[Any], queue: Queue) -> Queue:
@@ -66,12 +67,12 @@ class Segments:
                 return queue
             if current.segment == queue.segment:
                 await self._seal(conn, current)
-        return await self._catalog.find_on(conn, queue.name) or queue
+        return await self.catalog.find_on(conn, queue.name) or queue
 
     async def repartition(self, queue: Queue, partitioning: str, partitions: int | None) -> Queue:
         """Start a new epoch of partitions. Groups read the old ones to the end first, so order per key is kept."""
         kind, count = check_partitioning(partitioning, partitions)
-        async with self._pool.connection() as conn, conn.transaction():
+        async with self.pool.connection() as conn, conn.transaction():
             current = await self._lock_queue(conn, queue)
             if current is not None and (current.partitioning, current.partition_count) != (kind, count):
                 epoch = current.epoch + 1
@@ -79,12 +80,12 @@ class Segments:
                 await conn.execute(_sql["start_epoch"], params)
                 if count is not None:
                     names = [str(i) for i in range(count)]
-                    await self._catalog.create_partitions(conn, queue.id, epoch, names, is_key_partition=False)
-        return await self._catalog.refresh(queue.name)
+                    await self.catalog.create_partitions(conn, queue.id, epoch, names, is_key_partition=False)
+        return await self.catalog.refresh(queue.name)
 
     async def is_due(self, conn: AsyncConnection[Any], queue: Queue) -> bool:
         """Whether the open segment is old or large enough to be sealed."""
-        params = {"queue": queue.id, "segment": queue.segment, "skew": self._clock.skew}
+        params = {"queue": queue.id, "segment": queue.segment, "skew": self.clock.skew}
         statement = _sql.table("segment_state", queue.id, queue.segment)
         row = await (await conn.execute(statement, params, prepare=False)).fetchone()
         if row is None:
@@ -99,7 +100,7 @@ class Segments:
 
     async def apply_retention(self, conn: AsyncConnection[Any], queue: Queue) -> RetentionResult:
         """Drop the segments and the id tables whose time is over."""
-        params = {"queue": queue.id, "skew": self._clock.skew, "seconds": queue.dedup_window_seconds}
+        params = {"queue": queue.id, "skew": self.clock.skew, "seconds": queue.dedup_window_seconds}
         for (segment,) in await (await conn.execute(_sql["expired_ids"], params)).fetchall():
             async with conn.transaction():
                 await self._drop_table(conn, "drop_ids_table", queue, segment)
@@ -121,7 +122,7 @@ class Segments:
         """Park the cursors of drained and idle partitions, so that pops skip them. Return how many."""
         if queue.partitioning == "hash" and queue.epoch == 0:
             return 0  # hash partitions are few, and all in use
-        params: dict[str, Any] = {"queue": queue.id, "skew": self._clock.skew, "seconds": _IDLE_SECONDS}
+        params: dict[str, Any] = {"queue": queue.id, "skew": self.clock.skew, "seconds": _IDLE_SECONDS}
         idle = await (await conn.execute(_sql.table("idle_cursors", queue.id, queue.segment), params)).fetchall()
         if not idle:
             return 0
@@ -136,21 +137,21 @@ class Segments:
 
     async def _lock_queue(self, conn: AsyncConnection[Any], queue: Queue) -> Queue | None:
         """Lock the queue and all its partitions. No push is running, and no partition is created meanwhile."""
-        current = await self._catalog.lock_on(conn, queue)
+        current = await self.catalog.lock_on(conn, queue)
         await conn.execute(_sql["lock_partitions"], {"queue": queue.id})
         return current
 
     async def _seal(self, conn: AsyncConnection[Any], queue: Queue) -> None:
-        params = {"queue": queue.id, "segment": queue.segment, "skew": self._clock.skew}
+        params = {"queue": queue.id, "segment": queue.segment, "skew": self.clock.skew}
         await conn.execute(_sql.table("store_bounds", queue.id, queue.segment), params, prepare=False)
         await conn.execute(_sql["seal_partitions"], params)
         await conn.execute(_sql["seal_segment"], params)
         await conn.execute(_catalog.table("drop_append", queue.id, queue.segment), prepare=False)
-        await self._catalog.create_segment(conn, queue.id, queue.segment + 1)
+        await self.catalog.create_segment(conn, queue.id, queue.segment + 1)
         await conn.execute(_sql["open_segment"], {"queue": queue.id, "segment": queue.segment + 1})
 
     async def _drop_segment(self, conn: AsyncConnection[Any], queue: Queue, segment: int, *, has_unread: bool) -> None:
-        params = {"queue": queue.id, "segment": segment, "skew": self._clock.skew}
+        params = {"queue": queue.id, "segment": segment, "skew": self.clock.skew}
         if has_unread:
             await self._lock_positions_behind(conn, params)
             for group, count in await (await conn.execute(_sql["skip_dropped"], params)).fetchall():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,27 +67,15 @@ class _FlushedChunk(NamedTuple):
     event_count: int
 
 
+@dataclass(slots=True, eq=False)
 class Appender:
-    """Writes append requests to the log."""
-
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        catalog: Catalog,
-        idempotency_keys: IdempotencyKeys,
-        notifier: Notifier,
-        clock: Clock,
-        retry_seconds: float,
-        *,
-        max_call_bytes: int = CALL_BYTES,
-    ) -> None:
-        self._pool = pool
-        self._notifier = notifier
-        self._catalog = catalog
-        self._idempotency_keys = idempotency_keys
-        self._clock = clock
-        self._retry_seconds = retry_seconds
-        self._max_call_bytes = max_call_bytes
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    idempotency_keys: IdempotencyKeys
+    notifier: Notifier
+    clock: Clock
+    retry_seconds: float
+    max_call_bytes: int = CALL_BYTES
 
     async def append(self, requests: Sequence[AppendRequest]) -> None:
         """Store the requests in one transaction and set their results.
@@ -95,13 +84,13 @@ class Appender:
         So the retry stores no event twice.
         """
         flush_id = uuid.uuid4()
-        retry = DatabaseRetry(self._retry_seconds)
+        retry = DatabaseRetry(self.retry_seconds)
         lost_backends = LostBackends()
         is_unsure = False
         for attempt in count():
             try:
                 partition_ids = await self.partition_ids(requests)
-                async with self._pool.connection() as conn:
+                async with self.pool.connection() as conn:
                     # A backend that has not read the lost statement yet would append after the check.
                     await lost_backends.terminate(conn)
                     with lost_backends.track(conn):
@@ -127,9 +116,8 @@ class Appender:
             await self.follow_layout(requests)
 
     def announce(self, requests: Sequence[AppendRequest]) -> None:
-        """Notify waiting consumers of committed events."""
         for queue_id in {piece.queue.id for request in requests for piece in request.pieces()}:
-            self._notifier.notify(queue_id)
+            self.notifier.notify(queue_id)
 
     async def append_on(
         self,
@@ -172,7 +160,7 @@ class Appender:
                 "queue": queue_id,
                 "data": _to_json_text(rejected.raw),
                 "error": f"{rejected.field}: {rejected.reason}".replace("\x00", "\\u0000"),
-                "skew": self._clock.skew,
+                "skew": self.clock.skew,
             }
             for request in requests
             for queue_id, rejected in request.rejected
@@ -191,14 +179,14 @@ class Appender:
                 names.update(dict.fromkeys([piece.partition for piece in part]))
         partition_ids: dict[PartitionName, int] = {}
         for queue, names in names_by_queue.values():
-            ids = await self._catalog.partition_ids(queue, names)
+            ids = await self.catalog.partition_ids(queue, names)
             partition_ids.update({(queue.id, name): partition_id for name, partition_id in ids.items()})
         return partition_ids
 
     async def follow_layout(self, requests: Sequence[AppendRequest]) -> None:
         """Refresh the queues of the requests, and assign the events to their current partitions."""
         for name in {piece.queue.name for request in requests for piece in request.pieces()}:
-            queue = await self._catalog.refresh(name)
+            queue = await self.catalog.refresh(name)
             for request in requests:
                 request.parts = [
                     [
@@ -218,12 +206,12 @@ class Appender:
         at: datetime | None,
     ) -> None:
         """Append under locks: claim idempotency keys, store rejected input, drop duplicates, then write."""
-        new_requests = await self._idempotency_keys.claim_all(conn, requests)
+        new_requests = await self.idempotency_keys.claim_all(conn, requests)
         await self.reject(conn, new_requests)
         partitions = group_by_partition(new_requests, partition_ids)
         if not partitions:
             fill_results(new_requests, partitions, {})
-            await self._idempotency_keys.store_results(conn, new_requests)
+            await self.idempotency_keys.store_results(conn, new_requests)
             return
         await self._lock(conn, partitions)
         duplicates, hashes = await self._find_duplicates(conn, partitions)
@@ -242,7 +230,7 @@ class Appender:
         if not_empty:
             await self._write(conn, group_by_queue(not_empty), flush_id, hashes, is_locked=True, at=at)
         fill_results(new_requests, partitions, duplicates)
-        await self._idempotency_keys.store_results(conn, new_requests)
+        await self.idempotency_keys.store_results(conn, new_requests)
 
     async def _lock(self, conn: AsyncConnection[Any], partitions: dict[PartitionName, FlushPartition]) -> None:
         ids = sorted(partition.partition_id for partition in partitions.values())
@@ -266,14 +254,14 @@ class Appender:
         for partitions in queues:
             queue = partitions[0].queue
             pieces = [(partition.partition_id, partition.pieces) for partition in partitions]
-            calls = build_chunks(pieces, self._max_call_bytes)
+            calls = build_chunks(pieces, self.max_call_bytes)
             if len(calls) > 1 and not is_locked:
                 return False
             rows: list[Any] = []
             without_ids = {partition.partition_id: partition for partition in partitions}
             for chunks in calls:
                 params = chunks.params()
-                params.update(skew=self._clock.skew, flush=flush_id, epoch=queue.epoch, at=at)
+                params.update(skew=self.clock.skew, flush=flush_id, epoch=queue.epoch, at=at)
                 statement = "append"
                 if hashes or chunks.is_targeted():
                     # The ids of a partition go with its first chunk, because they count from the head before it.
@@ -314,7 +302,7 @@ class Appender:
                                 first_events[digest] = EventWithId(piece, position, partition.partition_id)
                     hashes[id(piece)] = kept if id(piece) in duplicates else piece_hashes
             queue = queue_partitions[0].queue
-            stored = await find_stored_ids(conn, self._catalog, queue, first_events, self._clock)
+            stored = await find_stored_ids(conn, self.catalog, queue, first_events, self.clock)
             for digest, location in stored.items():
                 first = first_events[digest]
                 piece_id = id(first.piece)
@@ -363,7 +351,7 @@ class Appender:
             first_offsets[chunk.partition_id] = min(first, first_offsets.get(chunk.partition_id, _NO_OFFSET))
         new_requests: list[AppendRequest] = []
         for request in requests:
-            is_replayed = await self._idempotency_keys.claim_or_replay(conn, request)
+            is_replayed = await self.idempotency_keys.claim_or_replay(conn, request)
             is_of_flush = any(
                 appended.offsets and appended.offsets[-1] >= first_offsets.get(appended.partition_id, _NO_OFFSET)
                 for result in request.results

@@ -94,7 +94,6 @@ class _MeasuredDepth:
         return False
 
     def drain_rate(self) -> float:
-        """Return the number of events per second that the slowest group completes."""
         if len(self.samples) < 2:
             return 0.0
         first, last = self.samples[0], self.samples[-1]
@@ -111,16 +110,16 @@ class _MeasuredDepth:
         return min(max(time.monotonic() - self.not_drained_since, 1.0), _MAX_RETRY_SECONDS / 3)
 
 
+@dataclass(slots=True, eq=False)
 class Backpressure:
     """Measures the depth of queues, and decides whether they accept a push."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], stats: QueueStats, clock: Clock) -> None:
-        self._pool = pool
-        self._stats = stats
-        self._clock = clock
-        self._depths: dict[int, _MeasuredDepth] = {}
-        self._locks: dict[int, asyncio.Lock] = {}
-        self._away_groups: set[tuple[int, str]] = set()
+    pool: AsyncConnectionPool[Any]
+    stats: QueueStats
+    clock: Clock
+    _depths: dict[int, _MeasuredDepth] = field(default_factory=dict, init=False)
+    _locks: dict[int, asyncio.Lock] = field(default_factory=dict, init=False)
+    _away_groups: set[tuple[int, str]] = field(default_factory=set, init=False)
 
     async def admit(self, queue: Queue, events: int) -> bool:
         """Return True if a push is accepted, or False if it is shed. Raise QueueFull if it is refused.
@@ -141,7 +140,6 @@ class Backpressure:
         return True
 
     async def check(self, queue: Queue) -> None:
-        """Raise QueueFull if the queue would refuse a push of one event."""
         limit = queue.max_depth_events
         if limit is None or queue.overflow == "shed":
             return
@@ -150,7 +148,6 @@ class Backpressure:
             raise self._queue_full(queue, measured, limit)
 
     def capacity(self, queue: Queue) -> QueueCapacity | None:
-        """Return the free capacity of the queue as last measured, or None if the queue has no limit."""
         limit = queue.max_depth_events
         if limit is None:
             return None
@@ -162,9 +159,8 @@ class Backpressure:
         return QueueCapacity(limit, remaining, measured.seconds_to_drain(depth) if depth else 0.0)
 
     async def record_shed(self, shed: dict[int, int]) -> None:
-        """Record the number of shed events of each queue, by its id."""
-        params = {"queues": list(shed), "events": list(shed.values()), "skew": self._clock.skew}
-        async with self._pool.connection() as conn:
+        params = {"queues": list(shed), "events": list(shed.values()), "skew": self.clock.skew}
+        async with self.pool.connection() as conn:
             await conn.execute(_sql["record_shed"], params)
 
     def _queue_full(self, queue: Queue, measured: _MeasuredDepth, limit: int) -> QueueFull:
@@ -194,7 +190,7 @@ class Backpressure:
         started = time.monotonic()
         pushed_before = measured.pushed
         try:
-            lags = await self._stats.lags(queue)
+            lags = await self.stats.lags(queue)
         except (psycopg.errors.UndefinedTable, *CONNECTION_ERRORS):
             # The queue has a new segment, or the database is unavailable. The append retries in both cases.
             return measured

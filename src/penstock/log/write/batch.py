@@ -101,7 +101,6 @@ def encode_valid_events(
 
 
 def too_many_rejected(last: InvalidEvent) -> InvalidEvent:
-    """Return the error of a partial push with too many invalid events."""
     return InvalidEvent(
         f"{last.reason}; more than {MAX_REJECTED:,} events are wrong, so nothing was stored",
         index=last.index,

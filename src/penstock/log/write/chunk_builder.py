@@ -18,8 +18,6 @@ CALL_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class ChunkBatch:
-    """The chunks of one call, column by column."""
-
     partitions: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     #: The number of events of the call in the chunk's partition, up to and including the chunk.
@@ -29,7 +27,6 @@ class ChunkBatch:
     size: int = 0
 
     def add(self, partition_id: int, count: int, after: int, target: int | None, body: bytes) -> None:
-        """Append a chunk."""
         self.partitions.append(partition_id)
         self.counts.append(count)
         self.after.append(after)
@@ -38,11 +35,9 @@ class ChunkBatch:
         self.size += len(body)
 
     def is_targeted(self) -> bool:
-        """Whether some chunks are for a single group."""
         return self.targets.count(None) != len(self.targets)
 
     def params(self) -> dict[str, Any]:
-        """Return the parameters of the append statement."""
         sizes = list(map(len, self.bodies))
         return {
             "partitions": dense_int_array(self.partitions),
@@ -113,7 +108,6 @@ def _merge(pieces: Sequence[Piece]) -> ChunkColumns:
 
 
 def _concatenate(parts: Sequence[ChunkColumns], columns: Sequence[Sequence[Any] | None]) -> list[Any] | None:
-    """Return one column of all parts, or None if no part has it."""
     if not any(columns):
         return None
     values: list[Any] = []

@@ -131,7 +131,6 @@ def _uniform_columns(items: Sequence[Any]) -> _EventColumns | None:
 def group_by_partition(
     partitioner: Partitioner, key: str | None, keys: Sequence[Any] | None, ids: Sequence[Any] | None, count: int
 ) -> dict[str, Sequence[int]]:
-    """Return the positions of the events of each partition."""
     if keys is None and (key is not None or ids is None):
         return {partitioner.partition_for_key(key, 0): range(count)}
     if keys is None:

@@ -35,7 +35,6 @@ _values = msgspec.json.Decoder(list[Raw])
 
 
 def is_array(text: bytes) -> bool:
-    """Whether a JSON text is an array."""
     return text.lstrip(b" \t\r\n")[:1] == b"["
 
 
@@ -90,7 +89,6 @@ def _read_envelope(value: bytes, index: int) -> _Envelope:
 
 
 def _explain(value: bytes, index: int) -> InvalidEvent:
-    """Return the error of a value that is not an envelope."""
     try:
         members = _members.decode(value)
     except msgspec.ValidationError:

@@ -47,12 +47,10 @@ class AppendRequest:
         return cls([[] if i in shed else part for i, part in enumerate(parts)], shed=shed or None)
 
     def pieces(self) -> Iterable[Piece]:
-        """Iterate over the pieces of all parts."""
         for part in self.parts:
             yield from part
 
     def report_shed(self) -> None:
-        """Set the number of shed events in the results."""
         for i, events in (self.shed or {}).items():
             self.results[i].shed = events
 
@@ -91,7 +89,6 @@ IdHashes: TypeAlias = dict[int, list[bytes | None]]
 
 
 def deduplicates(piece: Piece) -> bool:
-    """Whether the ids of the piece are checked for duplicates."""
     return piece.queue.dedup_window_seconds > 0 and piece.columns.ids is not None and piece.target_group is None
 
 
@@ -106,7 +103,6 @@ def hash_ids(partitions: dict[PartitionName, FlushPartition]) -> IdHashes:
 
 
 def are_distinct(hashes: Iterable[list[bytes | None]]) -> bool:
-    """Whether no id occurs twice."""
     ids = [digest for column in hashes for digest in column if digest is not None]
     return len(ids) == len(set(ids))
 
@@ -130,7 +126,6 @@ def group_by_partition(
 
 
 def group_by_queue(partitions: dict[PartitionName, FlushPartition]) -> list[list[FlushPartition]]:
-    """Return the partitions of each queue."""
     queues: dict[int, list[FlushPartition]] = {}
     for partition in partitions.values():
         queues.setdefault(partition.queue.id, []).append(partition)

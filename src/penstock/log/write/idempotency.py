@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -36,24 +37,21 @@ def fingerprint(
     """Return a hash of the content of a request, which does not depend on the partitions of the events."""
     digest = blake2b(digest_size=16)
     digest.update(acks)
-    for _queue_id, each in rejected:
-        digest.update(b"%d %d " % (each.index, len(each.raw)) + each.raw)
+    for _queue_id, invalid in rejected:
+        digest.update(b"%d %d " % (invalid.index, len(invalid.raw)) + invalid.raw)
     for part in parts:
         events = sorted((event for piece in part for event in piece.event_tuples()), key=itemgetter(0))
         digest.update(repr([piece.queue.name for piece in part[:1]] + events).encode())
     return digest.digest()
 
 
+@dataclass(slots=True, eq=False)
 class IdempotencyKeys:
-    """Stores and returns the results of requests by idempotency key."""
-
-    def __init__(self, pool: AsyncConnectionPool[Any], clock: Clock) -> None:
-        self._pool = pool
-        self._clock = clock
+    pool: AsyncConnectionPool[Any]
+    clock: Clock
 
     async def is_used(self, key: str) -> bool:
-        """Whether a request with the key has been stored."""
-        async with self._pool.connection() as conn:
+        async with self.pool.connection() as conn:
             return await (await conn.execute(_sql["read_request"], {"key": key})).fetchone() is not None
 
     async def claim(self, conn: AsyncConnection[Any], request: AppendRequest) -> bytes | None:
@@ -65,7 +63,7 @@ class IdempotencyKeys:
         key = request.idempotency_key
         if key is None:
             return None
-        params = {"key": key, "fingerprint": request.fingerprint, "skew": self._clock.skew}
+        params = {"key": key, "fingerprint": request.fingerprint, "skew": self.clock.skew}
         if (await conn.execute(_sql["claim_request"], params)).rowcount:
             return None
         row = await (await conn.execute(_sql["read_request"], {"key": key})).fetchone()
@@ -98,7 +96,7 @@ class IdempotencyKeys:
             params = {
                 "keys": [key for key, _request in ordered],
                 "fingerprints": [request.fingerprint for _key, request in ordered],
-                "skew": self._clock.skew,
+                "skew": self.clock.skew,
             }
             claimed = {key for (key,) in await (await conn.execute(_sql["claim_requests"], params)).fetchall()}
         new_requests: list[AppendRequest] = []
@@ -125,7 +123,6 @@ class IdempotencyKeys:
 
 
 def encode_results(results: Sequence[PushResult]) -> bytes:
-    """Return the stored form of push results."""
     shed = [result.shed for result in results]
     parts = [[appended.plain() for appended in result.placed()] for result in results]
     return msgspec.msgpack.encode(_StoredResult(parts, shed if any(shed) else []))

@@ -32,7 +32,6 @@ class JsonEvents(msgspec.Struct, frozen=True):
         return len(self.data)
 
     def pick(self, which: Sequence[int]) -> JsonEvents:
-        """Return the events at these positions."""
         columns = (self.keys, self.ids, self.times, self.headers)
         picked = (None if column is None else [column[i] for i in which] for column in columns)
         return JsonEvents([self.data[i] for i in which], *picked)

@@ -32,7 +32,6 @@ class Piece(msgspec.Struct, gc=False):
     target_group: int | None = None
 
     def keys(self) -> Sequence[str | None]:
-        """Return the key of each event."""
         if self.queue.partition_count is None and self.partition != DEFAULT_KEY:
             return [self.partition] * self.columns.count
         return self.columns.keys or [None] * self.columns.count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -31,48 +32,33 @@ _FLUSH_WEIGHT = 16_000
 _PARALLEL_WEIGHT = 1_000
 
 
+@dataclass(slots=True, eq=False)
 class Pusher:
-    """Stores pushes.
+    catalog: Catalog
+    appender: Appender
+    backpressure: Backpressure
+    idempotency_keys: IdempotencyKeys
+    #: The size limit of an event, for queues without a limit of their own.
+    max_event_bytes: int
+    #: Called after each push with the seconds that its commit took.
+    committed: Callable[[float], None] | None = None
+    #: Called for each push. It returns headers to add to the events.
+    stamp: Callable[[], Mapping[str, str]] | None = None
+    _appends: GroupCommit[AppendRequest] = field(init=False)
+    _shed_counts: GroupCommit[Counter[int]] = field(init=False)
 
-    Args:
-        catalog: The queues.
-        appender: Writes the events.
-        backpressure: Decides whether a queue accepts a push.
-        idempotency_keys: The keys of earlier pushes.
-        max_event_bytes: The size limit of an event, for queues without a limit of their own.
-        committed: Called after each push with the seconds that its commit took.
-        stamp: Called for each push. It returns headers to add to the events.
-    """
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        appender: Appender,
-        backpressure: Backpressure,
-        idempotency_keys: IdempotencyKeys,
-        *,
-        max_event_bytes: int,
-        committed: Callable[[float], None] | None = None,
-        stamp: Callable[[], Mapping[str, str]] | None = None,
-    ) -> None:
-        self._catalog = catalog
-        self._backpressure = backpressure
-        self._idempotency_keys = idempotency_keys
-        self._max_event_bytes = max_event_bytes
-        self._committed = committed
-        self._stamp = stamp
-        self._appends: GroupCommit[AppendRequest] = GroupCommit(
-            appender.append, weigh=attrgetter("weight"), max_weight=_FLUSH_WEIGHT, parallel_weight=_PARALLEL_WEIGHT
+    def __post_init__(self) -> None:
+        self._appends = GroupCommit(
+            self.appender.append, weigh=attrgetter("weight"), max_weight=_FLUSH_WEIGHT, parallel_weight=_PARALLEL_WEIGHT
         )
-        self._shed_counts: GroupCommit[Counter[int]] = GroupCommit(self._record_shed)
+        self._shed_counts = GroupCommit(self._record_shed)
 
     async def drain(self) -> None:
-        """Wait until no push is being written."""
         await self._appends.drain()
 
     async def push(self, batches: Sequence[Batch]) -> list[PushResult]:
         """Store all batches in one transaction: the common case, without idempotency key and rejected input."""
-        if self._stamp is not None:
+        if self.stamp is not None:
             return await self.push_with(batches)
         parts = [encode_batch(*(self._cached_encoder(batch) or await self._encoder(batch)), batch) for batch in batches]
         for part in parts:
@@ -104,13 +90,13 @@ class Pusher:
         rejected_with_queue: list[tuple[int, RejectedInput]] = []
         for batch, batch_rejected in zip(batches, rejected_by_batch, strict=True):
             if batch_rejected:
-                queue_id = (await self._catalog.get(batch.queue)).id
-                rejected_with_queue += [(queue_id, each) for each in batch_rejected]
+                queue_id = (await self.catalog.get(batch.queue)).id
+                rejected_with_queue += [(queue_id, invalid) for invalid in batch_rejected]
         request_fingerprint = b""
         if idempotency_key is not None:
             check_name(idempotency_key, "request")
             request_fingerprint = fingerprint(parts, rejected_with_queue)
-        if self._stamp is not None and (headers := self._stamp()):
+        if self.stamp is not None and (headers := self.stamp()):
             parts = [[piece.with_headers(headers) for piece in part] for part in parts]
         request = AppendRequest.without_shed(parts, await self.admit_parts(parts, key=idempotency_key))
         request.rejected = rejected_with_queue
@@ -124,8 +110,8 @@ class Pusher:
         if request.weight or request.rejected or request.idempotency_key is not None:
             started = time.perf_counter()
             await self._appends.submit(request)
-            if self._committed is not None:
-                self._committed(time.perf_counter() - started)
+            if self.committed is not None:
+                self.committed(time.perf_counter() - started)
         else:
             request.results = [PushResult([]) for _ in request.parts]
             request.report_shed()
@@ -167,7 +153,7 @@ class Pusher:
                 queue = part[0].queue
                 events = sum([piece.columns.count for piece in part])
                 added = events - acked.get(queue.name, 0)
-                if added > 0 and not await self._backpressure.admit(queue, added):
+                if added > 0 and not await self.backpressure.admit(queue, added):
                     shed[i] = events
         return shed
 
@@ -177,7 +163,7 @@ class Pusher:
         A repetition of a request, by its idempotency key, is always admitted.
         """
         try:
-            if await self._backpressure.admit(queue, events):
+            if await self.backpressure.admit(queue, events):
                 return True
         except QueueFull:
             if not await self._is_repetition(key):
@@ -189,39 +175,35 @@ class Pusher:
         return False
 
     async def check_capacity(self, queue: Queue, key: str | None = None) -> None:
-        """Raise QueueFull if the queue refuses pushes now, unless the request is a repetition."""
         try:
-            await self._backpressure.check(queue)
+            await self.backpressure.check(queue)
         except QueueFull:
             if not await self._is_repetition(key):
                 raise
 
     async def _is_repetition(self, key: str | None) -> bool:
-        return key is not None and await self._idempotency_keys.is_used(key)
+        return key is not None and await self.idempotency_keys.is_used(key)
 
     async def _record_shed(self, counts: Sequence[Counter[int]]) -> None:
-        """Record the shed events of several pushes in one statement."""
         total: Counter[int] = Counter()
-        for each in counts:
-            total += each
-        await self._backpressure.record_shed(total)
+        for shed in counts:
+            total += shed
+        await self.backpressure.record_shed(total)
 
     async def encode(self, batch: Batch) -> list[Piece]:
-        """Validate and encode a batch."""
         return encode_batch(*await self._encoder(batch), batch)
 
     async def encode_valid(self, batch: Batch) -> tuple[list[Piece], list[RejectedInput]]:
-        """Encode the valid events of a batch, and return the invalid ones separately."""
         return encode_valid_events(*await self._encoder(batch), batch)
 
     def _cached_encoder(self, batch: Batch) -> tuple[Partitioner, int] | None:
         """Return the partitioner and the size limit of events, or None if the queue is not in the cache."""
-        queue = self._catalog.cached(batch.queue) if type(batch.queue) is str else None
+        queue = self.catalog.cached(batch.queue) if type(batch.queue) is str else None
         if queue is None:
             return None
-        return self._catalog.partitioner(queue), queue.max_event_bytes or self._max_event_bytes
+        return self.catalog.partitioner(queue), queue.max_event_bytes or self.max_event_bytes
 
     async def _encoder(self, batch: Batch) -> tuple[Partitioner, int]:
         check_name(batch.queue, "queue")
-        queue = await self._catalog.get(batch.queue)
-        return self._catalog.partitioner(queue), queue.max_event_bytes or self._max_event_bytes
+        queue = await self.catalog.get(batch.queue)
+        return self.catalog.partitioner(queue), queue.max_event_bytes or self.max_event_bytes

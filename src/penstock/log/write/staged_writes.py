@@ -53,15 +53,12 @@ class WriteVersion:
     is_kept: bool = True
 
 
+@dataclass(slots=True, eq=False)
 class StagedWrites:
-    """Stages, commits and aborts writes."""
-
-    def __init__(self, uploads: Uploads) -> None:
-        self._uploads = uploads
+    uploads: Uploads
 
     async def begin(self, queue: Queue, write: WriteVersion) -> Upload:
-        """Start the upload of one task."""
-        return await self._uploads.begin(queue, writer=write.writer, version=write.version, keep=_KEEP)
+        return await self.uploads.begin(queue, writer=write.writer, version=write.version, keep=_KEEP)
 
     async def is_committed(self, queue: Queue, write: WriteVersion) -> bool:
         """Whether the write, or a later one of its writer, was committed."""
@@ -70,23 +67,23 @@ class StagedWrites:
             async with conn.transaction():
                 return await self._claim(conn, queue, write)
 
-        return await run_with_retry(self._uploads.pool, self._uploads.retry_seconds, check)
+        return await run_with_retry(self.uploads.pool, self.uploads.retry_seconds, check)
 
     async def commit(self, queue: Queue, write: WriteVersion, parts: Sequence[StagedUpload]) -> bool:
         """Make all parts visible, in order, and discard other uploads of the write.
 
         Return False if the write was committed before.
         """
-        retry = DatabaseRetry(self._uploads.retry_seconds)
+        retry = DatabaseRetry(self.uploads.retry_seconds)
         lost_backends = LostBackends()
         while True:
             try:
-                async with self._uploads.pool.connection() as conn:
+                async with self.uploads.pool.connection() as conn:
                     await lost_backends.terminate(conn)
                     with lost_backends.track(conn):
                         is_new = await self._commit_on(conn, queue, write, parts)
                 if is_new:
-                    self._uploads.notifier.notify(queue.id)
+                    self.uploads.notifier.notify(queue.id)
                 return is_new
             except QueueLayoutChanged:
                 queue = await self._follow_layout(queue, parts)
@@ -102,7 +99,7 @@ class StagedWrites:
                 await self._discard_rest(conn, queue, write)
 
         try:
-            await run_with_retry(self._uploads.pool, DISCARD_SECONDS, delete)
+            await run_with_retry(self.uploads.pool, DISCARD_SECONDS, delete)
         except (psycopg.Error, DatabaseUnavailable):
             return
 
@@ -148,7 +145,7 @@ class StagedWrites:
             raise QueueLayoutChanged
         await lock_for_publish(conn, queue, {target for part in parts for target in part.targets})
         for part in parts:
-            await publish_rows(conn, queue, part.upload, part.targets, part.afters, self._uploads.clock)
+            await publish_rows(conn, queue, part.upload, part.targets, part.afters, self.uploads.clock)
 
     async def _discard_rest(self, conn: AsyncConnection[Any], queue: Queue, write: WriteVersion) -> None:
         """Delete the other uploads of the write: of tasks that ran twice, and of tasks that failed."""
@@ -157,14 +154,13 @@ class StagedWrites:
             await discard_uploads(conn, queue, [upload_id for (upload_id,) in rows])
 
     async def _follow_layout(self, queue: Queue, parts: Sequence[StagedUpload]) -> Queue:
-        """Move the staged rows to the open segment of the queue."""
-        current = await self._uploads.catalog.refresh(queue.name)
+        current = await self.uploads.catalog.refresh(queue.name)
         if current.id != queue.id:
             raise UploadLost(
                 f"queue {queue.name!r} was deleted meanwhile, and with it the staged events; write them again"
             )
         for part in parts:
-            await self._uploads.move(current, part.epoch, part.segment, part.upload)
+            await self.uploads.move(current, part.epoch, part.segment, part.upload)
             part.segment = current.segment
         return current
 
@@ -175,6 +171,6 @@ class StagedWrites:
             "version": write.version,
             "run": write.run,
             "is_kept": write.is_kept,
-            "skew": self._uploads.clock.skew,
+            "skew": self.uploads.clock.skew,
             **more,
         }

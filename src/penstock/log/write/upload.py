@@ -11,6 +11,7 @@ import time
 import uuid
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -82,8 +83,6 @@ class StagedUpload(msgspec.Struct, array_like=True):
 
 
 class Upload:
-    """An upload of events to one queue."""
-
     def __init__(self, uploads: Uploads, queue: Queue, upload_id: int, keep: timedelta) -> None:
         self._uploads = uploads
         self.queue = queue
@@ -100,7 +99,6 @@ class Upload:
         self.events = 0
 
     async def add(self, pieces: Sequence[Piece]) -> None:
-        """Add events."""
         self._buffered += pieces
         self.events += sum([piece.columns.count for piece in pieces])
         self._buffered_bytes += sum([len(piece.columns.data) for piece in pieces])
@@ -121,7 +119,7 @@ class Upload:
         """
         await self._stage()
         request = AppendRequest([], idempotency_key, b"upload:" + fingerprint)
-        request.rejected = [(self.queue.id, each) for each in rejected]
+        request.rejected = [(self.queue.id, invalid) for invalid in rejected]
         retry = DatabaseRetry(self._uploads.retry_seconds)
         lost_backends = LostBackends()
         is_unsure = False
@@ -166,7 +164,6 @@ class Upload:
         return _sql.table(name, self.queue.id, self.queue.segment)
 
     async def _stage(self) -> None:
-        """Store the buffered pieces invisibly."""
         if not self._buffered:
             return
         pieces, self._buffered, self._buffered_bytes = self._buffered, [], 0
@@ -236,26 +233,15 @@ class Upload:
         return row is not None and bool(row[0])
 
 
+@dataclass(slots=True, eq=False)
 class Uploads:
-    """Starts uploads."""
-
-    def __init__(
-        self,
-        pool: AsyncConnectionPool[Any],
-        catalog: Catalog,
-        appender: Appender,
-        idempotency_keys: IdempotencyKeys,
-        notifier: Notifier,
-        clock: Clock,
-        retry_seconds: float,
-    ) -> None:
-        self.pool = pool
-        self.catalog = catalog
-        self.appender = appender
-        self.idempotency_keys = idempotency_keys
-        self.notifier = notifier
-        self.clock = clock
-        self.retry_seconds = retry_seconds
+    pool: AsyncConnectionPool[Any]
+    catalog: Catalog
+    appender: Appender
+    idempotency_keys: IdempotencyKeys
+    notifier: Notifier
+    clock: Clock
+    retry_seconds: float
 
     async def begin(
         self, queue: Queue, *, writer: str | None = None, version: int | None = None, keep: timedelta = timedelta()

@@ -32,7 +32,6 @@ def check_shape(item: Any, index: int) -> None:
 
 
 def unknown_field(name: str, index: int) -> InvalidEvent:
-    """Return the error of an event with a field that events do not have."""
     return InvalidEvent(
         f"is not a field of an event ({', '.join(EVENT_FIELDS)}); put the event's content under 'data'",
         index=index,

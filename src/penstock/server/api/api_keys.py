@@ -21,10 +21,10 @@ from penstock.server.auth.identity import ALL_QUEUES, Role
 from penstock.server.auth.key_format import PlaintextKey
 from penstock.server.http.errors import Problem
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 
 _ADMIN = frozenset({Role.ADMIN})
-_TAG = "Keys"
+routes = EndpointGroup("Keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,16 @@ class AuditEntryList(Struct, frozen=True):
     entries: list[AuditRecord]
 
 
+@routes.get("/v1/keys", "List keys", _ADMIN)
 async def list_api_keys(call: ApiCall) -> KeyList:
     """Return all keys, without their secrets."""
     _require_access_control(call)
     return KeyList(await _store(call).list_all())
 
 
+@routes.post(
+    "/v1/keys", "Create a key", _ADMIN, body=CreateKeyRequest, status=201, problems=("invalid-name", "invalid-option")
+)
 async def create_api_key(call: ApiCall) -> NewKey:
     """Create a key. The response contains its secret, which cannot be read again."""
     authenticator = await _reauthorize(call)
@@ -85,6 +89,9 @@ async def create_api_key(call: ApiCall) -> NewKey:
     return _to_new_key(key, plaintext)
 
 
+@routes.post(
+    "/v1/keys/{key}/rotate", "Rotate a key", _ADMIN, body=RotateKeyRequest, body_required=False, problems=("not-found",)
+)
 async def rotate_api_key(call: ApiCall) -> NewKey:
     """Give a key a new secret. The current one stays valid for a grace period."""
     authenticator = await _reauthorize(call)
@@ -94,12 +101,14 @@ async def rotate_api_key(call: ApiCall) -> NewKey:
     return _to_new_key(key, plaintext)
 
 
+@routes.delete("/v1/keys/{key}", "Revoke a key", _ADMIN, problems=("not-found",))
 async def revoke_api_key(call: ApiCall) -> None:
     """Revoke a key."""
     authenticator = await _reauthorize(call)
     await _audit(call, authenticator, "key revoke", await _store(call).revoke(call.path["key"]))
 
 
+@routes.get("/v1/audit", "List audit entries", _ADMIN, query=AuditQuery)
 async def list_audit_entries(call: ApiCall) -> AuditEntryList:
     """Return actions of administrators, changes to keys, and refused attempts."""
     query: AuditQuery = call.query
@@ -138,43 +147,3 @@ async def _audit(call: ApiCall, authenticator: Authenticator, action: str, key: 
     address = client_address(call.request)
     entry = AuditEntry(call.caller, action, f"{key.id} {key.name}", address, request_id=call.request_id)
     await authenticator.audit.write_or_log(entry)
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/v1/keys", list_api_keys, "List keys", _TAG, _ADMIN, response=KeyList),
-    Endpoint(
-        "POST",
-        "/v1/keys",
-        create_api_key,
-        "Create a key",
-        _TAG,
-        _ADMIN,
-        body=CreateKeyRequest,
-        response=NewKey,
-        status=201,
-        problems=("invalid-name", "invalid-option"),
-    ),
-    Endpoint(
-        "POST",
-        "/v1/keys/{key}/rotate",
-        rotate_api_key,
-        "Rotate a key",
-        _TAG,
-        _ADMIN,
-        body=RotateKeyRequest,
-        body_required=False,
-        response=NewKey,
-        problems=("not-found",),
-    ),
-    Endpoint("DELETE", "/v1/keys/{key}", revoke_api_key, "Revoke a key", _TAG, _ADMIN, problems=("not-found",)),
-    Endpoint(
-        "GET",
-        "/v1/audit",
-        list_audit_entries,
-        "List audit entries",
-        _TAG,
-        _ADMIN,
-        query=AuditQuery,
-        response=AuditEntryList,
-    ),
-)

@@ -21,16 +21,17 @@ from penstock.server.http.request import wait_for_disconnect
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
 from penstock.server.ingest.push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 
 _CONSUME = frozenset({Role.CONSUME})
 
-_TAG = "Consuming"
+routes = EndpointGroup("Consuming", problems=("not-found", "invalid-name"))
 _GROUP = "/v1/queues/{queue}/groups/{group}"
 
 _ResultT = TypeVar("_ResultT")
 
 
+@routes.post(f"{_GROUP}/pop", "Pop events", _CONSUME, body=messages.PopOptions, body_required=False)
 async def pop_events(call: ApiCall) -> EventList:
     """Lease events and return them; return none after the wait or when the server stops."""
     body: messages.PopOptions = call.body
@@ -88,6 +89,7 @@ async def _release_events(pop: asyncio.Task[list[Event]], call: ApiCall) -> None
             await call.services.log.ack(list(first_by_partition.values()), "retry")
 
 
+@routes.post(f"{_GROUP}/ack", "Acknowledge events", _CONSUME, body=messages.AckRequest)
 async def ack_events(call: ApiCall) -> messages.AckResponse:
     """Acknowledge events; return one result per event."""
     body: messages.AckRequest = call.body
@@ -98,6 +100,7 @@ async def ack_events(call: ApiCall) -> messages.AckResponse:
     return messages.AckResponse(results)
 
 
+@routes.post(f"{_GROUP}/extend", "Extend a lease", _CONSUME, body=messages.ExtendRequest)
 async def extend_lease(call: ApiCall) -> messages.ExtendResponse:
     """Extend a lease."""
     body: messages.ExtendRequest = call.body
@@ -107,11 +110,28 @@ async def extend_lease(call: ApiCall) -> messages.ExtendResponse:
     return messages.ExtendResponse(until)
 
 
+@routes.post(f"{_GROUP}/release", "Release a lease", _CONSUME, body=messages.ReleaseRequest)
 async def release_lease(call: ApiCall) -> None:
     """Release a lease. Its events are delivered again, and no retry is counted."""
     await call.services.log.release(call.path["queue"], call.path["group"], call.body.lease_id)
 
 
+@routes.post(
+    "/v1/transaction",
+    "Acknowledge and push events atomically",
+    _CONSUME,
+    checks_queues=True,
+    body=messages.TransactionRequest,
+    problems=(
+        "not-found",
+        "idempotency-conflict",
+        "transaction-refused",
+        "invalid-event",
+        "invalid-name",
+        "queue-full",
+        "rate-limited",
+    ),
+)
 async def commit_transaction(call: ApiCall) -> messages.TransactionResponse:
     """Acknowledge and push events atomically."""
     body: messages.TransactionRequest = call.body
@@ -133,71 +153,3 @@ async def commit_transaction(call: ApiCall) -> messages.TransactionResponse:
 async def _run_to_completion(operation: Awaitable[_ResultT]) -> _ResultT:
     """Run an operation that is not cancelled when the client disconnects."""
     return await asyncio.shield(asyncio.ensure_future(operation))
-
-
-ENDPOINTS = (
-    Endpoint(
-        "POST",
-        f"{_GROUP}/pop",
-        pop_events,
-        "Pop events",
-        _TAG,
-        _CONSUME,
-        body=messages.PopOptions,
-        body_required=False,
-        response=EventList,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "POST",
-        f"{_GROUP}/ack",
-        ack_events,
-        "Acknowledge events",
-        _TAG,
-        _CONSUME,
-        body=messages.AckRequest,
-        response=messages.AckResponse,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "POST",
-        f"{_GROUP}/extend",
-        extend_lease,
-        "Extend a lease",
-        _TAG,
-        _CONSUME,
-        body=messages.ExtendRequest,
-        response=messages.ExtendResponse,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "POST",
-        f"{_GROUP}/release",
-        release_lease,
-        "Release a lease",
-        _TAG,
-        _CONSUME,
-        body=messages.ReleaseRequest,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "POST",
-        "/v1/transaction",
-        commit_transaction,
-        "Acknowledge and push events atomically",
-        _TAG,
-        _CONSUME,
-        checks_queues=True,
-        body=messages.TransactionRequest,
-        response=messages.TransactionResponse,
-        problems=(
-            "not-found",
-            "idempotency-conflict",
-            "transaction-refused",
-            "invalid-event",
-            "invalid-name",
-            "queue-full",
-            "rate-limited",
-        ),
-    ),
-)

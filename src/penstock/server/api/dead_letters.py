@@ -16,13 +16,12 @@ from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 
 _READ = frozenset({Role.READ, Role.CONSUME})
 _ADMIN = frozenset({Role.ADMIN})
 
-_TAG = "Dead letters"
-_PROBLEMS = ("not-found", "invalid-name")
+routes = EndpointGroup("Dead letters", problems=("not-found", "invalid-name"))
 _MAX_ID_DIGITS = 18
 
 
@@ -50,6 +49,7 @@ class ListDeadLettersQuery(DeadLetterQuery, frozen=True):
     offset: NonNegativeInt = 0
 
 
+@routes.get("/v1/dead-letters", "List dead letters", _READ, checks_queues=True, query=ListDeadLettersQuery)
 async def list_dead_letters(call: ApiCall) -> messages.DeadLetterList:
     """Return the dead letters that match, the newest failure first."""
     query: ListDeadLettersQuery = call.query
@@ -60,6 +60,7 @@ async def list_dead_letters(call: ApiCall) -> messages.DeadLetterList:
     return messages.DeadLetterList([messages.DeadLetterDocument.of(letter) for letter in letters], has_more)
 
 
+@routes.get("/v1/dead-letters/count", "Count dead letters", _READ, checks_queues=True, query=DeadLetterQuery)
 async def count_dead_letters(call: ApiCall) -> messages.Count:
     """Return the number of dead letters that match."""
     which = call.query.to_filter()
@@ -67,6 +68,7 @@ async def count_dead_letters(call: ApiCall) -> messages.Count:
     return messages.Count(await call.services.log.count_dead_letters(which))
 
 
+@routes.get("/v1/dead-letters/{id}", "Get a dead letter", _READ, checks_queues=True, problems=("not-found",))
 async def get_dead_letter(call: ApiCall) -> messages.DeadLetterDocument:
     """Return one dead letter, with its traceback and its history."""
     text = call.path["id"]
@@ -79,6 +81,14 @@ async def get_dead_letter(call: ApiCall) -> messages.DeadLetterDocument:
     return messages.DeadLetterDocument.of(letter)
 
 
+@routes.post(
+    "/v1/dead-letters/redrive",
+    "Redrive dead letters",
+    _ADMIN,
+    checks_queues=True,
+    body=messages.RedriveRequest,
+    body_required=False,
+)
 async def redrive_dead_letters(call: ApiCall) -> Redrive:
     """Send dead letters back to the group that failed on them."""
     body: messages.RedriveRequest = call.body
@@ -88,6 +98,7 @@ async def redrive_dead_letters(call: ApiCall) -> Redrive:
     return await call.services.log.redrive(which, limit=None if is_unlimited else body.limit)
 
 
+@routes.post("/v1/dead-letters/purge", "Delete dead letters", _ADMIN, checks_queues=True, body=messages.PurgeRequest)
 async def purge_dead_letters(call: ApiCall) -> messages.Count:
     """Delete dead letters permanently."""
     body: messages.PurgeRequest = call.body
@@ -120,67 +131,3 @@ def _parse_ids(text: str | None) -> list[int] | None:
 
 def _is_id(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MAX_ID_DIGITS
-
-
-ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/v1/dead-letters",
-        list_dead_letters,
-        "List dead letters",
-        _TAG,
-        _READ,
-        checks_queues=True,
-        query=ListDeadLettersQuery,
-        response=messages.DeadLetterList,
-        problems=_PROBLEMS,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/dead-letters/count",
-        count_dead_letters,
-        "Count dead letters",
-        _TAG,
-        _READ,
-        checks_queues=True,
-        query=DeadLetterQuery,
-        response=messages.Count,
-        problems=_PROBLEMS,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/dead-letters/{id}",
-        get_dead_letter,
-        "Get a dead letter",
-        _TAG,
-        _READ,
-        checks_queues=True,
-        response=messages.DeadLetterDocument,
-        problems=("not-found",),
-    ),
-    Endpoint(
-        "POST",
-        "/v1/dead-letters/redrive",
-        redrive_dead_letters,
-        "Redrive dead letters",
-        _TAG,
-        _ADMIN,
-        checks_queues=True,
-        body=messages.RedriveRequest,
-        body_required=False,
-        response=Redrive,
-        problems=_PROBLEMS,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/dead-letters/purge",
-        purge_dead_letters,
-        "Delete dead letters",
-        _TAG,
-        _ADMIN,
-        checks_queues=True,
-        body=messages.PurgeRequest,
-        response=messages.Count,
-        problems=_PROBLEMS,
-    ),
-)

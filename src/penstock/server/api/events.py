@@ -16,7 +16,9 @@ from penstock.protocol.events import EventDocument, EventList
 from penstock.server.auth.identity import Role
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
+
+routes = EndpointGroup("Events")
 
 #: Events in the first read, before their size is known.
 _FIRST_PAGE = 16
@@ -67,6 +69,13 @@ class _EventCollector:
         return max((self._max_bytes - self._bytes) // average, 0) + _FIRST_PAGE
 
 
+@routes.get(
+    "/v1/queues/{queue}/events",
+    "List events without consuming them",
+    frozenset({Role.READ}),
+    query=EventsQuery,
+    problems=("not-found", "invalid-name", "too-large", "overloaded"),
+)
 async def list_events(call: ApiCall) -> EventList:
     """Return events without consuming them."""
     return await call.services.searches.run(call.request, _search(call))
@@ -121,18 +130,3 @@ async def _read_from_offset(log: Log, queue: str, query: EventsQuery, offset: in
             return
         offset = page[-1].offset + 1
         page_size = collector.estimate_page()
-
-
-ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/v1/queues/{queue}/events",
-        list_events,
-        "List events without consuming them",
-        "Events",
-        frozenset({Role.READ}),
-        query=EventsQuery,
-        response=EventList,
-        problems=("not-found", "invalid-name", "too-large", "overloaded"),
-    ),
-)

@@ -9,14 +9,13 @@ from msgspec import Meta, Struct
 from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 
 _READ = frozenset({Role.READ})
 _ADMIN = frozenset({Role.ADMIN})
 #: A consumer of the released events may hold the gate, for example after a Retry-After of its destination.
 _CONSUME = frozenset({Role.CONSUME})
-_TAG = "Gates"
-_PROBLEMS = ("not-found", "invalid-name", "invalid-option")
+routes = EndpointGroup("Gates", problems=("not-found", "invalid-name", "invalid-option"))
 
 
 class GateList(Struct, frozen=True):
@@ -40,6 +39,7 @@ class HoldGateRequest(Struct, frozen=True):
     key: str | None = None
 
 
+@routes.get("/v1/gates", "List gates", _READ, query=ListGatesQuery)
 async def list_gates(call: ApiCall) -> GateList:
     """Return the gates of all queries and key partitions, or some of them."""
     query: ListGatesQuery = call.query
@@ -47,50 +47,16 @@ async def list_gates(call: ApiCall) -> GateList:
     return GateList(list(gates))
 
 
+@routes.patch("/v1/gates/{query}", "Change, pause or resume a gate", _ADMIN, body=GateChange)
 async def update_gate(call: ApiCall) -> None:
     """Change the limits of a gate, pause it, resume it or hold it."""
     await GateAdmin(call.services.log.database).change(call.path["query"], call.body)
 
 
+@routes.post("/v1/gates/{query}/hold", "Hold a gate for some time", _CONSUME, checks_queues=True, body=HoldGateRequest)
 async def hold_gate(call: ApiCall) -> None:
     """Release no events for some time."""
     body: HoldGateRequest = call.body
     admin, query = GateAdmin(call.services.log.database), call.path["query"]
     call.require_access_silently(await admin.sink(query))
     await admin.change(query, GateChange(key=body.key, hold_seconds=body.seconds))
-
-
-ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/v1/gates",
-        list_gates,
-        "List gates",
-        _TAG,
-        roles=_READ,
-        query=ListGatesQuery,
-        response=GateList,
-        problems=_PROBLEMS,
-    ),
-    Endpoint(
-        "PATCH",
-        "/v1/gates/{query}",
-        update_gate,
-        "Change, pause or resume a gate",
-        _TAG,
-        roles=_ADMIN,
-        body=GateChange,
-        problems=_PROBLEMS,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/gates/{query}/hold",
-        hold_gate,
-        "Hold a gate for some time",
-        _TAG,
-        roles=_CONSUME,
-        checks_queues=True,
-        body=HoldGateRequest,
-        problems=_PROBLEMS,
-    ),
-)

@@ -10,14 +10,14 @@ from penstock.log.start_position import parse_start_position
 from penstock.protocol import messages
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 
 _READ = frozenset({Role.READ, Role.CONSUME})
 #: A consumer may seek its group, to read events again.
 _CONSUME = frozenset({Role.CONSUME})
 _ADMIN = frozenset({Role.ADMIN})
 
-_TAG = "Groups"
+routes = EndpointGroup("Groups", problems=("not-found", "invalid-name"))
 
 
 class GroupList(Struct, frozen=True):
@@ -32,6 +32,7 @@ class ListGroupsQuery(Struct, frozen=True):
     queue: str | None = None
 
 
+@routes.get("/v1/groups", "List groups", _READ, checks_queues=True, query=ListGroupsQuery)
 async def list_groups(call: ApiCall) -> GroupList:
     """Return all groups, or those of a queue."""
     queue: str | None = call.query.queue
@@ -43,17 +44,26 @@ async def list_groups(call: ApiCall) -> GroupList:
     return GroupList([group for group in groups if can_see_all or call.can_see(group.queue)])
 
 
+@routes.get("/v1/queues/{queue}/groups", "List the groups of a queue", _READ)
 async def list_queue_groups(call: ApiCall) -> GroupList:
     """Return the groups of a queue."""
     return GroupList(await call.services.log.groups(call.path["queue"]))
 
 
+@routes.get("/v1/queues/{queue}/groups/{group}/partitions", "List the positions of a group", _READ)
 async def list_group_positions(call: ApiCall) -> messages.PartitionPositionList:
     """Return the position of a group in each partition."""
     positions = await call.services.log.group_positions(call.path["queue"], call.path["group"])
     return messages.PartitionPositionList(positions)
 
 
+@routes.post(
+    "/v1/queues/{queue}/groups/{group}/seek",
+    "Move a group",
+    _CONSUME,
+    body=messages.SeekRequest,
+    problems=("not-found", "invalid-name", "group-busy"),
+)
 async def seek_group(call: ApiCall) -> messages.SeekResponse:
     """Move a group back to read events again, or forward to skip events."""
     body: messages.SeekRequest = call.body
@@ -62,79 +72,22 @@ async def seek_group(call: ApiCall) -> messages.SeekResponse:
     return messages.SeekResponse(moved)
 
 
+@routes.patch(
+    "/v1/queues/{queue}/groups/{group}",
+    "Set whether a group counts for the depth of its queue",
+    _ADMIN,
+    body=messages.GroupUpdate,
+)
 async def update_group(call: ApiCall) -> None:
     """Set whether a group counts for the depth of its queue."""
     await call.services.log.configure_group(call.path["queue"], call.path["group"], counts=call.body.counts)
 
 
+@routes.delete(
+    "/v1/queues/{queue}/groups/{group}", "Delete a group", _ADMIN, problems=("not-found", "invalid-name", "group-busy")
+)
 async def delete_group(call: ApiCall) -> None:
     """Delete a group with its positions."""
     queue, group = call.path["queue"], call.path["group"]
     if not await call.services.log.delete_group(queue, group):
         raise NotFound(f"queue {queue!r} has no group {group!r}")
-
-
-ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/v1/groups",
-        list_groups,
-        "List groups",
-        _TAG,
-        _READ,
-        checks_queues=True,
-        query=ListGroupsQuery,
-        response=GroupList,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "GET",
-        "/v1/queues/{queue}/groups",
-        list_queue_groups,
-        "List the groups of a queue",
-        _TAG,
-        _READ,
-        response=GroupList,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "GET",
-        "/v1/queues/{queue}/groups/{group}/partitions",
-        list_group_positions,
-        "List the positions of a group",
-        _TAG,
-        _READ,
-        response=messages.PartitionPositionList,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "POST",
-        "/v1/queues/{queue}/groups/{group}/seek",
-        seek_group,
-        "Move a group",
-        _TAG,
-        _CONSUME,
-        body=messages.SeekRequest,
-        response=messages.SeekResponse,
-        problems=("not-found", "invalid-name", "group-busy"),
-    ),
-    Endpoint(
-        "PATCH",
-        "/v1/queues/{queue}/groups/{group}",
-        update_group,
-        "Set whether a group counts for the depth of its queue",
-        _TAG,
-        _ADMIN,
-        body=messages.GroupUpdate,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/queues/{queue}/groups/{group}",
-        delete_group,
-        "Delete a group",
-        _TAG,
-        _ADMIN,
-        problems=("not-found", "invalid-name", "group-busy"),
-    ),
-)

@@ -12,14 +12,15 @@ from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.live.sse_ws import EventStream, Subscription, stream_over_websocket
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 from penstock.server.routing.websocket import WebSocketCall
 
 _READ = frozenset({Role.READ})
 _CONSUME = frozenset({Role.READ, Role.CONSUME})
-_TAG = "Live"
+routes = EndpointGroup(
+    "Live", problems=("not-found", "not-acceptable", "overloaded", "stopping", "database-unavailable", "invalid-name")
+)
 _STREAM = {"responses": {"200": {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}}
-_PROBLEMS = ("not-found", "not-acceptable", "overloaded", "stopping", "database-unavailable", "invalid-name")
 _MAX_KEYS = 1_000
 
 
@@ -40,24 +41,42 @@ class TailQuery(msgspec.Struct):
     last_event_id: str | None = None
 
 
+@routes.get("/v1/queries/{query}/live", "Follow the results of a query", _READ, query=LiveResultsQuery, openapi=_STREAM)
 async def stream_query_results(call: ApiCall) -> Response:
     """Send the open windows of a query, then the changes of each cycle, as Server-Sent Events."""
     _check_accept_header(call.request)
     return EventStream(await _subscribe_to_query(call), call.reauthorize)
 
 
+@routes.get(
+    "/v1/queries/{query}/live",
+    "Follow the results of a query over a WebSocket",
+    _READ,
+    query=LiveResultsQuery,
+    is_websocket=True,
+)
 async def stream_query_results_over_websocket(call: WebSocketCall) -> None:
     """Send the open windows of a query, then the changes of each cycle."""
     with await _subscribe_to_query(call) as subscriber:
         await stream_over_websocket(await call.accept(), subscriber, call.reauthorize)
 
 
+@routes.get(
+    "/v1/queues/{queue}/tail", "Follow the events appended to a queue", _CONSUME, query=TailQuery, openapi=_STREAM
+)
 async def stream_queue_tail(call: ApiCall) -> Response:
     """Send the events that are appended to a queue, as Server-Sent Events."""
     _check_accept_header(call.request)
     return EventStream(await _subscribe_to_queue(call), call.reauthorize)
 
 
+@routes.get(
+    "/v1/queues/{queue}/tail",
+    "Follow the events appended to a queue over a WebSocket",
+    _CONSUME,
+    query=TailQuery,
+    is_websocket=True,
+)
 async def stream_queue_tail_over_websocket(call: WebSocketCall) -> None:
     """Send the events that are appended to a queue."""
     with await _subscribe_to_queue(call) as subscriber:
@@ -108,51 +127,3 @@ def _check_accept_header(request: HTTPConnection) -> None:
     accept = request.headers.get("accept", "*/*")
     if not any(media_type in accept for media_type in ("text/event-stream", "text/*", "*/*")):
         raise Problem("not-acceptable", "this is a stream of Server-Sent Events: accept text/event-stream")
-
-
-ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/v1/queries/{query}/live",
-        stream_query_results,
-        "Follow the results of a query",
-        _TAG,
-        roles=_READ,
-        query=LiveResultsQuery,
-        problems=_PROBLEMS,
-        openapi=_STREAM,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/queries/{query}/live",
-        stream_query_results_over_websocket,
-        "Follow the results of a query over a WebSocket",
-        _TAG,
-        roles=_READ,
-        query=LiveResultsQuery,
-        problems=_PROBLEMS,
-        is_websocket=True,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/queues/{queue}/tail",
-        stream_queue_tail,
-        "Follow the events appended to a queue",
-        _TAG,
-        roles=_CONSUME,
-        query=TailQuery,
-        problems=_PROBLEMS,
-        openapi=_STREAM,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/queues/{queue}/tail",
-        stream_queue_tail_over_websocket,
-        "Follow the events appended to a queue over a WebSocket",
-        _TAG,
-        roles=_CONSUME,
-        query=TailQuery,
-        problems=_PROBLEMS,
-        is_websocket=True,
-    ),
-)

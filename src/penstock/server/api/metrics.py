@@ -12,13 +12,21 @@ from penstock.server.http.responses import json_response
 from penstock.server.metrics.exposition import MetricsSnapshot, render_text, take_snapshot
 from penstock.server.metrics.json import MetricDetails, MetricTotals, processor_totals, server_details, server_totals
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 
 _READ = frozenset({Role.READ})
-_TAG = "Metrics"
+routes = EndpointGroup("Metrics")
 _TEXT = "text/plain; version=1.0.0; charset=utf-8"
 
 
+@routes.get(
+    "/metrics",
+    "Get metrics for Prometheus",
+    _READ,
+    response=MetricTotals,
+    checks_queues=True,
+    openapi={"responses": {"200": {"content": {_TEXT: {"schema": {"type": "string"}}}}}},
+)
 async def get_metrics(call: ApiCall) -> Response:
     """Return all metrics: as text for Prometheus, or as JSON if the ``Accept`` header asks for it."""
     return await _respond(call, server_totals)
@@ -29,6 +37,7 @@ async def get_processor_metrics(call: ApiCall) -> Response:
     return await _respond(call, processor_totals)
 
 
+@routes.get("/v1/metrics", "Get metrics as JSON", _READ, checks_queues=True)
 async def get_metric_details(call: ApiCall) -> MetricDetails:
     """Return all metrics by queue, group and query."""
     return server_details(await _visible_metrics(call))
@@ -48,31 +57,7 @@ async def _visible_metrics(call: ApiCall) -> MetricsSnapshot:
     return snapshot if call.can_see_all() else snapshot.restrict(call.can_see)
 
 
-ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/metrics",
-        get_metrics,
-        "Get metrics for Prometheus",
-        _TAG,
-        roles=_READ,
-        checks_queues=True,
-        response=MetricTotals,
-        openapi={"responses": {"200": {"content": {_TEXT: {"schema": {"type": "string"}}}}}},
-    ),
-    Endpoint(
-        "GET",
-        "/v1/metrics",
-        get_metric_details,
-        "Get metrics as JSON",
-        _TAG,
-        roles=_READ,
-        checks_queues=True,
-        response=MetricDetails,
-    ),
-)
-
 #: The same routes in a process that runs queries and is not a server.
 PROCESSOR_ENDPOINTS = tuple(
-    replace(each, handler=get_processor_metrics) if each.handler is get_metrics else each for each in ENDPOINTS
+    replace(each, handler=get_processor_metrics) if each.handler is get_metrics else each for each in routes
 )

@@ -22,9 +22,19 @@ from penstock.server.auth.identity import Role
 from penstock.server.ingest.accounting import count_push, producer_id
 from penstock.server.ingest.push import queue_full_problem, read_idempotency_key
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
+
+routes = EndpointGroup("Events")
 
 
+@routes.post(
+    "/v1/push",
+    "Push events to one or several queues",
+    frozenset({Role.PRODUCE}),
+    checks_queues=True,
+    body=messages.PushRequest,
+    problems=("not-found", "idempotency-conflict", "invalid-event", "invalid-name", "queue-full", "rate-limited"),
+)
 async def push_batches(call: ApiCall) -> messages.PushResponse:
     """Store events in several queues: all or none."""
     body: messages.PushRequest = call.body
@@ -87,19 +97,3 @@ def to_batch(given: messages.PushBatch) -> Batch:
         return Batch(given.queue, read_envelopes(text), given.key)
     except json.JSONProblem as problem:
         raise InvalidRequest(f"events: {problem}") from None
-
-
-ENDPOINTS = (
-    Endpoint(
-        "POST",
-        "/v1/push",
-        push_batches,
-        "Push events to one or several queues",
-        "Events",
-        frozenset({Role.PRODUCE}),
-        checks_queues=True,
-        body=messages.PushRequest,
-        response=messages.PushResponse,
-        problems=("not-found", "idempotency-conflict", "invalid-event", "invalid-name", "queue-full", "rate-limited"),
-    ),
-)

@@ -22,11 +22,11 @@ from penstock.engine.registry import QueryInfo, Registry
 from penstock.log.queue_info import GroupInfo
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 
 _READ = frozenset({Role.READ})
 _ADMIN = frozenset({Role.ADMIN})
-_TAG = "Queries"
+routes = EndpointGroup("Queries", problems=("not-found",))
 _QUERY = "/v1/queries/{query}"
 _CONTROL_PROBLEMS = ("not-found", "conflict")
 
@@ -125,6 +125,7 @@ class ListCyclesQuery(Struct, frozen=True):
     before: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
 
+@routes.get("/v1/queries", "List queries", _READ, problems=())
 async def list_queries(call: ApiCall) -> QueryList:
     """Return all queries, those that clients compute too."""
     log = call.services.log
@@ -134,6 +135,7 @@ async def list_queries(call: ApiCall) -> QueryList:
     return QueryList(sorted(listings, key=lambda listing: listing.name))
 
 
+@routes.get(_QUERY, "Get a query", _READ)
 async def get_query(call: ApiCall) -> QueryDetails:
     """Return one query."""
     log = call.services.log
@@ -146,6 +148,7 @@ async def get_query(call: ApiCall) -> QueryDetails:
     return _to_details(info, await log.groups(), activity)
 
 
+@routes.get(f"{_QUERY}/cycles", "List the cycles of a query", _READ, query=ListCyclesQuery)
 async def list_cycles(call: ApiCall) -> CycleList:
     """Return the newest cycles of a query."""
     info = await _find_query(call)
@@ -156,24 +159,28 @@ async def list_cycles(call: ApiCall) -> CycleList:
     return CycleList([_to_cycle_details(cycle) for cycle in cycles])
 
 
+@routes.post(f"{_QUERY}/pause", "Pause a query", _ADMIN, problems=_CONTROL_PROBLEMS)
 async def pause_query(call: ApiCall) -> None:
     """Pause a query: it starts no more cycles."""
     await _refuse_client_query(call)
     await commands.pause(call.services.log.database, call.path["query"])
 
 
+@routes.post(f"{_QUERY}/resume", "Resume a query", _ADMIN, problems=_CONTROL_PROBLEMS)
 async def resume_query(call: ApiCall) -> None:
     """Resume a paused query."""
     await _refuse_client_query(call)
     await commands.resume(call.services.log.database, call.path["query"])
 
 
+@routes.post(f"{_QUERY}/stop", "Stop a query", _ADMIN, problems=_CONTROL_PROBLEMS)
 async def stop_query(call: ApiCall) -> None:
     """Stop the drivers of a query."""
     await _refuse_client_query(call)
     await commands.stop(call.services.log.database, call.path["query"])
 
 
+@routes.delete(_QUERY, "Delete a stopped query", _ADMIN, problems=("not-found", "group-busy"))
 async def delete_query(call: ApiCall) -> None:
     """Delete a stopped query with its state, its history and its positions."""
     name, log = call.path["query"], call.services.log
@@ -297,32 +304,3 @@ def _to_cycle_details(cycle: CycleRecord) -> CycleDetails:
         took=cycle.took,
         error=cycle.error,
     )
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/v1/queries", list_queries, "List queries", _TAG, _READ, response=QueryList),
-    Endpoint("GET", _QUERY, get_query, "Get a query", _TAG, _READ, response=QueryDetails, problems=("not-found",)),
-    Endpoint(
-        "GET",
-        f"{_QUERY}/cycles",
-        list_cycles,
-        "List the cycles of a query",
-        _TAG,
-        _READ,
-        query=ListCyclesQuery,
-        response=CycleList,
-        problems=("not-found",),
-    ),
-    Endpoint("POST", f"{_QUERY}/pause", pause_query, "Pause a query", _TAG, _ADMIN, problems=_CONTROL_PROBLEMS),
-    Endpoint("POST", f"{_QUERY}/resume", resume_query, "Resume a query", _TAG, _ADMIN, problems=_CONTROL_PROBLEMS),
-    Endpoint("POST", f"{_QUERY}/stop", stop_query, "Stop a query", _TAG, _ADMIN, problems=_CONTROL_PROBLEMS),
-    Endpoint(
-        "DELETE",
-        _QUERY,
-        delete_query,
-        "Delete a stopped query",
-        _TAG,
-        _ADMIN,
-        problems=("not-found", "group-busy"),
-    ),
-)

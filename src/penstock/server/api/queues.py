@@ -11,14 +11,14 @@ from penstock.log.upkeep import Upkeep
 from penstock.protocol import messages
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 
 _READ = frozenset({Role.READ})
 _ADMIN = frozenset({Role.ADMIN})
 #: Producers and consumers may read the configuration of their queues.
 _ANYONE = frozenset({Role.READ, Role.PRODUCE, Role.CONSUME})
 
-_TAG = "Queues"
+routes = EndpointGroup("Queues", problems=("not-found", "invalid-name"))
 
 
 class ListPartitionsQuery(Struct, frozen=True):
@@ -27,6 +27,7 @@ class ListPartitionsQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
 
 
+@routes.get("/v1/queues", "List queues", _ANYONE, checks_queues=True, problems=())
 async def list_queues(call: ApiCall) -> messages.QueueList:
     """Return all queues that the caller may see."""
     can_see_all = call.can_see_all()
@@ -36,22 +37,33 @@ async def list_queues(call: ApiCall) -> messages.QueueList:
     )
 
 
+@routes.get("/v1/queues/{queue}", "Get the configuration of a queue", _ANYONE)
 async def get_queue(call: ApiCall) -> messages.QueueDocument:
     """Return the configuration of a queue, at most a second old. It is cached, so frequent requests are cheap."""
     return messages.QueueDocument.of(await call.services.log.catalog.get(call.path["queue"]))
 
 
+@routes.get("/v1/queues/{queue}/status", "Get the size and the groups of a queue", _READ)
 async def get_queue_status(call: ApiCall) -> messages.QueueStatus:
     """Return a queue with its size, its groups and the number of its dead letters."""
     info = await call.services.log.describe(call.path["queue"])
     return messages.QueueStatus(messages.QueueDocument.of(info.queue), info.size, info.groups, info.dead_letters)
 
 
+@routes.get("/v1/queues/{queue}/partitions", "List the partitions of a queue", _READ, query=ListPartitionsQuery)
 async def list_partitions(call: ApiCall) -> messages.PartitionList:
     """Return the partitions of a queue, the largest first."""
     return messages.PartitionList(await call.services.log.partitions(call.path["queue"], call.query.limit))
 
 
+@routes.put(
+    "/v1/queues/{queue}",
+    "Create or change a queue",
+    _ADMIN,
+    body=messages.QueueConfiguration,
+    body_required=False,
+    problems=("conflict", "invalid-name", "invalid-option"),
+)
 async def configure_queue(call: ApiCall) -> messages.QueueDocument:
     """Create a queue, or change the given options of an existing one."""
     body: messages.QueueConfiguration = call.body
@@ -65,6 +77,13 @@ async def configure_queue(call: ApiCall) -> messages.QueueDocument:
     return messages.QueueDocument.of(queue)
 
 
+@routes.patch(
+    "/v1/queues/{queue}",
+    "Change options of a queue",
+    _ADMIN,
+    body=messages.QueueUpdate,
+    problems=("not-found", "invalid-name", "invalid-option"),
+)
 async def update_queue(call: ApiCall) -> messages.QueueDocument:
     """Change the given options of an existing queue."""
     name = call.path["queue"]
@@ -72,6 +91,13 @@ async def update_queue(call: ApiCall) -> messages.QueueDocument:
     return messages.QueueDocument.of(await call.services.log.configure(name, call.body.options))
 
 
+@routes.post(
+    "/v1/queues/{queue}/repartition",
+    "Change the partitioning of a queue",
+    _ADMIN,
+    body=messages.RepartitionRequest,
+    problems=("not-found", "invalid-name", "invalid-option"),
+)
 async def repartition_queue(call: ApiCall) -> messages.QueueDocument:
     """Change the partitioning of a queue for new events."""
     body: messages.RepartitionRequest = call.body
@@ -79,6 +105,7 @@ async def repartition_queue(call: ApiCall) -> messages.QueueDocument:
     return messages.QueueDocument.of(queue)
 
 
+@routes.delete("/v1/queues/{queue}", "Delete a queue", _ADMIN)
 async def delete_queue(call: ApiCall) -> None:
     """Delete a queue with its events, groups and dead letters."""
     name = call.path["queue"]
@@ -86,95 +113,7 @@ async def delete_queue(call: ApiCall) -> None:
         raise NotFound(f"there is no queue {name!r}")
 
 
+@routes.post("/v1/upkeep", "Run the background maintenance now", _ADMIN, problems=())
 async def run_upkeep(call: ApiCall) -> Upkeep:
     """Roll and drop segments and park partitions now, instead of at the next run in the background."""
     return await call.services.log.upkeep()
-
-
-ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/v1/queues",
-        list_queues,
-        "List queues",
-        _TAG,
-        _ANYONE,
-        checks_queues=True,
-        response=messages.QueueList,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/queues/{queue}",
-        get_queue,
-        "Get the configuration of a queue",
-        _TAG,
-        _ANYONE,
-        response=messages.QueueDocument,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "PUT",
-        "/v1/queues/{queue}",
-        configure_queue,
-        "Create or change a queue",
-        _TAG,
-        _ADMIN,
-        body=messages.QueueConfiguration,
-        body_required=False,
-        response=messages.QueueDocument,
-        problems=("conflict", "invalid-name", "invalid-option"),
-    ),
-    Endpoint(
-        "PATCH",
-        "/v1/queues/{queue}",
-        update_queue,
-        "Change options of a queue",
-        _TAG,
-        _ADMIN,
-        body=messages.QueueUpdate,
-        response=messages.QueueDocument,
-        problems=("not-found", "invalid-name", "invalid-option"),
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/queues/{queue}",
-        delete_queue,
-        "Delete a queue",
-        _TAG,
-        _ADMIN,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "GET",
-        "/v1/queues/{queue}/status",
-        get_queue_status,
-        "Get the size and the groups of a queue",
-        _TAG,
-        _READ,
-        response=messages.QueueStatus,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "GET",
-        "/v1/queues/{queue}/partitions",
-        list_partitions,
-        "List the partitions of a queue",
-        _TAG,
-        _READ,
-        query=ListPartitionsQuery,
-        response=messages.PartitionList,
-        problems=("not-found", "invalid-name"),
-    ),
-    Endpoint(
-        "POST",
-        "/v1/queues/{queue}/repartition",
-        repartition_queue,
-        "Change the partitioning of a queue",
-        _TAG,
-        _ADMIN,
-        body=messages.RepartitionRequest,
-        response=messages.QueueDocument,
-        problems=("not-found", "invalid-name", "invalid-option"),
-    ),
-    Endpoint("POST", "/v1/upkeep", run_upkeep, "Run the background maintenance now", _TAG, _ADMIN, response=Upkeep),
-)

@@ -11,19 +11,19 @@ from penstock.core.errors import NotFound
 from penstock.engine.alerts.store import RuleStore
 from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
 from penstock.stream import rules
-from penstock.stream.rules import Condition, Kind, Rule
+from penstock.stream.rules import Condition, ConditionKind, Rule
 
 _READ = frozenset({Role.READ})
 _ADMIN = frozenset({Role.ADMIN})
-_TAG = "Rules"
+routes = EndpointGroup("Rules")
 
 
 class RuleCondition(Struct, frozen=True, forbid_unknown_fields=True):
     """When a rule fires; ``over`` is for ``change`` and ``zscore``."""
 
-    kind: Kind
+    kind: ConditionKind
     limit: float
     clear: float | None = None
     over: int | None = None
@@ -32,7 +32,7 @@ class RuleCondition(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the condition, or raise InvalidOption if the fields do not fit its kind."""
         given: dict[str, Any] = {"clear": self.clear, "over": self.over}
         # Omitted fields get the defaults of the kind; a field that the kind does not have is refused.
-        return rules.condition(
+        return rules.make_condition(
             self.kind, self.limit, **{name: value for name, value in given.items() if value is not None}
         )
 
@@ -77,6 +77,7 @@ class RuleList(Struct, frozen=True):
     firing: list[FiringAlertDocument]
 
 
+@routes.get("/v1/rules", "List rules", _READ, checks_queues=True)
 async def list_rules(call: ApiCall) -> RuleList:
     """Return the rules on queues that the caller may see, and their firing alerts."""
     store = RuleStore(call.services.log)
@@ -89,6 +90,14 @@ async def list_rules(call: ApiCall) -> RuleList:
     return RuleList([_to_document(info.rule, info.firing) for info in visible], firing)
 
 
+@routes.put(
+    "/v1/rules/{rule}",
+    "Create or replace a rule",
+    _ADMIN,
+    checks_queues=True,
+    body=SaveRuleRequest,
+    problems=("not-found", "invalid-name", "invalid-option"),
+)
 async def save_rule(call: ApiCall) -> RuleDocument:
     """Create or replace a rule. A replaced rule starts without firing alerts."""
     body: SaveRuleRequest = call.body
@@ -113,6 +122,7 @@ async def save_rule(call: ApiCall) -> RuleDocument:
     return _to_document(rule, 0)
 
 
+@routes.delete("/v1/rules/{rule}", "Delete a rule", _ADMIN, checks_queues=True, problems=("not-found", "invalid-name"))
 async def delete_rule(call: ApiCall) -> None:
     """Delete a rule with its firing alerts."""
     store = RuleStore(call.services.log)
@@ -138,30 +148,3 @@ def _to_document(rule: Rule, firing: int) -> RuleDocument:
         name=rule.name,
         firing=firing,
     )
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/v1/rules", list_rules, "List rules", _TAG, roles=_READ, checks_queues=True, response=RuleList),
-    Endpoint(
-        "PUT",
-        "/v1/rules/{rule}",
-        save_rule,
-        "Create or replace a rule",
-        _TAG,
-        roles=_ADMIN,
-        checks_queues=True,
-        body=SaveRuleRequest,
-        response=RuleDocument,
-        problems=("not-found", "invalid-name", "invalid-option"),
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/rules/{rule}",
-        delete_rule,
-        "Delete a rule",
-        _TAG,
-        roles=_ADMIN,
-        checks_queues=True,
-        problems=("not-found", "invalid-name"),
-    ),
-)

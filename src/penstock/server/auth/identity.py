@@ -9,7 +9,7 @@ from functools import lru_cache
 
 
 class Role(Enum):
-    """What a caller may do. ``ADMIN`` includes all other roles."""
+    """Permissions of a caller. ``ADMIN`` includes all other roles."""
 
     PRODUCE = "produce"
     CONSUME = "consume"

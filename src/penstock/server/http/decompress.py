@@ -34,7 +34,6 @@ class NoCompression:
     """Passes a body through."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the input."""
         yield data
 
     def finish(self) -> None:
@@ -48,7 +47,6 @@ class GzipDecompressor:
         self._member: zlib._Decompress | None = None
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the output for more input."""
         while data:
             if self._member is None:
                 self._member = zlib.decompressobj(wbits=31)
@@ -64,7 +62,6 @@ class GzipDecompressor:
                 data = self._member.unconsumed_tail
 
     def finish(self) -> None:
-        """Raise a problem if a member is incomplete."""
         if self._member is not None:
             raise _truncated("gzip")
 
@@ -76,7 +73,6 @@ class ZstdDecompressor:
         self._frame: zstandard.ZstdDecompressionObj | None = None
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the output for more input."""
         for start in range(0, len(data), _ZSTD_INPUT_BYTES):
             step = data[start : start + _ZSTD_INPUT_BYTES]
             while step:
@@ -93,7 +89,6 @@ class ZstdDecompressor:
                     step, self._frame = self._frame.unused_data, None
 
     def finish(self) -> None:
-        """Raise a problem if a frame is incomplete."""
         if self._frame is not None:
             raise _truncated("zstd")
 

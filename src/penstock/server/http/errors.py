@@ -81,7 +81,6 @@ class Problem(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return PROBLEM_KINDS[self.kind].status
 
     def response(self, request_id: str = "") -> Response:
@@ -112,7 +111,7 @@ class ErrorFormat:
     """Renders the errors of a route as problem+json. A protocol with another format overrides the methods.
 
     Attributes:
-        prefix: Starts the names of its responses in the OpenAPI document.
+        prefix: Starts the ids of its operations and the names of its responses in the OpenAPI document.
         media_type: The content type of an error.
         schema: The type of an error's body.
     """

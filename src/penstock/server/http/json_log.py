@@ -55,7 +55,6 @@ class JsonHandler(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record to standard error."""
         try:
             _write(msgspec.json.encode(self.to_document(record), enc_hook=str) + b"\n")
         except Exception:

@@ -64,7 +64,6 @@ class RequestMiddleware:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Open the resources of the application, and close them at the end."""
         try:
             async with self._lifespan(self):
                 yield
@@ -72,7 +71,6 @@ class RequestMiddleware:
             self._log.flush()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request or a WebSocket."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return

@@ -64,12 +64,10 @@ class _StallTimeout(asyncio.Protocol):
     stalled_since = 0.0
 
     def pause_writing(self) -> None:
-        """Record that the client accepts no more data."""
         self.stalled_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Record that the client accepts data again."""
         self.stalled_since = 0.0
         super().resume_writing()
 
@@ -105,12 +103,10 @@ class HttpConnection(_StallTimeout, HttpToolsProtocol):
         super().data_received(data)
 
     def on_url(self, url: bytes) -> None:
-        """Parse a part of the address."""
         self._count_head(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Parse a header."""
         self._count_head(len(name) + len(value))
         if len(self.headers) >= MAX_HEADERS:
             self._refusal = Problem("head-too-large", f"the request has more than {MAX_HEADERS} headers")
@@ -118,17 +114,14 @@ class HttpConnection(_StallTimeout, HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Stop waiting and handle the request."""
         self.waiting_since = 0.0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Record that the whole request has arrived."""
         self.scope["state"][HAS_FULL_BODY] = True
         super().on_message_complete()
 
     def on_message_begin(self) -> None:
-        """Start a request."""
         self._head_bytes = 0
         super().on_message_begin()
 

@@ -29,7 +29,6 @@ class IndexedHeaders(Headers):
         return isinstance(key, str) and key.lower() in self._first
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of a header, or the default."""
         return self._first.get(key.lower(), default)
 
 
@@ -38,7 +37,6 @@ class HttpRequest(Request):
 
     @property
     def headers(self) -> Headers:
-        """The headers of the request."""
         if not hasattr(self, "_headers"):
             self._headers = IndexedHeaders(self.scope)
         return self._headers

@@ -25,7 +25,9 @@ from penstock.server.ingest.formats import BodyFormat, PushQuery, detect_format,
 from penstock.server.ingest.push_openapi import PUSH_OPENAPI
 from penstock.server.ingest.upload import upload_lines
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.endpoint import EndpointGroup
+
+routes = EndpointGroup("Events")
 
 #: NDJSON bodies up to this size are pushed as a whole. A larger body is staged and published at its end.
 LINE_BATCH_BYTES = 1 << 20
@@ -57,6 +59,29 @@ class QueuePushResponse(msgspec.Struct):
     processing_ms: float
 
 
+@routes.post(
+    "/v1/queues/{queue}/events",
+    "Push events",
+    frozenset({Role.PRODUCE}),
+    response=QueuePushResponse,
+    query=PushQuery,
+    problems=(
+        "invalid-json",
+        "invalid-encoding",
+        "not-found",
+        "request-timeout",
+        "idempotency-conflict",
+        "too-large",
+        "unsupported-media-type",
+        "invalid-event",
+        "invalid-name",
+        "queue-full",
+        "rate-limited",
+        "overloaded",
+        "database-unavailable",
+    ),
+    openapi=PUSH_OPENAPI,
+)
 async def push_events(call: ApiCall) -> Response:
     """Store the events of a request. The response is sent after the commit."""
     begun = time.perf_counter()
@@ -161,33 +186,3 @@ def read_idempotency_key(headers: Headers, caller: str, queue: Queue | None = No
         raise Problem("invalid-request", f"an Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters")
     digest = blake2b(f"{'' if queue is None else queue.id}\0{caller}\0{given}".encode(), digest_size=20)
     return f"http:{digest.hexdigest()}"
-
-
-ENDPOINTS = (
-    Endpoint(
-        "POST",
-        "/v1/queues/{queue}/events",
-        push_events,
-        "Push events",
-        "Events",
-        roles=frozenset({Role.PRODUCE}),
-        query=PushQuery,
-        response=QueuePushResponse,
-        problems=(
-            "invalid-json",
-            "invalid-encoding",
-            "not-found",
-            "request-timeout",
-            "idempotency-conflict",
-            "too-large",
-            "unsupported-media-type",
-            "invalid-event",
-            "invalid-name",
-            "queue-full",
-            "rate-limited",
-            "overloaded",
-            "database-unavailable",
-        ),
-        openapi=PUSH_OPENAPI,
-    ),
-)

@@ -42,7 +42,6 @@ class EventStream(Response):
         self._reauthorize = reauthorize
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send messages until the stream ends or the client disconnects."""
         scope["state"]["streams"] = True
         if scope["method"] == "HEAD":
             await _with_timeout(send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}))

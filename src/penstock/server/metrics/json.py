@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -99,6 +100,46 @@ class MetricDetails(MetricTotals, rename="camel"):
     queries: list[QueryMetrics]
 
 
+#: The metrics of integer fields.
+_TOTAL_FIELDS: Mapping[str, MetricFamily] = {
+    "events_received": counters.RECEIVED,
+    "events_accepted": counters.ACCEPTED,
+    "events_duplicate": counters.DUPLICATES,
+    "events_rejected": counters.REJECTED,
+    "events_processed": database_metrics.QUERY_EVENTS,
+    "windows_emitted": database_metrics.QUERY_WINDOWS,
+    "late_events": database_metrics.QUERY_LATE,
+    "backpressure_events": counters.BACKPRESSURE,
+    "dlq_size": database_metrics.DEAD_LETTERS,
+    "workers": WORKERS,
+}
+_QUEUE_FIELDS: Mapping[str, MetricFamily] = {
+    "events": database_metrics.QUEUE_DEPTH,
+    "appended": database_metrics.QUEUE_APPENDED,
+    "partitions": database_metrics.QUEUE_PARTITIONS,
+    "received": counters.RECEIVED,
+    "accepted": counters.ACCEPTED,
+    "duplicates": counters.DUPLICATES,
+    "rejected": counters.REJECTED,
+    "dropped": database_metrics.QUEUE_SHED,
+}
+_GROUP_FIELDS: Mapping[str, MetricFamily] = {
+    "lag": database_metrics.GROUP_LAG,
+    "partitions_behind": database_metrics.GROUP_BEHIND,
+    "leases": database_metrics.GROUP_LEASES,
+    "dead_letters": database_metrics.DEAD_LETTERS,
+}
+_QUERY_FIELDS: Mapping[str, MetricFamily] = {
+    "cycles": database_metrics.QUERY_CYCLES,
+    "failed_cycles": database_metrics.QUERY_FAILED,
+    "events": database_metrics.QUERY_EVENTS,
+    "outputs": database_metrics.QUERY_OUTPUTS,
+    "windows": database_metrics.QUERY_WINDOWS,
+    "late": database_metrics.QUERY_LATE,
+    "dead_letters": database_metrics.QUERY_DEAD,
+}
+
+
 def server_totals(snapshot: MetricsSnapshot) -> MetricTotals:
     return MetricTotals(**_totals(snapshot))
 
@@ -131,21 +172,12 @@ def server_details(snapshot: MetricsSnapshot) -> MetricDetails:
 
 def _totals(snapshot: MetricsSnapshot) -> dict[str, Any]:
     return {
-        "events_received": int(snapshot.total(counters.RECEIVED)),
-        "events_accepted": int(snapshot.total(counters.ACCEPTED)),
-        "events_duplicate": int(snapshot.total(counters.DUPLICATES)),
-        "events_rejected": int(snapshot.total(counters.REJECTED)),
+        **{field: int(snapshot.total(family)) for field, family in _TOTAL_FIELDS.items()},
         "events_dropped": int(total_dropped(snapshot)),
-        "events_processed": int(snapshot.total(database_metrics.QUERY_EVENTS)),
-        "windows_emitted": int(snapshot.total(database_metrics.QUERY_WINDOWS)),
-        "late_events": int(snapshot.total(database_metrics.QUERY_LATE)),
-        "backpressure_events": int(snapshot.total(counters.BACKPRESSURE)),
-        "dlq_size": int(snapshot.total(database_metrics.DEAD_LETTERS)),
         "queue_depth": sum(queue_depths(snapshot).values()),
         "throughput_per_second": round(snapshot.total(THROUGHPUT), 1),
         "processed_per_second": round(snapshot.total(database_metrics.QUERY_THROUGHPUT), 1),
         "uptime_ms": int(snapshot.total(UPTIME) * 1000),
-        "workers": int(snapshot.total(WORKERS)),
         "database_reachable": bool(snapshot.total(DATABASE)),
     }
 
@@ -159,15 +191,8 @@ def _queue_metrics(snapshot: MetricsSnapshot) -> list[QueueMetrics]:
         QueueMetrics(
             name=queue,
             depth=depth,
-            events=_integer(snapshot, database_metrics.QUEUE_DEPTH, queue),
-            appended=_integer(snapshot, database_metrics.QUEUE_APPENDED, queue),
-            partitions=_integer(snapshot, database_metrics.QUEUE_PARTITIONS, queue),
-            received=_integer(snapshot, counters.RECEIVED, queue),
-            accepted=_integer(snapshot, counters.ACCEPTED, queue),
-            duplicates=_integer(snapshot, counters.DUPLICATES, queue),
-            rejected=_integer(snapshot, counters.REJECTED, queue),
-            dropped=_integer(snapshot, database_metrics.QUEUE_SHED, queue),
             dead_letters=dead_letters.get(queue, 0),
+            **{field: _integer(snapshot, family, queue) for field, family in _QUEUE_FIELDS.items()},
         )
         for queue, depth in sorted(queue_depths(snapshot).items())
     ]
@@ -178,12 +203,9 @@ def _group_metrics(snapshot: MetricsSnapshot) -> list[GroupMetrics]:
         GroupMetrics(
             queue=queue,
             group=group,
-            lag=_integer(snapshot, database_metrics.GROUP_LAG, queue, group),
             counts=bool(_number(snapshot, database_metrics.GROUP_COUNTS, queue, group)),
-            partitions_behind=_integer(snapshot, database_metrics.GROUP_BEHIND, queue, group),
-            leases=_integer(snapshot, database_metrics.GROUP_LEASES, queue, group),
             oldest_seconds=round(_number(snapshot, database_metrics.GROUP_OLDEST, queue, group) or 0.0, 3),
-            dead_letters=_integer(snapshot, database_metrics.DEAD_LETTERS, queue, group),
+            **{field: _integer(snapshot, family, queue, group) for field, family in _GROUP_FIELDS.items()},
         )
         for queue, group in sorted(snapshot[database_metrics.GROUP_LAG].samples)
     ]
@@ -198,19 +220,13 @@ def _query_metrics(snapshot: MetricsSnapshot) -> list[QueryMetrics]:
                 name=query,
                 running=bool(_number(snapshot, database_metrics.QUERY_RUNNING, query)),
                 paused=bool(_number(snapshot, database_metrics.QUERY_PAUSED, query)),
-                cycles=_integer(snapshot, database_metrics.QUERY_CYCLES, query),
-                failed_cycles=_integer(snapshot, database_metrics.QUERY_FAILED, query),
-                events=_integer(snapshot, database_metrics.QUERY_EVENTS, query),
-                outputs=_integer(snapshot, database_metrics.QUERY_OUTPUTS, query),
-                windows=_integer(snapshot, database_metrics.QUERY_WINDOWS, query),
-                late=_integer(snapshot, database_metrics.QUERY_LATE, query),
-                dead_letters=_integer(snapshot, database_metrics.QUERY_DEAD, query),
                 events_per_second=_number(snapshot, database_metrics.QUERY_THROUGHPUT, query) or 0.0,
                 open_windows=None if open_windows is None else int(open_windows),
                 watermark_lag_seconds=_rounded(_number(snapshot, database_metrics.QUERY_WATERMARK_LAG, query)),
                 last_commit_seconds=_rounded(_number(snapshot, database_metrics.QUERY_COMMIT_AGE, query)),
                 cycle_seconds_mean=_mean(snapshot, database_metrics.CYCLE, query),
                 freshness_seconds_mean=_mean(snapshot, database_metrics.FRESHNESS, query),
+                **{field: _integer(snapshot, family, query) for field, family in _QUERY_FIELDS.items()},
             )
         )
     return metrics

@@ -16,7 +16,7 @@ from penstock.server.process.listener import address, listen
 from penstock.server.process.worker import Worker
 from penstock.server.settings import ServerSettings
 
-ENDPOINTS = (*metrics.PROCESSOR_ENDPOINTS, *health.ENDPOINTS)
+ENDPOINTS = (*metrics.PROCESSOR_ENDPOINTS, *health.routes)
 #: A scrape runs its statements one after the other.
 _DATABASE_CONNECTIONS = 2
 _STOP_SECONDS = 10.0

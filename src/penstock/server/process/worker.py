@@ -74,7 +74,6 @@ class Worker:
         self._parent = parent
 
     def run(self) -> None:
-        """Serve until stopped."""
         app = self._create(self._settings, on_start=self._set_services)
         self._server = _Server(self._create_config(app), self._on_ready, is_supervised=self._parent is not None)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -163,7 +162,6 @@ class _Server(uvicorn.Server):
             self.stop()
 
     def stop(self) -> None:
-        """Stop gracefully."""
         if self.services is not None:
             self.services.stopping.set()
         self.should_exit = True

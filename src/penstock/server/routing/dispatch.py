@@ -45,7 +45,6 @@ class EndpointDispatcher:
         self._queries: dict[bytes, Any] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
         state = scope.setdefault("state", {})
         request = HttpRequest(scope, receive, send)
         state["route"] = self._endpoint.path

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_type_hints
 
 import msgspec
+from starlette.responses import Response
 
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import PROBLEM_JSON, ErrorFormat
@@ -19,6 +20,8 @@ class NoParameters(msgspec.Struct):
 #: Handles an ``ApiCall`` and returns a value to encode as JSON, a response, or None for 204. The handler of a WebSocket
 #: gets a ``WebSocketCall`` and returns None.
 Handler: TypeAlias = Callable[[Any], Awaitable[Any]]
+#: Adds a handler to a group and returns it.
+_Decorator: TypeAlias = Callable[[Handler], Handler]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +65,51 @@ class Endpoint:
     openapi: Mapping[str, Any] = field(default_factory=dict)
     is_websocket: bool = False
     has_side_effects: bool = False
+
+
+class EndpointGroup:
+    """Declares the endpoints of one tag, with a decorator per method.
+
+    The return type of a handler is the type of its response. Keyword arguments are the fields of :class:`Endpoint`;
+    ``problems`` are those of the group by default.
+    """
+
+    def __init__(self, tag: str, problems: tuple[str, ...] = ()) -> None:
+        self._tag = tag
+        self._problems = problems
+        self._endpoints: list[Endpoint] = []
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(self._endpoints)
+
+    def get(self, path: str, summary: str, roles: frozenset[Role] = frozenset(), **fields: Any) -> _Decorator:
+        return self._declare("GET", path, summary, roles, fields)
+
+    def post(self, path: str, summary: str, roles: frozenset[Role], **fields: Any) -> _Decorator:
+        return self._declare("POST", path, summary, roles, fields)
+
+    def put(self, path: str, summary: str, roles: frozenset[Role], **fields: Any) -> _Decorator:
+        return self._declare("PUT", path, summary, roles, fields)
+
+    def patch(self, path: str, summary: str, roles: frozenset[Role], **fields: Any) -> _Decorator:
+        return self._declare("PATCH", path, summary, roles, fields)
+
+    def delete(self, path: str, summary: str, roles: frozenset[Role], **fields: Any) -> _Decorator:
+        return self._declare("DELETE", path, summary, roles, fields)
+
+    def _declare(
+        self, method: str, path: str, summary: str, roles: frozenset[Role], fields: dict[str, Any]
+    ) -> _Decorator:
+        def declare(handler: Handler) -> Handler:
+            defaults = {"response": _response_type(handler), "problems": self._problems}
+            self._endpoints.append(Endpoint(method, path, handler, summary, self._tag, roles, **{**defaults, **fields}))
+            return handler
+
+        return declare
+
+
+def _response_type(handler: Handler) -> Any:
+    """Return the type that a handler returns; None if it returns nothing or a whole response."""
+    returned = get_type_hints(handler)["return"]
+    is_response = isinstance(returned, type) and issubclass(returned, Response)
+    return None if is_response or returned is type(None) else returned

@@ -12,7 +12,9 @@ from starlette.responses import Response
 
 from penstock.server.http.errors import PROBLEM_KINDS, ProblemDocument
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint, NoParameters
+from penstock.server.routing.endpoint import Endpoint, EndpointGroup, NoParameters
+
+routes = EndpointGroup("Documentation")
 
 _PARAMETER = re.compile(r"\{(\w+)(:\w+)?\}")
 #: Problems of every endpoint, of endpoints with a body, and of endpoints that need a credential.
@@ -67,28 +69,21 @@ def render_document(endpoints: Sequence[Endpoint]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(build_document(endpoints)), indent=2) + b"\n"
 
 
+@routes.get(
+    "/openapi.json",
+    "Get the OpenAPI document",
+    openapi={
+        "responses": {
+            "200": {
+                "description": "The document",
+                "content": {"application/json": {"schema": {"type": "object"}}},
+            }
+        }
+    },
+)
 async def get_openapi_document(call: ApiCall) -> Response:
     """Return this document."""
     return Response(call.services.openapi(), media_type="application/json")
-
-
-ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/openapi.json",
-        get_openapi_document,
-        "Get the OpenAPI document",
-        "Documentation",
-        openapi={
-            "responses": {
-                "200": {
-                    "description": "The document",
-                    "content": {"application/json": {"schema": {"type": "object"}}},
-                }
-            }
-        },
-    ),
-)
 
 
 class _Schemas:

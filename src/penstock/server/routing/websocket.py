@@ -52,7 +52,6 @@ class WebSocketDispatcher:
         self._authorizer = create_authorizer(endpoint, services)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a handshake and the connection after it."""
         socket = WebSocket(scope, receive, send)
         state = scope.setdefault("state", {})
         state["route"] = self._endpoint.path

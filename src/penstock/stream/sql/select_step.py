@@ -73,11 +73,11 @@ def with_stream_columns(query: str, columns: Sequence[str]) -> str:
     prefix = "`stream`" if alias is None else alias.this.sql("spark")
     added = "" if selects_all_fields(query) else "".join(f" {prefix}.{column}," for column in columns)
     after_select = SqlSource(query).tokenize()[0].end + 1
-    made, end = [query[:after_select], added], after_select
+    parts, end = [query[:after_select], added], after_select
     for name in names:
-        made += [query[end : name.meta["start"]], "`stream`"]
+        parts += [query[end : name.meta["start"]], "`stream`"]
         end = name.meta["end"] + 1
-    return "".join([*made, query[end:]])
+    return "".join([*parts, query[end:]])
 
 
 def stream_names(tree: exp.Expr) -> set[str]:

@@ -51,10 +51,10 @@ def split_arguments(text: str) -> list[str]:
 def closing_bracket(tokens: list[Token], index: int) -> int | None:
     """Return the index of the token that closes the bracket at an index; None if none does."""
     depth = 0
-    for place in range(index, len(tokens)):
-        depth += (tokens[place].token_type in _OPENING) - (tokens[place].token_type in _BRACKETS)
+    for end in range(index, len(tokens)):
+        depth += (tokens[end].token_type in _OPENING) - (tokens[end].token_type in _BRACKETS)
         if depth == 0:
-            return place
+            return end
     return None
 
 

@@ -27,7 +27,6 @@ class TokenCursor:
 
     @property
     def start(self) -> int:
-        """The index in the text where the statement starts."""
         return self._tokens[0].start
 
     @property

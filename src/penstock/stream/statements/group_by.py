@@ -61,7 +61,6 @@ class GroupByCompiler:
         self._names: dict[str, str] = {}
 
     def compile(self, events: Definition, rules: dict[str, Any]) -> Definition:
-        """Return the stream of the groups."""
         outputs = self._compile_outputs()
         having = self._select.args.get("having")
         condition = None

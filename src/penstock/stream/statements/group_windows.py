@@ -27,8 +27,6 @@ _MICROS = 10**6
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """A window of a GROUP BY."""
-
     window: Window
     #: The expression for the event time.
     time: exp.Expr

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
 from penstock.stream.sql.source import SqlSource
 from penstock.stream.statements.group_windows import parse_interval
+from penstock.stream.statements.relation import Relation, check_unique, select_item
 from penstock.stream.statements.resolve import SYSTEM_COLUMNS, dotted, refuse_subquery
-
-if TYPE_CHECKING:
-    from penstock.stream.statements.select import Relation, SelectCompiler
 
 _EXAMPLE = "a.k = b.k AND b.t BETWEEN a.t - INTERVAL '10 minutes' AND a.t + INTERVAL '10 minutes'"
 _MICROS = 10**6
@@ -40,11 +39,11 @@ class JoinCondition:
             self.high = difference if self.high is None else min(self.high, difference)
 
 
-def compile_stream_join(compiler: SelectCompiler, select: exp.Select, rules: dict[str, Any]) -> Relation:
-    """Return the pairs of a SELECT over two streams."""
-    from penstock.stream.statements.select import Relation, check_unique, select_item
-
-    source, joins = compiler.source, select.args["joins"]
+def compile_stream_join(
+    source: SqlSource, select: exp.Select, compile_table: Callable[[exp.Expr], Relation], rules: dict[str, Any]
+) -> Relation:
+    """Return the pairs of a SELECT over two streams. ``compile_table`` compiles a table or a subquery."""
+    joins = select.args["joins"]
     if len(joins) > 1 or select.args.get("laterals"):
         raise source.error(
             joins[-1],
@@ -55,7 +54,7 @@ def compile_stream_join(compiler: SelectCompiler, select: exp.Select, rules: dic
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
     if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER") or join.args.get("method"):
         raise source.error(join, f"streams are joined by JOIN or LEFT JOIN; {_alternative(side, kind)}")
-    relations = (compiler.relation(select.args["from_"].this), compiler.relation(join.this))
+    relations = (compile_table(select.args["from_"].this), compile_table(join.this))
     shared = sorted(set(relations[0].stream.sources) & set(relations[1].stream.sources))
     if shared:
         copy = f"INSERT INTO `{shared[0]}-copy` SELECT * FROM `{shared[0]}`"  # noqa: S608 - an example for the user
@@ -132,7 +131,6 @@ class _JoinSides:
         return {self._side(column) for column in node.find_all(exp.Column)}
 
     def parse_condition(self, join: exp.Join) -> JoinCondition:
-        """Return the parts of ON."""
         condition = JoinCondition()
         if join.args.get("using"):
             raise self._source.error(join, f"say how far apart the times may be: JOIN ... ON {_EXAMPLE}")
@@ -238,7 +236,6 @@ class _JoinSides:
         return list(names)
 
     def keys(self, condition: JoinCondition) -> dict[str, str]:
-        """Return the keys of the left with those of the right."""
         keys: dict[str, str] = {}
         for left, right in condition.keys:
             text = self._resolve(left, []).sql("spark")

@@ -16,7 +16,8 @@ from penstock.stream.sql.source import SqlSource
 from penstock.stream.statements.application import Application, QueryStatement, QueueStatement, SinkStatement
 from penstock.stream.statements.clauses import check_clauses
 from penstock.stream.statements.cursor import TokenCursor
-from penstock.stream.statements.select import SelectCompiler, StatementCatalog, table_name
+from penstock.stream.statements.relation import table_name
+from penstock.stream.statements.select import SelectCompiler, StatementCatalog
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition

@@ -21,8 +21,6 @@ SYSTEM_COLUMNS: dict[str, exp.Expr] = {
 
 @dataclass(frozen=True)
 class InputFields:
-    """The fields that a SELECT reads."""
-
     #: The name of the stream, and of the tables that it is joined with, in lower case.
     stream: str
     tables: tuple[str, ...] = ()
@@ -31,7 +29,6 @@ class InputFields:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the stream is not joined."""
         return not self.tables
 
     def path(self, column: exp.Column) -> list[exp.Expr]:
@@ -102,7 +99,6 @@ class InputFields:
 
 
 def dotted(path: Sequence[exp.Expr]) -> exp.Expr:
-    """Return the column with these names."""
     names = ("this", "table", "db", "catalog")
     column: exp.Expr = exp.Column(**dict(zip(names, reversed(path[:4]), strict=False)))
     for part in path[4:]:

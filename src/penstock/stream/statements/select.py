@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -13,7 +13,9 @@ from penstock.stream.sql.source import SqlSource
 from penstock.stream.sql.types import is_same_type
 from penstock.stream.statements.clauses import check_clauses, check_select
 from penstock.stream.statements.group_by import NEEDS_WINDOW, GroupByCompiler
-from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, dotted_name, expand_aliases, is_star
+from penstock.stream.statements.join import compile_stream_join
+from penstock.stream.statements.relation import Relation, SelectedColumn, check_unique, select_item, table_name
+from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, expand_aliases, is_star
 from penstock.stream.steps import ReferenceTable
 
 if TYPE_CHECKING:
@@ -36,48 +38,8 @@ class StatementCatalog:
     views: Mapping[str, exp.Expr] = field(default_factory=dict)
 
 
-class SelectedColumn(NamedTuple):
-    """A column of a select list: its name, and its expression over the fields of the events."""
-
-    name: str
-    expression: exp.Expr
-
-    def to_sql(self) -> str:
-        """Return the item of a select list for Spark."""
-        return f"{self.expression.sql('spark')} AS `{self.name}`"
-
-
-@dataclass(frozen=True)
-class Relation:
-    """The events that a part of a statement returns."""
-
-    stream: Definition
-    #: The selected or declared columns, if they are known.
-    columns: tuple[str, ...] | None
-    alias: str
-    #: The field of the pushed events that each column is, None if it is computed. None: columns are fields.
-    origins: Mapping[str, str | None] | None = None
-
-    def origin(self, column: str) -> str | None:
-        """Return the field of the pushed events that a column is."""
-        return column if self.origins is None else self.origins.get(column)
-
-    def fields(self, select: exp.Select) -> InputFields:
-        """Return the fields that a SELECT from this relation reads."""
-        tables = [join.this.alias or join.this.name for join in select.args.get("joins") or []]
-        tables += [lateral.alias for lateral in select.args.get("laterals") or []]
-        return InputFields(self.alias.lower(), tuple(name.lower() for name in tables), self.columns)
-
-    def project(self, columns: list[SelectedColumn], origin: Callable[[exp.Expr], str | None], stream: Any) -> Relation:
-        """Return the relation of some columns, which ``stream`` computes."""
-        names = tuple(column.name for column in columns)
-        return Relation(stream, names, self.alias, {column.name: origin(column.expression) for column in columns})
-
-
 @dataclass(frozen=True)
 class SelectCompiler:
-    """Compiles the SELECTs of one source."""
-
     source: SqlSource
     catalog: StatementCatalog
     kind: type[Definition]
@@ -153,7 +115,6 @@ class SelectCompiler:
         return self._compile_events(select)
 
     def _compile_events(self, select: Any, rules: dict[str, Any] | None = None) -> Relation:
-        """Compile a SELECT without groups."""
         select = self._check(select)
         if isinstance(select, exp.SetOperation):
             return self._compile_union(select)
@@ -167,9 +128,7 @@ class SelectCompiler:
         if select.args.get("from_") is None:
             raise self.source.error(select, _NO_FROM)
         if inner.joins_streams(select):
-            from penstock.stream.statements.join import compile_stream_join
-
-            return compile_stream_join(inner, select, rules or {})
+            return compile_stream_join(self.source, select, inner.relation, rules or {})
         base = inner.relation(select.args["from_"].this)
         fields = base.fields(select)
         if not fields.is_alone:
@@ -188,7 +147,7 @@ class SelectCompiler:
                 columns.append(self._select_item(item, fields))
         check_unique(self.source, select, columns)
         stream = stream.map(", ".join(column.to_sql() for column in columns))
-        return base.project(columns, lambda node: _origin(base, dotted_name(node)), stream)
+        return base.project(columns, base.origin_of, stream)
 
     def _select_item(self, item: Any, fields: InputFields) -> SelectedColumn:
         return select_item(self.source, item, lambda node: fields.resolve(self.source, node))
@@ -218,7 +177,6 @@ class SelectCompiler:
         ]
 
     def _compile_aggregation(self, select: exp.Select, rules: dict[str, Any]) -> Definition:
-        """Compile a SELECT with groups."""
         if select.args.get("from_") is None:
             raise self.source.error(select, _NO_FROM)
         if self.joins_streams(select):
@@ -323,13 +281,7 @@ class SelectCompiler:
         query = f"SELECT {items} FROM stream {' '.join(clauses)}"  # noqa: S608 - the user's own SQL
         stream = base.stream.sql(query, **dict[str, Any](tables))
 
-        def origin(node: exp.Expr) -> str | None:
-            name = dotted_name(node)
-            if name is None or ("." in name and not name.startswith("stream.")):
-                return None
-            return _origin(base, name.removeprefix("stream."))
-
-        return base.project(columns, origin, stream)
+        return base.project(columns, base.origin_in_join, stream)
 
     def _reference_join(self, join: Any, fields: InputFields, tables: dict[str, ReferenceTable]) -> exp.Join:
         """Return the join with a reference table, which the step knows by its alias."""
@@ -363,40 +315,12 @@ class SelectCompiler:
         )
 
 
-def table_name(table: exp.Table) -> str:
-    """Return the name of a table with its schema: the name of a queue or of a reference table."""
-    return ".".join(part.name for part in table.parts)
-
-
-def select_item(source: SqlSource, item: Any, resolve: Callable[[exp.Expr], exp.Expr]) -> SelectedColumn:
-    """Return an item of a select list, which has to have a name."""
-    expression = item.unalias()
-    if is_star(expression):
-        raise source.error(item, "in a join name the columns: * would select some of them twice")
-    name = item.alias or (expression.name if isinstance(expression, exp.Column) else "")
-    if not name:
-        raise source.error(item, f"name the column: {item.sql('spark')} AS name")
-    return SelectedColumn(name, resolve(expression))
-
-
-def check_unique(source: SqlSource, select: exp.Select, columns: list[SelectedColumn]) -> None:
-    """Raise InvalidSql if two columns have one name."""
-    names = [column.name for column in columns]
-    for name in names:
-        if names.count(name) > 1:
-            raise source.error(select, f"two columns are called {name!r}: name one with AS")
-
-
 def _is_aggregation(select: Any) -> bool:
     if isinstance(select, exp.SetOperation):
         return False
     return bool(select.args.get("group") or select.args.get("having")) or any(
         item.find(exp.AggFunc) is not None for item in select.expressions
     )
-
-
-def _origin(base: Relation, name: str | None) -> str | None:
-    return None if name is None else base.origin(name)
 
 
 def _grouped_columns(select: exp.Select, fields: InputFields) -> list[exp.Column]:

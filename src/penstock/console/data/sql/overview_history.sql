@@ -1,8 +1,11 @@
--- What the overview wants to know beside the metrics. A lookup per queue, query and rule, never per event.
+-- Data of the overview that is not in the metrics. The cost depends on the number of queues, queries and rules.
 
--- name: past
--- What queries read and wrote in the last minutes, in steps of some seconds, and how fresh it was, as their ledgers say.
-SELECT (extract(epoch FROM s.at) * 1000)::bigint, sum(s.events_in)::float8, sum(s.events_out)::float8, avg(s.age)::float8
+-- name: ledger_points
+-- Events read and written per second by all queries in the last minutes, in steps, and their mean freshness.
+SELECT (extract(epoch FROM s.at) * 1000)::bigint AS at,
+       (sum(s.events_in) / %(step)s)::float8 AS events_in,
+       (sum(s.events_out) / %(step)s)::float8 AS events_out,
+       avg(s.age)::float8 AS freshness
 FROM penstock.queries q
 CROSS JOIN LATERAL (
     SELECT to_timestamp(floor(extract(epoch FROM n.committed_at) / %(step)s) * %(step)s + %(step)s) AS at,
@@ -16,26 +19,26 @@ CROSS JOIN LATERAL (
 GROUP BY s.at ORDER BY s.at
 
 -- name: queues
--- Every queue, how much it may hold, and whether it is written by a query or a rule.
+-- All queues with their maximum depth. is_output: a query or a rule writes to the queue.
 SELECT q.name, q.max_depth_events,
        EXISTS (SELECT FROM penstock.queries r WHERE r.sink_queue = q.name)
-       OR EXISTS (SELECT FROM penstock.rules r WHERE r.alerts = q.name)
+       OR EXISTS (SELECT FROM penstock.rules r WHERE r.alerts = q.name) AS is_output
 FROM penstock.queues q ORDER BY q.id LIMIT 2000
 
 -- name: firing
-SELECT s.rule, s.key, s.since, count(*) OVER () FROM penstock.rule_states s WHERE s.is_firing
+SELECT s.rule, s.key, s.since, count(*) OVER () AS total FROM penstock.rule_states s WHERE s.is_firing
 ORDER BY s.since DESC, s.rule, s.key LIMIT 20
 
 -- name: failing_sinks
--- Sinks whose last attempt failed, why, and whether they leave the other side alone.
-SELECT q.name, g.name, t.error, t.is_resting FROM penstock.sink_totals t
+-- Running sinks whose last attempt failed.
+SELECT q.name AS queue, g.name AS sink, t.error, t.is_resting FROM penstock.sink_totals t
 JOIN penstock.groups g ON g.id = t.group_id
 JOIN penstock.queues q ON q.id = g.queue_id
 WHERE t.error IS NOT NULL AND t.is_running AND t.updated_at > clock_timestamp() - interval '30 seconds'
 ORDER BY t.is_resting DESC, t.group_id LIMIT 100
 
--- name: failed
--- Queries whose last cycle came to nothing, and why.
+-- name: failed_queries
+-- Queries whose last cycle failed.
 SELECT q.name, c.error FROM penstock.queries q
 CROSS JOIN LATERAL (
     SELECT c.error FROM penstock.cycles c

@@ -4,7 +4,7 @@
   const keep = (name, value) => (document.cookie = `${name}=${value}; path=/; max-age=31536000; samesite=lax`);
   const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
   keep("penstock_zone", zone);
-  if (document.currentScript.dataset.then === "come-again") {
+  if (document.currentScript.dataset.then === "reload") {
     // The server writes the times, so it asks before the first page. Where cookies are refused, they are in UTC.
     if (read("penstock_zone") === zone) location.reload();
     else location.search += `${location.search ? "&" : "?"}zone=unknown`;

@@ -1,0 +1,125 @@
+"""Problems that the overview lists under "Needs attention"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.console.data.overview_history import OverviewSnapshot
+from penstock.console.page import url_for
+from penstock.core import formatting
+from penstock.server.metrics import database as database_metrics
+
+#: A queue is reported when its depth reaches this part of the maximum.
+_NEARLY_FULL = 0.8
+#: A group is reported when its oldest unread event is older than this.
+_BEHIND_SECONDS = 60.0
+_MAX_ALERTS = 5
+_SEVERITY = {"bad": 0, "warn": 1, "info": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class HealthIssue:
+    """A problem, and the page where the user can fix it."""
+
+    tone: Literal["bad", "warn", "info"]
+    message: str
+    href: str
+
+
+def find_health_issues(
+    snapshot: OverviewSnapshot, can_see: Callable[[str], bool], can_see_all: bool
+) -> list[HealthIssue]:
+    """Return the problems that the viewer can see, most severe first."""
+    issues = [
+        *_queue_issues(snapshot, can_see),
+        *_sink_issues(snapshot, can_see),
+        *_dead_letter_issues(snapshot, can_see),
+        *_group_issues(snapshot, can_see),
+    ]
+    if can_see_all:
+        issues += [*_alert_issues(snapshot), *_query_issues(snapshot)]
+    return sorted(issues, key=lambda issue: _SEVERITY[issue.tone])
+
+
+def _alert_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
+    for rule, key in snapshot.firing[:_MAX_ALERTS]:
+        yield HealthIssue("bad", f"Alert {rule} is firing" + (f" for {key}" if key else ""), url_for("/alerts"))
+    if snapshot.firing_count > _MAX_ALERTS:
+        more = formatting.number(snapshot.firing_count - _MAX_ALERTS)
+        yield HealthIssue("bad", f"{more} more alerts are firing", url_for("/alerts"))
+
+
+def _query_issues(snapshot: OverviewSnapshot) -> Iterator[HealthIssue]:
+    lags: dict[str, float] = {}
+    for (_, group), lag in snapshot.values(database_metrics.GROUP_LAG).items():
+        lags[group] = lags.get(group, 0) + lag
+    paused = snapshot.values(database_metrics.QUERY_PAUSED)
+    for (query,), is_running in snapshot.values(database_metrics.QUERY_RUNNING).items():
+        waiting = f"; {formatting.number(lags[query])} events are waiting" if lags.get(query) else ""
+        href = url_for("/queries", query=query)
+        error = snapshot.failed_queries.get(query)
+        if error is not None:
+            yield HealthIssue("bad", f"The last cycle of {query} failed: {_first_line(error)}", href)
+        if not is_running:
+            yield HealthIssue("bad" if waiting else "info", f"Query {query} is not running{waiting}", href)
+        elif paused.get((query,)):
+            yield HealthIssue("warn", f"Query {query} is paused{waiting}", href)
+
+
+def _dead_letter_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> Iterator[HealthIssue]:
+    for (queue, group), count in snapshot.values(database_metrics.DEAD_LETTERS).items():
+        if can_see(queue) and count:
+            letters = "dead letter" if count == 1 else "dead letters"
+            message = f"{formatting.number(count)} {letters} of {group} in {queue}"
+            yield HealthIssue("warn", message, url_for("/dead-letters", queue=queue))
+
+
+def _queue_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> Iterator[HealthIssue]:
+    counts = snapshot.values(database_metrics.GROUP_COUNTS)
+    depths: dict[str, float] = {}
+    for (queue, group), lag in snapshot.values(database_metrics.GROUP_LAG).items():
+        if counts.get((queue, group)):
+            depths[queue] = max(depths.get(queue, 0), lag)
+    for queue, depth in depths.items():
+        limit = snapshot.limits.get(queue)
+        if limit and can_see(queue) and depth >= limit * _NEARLY_FULL:
+            is_full = depth >= limit
+            level = "full" if is_full else f"{depth / limit:.0%} full"
+            message = f"{queue} is {level}: {formatting.number(depth)} events are waiting"
+            yield HealthIssue("bad" if is_full else "warn", message, url_for("/queues", queue=queue))
+
+
+def _sink_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> Iterator[HealthIssue]:
+    lags = snapshot.values(database_metrics.GROUP_LAG)
+    for (queue, sink), is_running in snapshot.values(database_metrics.SINK_RUNNING).items():
+        lag, href = lags.get((queue, sink), 0), url_for("/queues", queue=queue, group=sink)
+        if not can_see(queue) or not lag:
+            continue
+        failure = snapshot.failing_sinks.get((queue, sink))
+        if not is_running:
+            message = f"Sink {sink} of {queue} is not running: {formatting.number(lag)} events are waiting"
+            yield HealthIssue("info", message, href)
+        elif failure is not None:
+            state = "failed too often and is resting" if failure.is_resting else "is failing"
+            message = f"Sink {sink} of {queue} {state}: {_first_line(failure.error)}"
+            yield HealthIssue("bad" if failure.is_resting else "warn", message, href)
+
+
+def _group_issues(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> Iterator[HealthIssue]:
+    counts = snapshot.values(database_metrics.GROUP_COUNTS)
+    running = snapshot.values(database_metrics.QUERY_RUNNING)
+    sinks = snapshot.values(database_metrics.SINK_RUNNING)
+    for (queue, group), oldest in snapshot.values(database_metrics.GROUP_OLDEST).items():
+        # _query_issues and _sink_issues report these.
+        if not running.get((group,), 1) or not sinks.get((queue, group), 1) or (queue, group) in snapshot.failing_sinks:
+            continue
+        if counts.get((queue, group)) and can_see(queue) and oldest > _BEHIND_SECONDS:
+            message = f"{group} is {formatting.duration(oldest)} behind in {queue}"
+            yield HealthIssue("warn", message, url_for("/queues", queue=queue))
+
+
+def _first_line(error: str) -> str:
+    first = error.strip().splitlines()[0] if error.strip() else "no error message"
+    return first if len(first) <= 140 else f"{first[:139]}…"

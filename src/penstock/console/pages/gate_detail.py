@@ -1,0 +1,179 @@
+"""The gates of one key, or of all keys of a query, with forms to change limits and to pause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from msgspec import structs
+from nicegui import ui
+
+from penstock.console.page import View
+from penstock.console.pages.gate_formatting import format_available, format_limit, format_next, format_state
+from penstock.console.widgets import elements, forms
+from penstock.console.widgets.tables import DataTable, TableColumn
+from penstock.core import formatting
+from penstock.core.errors import NotFound
+from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
+from penstock.server.auth.identity import Role
+
+PATH = "/gates"
+_MAX_ROWS = 20
+
+_COLUMNS = (
+    "Gate",
+    "State",
+    TableColumn("Available", is_number=True),
+    TableColumn("Limit", is_number=True),
+    TableColumn("Next event", is_number=True),
+    TableColumn("Spent", is_number=True, classes="ps-desk"),
+)
+_DISABLED_REASON = "Your key needs the role admin to change gates"
+_KINDS = {"token_bucket": "token bucket", "sliding_window": "sliding window", "concurrency": "in flight"}
+#: The options of each kind of gate that can be changed, with their labels.
+_FIELDS: dict[str, Sequence[tuple[str, str]]] = {
+    "token_bucket": (("capacity", "Burst"), ("rate", "Per second")),
+    "sliding_window": (("limit", "Limit"), ("window_seconds", "Window in seconds")),
+    "concurrency": (("limit", "In flight"),),
+}
+
+
+async def build(view: View, query: str, key: str | None) -> None:
+    """Build the page of a key, or of all keys if ``key`` is None."""
+    admin = GateAdmin(view.database)
+    scope = "all keys" if key is None else key
+    forms.breadcrumb(("Gates", PATH), current=f"{query}: {scope}")
+
+    async def read() -> Sequence[GateInfo]:
+        gates = await admin.list(query, key, limit=100 if key is not None else 1000)
+        return [gate for gate in gates if key is None or gate.key is None or gate.key == key]
+
+    try:
+        first = await read()
+    except NotFound:
+        first = []
+    if not first:
+        elements.empty_state(
+            "There is no such gate", "The query has no gate, or has not read an event with this key yet."
+        )
+        return
+    distinct_gates = {gate.gate: gate for gate in first}.values()
+    with elements.tiles():
+        backlog_tile = elements.tile("Events waiting")
+        since_tile = elements.tile("Waiting since")
+        passed_tile = elements.tile("Passed")
+    with elements.card("Now"):
+        table = DataTable("Gates", _COLUMNS)
+
+    def show(gates: Sequence[GateInfo]) -> None:
+        now = datetime.now(UTC)
+        # The gates of a key share its backlog and its total.
+        keys = {gate.key: gate for gate in gates}.values()
+        denied = min((gate.denied_since for gate in gates if gate.denied_since is not None), default=None)
+        waiting = sum(gate.backlog for gate in keys)
+        backlog_tile.set(formatting.compact(waiting), tone="warn" if waiting else None)
+        since_tile.set("–" if denied is None else view.times.clock(denied))
+        passed_tile.set(formatting.compact(sum(gate.allowed_total for gate in keys)))
+        table.set(
+            [
+                f"{gate.gate} · {_KINDS[gate.kind]}{'' if key is not None else f' · {gate.key or scope}'}",
+                format_state(gate),
+                format_available(gate),
+                format_limit(gate),
+                format_next(view, gate, now),
+                formatting.compact(gate.cost_total),
+            ]
+            for gate in gates[:_MAX_ROWS]
+        )
+
+    await view.poll(("gate", query, key), read, show)
+    is_allowed = view.is_allowed(Role.ADMIN)
+    if not is_allowed:
+        elements.text("Your key needs the role admin to change limits.", "ps-muted", tag="p")
+    with elements.element("div", "ps-grid"):
+        for gate in distinct_gates:
+            _limit_card(view, admin, query, key, gate, is_allowed)
+        _flow_card(view, admin, query, key, is_allowed, any(gate.paused for gate in first))
+
+
+def _limit_card(view: View, admin: GateAdmin, query: str, key: str | None, gate: GateInfo, is_allowed: bool) -> None:
+    hint = "for keys without their own limit" if key is None else "for this key only"
+    with elements.card(f"Limit of gate {gate.gate}", hint=hint):
+        current = {
+            "capacity": gate.limit,
+            "limit": gate.limit,
+            "rate": gate.rate,
+            "window_seconds": gate.window_seconds,
+        }
+        inputs: dict[str, ui.number] = {}
+        with elements.element("div", "ps-row"):
+            for option, label in _FIELDS[gate.kind]:
+                field = ui.number(label, value=current[option], min=0).props("outlined dense").classes("ps-grow")
+                field.props["aria-label"] = f"{label}, gate {gate.gate}"
+                field.set_enabled(is_allowed)
+                inputs[option] = field
+
+        async def save() -> None:
+            changed = {
+                option: float(field.value)
+                for option, field in inputs.items()
+                if field.value is not None and not math.isclose(float(field.value), current[option] or 0.0)
+            }
+            if not changed:
+                ui.notify("Nothing changed: enter another limit", position="bottom")
+                return
+            async with view.action("change a gate", Role.ADMIN, subject=_subject(query, key), done="Limit changed"):
+                await admin.change(query, structs.replace(GateChange(key=key, gate=gate.gate), **changed))
+                current.update(changed)
+
+        with elements.element("div", "ps-row ps-end"):
+            elements.button(
+                "Change the limit", save, tone="primary", enabled=is_allowed, disabled_reason=_DISABLED_REASON
+            )
+
+
+def _flow_card(view: View, admin: GateAdmin, query: str, key: str | None, is_allowed: bool, is_paused: bool) -> None:
+    subject = _subject(query, key)
+    scope = "all keys" if key is None else key
+
+    async def change(action: str, done: str, change: GateChange) -> None:
+        async with view.action(action, Role.ADMIN, subject=subject, done=done):
+            await admin.change(query, change)
+
+    async def pause() -> None:
+        if await elements.confirm(f"Pause {scope}?", "No event passes until you resume it. Events wait.", "Pause"):
+            await change("pause a gate", f"Paused {scope}", GateChange(key=key, paused=True))
+
+    async def resume() -> None:
+        await change("resume a gate", f"Resumed {scope}", GateChange(key=key, paused=False, hold_seconds=0))
+
+    async def hold() -> None:
+        if seconds.value is None or not 0 < float(seconds.value) <= 366 * 86_400:
+            ui.notify("Enter the number of seconds, at most one year", type="warning", position="bottom")
+            return
+        await change(
+            "hold a gate",
+            f"{scope} is on hold for {formatting.duration(float(seconds.value))}",
+            GateChange(key=key, hold_seconds=float(seconds.value)),
+        )
+
+    async def clear() -> None:
+        detail = "This removes changed limits, pauses and holds."
+        if await elements.confirm(f"Restore the limits of the stream for {scope}?", detail, "Reset"):
+            await change("clear a gate", f"Limits of the stream restored for {scope}", GateChange(key=key, clear=True))
+
+    with elements.card("Flow", hint="paused" if is_paused else ""):
+        with elements.element("div", "ps-row"):
+            elements.button("Pause", pause, icon="pause", enabled=is_allowed, disabled_reason=_DISABLED_REASON)
+            elements.button("Resume", resume, icon="play_arrow", enabled=is_allowed, disabled_reason=_DISABLED_REASON)
+        with elements.element("div", "ps-row"):
+            seconds = ui.number("Hold for seconds", value=30, min=1).props("outlined dense").classes("ps-grow")
+            seconds.set_enabled(is_allowed)
+            elements.button("Hold", hold, icon="hourglass_top", enabled=is_allowed, disabled_reason=_DISABLED_REASON)
+        with elements.element("div", "ps-row ps-end"):
+            elements.button("Reset", clear, tone="danger", enabled=is_allowed, disabled_reason=_DISABLED_REASON)
+
+
+def _subject(query: str, key: str | None) -> str:
+    return query if key is None else f"{query}, {key}"

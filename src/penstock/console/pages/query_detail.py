@@ -1,0 +1,260 @@
+"""One query: its pipeline, rates, cycles and failures, with buttons to pause and resume it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from penstock.console.page import View, url_for
+from penstock.console.widgets import elements
+from penstock.console.widgets.charts import BarSeries, StackedBarChart
+from penstock.console.widgets.elements import Tone
+from penstock.console.widgets.pipeline import PipelineDiagram
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_columns
+from penstock.core import formatting
+from penstock.core.errors import NotFound
+from penstock.engine import commands
+from penstock.engine.ledger import COMMIT_BEFORE, Activity, CycleRecord, read_activity, read_cycles
+from penstock.engine.registry import QueryInfo, Registry
+from penstock.log.queue_info import GroupInfo
+from penstock.server.auth.identity import Role
+
+_CHART_CYCLES = 60
+_TABLE_CYCLES = 15
+_SHOWN_FAILURES = 3
+_ACTIVITY_TIME = timedelta(minutes=5)
+#: Events read per second are averaged over this time.
+_RATE_SECONDS = 10.0
+#: Results are averaged over a longer time: windows close rarely, and many at once.
+_RESULT_SECONDS = 60.0
+#: The phases of a cycle in their order, and the index of each colour. "wait" lasts from the plan to the Spark job.
+_PHASE_COLOURS = {
+    "wait": 6,
+    "spark": 1,
+    COMMIT_BEFORE: 9,
+    "prepare": 7,
+    "copy": 2,
+    "advance": 8,
+    "merge": 3,
+    "dead letters": 5,
+    "append": 4,
+}
+#: Phases that always take less than this are left out of the chart.
+_SHORTEST_PHASE_MS = 0.5
+_CYCLE_COLUMNS: Sequence[TableColumn | str] = (
+    *number_columns("Cycle"),
+    "State",
+    "Committed",
+    *number_columns("Duration", "Freshness", "Events", "Windows closed", "Late", "Dead letters"),
+)
+#: The tone of each state of a query.
+STATE_TONES: dict[str, Tone] = {"running": "good", "paused": "warn", "stopped": "idle"}
+_CYCLE_TONES: dict[str, Tone] = {"committed": "good", "failed": "bad"}
+
+
+@dataclass(frozen=True)
+class QueryData:
+    """The data that the page shows of a query."""
+
+    info: QueryInfo
+    activity: Activity
+    cycles: list[CycleRecord]
+    groups: list[GroupInfo]
+    failures: list[CycleRecord]
+
+
+async def read_query(view: View, name: str) -> QueryData:
+    """Read the data of a query, or raise NotFound."""
+    info = next((query for query in await Registry(view.log).list() if query.name == name), None)
+    activity = None if info is None else await read_activity(view.database, info.id, _ACTIVITY_TIME)
+    if info is None or activity is None:
+        raise NotFound(f"there is no query {name!r}: list them with `penstock query list`")
+    return QueryData(
+        info,
+        activity,
+        cycles=await read_cycles(view.database, info.id, limit=_CHART_CYCLES),
+        groups=[group for group in await view.log.groups() if group.query_id == name],
+        failures=await read_cycles(view.database, info.id, limit=_SHOWN_FAILURES, failed=True),
+    )
+
+
+class QueryDetail:
+    """The page of one query."""
+
+    def __init__(self, view: View, name: str) -> None:
+        self._view = view
+        self._name = name
+
+    async def build(self) -> None:
+        if self._name not in {query.name for query in await Registry(self._view.log).list()}:
+            elements.empty_state(f"There is no query {self._name}", "It may have been deleted.", "penstock query list")
+            return
+        self._build_head()
+        with elements.card("Pipeline", hint="events per second; results over the last minute"):
+            self._pipeline = PipelineDiagram()
+        self._build_tiles()
+        with elements.card("Time per cycle", hint=f"the last {_CHART_CYCLES} cycles"):
+            self._phases = StackedBarChart("Milliseconds of each phase of the last cycles")
+        self._failures = elements.element("div", "ps-stack")
+        self._failures.set_visibility(False)
+        self._shown_failures: list[tuple[int, str | None]] = []
+        with elements.card("Cycles"):
+            self._cycles = DataTable("Cycles", _CYCLE_COLUMNS)
+        await self._view.poll(("query", self._name), lambda: read_query(self._view, self._name), self._show)
+
+    def _build_head(self) -> None:
+        is_admin = self._view.is_allowed(Role.ADMIN)
+        reason = "Your key needs the role admin to pause and resume queries"
+        with elements.element("div", "ps-row ps-between"):
+            with elements.element("div", "ps-row"):
+                with elements.element("a", href="/queries"):
+                    elements.text("All queries")
+                elements.text("/", "ps-muted")
+                elements.text(self._name, "ps-strong ps-break")
+                self._state = elements.badge("…")
+                self._driver = elements.text("", "ps-muted ps-small ps-break ps-driver")
+            with elements.element("div", "ps-row"):
+                with elements.element("a", "ps-tab", href=url_for("/live", query=self._name)):
+                    elements.text("Live board")
+                self._pause_button = elements.button(
+                    "Pause", self._pause, icon="pause", enabled=is_admin, disabled_reason=reason
+                )
+                self._resume_button = elements.button(
+                    "Resume", self._resume, icon="play_arrow", tone="primary", enabled=is_admin, disabled_reason=reason
+                )
+        self._resume_button.set_visibility(False)
+
+    def _build_tiles(self) -> None:
+        with elements.tiles():
+            self._rate = elements.tile("Events", "/s")
+            self._freshness = elements.tile("Freshness")
+            self._lag = elements.tile("Lag")
+            self._watermark = elements.tile("Watermark")
+            self._windows = elements.tile("Open windows")
+            self._late = elements.tile("Late")
+            self._dead = elements.tile("Dead letters")
+
+    async def _pause(self) -> None:
+        view = self._view
+        done = f"{self._name} finishes its cycle and pauses"
+        async with view.action("POST /v1/queries/{query}/pause", Role.ADMIN, subject=self._name, done=done):
+            await commands.pause(view.database, self._name)
+            self._show_state("paused", is_paused=True)
+
+    async def _resume(self) -> None:
+        view = self._view
+        done = f"{self._name} resumes"
+        async with view.action("POST /v1/queries/{query}/resume", Role.ADMIN, subject=self._name, done=done):
+            await commands.resume(view.database, self._name)
+            self._show_state("running", is_paused=False)
+
+    def _show_state(self, state: str, *, is_paused: bool) -> None:
+        self._state.set_text(state)
+        self._state.classes(replace=f"ps-badge ps-tone-{STATE_TONES[state]}")
+        self._pause_button.set_visibility(not is_paused)
+        self._resume_button.set_visibility(is_paused)
+
+    def _show(self, query: QueryData) -> None:
+        info = query.info
+        self._show_state(info.state, is_paused=info.is_paused)
+        self._driver.set_text(f"driver {info.driver}" if info.is_running and info.driver else "no driver")
+        self._show_tiles(query)
+        self._pipeline.show(info.description, _input_rate(query.cycles), _output_rate(query.cycles), query.groups)
+        self._show_cycles(query.cycles)
+        self._show_failures(query.failures)
+
+    def _show_tiles(self, query: QueryData) -> None:
+        info, activity, times = query.info, query.activity, self._view.times
+        self._rate.set(formatting.rate(_input_rate(query.cycles)), f"cycle {formatting.number(info.cycle)}")
+        freshness = _mean([_freshness(cycle) for cycle in _recent(query.cycles)])
+        self._freshness.set(formatting.duration(freshness), f"committed {times.ago(info.committed_at)}")
+        lag = sum(group.lag for group in query.groups)
+        self._lag.set(formatting.compact(lag), "events to read" if lag else "all read")
+        behind = None if activity.watermark is None else (datetime.now(UTC) - activity.watermark).total_seconds()
+        self._watermark.set(
+            times.clock(activity.watermark),
+            "no watermark yet" if behind is None else f"{formatting.duration(behind)} behind",
+        )
+        closed = f"{formatting.compact(activity.windows)} closed in 5 min"
+        self._windows.set(formatting.compact(activity.open_windows) if activity.has_result else "–", closed)
+        self._late.set(formatting.compact(activity.late), "in 5 min", "warn" if activity.late else None)
+        self._dead.set(formatting.compact(activity.dead), "in 5 min", "bad" if activity.dead else None)
+
+    def _show_cycles(self, cycles: Sequence[CycleRecord]) -> None:
+        committed = [cycle for cycle in reversed(cycles) if cycle.took is not None]
+        series = [
+            BarSeries(phase, colour, [_phase_milliseconds(cycle, phase) for cycle in committed])
+            for phase, colour in _PHASE_COLOURS.items()
+        ]
+        self._phases.set(
+            [self._view.times.clock(cycle.committed_at) for cycle in committed],
+            [bars for bars in series if max(bars.values, default=0.0) >= _SHORTEST_PHASE_MS],
+        )
+        self._cycles.set([_cycle_row(self._view, cycle) for cycle in cycles[:_TABLE_CYCLES]])
+
+    def _show_failures(self, failures: Sequence[CycleRecord]) -> None:
+        errors = [(cycle.cycle, cycle.error) for cycle in failures]
+        if errors == self._shown_failures:
+            return
+        self._shown_failures = errors
+        self._failures.clear()
+        self._failures.set_visibility(bool(failures))
+        if failures:
+            with self._failures, elements.card("Failed cycles", hint="each was retried from its start"):
+                for cycle in failures:
+                    planned_at = self._view.times.full(cycle.planned_at)
+                    elements.text(f"Cycle {formatting.number(cycle.cycle)}, {planned_at}", "ps-muted ps-small")
+                    elements.text(cycle.error, "ps-error ps-mono", tag="p")
+
+
+def _cycle_row(view: View, cycle: CycleRecord) -> list[TableCell | str]:
+    return [
+        formatting.number(cycle.cycle),
+        TableCell(cycle.state, tone=_CYCLE_TONES.get(cycle.state, "info")),
+        view.times.clock(cycle.committed_at),
+        formatting.duration(cycle.seconds),
+        formatting.duration(_freshness(cycle)),
+        formatting.number(cycle.events_in),
+        formatting.number(cycle.windows),
+        formatting.number(cycle.late),
+        formatting.number(cycle.dead),
+    ]
+
+
+def _recent(cycles: Sequence[CycleRecord]) -> list[CycleRecord]:
+    since = datetime.now(UTC) - timedelta(seconds=_RATE_SECONDS)
+    return [cycle for cycle in cycles if cycle.committed_at is not None and cycle.committed_at > since]
+
+
+def _input_rate(cycles: Sequence[CycleRecord]) -> float:
+    """Return the events read per second."""
+    return sum(cycle.events_in or 0 for cycle in _recent(cycles)) / _RATE_SECONDS
+
+
+def _output_rate(cycles: Sequence[CycleRecord]) -> float:
+    """Return the events written per second."""
+    now = datetime.now(UTC)
+    ages = [((now - cycle.committed_at).total_seconds(), cycle) for cycle in cycles if cycle.committed_at is not None]
+    recent = [(age, cycle) for age, cycle in ages if age <= _RESULT_SECONDS]
+    events = sum(cycle.events_out or 0 for _, cycle in recent)
+    return events / max((age for age, _ in recent), default=_RESULT_SECONDS)
+
+
+def _freshness(cycle: CycleRecord) -> float | None:
+    if cycle.committed_at is None or cycle.oldest_at is None:
+        return None
+    return (cycle.committed_at - cycle.oldest_at).total_seconds()
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _phase_milliseconds(cycle: CycleRecord, phase: str) -> float:
+    if phase != "wait":
+        return (cycle.took or {}).get(phase, 0.0)
+    if cycle.started_at is None:
+        return 0.0
+    return max(0.0, (cycle.started_at - cycle.planned_at).total_seconds() * 1000)

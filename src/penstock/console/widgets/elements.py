@@ -1,0 +1,146 @@
+"""Elements that pages consist of: cards, tiles, badges, empty states, buttons, dialogs. ``console.css`` styles them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nicegui import ui
+from nicegui.element import Element
+
+Tone = Literal["good", "warn", "bad", "info", "idle"]
+
+
+def element(tag: str, classes: str = "", **attributes: str) -> Element:
+    """Create an HTML element. An underscore in an attribute becomes a dash: ``aria_label`` sets ``aria-label``."""
+    created = ui.element(tag)
+    if classes:
+        created.classes(classes)
+    for name, value in attributes.items():
+        created.props[name.rstrip("_").replace("_", "-")] = value
+    return created
+
+
+def text(content: object, classes: str = "", tag: str = "span") -> ui.label:
+    """Create an element with text, which the browser never parses as markup."""
+    created = ui.label(str(content))
+    created.tag = tag
+    return created.classes(classes)
+
+
+def card(title: str = "", *, hint: str = "", classes: str = "") -> Element:
+    """Create a section with a title. ``hint`` is shown beside the title."""
+    section = element("section", f"ps-card {classes}")
+    if title:
+        section.props["aria-label"] = title
+        with section, element("header", "ps-card-head"):
+            text(title, tag="h2")
+            if hint:
+                text(hint, "ps-muted")
+    return section
+
+
+@dataclass
+class Tile:
+    """A number with a title and a note."""
+
+    value: ui.label
+    note: ui.label
+    frame: Element
+    tone: Tone | None = None
+
+    def set(self, value: str, note: str = "", tone: Tone | None = None) -> None:
+        self.value.set_text(value)
+        self.note.set_text(note)
+        if tone != self.tone:
+            self.frame.classes(remove=f"ps-tone-{self.tone}", add=f"ps-tone-{tone}" if tone else "")
+            self.tone = tone
+
+
+def tile(title: str, unit: str = "", *, href: str = "") -> Tile:
+    """Create a tile, which is a link if ``href`` is given."""
+    frame = element("a", "ps-tile", href=href) if href else element("div", "ps-tile")
+    with frame:
+        text(title, "ps-tile-title")
+        with element("span", "ps-tile-value"):
+            value = text("–", "ps-figure")
+            if unit:
+                text(unit, "ps-unit")
+        note = text("", "ps-tile-note")
+    return Tile(value, note, frame)
+
+
+def tiles() -> Element:
+    """Create a row for tiles."""
+    return element("div", "ps-tiles")
+
+
+def badge(content: str, tone: Tone = "idle") -> ui.label:
+    """Create a short state with a coloured dot."""
+    return text(content, f"ps-badge ps-tone-{tone}")
+
+
+def command_line(command: str) -> Element:
+    """Create a shell command with a button that copies it."""
+    with element("div", "ps-command") as created:
+        text(command, tag="code").props["tabindex"] = "0"
+        copy_button = element("button", "ps-copy", type="button", aria_label=f"Copy: {command}")
+        with copy_button:
+            ui.icon("content_copy").props("aria-hidden=true")
+        copy_button.on("click", js_handler=f"(event) => penstock.copy({json.dumps(command)}, event.currentTarget)")
+    return created
+
+
+def empty_state(title: str, reason: str = "", command: str = "", icon: str = "water_drop") -> Element:
+    """Create the placeholder of a list without entries: the reason, and the command to run next."""
+    with element("div", "ps-empty") as created:
+        ui.icon(icon).props("aria-hidden=true")
+        text(title, tag="h3")
+        if reason:
+            text(reason, "ps-muted", tag="p")
+        if command:
+            command_line(command)
+    return created
+
+
+def button(
+    label: str,
+    on_click: Callable[[], Any],
+    *,
+    icon: str = "",
+    tone: Literal["plain", "primary", "danger"] = "plain",
+    enabled: bool = True,
+    disabled_reason: str = "",
+) -> ui.button:
+    """Create a button. If it is not enabled, its tooltip shows the reason."""
+    created = ui.button(label, on_click=on_click, icon=icon or None, color=None).props("no-caps unelevated dense")
+    created.classes(f"ps-button ps-button-{tone}")
+    if not enabled:
+        created.disable()
+        if disabled_reason:
+            created.tooltip(disabled_reason)
+            created.props["title"] = disabled_reason
+    return created
+
+
+async def confirm(question: str, detail: str, confirm_label: str, *, danger: bool = True) -> bool:
+    """Ask the user to confirm an action."""
+    with ui.dialog() as dialog, ui.card().classes("ps-dialog"):
+        dialog.props["aria-label"] = question
+        text(question, tag="h2")
+        text(detail, "ps-muted", tag="p")
+        with element("div", "ps-row ps-end"):
+            button("Cancel", lambda: dialog.submit(False))
+            button(confirm_label, lambda: dialog.submit(True), tone="danger" if danger else "primary")
+    return bool(await open_dialog(dialog))
+
+
+async def open_dialog(dialog: ui.dialog) -> Any:
+    """Open a dialog and return the submitted value, or None if the user closes it or leaves the page."""
+    try:
+        return await dialog
+    finally:
+        if not dialog.is_deleted and not dialog.client.is_deleted:
+            dialog.delete()

@@ -1,0 +1,163 @@
+"""Result of an SQL statement as a table, a chart and a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from nicegui import ui
+
+from penstock.console.formatting import TimeFormatter
+from penstock.console.widgets.charts import BarSeries, ChartLine, StackedBarChart, TimeChart
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
+from penstock.core import formatting
+from penstock.db.adhoc_query import AdhocColumn, AdhocResult
+
+#: Largest number of lines and of bars in a chart.
+_MAX_SERIES = 8
+_MAX_BARS = 60
+#: Characters shown of a value; the CSV file contains the whole value.
+_MAX_CELL_CHARACTERS = 300
+
+
+def show_table(result: AdhocResult, times: TimeFormatter) -> None:
+    """Show all rows, with times in the viewer's time zone."""
+    table = DataTable(
+        "Result", [TableColumn(column.name, is_number=column.kind == "number") for column in result.columns]
+    )
+    table.html.classes("ps-tall")
+    table.html.props["tabindex"] = "0"
+    table.set(
+        [_cell(value, column, times) for value, column in zip(row, result.columns, strict=True)] for row in result.rows
+    )
+
+
+def format_csv(result: AdhocResult) -> bytes:
+    """Return the result as CSV, with values as PostgreSQL formats them."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([column.name for column in result.columns])
+    writer.writerows(result.rows)
+    return text.getvalue().encode()
+
+
+@dataclass(frozen=True)
+class ResultChart:
+    """A chart of a result: lines over time, or bars by name."""
+
+    title: str
+    #: Name -> points in time, for lines.
+    lines: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
+    #: Name and value of each bar.
+    bars: Sequence[tuple[str, float]] = ()
+    #: The column of the bars' values.
+    bar_column: str = ""
+
+
+def choose_chart(result: AdhocResult) -> ResultChart | None:
+    """Return a chart of the numbers by the first time or text column, or None if the result has no such columns."""
+    kinds = [column.kind for column in result.columns]
+    numbers = [i for i, kind in enumerate(kinds) if kind == "number"]
+    if not numbers or len(result.rows) < 2:
+        return None
+    if "time" in kinds:
+        return _chart_over_time(result, kinds.index("time"), numbers)
+    if "text" in kinds:
+        return _chart_by_name(result, kinds.index("text"), numbers[0])
+    return None
+
+
+def _chart_over_time(result: AdhocResult, time: int, numbers: Sequence[int]) -> ResultChart | None:
+    name_index = next((i for i, column in enumerate(result.columns) if column.kind == "text"), None)
+    lines: dict[str, list[tuple[int, float]]] = {}
+    for row in result.rows:
+        at = _epoch_milliseconds(row[time])
+        if at is None:
+            continue
+        if name_index is not None:
+            # The names become lines, so only the first number is shown.
+            lines.setdefault(row[name_index] or "–", []).append((at, _parse_number(row[numbers[0]])))
+        else:
+            for i in numbers[:_MAX_SERIES]:
+                lines.setdefault(result.columns[i].name, []).append((at, _parse_number(row[i])))
+    chosen = sorted(lines, key=lambda name: -sum(value for _, value in lines[name]))[:_MAX_SERIES]
+    if not chosen or all(len(lines[name]) < 2 for name in chosen):
+        return None
+    subject = result.columns[numbers[0]].name if name_index is not None else "the numbers"
+    return ResultChart(f"{subject} over time", lines={name: sorted(lines[name]) for name in chosen})
+
+
+def _chart_by_name(result: AdhocResult, name: int, number: int) -> ResultChart:
+    bars = [(row[name] or "–", _parse_number(row[number])) for row in result.rows[:_MAX_BARS]]
+    column = result.columns[number].name
+    return ResultChart(f"{column} by {result.columns[name].name}", bars=bars, bar_column=column)
+
+
+def draw_chart(chart: ResultChart, height: int = 260) -> None:
+    if chart.lines:
+        lines = [ChartLine(name, colour) for colour, name in enumerate(chart.lines, start=1)]
+        time_chart = TimeChart(f"Chart: {chart.title}", lines, height=height)
+        times = [at for points in chart.lines.values() for at, _ in points]
+        time_chart.set(list(chart.lines.values()), (min(times), max(times)))
+    else:
+        bar_chart = StackedBarChart(f"Chart: {chart.title}", unit="number", height=height)
+        values = [value for _, value in chart.bars]
+        bar_chart.set([name for name, _ in chart.bars], [BarSeries(chart.bar_column, 1, values)])
+
+
+def summarize(result: AdhocResult) -> str:
+    """Return the number of rows, the duration and the reason of a truncation."""
+    rows = "1 row" if len(result.rows) == 1 else f"{formatting.number(len(result.rows))} rows"
+    truncation = {
+        "rows": "; truncated at the row limit",
+        "size": "; truncated at the size limit",
+        "columns": "; truncated at the column limit",
+        None: "",
+    }[result.truncation]
+    return f"{rows} in {formatting.duration(result.seconds)}{truncation}"
+
+
+def _cell(value: str | None, column: AdhocColumn, times: TimeFormatter) -> TableCell | str:
+    if value is None:
+        return TableCell("null", classes="ps-muted")
+    if column.kind == "number":
+        return _format_number(value)
+    if column.kind == "time" and column.type.startswith("timestamptz"):
+        time = _parse_timestamp(value)
+        return TableCell(value if time is None else times.full(time), classes="ps-nowrap")
+    shown = value if len(value) <= _MAX_CELL_CHARACTERS else f"{value[:_MAX_CELL_CHARACTERS]}…"
+    return TableCell(shown, classes="ps-wide-text" if len(value) > 60 else "")
+
+
+def _format_number(text: str) -> str:
+    """Add thousands separators without rounding."""
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    whole, point, rest = digits.partition(".")
+    return f"{sign}{int(whole):,}{point}{rest}" if whole.isascii() and whole.isdigit() and len(whole) < 400 else text
+
+
+def _parse_timestamp(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None  # infinity, or a year outside the range of Python
+
+
+def _epoch_milliseconds(text: str | None) -> int | None:
+    time = None if text is None else _parse_timestamp(text)
+    return None if time is None else int(time.timestamp() * 1000)
+
+
+def _parse_number(text: str | None) -> float:
+    try:
+        value = float(text or 0)
+    except ValueError:
+        return 0.0
+    return value if abs(value) < 1e300 else 0.0
+
+
+def download_csv(result: AdhocResult) -> None:
+    ui.download.content(format_csv(result), "penstock.csv", "text/csv")
