@@ -111,7 +111,7 @@ class CycleDriver:
         micros = int(moment.timestamp() * _SECOND)
         high = None if upto is None else upto * _SECOND
         reports = [
-            TaskReport([PartitionReport(1, len(rows), sum(row[2] for row in rows), high, micros, micros)], [], {})
+            TaskReport([PartitionReport(1, high, len(rows), sum(row[2] for row in rows), micros, micros)], [], {})
         ]
         return await self._committer.commit(
             CycleResult(plan, reports, table, [], [], datetime.now(UTC), {"read": 1.0}, session_moves=moves)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from penstock.cli.demo.command import run_demo
-from penstock.cli.demo.company import Wishes
+from penstock.cli.demo.company import DemoOptions
 from penstock.cli.output import Output
 from penstock.core.errors import Conflict
 from tests.cli.command_line import CommandLine
@@ -144,7 +144,7 @@ async def test_a_demo_that_does_not_come_to_its_end_leaves_a_database_that_is_na
 ) -> None:
     streams = tmp_path / "streams.py"
     streams.write_text("raise SystemExit('no')" if how == "a process fails" else "import time; time.sleep(60)")
-    wishes = Wishes(streams, None, 100, 1, headless=True, port=0)
+    wishes = DemoOptions(streams, None, 100, 1, headless=True, port=0)
     playing = asyncio.create_task(run_demo(Output(quiet=True), wishes, database_url=database_url, keep=False))
     if how == "it is in a hurry":
         await eventually(lambda: _has(database_url, "calls.allowed"))

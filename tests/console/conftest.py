@@ -1,6 +1,6 @@
-"""A console on a fresh database for the tests of a file, and a page in a real Chromium for each test.
+"""Fixtures: a console on a fresh database for each module, and a Chromium page for each test.
 
-``console``      the process, with access off; one for a file, so that tests share what is in its database
+``console``      the process, without access control; the tests of a module share its database
 ``page``         a page at desktop size; the test fails if the browser reports an error
 """
 
@@ -18,8 +18,8 @@ from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from scripts.install_chromium import FLAGS, MISSING, find_chromium
-from tests.console.browsing import open_page
-from tests.console.running import Running, console_on
+from tests.console.browser import open_page
+from tests.console.console_process import ConsoleProcess, start_console
 from tests.servers import TEMPLATE, Server
 
 T = TypeVar("T")
@@ -27,46 +27,46 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser for a file: while it is there, a loop of its own runs, in which no asynchronous test can."""
-    program = find_chromium()
-    if program is None:
+    """A browser for the tests of a module. Its event loop rules out asynchronous tests in the same module."""
+    executable = find_chromium()
+    if executable is None:
         if os.environ.get("CI"):
             pytest.fail(MISSING)
         pytest.skip(MISSING)
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
-        yield started
-        started.close()
+        browser = playwright.chromium.launch(executable_path=executable, args=list(FLAGS))
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="module")
-def console(pg18: Server) -> Iterator[Running]:
-    with pg18.fresh_database(TEMPLATE) as url, console_on(url) as running:
+def console(pg18: Server) -> Iterator[ConsoleProcess]:
+    with pg18.fresh_database(TEMPLATE) as url, start_console(url) as running:
         yield running
 
 
 @pytest.fixture
-def page(browser: Browser, console: Running) -> Iterator[Page]:
+def page(browser: Browser, console: ConsoleProcess) -> Iterator[Page]:
     with open_page(browser, console.url) as opened:
         yield opened
 
 
-def arrange(database_url: str, what: Callable[[Log], Awaitable[T]]) -> T:
-    """Do something to the log of a database."""
+def run_with_log(database_url: str, function: Callable[[Log], Awaitable[T]]) -> T:
+    """Run a function with an open log of the database."""
 
     async def run() -> T:
         log = Log(Database(Settings(database_url=database_url)))
         await log.open()
         try:
-            return await what(log)
+            return await function(log)
         finally:
             await log.close()
 
-    # Where playwright is, a loop of its own runs already.
-    return asyncio.run(run()) if _is_idle() else _elsewhere(run)
+    # Playwright runs an event loop in this thread.
+    return asyncio.run(run()) if _has_no_loop() else _run_in_thread(run)
 
 
-def _is_idle() -> bool:
+def _has_no_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -74,7 +74,7 @@ def _is_idle() -> bool:
     return False
 
 
-def _elsewhere(run: Callable[[], Awaitable[T]]) -> T:
+def _run_in_thread(run: Callable[[], Awaitable[T]]) -> T:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as threads:

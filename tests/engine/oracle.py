@@ -1,7 +1,7 @@
-"""What a stream's windows must hold, in plain Python and by the rules alone.
+"""A reference implementation of windows in plain Python.
 
-It knows nothing of cycles, Spark or SQL: events go by in the order of their partitions, each is late or is not, and a
-window is the list of what fell into it.
+It knows nothing of cycles, Spark or SQL: it processes the events of each partition in order, decides whether each is
+late, and collects the events of each window in a list.
 """
 
 from __future__ import annotations
@@ -17,70 +17,72 @@ from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Python's own precision, in which means are given; and one in which nothing is ever rounded.
+#: Python's default precision, to which means are rounded; and one in which nothing is rounded.
 _MEANS = Context(prec=28)
 _EXACT = Context(prec=400)
 
 Span: TypeAlias = tuple[int, int]
-#: From a time to the windows it lies in, in microseconds.
-Spans: TypeAlias = Callable[[int], list[Span]]
+#: The windows that contain a time, in microseconds.
+WindowFunction: TypeAlias = Callable[[int], list[Span]]
 #: Key, start and end.
-Place: TypeAlias = tuple[str | None, int, int]
+WindowKey: TypeAlias = tuple[str | None, int, int]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """An event as a stream meets it."""
+class OracleEvent:
+    """An event of the stream."""
 
     partition: int
     offset: int
-    #: What windows are kept by.
+    #: The key of its windows.
     key: str | None
-    #: None: it has none that can be read, so it neither counts nor moves time.
+    #: None if the event has no valid time: it does not count and does not advance the watermark.
     time: int | None
     data: Any = None
-    #: False: a condition leaves it out. Its partition's time goes on all the same.
+    #: False if a filter drops the event. It advances the watermark nevertheless.
     passes: bool = True
-    #: Windows up to here were closed by the clock, or by a flush, before it came.
+    #: The watermark to which the clock or a flush had advanced before the event.
     floor: int | None = None
 
 
 @dataclass
-class Answer:
-    """What was asked of the oracle."""
+class OracleResult:
+    """The events of each window, and the late events."""
 
-    windows: dict[Place, list[Seen]] = field(default_factory=dict)
-    late: list[Seen] = field(default_factory=list)
+    windows: dict[WindowKey, list[OracleEvent]] = field(default_factory=dict)
+    late: list[OracleEvent] = field(default_factory=list)
 
 
-def answer(events: Iterable[Seen], spans: Spans, *, grace: int = 0, lateness: int = 0) -> Answer:
-    """The windows of all events, each partition's in the order of its offsets, and those that came too late."""
-    found = Answer()
+def compute_windows(
+    events: Iterable[OracleEvent], spans: WindowFunction, *, grace: int = 0, lateness: int = 0
+) -> OracleResult:
+    """Assign events to windows, each partition in the order of its offsets."""
+    result = OracleResult()
     highest: dict[int, int] = {}
     for event in sorted(events, key=lambda e: (e.partition, e.offset)):
         if event.time is None:
             continue
         before = highest.get(event.partition)
-        bounds = [b for b in (None if before is None else before - lateness, event.floor) if b is not None]
+        watermarks = [w for w in (None if before is None else before - lateness, event.floor) if w is not None]
         highest[event.partition] = event.time if before is None else max(before, event.time)
         if not event.passes:
             continue
-        open_spans = [s for s in spans(event.time) if not bounds or s[1] + grace > max(bounds)]
+        open_spans = [s for s in spans(event.time) if not watermarks or s[1] + grace > max(watermarks)]
         for start, end in open_spans:
-            found.windows.setdefault((event.key, start, end), []).append(event)
+            result.windows.setdefault((event.key, start, end), []).append(event)
         if not open_spans:
-            found.late.append(event)
-    return found
+            result.late.append(event)
+    return result
 
 
 # Windows
 
 
-def tumbling(seconds: float) -> Spans:
+def tumbling(seconds: float) -> WindowFunction:
     return sliding(seconds, seconds)
 
 
-def sliding(size: float, slide: float) -> Spans:
+def sliding(size: float, slide: float) -> WindowFunction:
     long, step = round(size * 1e6), round(slide * 1e6)
 
     def spans(time: int) -> list[Span]:
@@ -93,7 +95,7 @@ def sliding(size: float, slide: float) -> Spans:
     return spans
 
 
-def calendar(every: str, timezone: str) -> Spans:
+def calendar(every: str, timezone: str) -> WindowFunction:
     zone = ZoneInfo(timezone)
 
     def spans(time: int) -> list[Span]:
@@ -111,7 +113,7 @@ def calendar(every: str, timezone: str) -> Spans:
     return spans
 
 
-def several(*kinds: Spans) -> Spans:
+def combine(*kinds: WindowFunction) -> WindowFunction:
     return lambda time: [span for kind in kinds for span in kind(time)]
 
 
@@ -119,7 +121,7 @@ def micros(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
-# Aggregates: of the values that are not null
+# Aggregates of values that are not null
 
 
 def total(values: Sequence[Decimal]) -> Decimal | None:
@@ -134,29 +136,29 @@ def mean(values: Sequence[Decimal]) -> Decimal | None:
     return None if exact is None else _MEANS.divide(exact, Decimal(len(values)))
 
 
-def spread(values: Sequence[Decimal]) -> float | None:
+def standard_deviation(values: Sequence[Decimal]) -> float | None:
     return statistics.stdev([float(value) for value in values]) if len(values) > 1 else None
 
 
-def earliest(events: Sequence[Seen], name: str) -> Any:
+def earliest(events: Sequence[OracleEvent], name: str) -> Any:
     return min(events, key=_order).data.get(name)
 
 
-def latest(events: Sequence[Seen], name: str) -> Any:
+def latest(events: Sequence[OracleEvent], name: str) -> Any:
     return max(events, key=_order).data.get(name)
 
 
-def _order(event: Seen) -> tuple[int, int, int]:
+def _order(event: OracleEvent) -> tuple[int, int, int]:
     return event.time or 0, event.partition, event.offset
 
 
-def top(values: Sequence[str], k: int) -> list[dict[str, Any]]:
+def top_values(values: Sequence[str], k: int) -> list[dict[str, Any]]:
     ranked = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0].encode()))
     return [{"value": value, "count": times} for value, times in ranked[:k]]
 
 
 def is_percentile(found: float | None, values: Sequence[Decimal], fraction: float) -> bool:
-    """Whether it lies within 1 percent of the values on both sides of the rank."""
+    """True if the percentile is within 1 % of the values on both sides of the rank."""
     if not values:
         return found is None
     ranked = sorted(float(value) for value in values)

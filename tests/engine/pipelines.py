@@ -24,7 +24,7 @@ from penstock.engine.stream import Stream
 from penstock.log.dead_letters.models import DeadLetter
 from penstock.log.event import Event
 from tests.engine import oracle
-from tests.engine.oracle import Place, Seen
+from tests.engine.oracle import OracleEvent, WindowKey
 
 #: Long enough for a machine that others use too.
 PATIENCE = 100.0
@@ -92,7 +92,7 @@ class Bench:
     def live(self, query: str = "q") -> list[dict[str, Any]]:
         return self.rows(query, "penstock_live")
 
-    def by_window(self, query: str = "q") -> dict[Place, dict[str, Any]]:
+    def by_window(self, query: str = "q") -> dict[WindowKey, dict[str, Any]]:
         """The closed windows, by key and span."""
         found = {}
         for row in self.rows(query):
@@ -114,10 +114,11 @@ class Bench:
         found = self.penstock.queue(queue).browse(limit=100_000)
         return sorted(found, key=lambda e: (e.partition_id, e.offset))
 
-    def seen(self, queue: str = "orders") -> list[Seen]:
+    def seen(self, queue: str = "orders") -> list[OracleEvent]:
         """The events of a queue where they came to stand; key and time as the queue has them."""
         return [
-            Seen(e.partition_id, e.offset, e.key, oracle.micros(e.appended_at), decoded(e)) for e in self.events(queue)
+            OracleEvent(e.partition_id, e.offset, e.key, oracle.micros(e.appended_at), decoded(e))
+            for e in self.events(queue)
         ]
 
     def letters(self, queue: str = "orders") -> list[DeadLetter]:

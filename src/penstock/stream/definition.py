@@ -477,7 +477,7 @@ class Definition:
             raise InvalidRequest(f"{what}: the stream aggregates already; put everything into one .aggregate({{...}})")
 
     def _check_window_expression(self, text: object) -> str:
-        from penstock.stream.sql.window_outputs import compile_window_expression
+        from penstock.stream.sql.postgres_translation import compile_window_expression
 
         if self.sink is not None:
             raise InvalidRequest("select and having come before .to(...): move them there")

@@ -127,7 +127,7 @@ def _describe_step(step: Step) -> str:
 
 def _describe_table(table: ReferenceTable) -> str:
     if table.query is not None:
-        from penstock.stream.sql.postgres import on_one_line
+        from penstock.stream.sql.table_source import on_one_line
 
         return on_one_line(table.query)
     return _describe_code(table.frame) if is_python(table.frame) else "a DataFrame"

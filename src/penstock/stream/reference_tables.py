@@ -41,7 +41,7 @@ def reference_table(source: Any, refresh_seconds: float = 60.0, notify: str | No
 
 
 def _postgres_query(source: str) -> str:
-    from penstock.stream.sql.postgres import is_query, is_table_name
+    from penstock.stream.sql.table_source import is_query, is_table_name
 
     text = source.strip().removesuffix(";").rstrip()
     try:

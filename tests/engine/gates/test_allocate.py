@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engine.gates.allocate import PartitionAllocation, PartitionDemand, allocate
 from penstock.engine.gates.limits import build_meter
-from penstock.engine.gates.meters import Limit, MeterState
+from penstock.engine.gates.rate_limiters import Limit, MeterState
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
 from tests.engine.gates import ideal_limiter
 from tests.engine.gates.ideal_limiter import Grant

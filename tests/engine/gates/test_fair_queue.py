@@ -7,7 +7,7 @@ import pytest
 from penstock.engine.gates.allocate import Allocation, PartitionAllocation, PartitionDemand, allocate
 from penstock.engine.gates.fair_queue import FairQueue
 from penstock.engine.gates.limits import build_meter
-from penstock.engine.gates.meters import LEVEL_UNITS, Limit, MeterState
+from penstock.engine.gates.rate_limiters import LEVEL_UNITS, Limit, MeterState
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
 
 SECOND = 1_000_000

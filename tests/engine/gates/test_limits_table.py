@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.engine.gates.meters import BucketMeter, Limit, MeterState
+from penstock.engine.gates.rate_limiters import BucketMeter, Limit, MeterState
 from penstock.stream.gates import NANOS_PER_TOKEN as TOKEN
 
 WAITING = """

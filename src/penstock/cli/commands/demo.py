@@ -98,7 +98,7 @@ async def demo(
     elif what == _EVERYTHING:
         from penstock.cli.commands.run import require_spark
         from penstock.cli.demo.command import find_streams, run_demo
-        from penstock.cli.demo.company import Wishes
+        from penstock.cli.demo.company import DemoOptions
 
         if session.options.server is not None or session.options.data_dir is not None:
             raise typer.BadParameter(
@@ -106,7 +106,7 @@ async def demo(
                 "in which it creates queues and deletes them at the end"
             )
         require_spark()
-        wishes = Wishes(find_streams(), duration, rate, seed, headless, port)
+        wishes = DemoOptions(find_streams(), duration, rate, seed, headless, port)
         succeeded = await run_demo(session.out, wishes, database_url=session.options.database_url, keep=keep)
     else:
         raise typer.BadParameter(f"there is no demo of {what!r}: give everything or log")

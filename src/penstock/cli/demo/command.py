@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import penstock
 from penstock.cli.demo.board import board_for
-from penstock.cli.demo.company import Company, Outcome, Wishes
+from penstock.cli.demo.company import Company, DemoOptions, DemoResult
 from penstock.cli.demo.processes import ProcessFailed
 from penstock.cli.demo.screen import LiveScreen, PlainScreen, Screen
 from penstock.core.settings import Settings
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.cli.output import Output
 
 
-async def run_demo(out: Output, wishes: Wishes, *, database_url: str | None, keep: bool) -> bool | None:
+async def run_demo(out: Output, wishes: DemoOptions, *, database_url: str | None, keep: bool) -> bool | None:
     """Play the demonstration and show how it ended: False if something did not add up, None if it was cut short."""
     began = time.monotonic()
     screen = screen_for(out)
@@ -128,7 +128,7 @@ def _welcome(out: Output, screen: Screen, company: Company) -> None:
         webbrowser.open(where)
 
 
-def _show(out: Output, screen: Screen, outcome: Outcome, kept: Path | None) -> None:
+def _show(out: Output, screen: Screen, outcome: DemoResult, kept: Path | None) -> None:
     if out.json:
         checks = [{**asdict(check), "holds": check.holds} for check in outcome.checks]
         out.document(

@@ -53,7 +53,7 @@ RULES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class DemoOptions:
     """What was asked for on the command line."""
 
     streams: Path
@@ -65,7 +65,7 @@ class Wishes:
 
 
 @dataclass(slots=True)
-class Outcome:
+class DemoResult:
     """How it ended."""
 
     checks: Sequence[Check] = ()
@@ -90,9 +90,9 @@ class Company:
     """A small web analytics company with everything that it needs, in processes of their own."""
 
     def __init__(
-        self, log: Log, settings: Settings, directory: Path, wishes: Wishes, screen: Screen, began: float
+        self, log: Log, settings: Settings, directory: Path, wishes: DemoOptions, screen: Screen, began: float
     ) -> None:
-        self.outcome = Outcome()
+        self.outcome = DemoResult()
         self.server_url = ""
         self.console_url: str | None = None
         self._log = log
@@ -112,7 +112,7 @@ class Company:
         """End the traffic, and add it all up."""
         self._stopping.set()
 
-    async def play(self, board: Board, welcome: Callable[[], None]) -> Outcome:
+    async def play(self, board: Board, welcome: Callable[[], None]) -> DemoResult:
         """Play the whole of it; ``welcome`` is called when there is something to see."""
         async with partner() as called, self._connection() as conn, self._all_ended():
             with self._screen.act("Starting everything", "as in production, each in a process of its own") as act:

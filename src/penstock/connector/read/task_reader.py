@@ -20,10 +20,11 @@ from penstock.connector.read.offsets import LostRange
 from penstock.connector.read.ranges import TaskRanges, handle_loss
 from penstock.core.errors import CorruptChunk, InvalidEvent
 from penstock.engine.plan import PartitionRange
-from penstock.engine.worker.chunk_reader import ChunkSlice, PartitionProgress, batch_slices, read_chunk_slices
+from penstock.engine.worker.chunk_reader import ChunkSlice, batch_slices, read_chunk_slices
 from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.event_metadata import EventMetadata
 from penstock.engine.worker.json_columns import JsonColumnDecoder
+from penstock.engine.worker.reports import PartitionReport
 from penstock.engine.worker.task import translate_database_errors, worker_connection
 
 _logger = logging.getLogger("penstock.connector")
@@ -80,7 +81,9 @@ def _read_slices(
 ) -> Iterator[ChunkSlice]:
     """Return the events, one table at a time: retention may drop a table after the read was planned."""
     for _, in_table in sorted(_by_table(ranges.values()).items()):
-        progress = {partition_id: PartitionProgress(each) for partition_id, each in in_table.items()}
+        progress = {
+            partition_id: PartitionReport(partition_id, each.high_us) for partition_id, each in in_table.items()
+        }
         with suppress(psycopg.errors.UndefinedTable):
             yield from read_chunk_slices(conn, dict(queues), in_table, progress, damaged)
         missing += [

@@ -1,17 +1,18 @@
-// What the server cannot know of its reader: the zone of his clock, and whether he likes it light or dark.
+// Time zone and theme of the browser, formatting of values in charts, and the copy button.
 (() => {
-  const read = (name) => document.cookie.split("; ").find((each) => each.startsWith(`${name}=`))?.slice(name.length + 1);
-  const keep = (name, value) => (document.cookie = `${name}=${value}; path=/; max-age=31536000; samesite=lax`);
+  const readCookie = (name) =>
+    document.cookie.split("; ").find((cookie) => cookie.startsWith(`${name}=`))?.slice(name.length + 1);
+  const writeCookie = (name, value) => (document.cookie = `${name}=${value}; path=/; max-age=31536000; samesite=lax`);
   const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
-  keep("penstock_zone", zone);
+  writeCookie("penstock_zone", zone);
   if (document.currentScript.dataset.then === "reload") {
-    // The server writes the times, so it asks before the first page. Where cookies are refused, they are in UTC.
-    if (read("penstock_zone") === zone) location.reload();
+    // The server formats all times, so it needs the zone before the first page. Without cookies, it uses UTC.
+    if (readCookie("penstock_zone") === zone) location.reload();
     else location.search += `${location.search ? "&" : "?"}zone=unknown`;
   }
 
   const system = matchMedia("(prefers-color-scheme: dark)");
-  const chosen = () => (["light", "dark"].includes(read("penstock_theme")) ? read("penstock_theme") : "system");
+  const chosen = () => (["light", "dark"].includes(readCookie("penstock_theme")) ? readCookie("penstock_theme") : "system");
   const apply = () => {
     const dark = chosen() === "dark" || (chosen() === "system" && system.matches);
     document.documentElement.dataset.theme = dark ? "dark" : "light";
@@ -37,12 +38,12 @@
   globalThis.penstock = {
     number,
     seconds,
-    clock: (moment) => new Date(moment).toTimeString().slice(0, 8),
+    clock: (time) => new Date(time).toTimeString().slice(0, 8),
     milliseconds: (value) => seconds(value == null ? null : value / 1000),
     apply,
     nextTheme() {
       const order = system.matches ? ["system", "light", "dark"] : ["system", "dark", "light"];
-      keep("penstock_theme", order[(order.indexOf(chosen()) + 1) % 3]);
+      writeCookie("penstock_theme", order[(order.indexOf(chosen()) + 1) % 3]);
       apply();
       return chosen();
     },
@@ -51,7 +52,7 @@
       try {
         await navigator.clipboard.writeText(text);
       } catch {
-        // Not over plain HTTP from another machine: the old way still works there.
+        // The clipboard API is not available over plain HTTP from another machine.
         const area = Object.assign(document.createElement("textarea"), { value: text });
         document.body.append(area);
         area.select();

@@ -1,14 +1,14 @@
-// Gives an editor its name, for those who cannot see it, and the theme of the page, now and when that changes.
+// Sets the accessible name of an editor, and keeps its theme equal to that of the page.
 export async function prepare(id, label) {
-  let made;
-  // In a dialog, it is there only when that has opened.
-  for (let tries = 0; tries < 200 && !(made = getElement(id))?.editorPromise; tries++) {
+  let editor;
+  // The editor of a dialog exists only once the dialog is open.
+  for (let attempts = 0; attempts < 200 && !(editor = getElement(id))?.editorPromise; attempts++) {
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
-  if (!made?.editorPromise) return;
-  const view = await made.editorPromise;
+  if (!editor?.editorPromise) return;
+  const view = await editor.editorPromise;
   view.contentDOM.setAttribute("aria-label", label);
-  // Whoever runs a statement is done with the suggestions for its last word.
+  // Ctrl+Enter closes the suggestions, which would otherwise stay open over the result.
   view.dom.addEventListener(
     "keydown",
     (event) => {
@@ -19,7 +19,7 @@ export async function prepare(id, label) {
     },
     true,
   );
-  const dress = () => made.setTheme(document.documentElement.dataset.theme === "dark" ? "githubDark" : "vscodeLight");
-  dress();
-  new MutationObserver(dress).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  const applyTheme = () => editor.setTheme(document.documentElement.dataset.theme === "dark" ? "githubDark" : "vscodeLight");
+  applyTheme();
+  new MutationObserver(applyTheme).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 }

@@ -109,7 +109,7 @@ def _recent_row(view: View, event: Event) -> list[TableCell | str]:
 def describe_condition(value: str, condition: Condition) -> str:
     """Describe a condition in words.
 
-    >>> in_words("avg", Condition("above", 80.0, 75.0))
+    >>> describe_condition("avg", Condition("above", 80.0, 75.0))
     'avg is above 80, until it is 75 or less'
     """
     limit, clear = formatting.number(condition.limit), formatting.number(condition.clear)

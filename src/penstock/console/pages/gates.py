@@ -20,7 +20,7 @@ from penstock.engine.gates.admin import GateAdmin, GateInfo
 _sql = Statements("penstock.console.pages", "gates.sql")
 
 PATH = "/gates"
-#: Largest number of gates on the page, those with the largest backlog first.
+#: Largest number of gates on the page.
 _MAX_GATES = 200
 
 _COLUMNS = (
@@ -66,7 +66,7 @@ async def build(view: View) -> None:
             with elements.element("a", "ps-step", href=url_for(PATH, query=name, change="all")):
                 ui.icon("tune").props("aria-hidden=true")
                 elements.text(f"All keys of {name}")
-    with elements.card("By key", hint="largest backlog first") as card:
+    with elements.card("By key", hint="by query; waiting keys first") as card:
         table = DataTable("Gates by key", _COLUMNS)
     empty = elements.empty_state("No gate matches", "Try another part of a key.", icon="search_off")
 

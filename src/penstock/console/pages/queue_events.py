@@ -18,7 +18,7 @@ from penstock.log.queue import Queue
 
 PATH = "/queues"
 _DEFAULT_LIMIT, _MAX_LIMIT = 50, 500
-#: A search by time alone may scan the whole queue. A key or a partition uses an index.
+#: A search by time alone may read the whole queue. A key or a partition narrows it.
 _SEARCH_TIMEOUT_SECONDS = 8.0
 
 
@@ -39,7 +39,7 @@ async def build(view: View, queue: Queue) -> None:
         async with asyncio.timeout(_SEARCH_TIMEOUT_SECONDS):
             events = await _read_events(view, queue, filters, limit)
     except TimeoutError:
-        elements.empty_state("The search took too long", "Add a key or a partition to the filter: both are indexed.")
+        elements.empty_state("The search took too long", "Add a key or a partition to the filter.")
         return
     except PenstockError as error:
         elements.empty_state("Invalid filter", error_message(error))

@@ -65,18 +65,12 @@ class _Stopwatch:
         self._last = now
 
 
-class _Alerts(NamedTuple):
-    """The alerts for one queue."""
-
-    queue: Queue
-    events: Sequence[AlertEvent]
-
-
 class _WindowOutputs(NamedTuple):
     """The events of closed windows, and the alerts that they caused."""
 
     events: Sequence[OutputEvent]
-    alerts: Sequence[_Alerts]
+    #: By queue.
+    alerts: Sequence[tuple[Queue, Sequence[AlertEvent]]]
 
 
 class Committer:
@@ -102,7 +96,7 @@ class Committer:
         for attempt in count():
             try:
                 conn = await self._connection()
-                if may_be_committed and await self._is_committed(conn, result.plan.cycle):
+                if may_be_committed and await self._lock_cycle(conn, result.plan.cycle):
                     return CommitStats(events_in=result.plan.events)
                 stats, request = await self._commit_once(conn, result)
                 if request is not None:
@@ -158,12 +152,10 @@ class Committer:
     def _cycle_params(self, cycle: int) -> dict[str, int]:
         return {"query": self._target.query_id, "fence": self._target.fence, "cycle": cycle}
 
-    async def _is_committed(self, conn: AsyncConnection[Any], cycle: int) -> bool:
+    async def _lock_cycle(self, conn: AsyncConnection[Any], cycle: int) -> bool | None:
+        """Lock a cycle in the ledger. Returns whether it is committed; None if it does not exist."""
         row = await (await conn.execute(_sql["lock_cycle"], self._cycle_params(cycle))).fetchone()
-        if row is None:
-            return False
-        (committed_at,) = row
-        return committed_at is not None
+        return None if row is None else row == (True,)
 
     async def _commit_once(
         self, conn: AsyncConnection[Any], result: CycleResult
@@ -182,7 +174,10 @@ class Committer:
                 await target.join_state.stage(conn, result.join_changes)
             stopwatch.lap("copy")
             query = await lock_query(conn, target)
-            await self._lock_cycle(conn, result.plan.cycle)
+            if await self._lock_cycle(conn, result.plan.cycle) is not False:
+                raise LeaseLost(
+                    f"cycle {result.plan.cycle} of query {target.name!r} is committed or no longer in the ledger"
+                )
             moves = [PositionMove(p.group_id, p.partition_id, p.start, p.stop) for p in result.plan.partitions]
             await advance_positions(conn, target.name, moves, query.now)
             watermarks = await self._watermarks.advance(conn, result, query)
@@ -200,15 +195,6 @@ class Committer:
             stopwatch.lap("append")
             await self._finish_cycle(conn, result, stats, query.poison_search, watermarks)
         return stats, request
-
-    async def _lock_cycle(self, conn: AsyncConnection[Any], cycle: int) -> None:
-        row = await (await conn.execute(_sql["lock_cycle"], self._cycle_params(cycle))).fetchone()
-        is_planned = False
-        if row is not None:
-            (committed_at,) = row
-            is_planned = committed_at is None
-        if not is_planned:
-            raise LeaseLost(f"cycle {cycle} of query {self._target.name!r} is committed or no longer in the ledger")
 
     async def _merge_windows(
         self,
@@ -230,11 +216,10 @@ class Committer:
         closed = await merge_partials(conn, tables, result.partials, closing_ends, now)
         events = windows_to_outputs(closed)
         stats.windows = len(events)
-        alerts: list[_Alerts] = []
+        alerts: Sequence[tuple[Queue, Sequence[AlertEvent]]] = []
         if target.sink is not None:
             ends = [hidden_end for _, _, event, hidden_end in closed if event is not None]
-            fired = await evaluate_rules(conn, self._log.catalog, target.sink, events, ends, now)
-            alerts = [_Alerts(queue, alert_events) for queue, alert_events in fired]
+            alerts = await evaluate_rules(conn, self._log.catalog, target.sink, events, ends, now)
         # Events that retract a session come before the session that replaces it.
         outputs = [*replaced, *events]
         if target.window_key is not None:
@@ -242,7 +227,10 @@ class Committer:
         return _WindowOutputs(outputs, alerts)
 
     async def _append(
-        self, conn: AsyncConnection[Any], outputs: Sequence[OutputEvent], alerts: Sequence[_Alerts]
+        self,
+        conn: AsyncConnection[Any],
+        outputs: Sequence[OutputEvent],
+        alerts: Sequence[tuple[Queue, Sequence[AlertEvent]]],
     ) -> AppendRequest | None:
         if not outputs or self._target.sink is None:
             return None

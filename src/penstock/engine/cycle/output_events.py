@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.core import json
 from penstock.core.errors import WindowKeyFailed
-from penstock.engine.worker.json_values import COST_PREFIX, strip_internal_fields, to_json_value
+from penstock.engine.worker.json_values import COST_PREFIX, decode_rows, strip_internal_fields
 from penstock.engine.worker.read_config import EVENT_JSON
 from penstock.log.queue import Queue
 from penstock.log.storage import chunk
@@ -46,11 +46,7 @@ def table_to_outputs(table: pa.Table, has_internal_fields: bool) -> list[OutputE
     fields = [name for name in table.column_names if name not in internal and not name.startswith(COST_PREFIX)]
     if lines is not None and not fields:
         return list(zip(keys, lines, strict=True))
-    rows = [to_json_value(row) for row in table.select(fields).to_pylist()]
-    if lines is not None:
-        events = [json.decode(line) for line in lines]
-        rows = [{**event, **row} if isinstance(event, dict) else event for event, row in zip(events, rows, strict=True)]
-    return [(key, json.encode(row)) for key, row in zip(keys, rows, strict=True)]
+    return [(key, json.encode(row)) for key, row in zip(keys, decode_rows(table, fields, lines), strict=True)]
 
 
 def rekey_window(line: bytes, window_key: Any) -> OutputEvent:

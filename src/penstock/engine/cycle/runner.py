@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from msgspec import structs
@@ -21,7 +21,7 @@ from penstock.engine.cycle.partials import empty_partials, split_result
 from penstock.engine.cycle.prepare import PreparedQuery
 from penstock.engine.cycle.query_context import QueryContext
 from penstock.engine.joins.reader import JoinReader
-from penstock.engine.joins.state import MAX_JOIN_EVENTS, ExpiredEvent, JoinState, collect_changes
+from penstock.engine.joins.state import MAX_JOIN_EVENTS, ExpiredEvent, collect_changes
 from penstock.engine.ledger import COMMIT_BEFORE
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
@@ -140,17 +140,20 @@ class CycleRunner:
     def count_expired(self, limit: int) -> int:
         """Count the rows of a join that expired without a match and are to be emitted, up to a limit."""
         join_state = self._prepared.join_state
-        return self._run(self._count_expired(join_state, limit)) if join_state and join_state.is_outer else 0
+        if join_state is None or not join_state.is_outer:
+            return 0
+        return int(self._fetch_value(join_state.statement("count_expired"), join_state.params(limit=limit)) or 0)
 
     def delete_plan(self, cycle: int) -> None:
         """Delete a planned cycle from the ledger."""
-        self._run(self._delete_plan(cycle))
+        self._fetch_value(_sql["delete_plan"], {"query": self._context.id, "fence": self._fence, "cycle": cycle})
 
     # Failures
 
     def load_poison_search(self) -> PoisonSearch | None:
         """Load the state of the search for an event that fails every cycle."""
-        return self._run(self._load_poison_search())
+        search = self._fetch_value(_sql["load_poison_search"], {"query": self._context.id})
+        return None if search is None else poison_search.decode(search)
 
     def record_failure(self, plan: CyclePlan, error: BaseException, search: PoisonSearch | None) -> None:
         """Write the error of a cycle to the ledger, and store the search for the event that causes it."""
@@ -163,7 +166,7 @@ class CycleRunner:
         if plan.partitions:
             partition = plan.partitions[0]
             failure = EventFailure(partition.partition_id, partition.start, "cycle", reason, traceback, attempts)
-            progress = PartitionReport(partition.partition_id, 1, 1, partition.high_us, 0)
+            progress = PartitionReport(partition.partition_id, partition.high_us, offsets_read=1, events=1)
             return self._to_result(plan, [TaskReport([progress], [failure], {})], None, datetime.now(UTC), {})
         expired = self._run(self._find_oldest_expired())
         if expired is None:
@@ -254,32 +257,21 @@ class CycleRunner:
 
     def _begin_flush(self, plan: CyclePlan) -> CyclePlan | None:
         """Begin a cycle without events; None if another driver took over the query."""
-        cycle = self._run(self._store_flush_plan(plan))
-        return None if cycle is None else structs.replace(plan, cycle=cycle)
-
-    async def _store_flush_plan(self, plan: CyclePlan) -> int | None:
         # The stored plan has the number 0. Its tasks do not use the number.
         params = {"query": self._context.id, "fence": self._fence, "plan": plans.encode(plan)}
-        async with self._context.log.database.connection() as conn:
-            row = await (await conn.execute(_sql["begin_flush"], params)).fetchone()
-        if row is None:
-            return None
-        (cycle,) = row
-        return int(cycle)
+        cycle = self._fetch_value(_sql["begin_flush"], params)
+        return None if cycle is None else structs.replace(plan, cycle=cycle)
 
-    async def _delete_plan(self, cycle: int) -> None:
-        params = {"query": self._context.id, "fence": self._fence, "cycle": cycle}
-        async with self._context.log.database.connection() as conn:
-            await conn.execute(_sql["delete_plan"], params)
+    def _fetch_value(self, statement: str, params: dict[str, Any]) -> Any:
+        """Run a statement, and return the only column of its row; None without a row."""
 
-    async def _count_expired(self, join_state: JoinState, limit: int) -> int:
-        params = join_state.params(limit=limit)
-        async with self._context.log.database.connection() as conn:
-            row = await (await conn.execute(join_state.statement("count_expired"), params)).fetchone()
-        if row is None:
-            return 0
-        (count,) = row
-        return int(count)
+        async def fetch() -> Any:
+            async with self._context.log.database.connection() as conn:
+                row = await (await conn.execute(statement, params)).fetchone()
+            (value,) = row or (None,)
+            return value
+
+        return self._run(fetch())
 
     async def _find_oldest_expired(self) -> ExpiredEvent | None:
         join_state = self._prepared.join_state
@@ -287,12 +279,6 @@ class CycleRunner:
             return None
         async with self._context.log.database.connection() as conn:
             return await join_state.oldest_expired(conn)
-
-    async def _load_poison_search(self) -> PoisonSearch | None:
-        async with self._context.log.database.connection() as conn:
-            row = await (await conn.execute(_sql["load_poison_search"], {"query": self._context.id})).fetchone()
-        (search,) = row or (None,)
-        return None if search is None else poison_search.decode(search)
 
 
 def build_small_job(prepared: PreparedQuery) -> DataFrame:

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from penstock.engine.gates.costs import Costs, cost_at, total_cost
-from penstock.engine.gates.meters import Meter
+from penstock.engine.gates.rate_limiters import Meter
 
 #: The database stores a deficit as a bigint.
 _MAX_DEFICIT = 2**62

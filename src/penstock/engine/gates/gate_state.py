@@ -17,7 +17,7 @@ from penstock.engine.gates.allocate import Allocation, PartitionAllocation, Part
 from penstock.engine.gates.buffer import BufferedPartition
 from penstock.engine.gates.costs import total_cost
 from penstock.engine.gates.limits import LimitOverrides, LimitRow, PartitionLimits, build_meter, prefetch_target
-from penstock.engine.gates.meters import Limit, Meter, MeterState
+from penstock.engine.gates.rate_limiters import Limit, Meter, MeterState
 from penstock.stream.gates import NANOS_PER_TOKEN, ConcurrencyGate, Gate
 
 if TYPE_CHECKING:

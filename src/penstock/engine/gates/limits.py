@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from penstock.core.timestamps import to_micros
-from penstock.engine.gates.meters import BucketMeter, ConcurrencyMeter, Limit, Meter, MeterState, WindowMeter
+from penstock.engine.gates.rate_limiters import BucketMeter, ConcurrencyMeter, Limit, Meter, MeterState, WindowMeter
 from penstock.stream.gates import NANOS_PER_TOKEN, ConcurrencyGate, Gate, SlidingWindowGate, TokenBucketGate
 
 #: The buffer holds what a partition may use in so many seconds.

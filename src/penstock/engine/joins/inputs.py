@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.core import json
 from penstock.engine.compile import exact_decimals
-from penstock.engine.compile.key_text import to_text
+from penstock.engine.compile.key_text import columns_to_text
 from penstock.engine.compile.schema.field_types import declared_types, parse_spark_type, warn_assumed_string
 from penstock.engine.compile.schema.sample import run_all_udfs
 from penstock.engine.compile.schema.schema_inference import infer_types
@@ -20,7 +20,7 @@ from penstock.engine.compile.spark_steps import apply_steps
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.joins.matcher import INPUT_SCHEMA
 from penstock.engine.reference_tables import ReferenceTables
-from penstock.engine.worker.json_values import to_json_value
+from penstock.engine.worker.json_values import decode_rows
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, METADATA, SYSTEM_COLUMNS, ReadConfig
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
@@ -143,12 +143,10 @@ class JoinInput:
 
         keys: Any = self.split.stream.key
         parts = [exact_decimals.column(frame.sparkSession, key) for key in keys]
-        schema = frame.select(*[part.alias(f"k{index}") for index, part in enumerate(parts)]).schema
-        texts = [to_text(part, f.dataType.simpleString()) for part, f in zip(parts, schema, strict=True)]
         is_complete = F.lit(True)
         for part in parts:
             is_complete = is_complete & part.isNotNull()
-        return F.when(is_complete, F.to_json(F.array(*texts)))
+        return F.when(is_complete, F.to_json(F.array(*columns_to_text(frame, parts))))
 
 
 @dataclass(frozen=True)
@@ -161,10 +159,7 @@ class _LineEncoder:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             fields = [name for name in batch.schema.names if name not in (*self.columns, EVENT_JSON)]
-            rows = [to_json_value(row) for row in batch.select(fields).to_pylist()] if fields else [{}] * batch.num_rows
-            if self.outputs_event:
-                events = [json.decode(line) for line in batch.column(EVENT_JSON).to_pylist()]
-                rows = [{**e, **row} if isinstance(e, dict) else e for e, row in zip(events, rows, strict=True)]
+            rows = decode_rows(batch, fields, batch.column(EVENT_JSON).to_pylist() if self.outputs_event else None)
             lines = pa.array([json.encode(row).decode() for row in rows], pa.string())
             arrays = [lines if name == "__line" else batch.column(name) for name in INPUT_SCHEMA.names]
             yield pa.RecordBatch.from_arrays(arrays, schema=INPUT_SCHEMA)

@@ -15,7 +15,6 @@ from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
 from penstock.engine.plan import PartitionRange
 from penstock.engine.worker.event_failure import EventFailure
-from penstock.engine.worker.event_time import NO_TIME
 from penstock.engine.worker.packed_strings import decode_strings
 from penstock.engine.worker.reports import PartitionReport
 from penstock.engine.worker.task import translate_database_errors
@@ -38,29 +37,6 @@ class ChunkSlice:
     columns: chunk.ChunkColumns
 
 
-class PartitionProgress:
-    """How far a task has read a partition."""
-
-    __slots__ = ("events", "first_appended_us", "high_us", "last_appended_us", "offsets_read")
-
-    def __init__(self, partition: PartitionRange) -> None:
-        #: The highest event time so far.
-        self.high_us = NO_TIME if partition.high_us is None else partition.high_us
-        self.first_appended_us = self.last_appended_us = 0
-        self.offsets_read = 0
-        self.events = 0
-
-    def to_report(self, partition_id: int) -> PartitionReport:
-        return PartitionReport(
-            partition_id,
-            self.offsets_read,
-            self.events,
-            None if self.high_us == NO_TIME else self.high_us,
-            self.last_appended_us,
-            self.first_appended_us,
-        )
-
-
 class _OffsetRange(NamedTuple):
     partition_id: int
     start: int
@@ -71,10 +47,10 @@ def read_chunk_slices(
     conn: psycopg.Connection[Any],
     queues: Mapping[int, str],
     partitions: Mapping[int, PartitionRange],
-    progress: Mapping[int, PartitionProgress],
+    reports: Mapping[int, PartitionReport],
     failures: list[EventFailure],
 ) -> Iterator[ChunkSlice]:
-    """Read the planned offsets of the partitions, chunk by chunk, and update their progress.
+    """Read the planned offsets of the partitions, chunk by chunk, and update their reports.
 
     Each event of a damaged chunk is added to the failures.
     """
@@ -96,13 +72,13 @@ def read_chunk_slices(
             partition = partitions[partition_id]
             chunk_start = end - count
             start, stop = max(planned[partition_id].start, chunk_start), min(planned[partition_id].stop, end)
-            done = progress[partition_id]
-            done.offsets_read += stop - start
+            report = reports[partition_id]
+            report.offsets_read += stop - start
             appended_us = to_micros(appended_at)
-            done.first_appended_us = done.first_appended_us or appended_us
+            report.first_appended_us = report.first_appended_us or appended_us
             if target_group is not None and target_group != partition.group_id:
                 continue  # redriven to another group only
-            done.events += stop - start
+            report.events += stop - start
             try:
                 columns = chunk.decode(body, count, lazily=True)
                 if isinstance(columns.keys, chunk.PackedStrings):

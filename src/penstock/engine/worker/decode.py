@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core import json
-from penstock.engine.worker.chunk_reader import ChunkSlice, PartitionProgress
+from penstock.engine.worker.chunk_reader import ChunkSlice
 from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.event_metadata import EventMetadata
 from penstock.engine.worker.event_time import NO_TIME, EventTimes, parse_event_time, parse_event_times
 from penstock.engine.worker.json_columns import JsonColumnDecoder
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, ReadConfig
+from penstock.engine.worker.reports import PartitionReport
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.steps import run_udf_steps
 from penstock.engine.worker.udf.watchdog import UdfWatchdog
@@ -38,10 +39,10 @@ class EventDecoder:
     """Decodes the slices of a task."""
 
     def __init__(
-        self, config: ReadConfig, progress: Mapping[int, PartitionProgress], failures: list[EventFailure]
+        self, config: ReadConfig, reports: Mapping[int, PartitionReport], failures: list[EventFailure]
     ) -> None:
         self._config = config
-        self._progress = progress
+        self._reports = reports
         self._failures = failures
         #: Events that user-defined filters dropped, by stage.
         self.dropped: Counter[str] = Counter()
@@ -154,14 +155,15 @@ class EventDecoder:
         start = 0
         for partition, rows, last_appended_us in metadata.partition_runs():
             stop = start + rows
-            progress = self._progress[partition.partition_id]
+            report = self._reports[partition.partition_id]
             # Events without a time do not count: a partition that has no others is idle.
             if times[start:stop].max(initial=NO_TIME) != NO_TIME:
-                progress.last_appended_us = last_appended_us
-            highest = np.maximum.accumulate(np.concatenate(([progress.high_us], times[start:stop])))
+                report.last_appended_us = last_appended_us
+            high_us = NO_TIME if report.high_us is None else report.high_us
+            highest = np.maximum.accumulate(np.concatenate(([high_us], times[start:stop])))
             floor = NO_TIME if partition.floor_us is None else partition.floor_us
             watermarks[start:stop] = np.maximum(highest[:-1] - self._config.lateness_us, floor)
-            progress.high_us = int(highest[-1])
+            report.high_us = None if highest[-1] == NO_TIME else int(highest[-1])
             start = stop
         return watermarks
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal
 from typing import Any
+
+import pyarrow as pa
 
 from penstock.core import json
 
@@ -28,6 +31,22 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: to_json_value(inner) for name, inner in value.items()}
     return [to_json_value(inner) for inner in value] if isinstance(value, list) else value
+
+
+def decode_rows(
+    table: pa.Table | pa.RecordBatch, fields: Sequence[str], lines: Iterable[str | bytes] | None
+) -> list[Any]:
+    """The fields of each row as JSON values; with ``lines``, the whole events with these fields merged in."""
+    if fields:
+        rows = [to_json_value(row) for row in table.select(fields).to_pylist()]
+    else:
+        rows = [{} for _ in range(table.num_rows)]
+    if lines is None:
+        return rows
+    return [
+        {**event, **row} if row and isinstance(event, dict) else event
+        for event, row in zip(map(json.decode, lines), rows, strict=True)
+    ]
 
 
 def strip_internal_fields(line: bytes) -> bytes:

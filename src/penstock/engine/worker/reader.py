@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from penstock.core.timestamps import to_micros
 from penstock.engine.plan import CyclePlan, PartitionRange
-from penstock.engine.worker.chunk_reader import ChunkSlice, PartitionProgress, batch_slices, read_chunk_slices
+from penstock.engine.worker.chunk_reader import ChunkSlice, batch_slices, read_chunk_slices
 from penstock.engine.worker.decode import EventDecoder
 from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.preaggregate import preaggregate_batches, to_ipc
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reports import TaskReport
+from penstock.engine.worker.reports import PartitionReport, TaskReport
 from penstock.engine.worker.task import (
     CycleJob,
     current_task,
@@ -42,20 +42,22 @@ def read_task(config: ReadConfig, job: CycleJob, plan: CyclePlan, task: int, att
     """Read the events of one task, each partition in order, and send the report at the end."""
     planned = [partition for partition in plan.partitions_of_task(task) if partition.queue_id in config.queues]
     partitions = {partition.partition_id: partition for partition in planned}
-    progress = {partition_id: PartitionProgress(partition) for partition_id, partition in partitions.items()}
+    reports = {
+        partition.partition_id: PartitionReport(partition.partition_id, partition.high_us) for partition in planned
+    }
     failures: list[EventFailure] = []
-    decoder = EventDecoder(config, progress, failures)
+    decoder = EventDecoder(config, reports, failures)
     with translate_database_errors():
         conn = worker_connection(config.conninfo)
-    slices = read_chunk_slices(conn, config.queues, partitions, progress, failures)
+    slices = read_chunk_slices(conn, config.queues, partitions, reports, failures)
     tables = map(decoder.decode, batch_slices(slices, _BATCH_EVENTS, _BATCH_BYTES))
     if config.preaggregation is None:
         for table in tables:
             yield from table.to_batches()
     else:
         yield from preaggregate_batches(config.preaggregation, tables)
-    reports = [done.to_report(partition_id) for partition_id, done in progress.items()]
-    send_report(config, job, config.stage, task, attempt, TaskReport(reports, failures, dict(decoder.dropped)))
+    report = TaskReport(list(reports.values()), failures, dict(decoder.dropped))
+    send_report(config, job, config.stage, task, attempt, report)
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,9 @@ def to_chunk_slices(queues: Mapping[int, str], events: Sequence[Event]) -> list[
 
 def _decode_slices(config: ReadConfig, slices: Sequence[ChunkSlice]) -> pa.Table:
     failures: list[EventFailure] = []
-    progress = {piece.partition.partition_id: PartitionProgress(piece.partition) for piece in slices}
-    table = EventDecoder(config, progress, failures).decode(slices)
+    partition_ids = {piece.partition.partition_id for piece in slices}
+    reports = {partition_id: PartitionReport(partition_id, None) for partition_id in partition_ids}
+    table = EventDecoder(config, reports, failures).decode(slices)
     if config.failed_events is not None:
         config.failed_events.add(failures)
     return table

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-class PartitionReport(msgspec.Struct, array_like=True, frozen=True):
+class PartitionReport(msgspec.Struct, array_like=True):
     """How far a task has read a partition."""
 
     partition_id: int
-    offsets_read: int
-    #: The events among the offsets that belong to the query's group.
-    events: int
     #: The highest event time so far.
     high_us: int | None
+    offsets_read: int = 0
+    #: The events among the offsets that belong to the query's group.
+    events: int = 0
     #: When the last event that has a time was appended; 0 if there is none.
-    last_appended_us: int
+    last_appended_us: int = 0
     #: When the first event was appended; 0 if unknown.
     first_appended_us: int = 0
 

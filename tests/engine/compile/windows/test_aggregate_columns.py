@@ -11,7 +11,7 @@ import pytest
 
 from penstock import agg
 from tests.engine import oracle
-from tests.engine.oracle import Seen
+from tests.engine.oracle import OracleEvent
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, counted, stream
 
 ALL: dict[str, Any] = {
@@ -35,7 +35,7 @@ ALL: dict[str, Any] = {
 }
 
 
-def check(row: dict[str, Any], events: Sequence[Seen]) -> None:
+def check(row: dict[str, Any], events: Sequence[OracleEvent]) -> None:
     """Check the row of a window, from a view or from the sink, against its events."""
     amounts = [Decimal(a) for e in events if (a := e.data.get("amount")) is not None]
     kinds = [k for e in events if (k := e.data.get("kind")) is not None]
@@ -53,10 +53,10 @@ def check(row: dict[str, Any], events: Sequence[Seen]) -> None:
         "kinds": len(set(kinds)),
         "about": len(set(kinds)),
         "amounts": len(set(amounts)),
-        "favourites": oracle.top(kinds, 2),
+        "favourites": oracle.top_values(kinds, 2),
     }
     assert {name: row[name] for name in expected} == expected
-    deviation = oracle.spread(amounts)
+    deviation = oracle.standard_deviation(amounts)
     assert (None if row["spread"] is None else float(row["spread"])) == (
         None if deviation is None else pytest.approx(deviation, rel=1e-9, abs=1e-9)
     )
@@ -91,7 +91,7 @@ def test_every_aggregate_equals_plain_python(bench: Bench, most: int) -> None:
 
     rows = bench.by_window()
     emitted = {event["key"]: event for event in bench.emitted()}
-    expected = oracle.answer(
+    expected = oracle.compute_windows(
         [_at(e, e.data["ts"]) for e in bench.seen()], oracle.tumbling(3600), lateness=3_600_000_000
     )
     assert rows.keys() == expected.windows.keys()
@@ -100,8 +100,8 @@ def test_every_aggregate_equals_plain_python(bench: Bench, most: int) -> None:
         check(emitted[place[0]], events)
 
 
-def _at(event: Seen, seconds: int) -> Seen:
-    return Seen(event.partition, event.offset, event.key, seconds * 1_000_000, event.data)
+def _at(event: OracleEvent, seconds: int) -> OracleEvent:
+    return OracleEvent(event.partition, event.offset, event.key, seconds * 1_000_000, event.data)
 
 
 def test_sums_of_decimals_are_exact(bench: Bench) -> None:

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from tests import servers
 from tests.engine import oracle
 from tests.engine.compile.windows.test_aggregate_columns import ALL, check
-from tests.engine.oracle import Seen, Spans
+from tests.engine.oracle import OracleEvent, WindowFunction
 from tests.engine.pipelines import NEVER_IDLE, T0, Bench, bench, stream
 from tests.servers import Server
 
@@ -45,7 +45,7 @@ class Windows:
 
     title: str
     build: Callable[[Any, dict[str, Any]], Any]
-    spans: Spans
+    spans: WindowFunction
     #: The start and the duration of the event times.
     around: int = T0
     over: int = 60
@@ -71,12 +71,12 @@ KINDS = [
     Windows(
         "5 s and 20 s",
         lambda made, rules: made.window_tumbling(seconds=5, **rules).window_tumbling(seconds=20),
-        oracle.several(oracle.tumbling(5), oracle.tumbling(20)),
+        oracle.combine(oracle.tumbling(5), oracle.tumbling(20)),
     ),
     Windows(
         "12 s / 6 s and 5 s",
         lambda made, rules: made.window_sliding(size=12, slide=6, **rules).window_tumbling(seconds=5),
-        oracle.several(oracle.sliding(12, 6), oracle.tumbling(5)),
+        oracle.combine(oracle.sliding(12, 6), oracle.tumbling(5)),
     ),
     _calendar("minute", "Asia/Kathmandu", 600),
     _calendar("hour", "Europe/Rome", 6 * 3600),
@@ -196,7 +196,7 @@ def _run_scenario(bench: Bench, scenario: Scenario) -> None:
     if scenario.by_device:
         made = made.key_by("device")
     made = scenario.windows.build(made, rules).aggregate(ALL).to(f"{name}.out")
-    events: list[Seen] = []
+    events: list[OracleEvent] = []
     for turn, (pushed, cycles) in enumerate(zip(scenario.pushes, scenario.cycles, strict=True)):
         bench.push([_event(scenario, event) for event in pushed], name)
         known = {(e.partition, e.offset) for e in events}
@@ -208,7 +208,7 @@ def _run_scenario(bench: Bench, scenario: Scenario) -> None:
             max_events_per_cycle=max(1, -(-len(pushed) // cycles)),
             flush=turn == len(scenario.pushes) - 1,
         )
-    expected = oracle.answer(
+    expected = oracle.compute_windows(
         events, scenario.windows.spans, grace=scenario.grace * 1_000_000, lateness=scenario.lateness * 1_000_000
     )
     _compare(bench, name, events, expected)
@@ -221,7 +221,7 @@ def _event(scenario: Scenario, event: Any) -> dict[str, Any]:
     return {"key": key, "data": {"at": moment, "amount": amount, "kind": kind, "device": device}}
 
 
-def _as_met(scenario: Scenario, event: Seen, floor: int | None) -> Seen:
+def _as_met(scenario: Scenario, event: OracleEvent, floor: int | None) -> OracleEvent:
     return dataclasses.replace(
         event,
         key=event.data["device"] if scenario.by_device else event.key,
@@ -231,7 +231,7 @@ def _as_met(scenario: Scenario, event: Seen, floor: int | None) -> Seen:
     )
 
 
-def _floor(scenario: Scenario, before: Sequence[Seen]) -> int | None:
+def _floor(scenario: Scenario, before: Sequence[OracleEvent]) -> int | None:
     """With a global watermark, a partition whose first event comes later finds windows closed by the others."""
     if not scenario.by_device or not before:
         return None
@@ -241,7 +241,7 @@ def _floor(scenario: Scenario, before: Sequence[Seen]) -> int | None:
     return min(highest.values()) - scenario.lateness * 1_000_000
 
 
-def _compare(bench: Bench, name: str, events: Sequence[Seen], expected: oracle.Answer) -> None:
+def _compare(bench: Bench, name: str, events: Sequence[OracleEvent], expected: oracle.OracleResult) -> None:
     rows = bench.by_window(name)
     assert rows.keys() == expected.windows.keys()
     emitted = {

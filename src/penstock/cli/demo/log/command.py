@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.demo.log.story import BILLING, QUEUE, Outcome, play
+from penstock.cli.demo.log.story import BILLING, QUEUE, LogDemoResult, play
 from penstock.cli.demo.screen import LiveScreen, PlainScreen, Screen
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _screen(out: Output) -> Screen:
     return LiveScreen(out.console) if out.is_terminal else PlainScreen(out.console)
 
 
-def _show(out: Output, screen: Screen, outcome: Outcome) -> None:
+def _show(out: Output, screen: Screen, outcome: LogDemoResult) -> None:
     rows = [(check.what, check.expected, check.found, "yes" if check.holds else "NO") for check in outcome.checks]
     out.table(("check", "expected", "found", "holds"), rows, title="Did it add up?", right=("expected", "found"))
     if not outcome.succeeded:
@@ -58,7 +58,7 @@ def _show(out: Output, screen: Screen, outcome: Outcome) -> None:
     screen.words(f"  penstock queue tail mine --follow{at}")
 
 
-def _document(outcome: Outcome) -> dict[str, Any]:
+def _document(outcome: LogDemoResult) -> dict[str, Any]:
     return {
         "succeeded": outcome.succeeded,
         "seconds": round(outcome.seconds, 1),

@@ -32,7 +32,7 @@ _PATIENCE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LogDemoResult:
     """How the demonstration ended."""
 
     checks: Sequence[Check]
@@ -46,7 +46,7 @@ class Outcome:
         return all(check.holds for check in self.checks)
 
 
-async def play(screen: Screen, *, events: int, speed: float, keep: bool) -> Outcome:
+async def play(screen: Screen, *, events: int, speed: float, keep: bool) -> LogDemoResult:
     """Play it in a directory of its own, which is removed at the end unless it is to be kept."""
     started = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
@@ -56,7 +56,7 @@ async def play(screen: Screen, *, events: int, speed: float, keep: bool) -> Outc
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
-    return Outcome(checks, time.monotonic() - started, story.pushed_per_second, directory if keep else None)
+    return LogDemoResult(checks, time.monotonic() - started, story.pushed_per_second, directory if keep else None)
 
 
 class _Story:

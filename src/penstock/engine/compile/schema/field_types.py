@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from penstock.engine.compile.spark_steps import ReferenceFrames
 from penstock.engine.compile.split_stream import ARGUMENT_PREFIX, SplitStream
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER
 from penstock.engine.worker.json_values import COST_PREFIX
+from penstock.engine.worker.udf.stage import UdfStage
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
 from penstock.stream.steps import Step
@@ -53,18 +55,9 @@ def resolve_fields(
     inferred = infer_types(run_reader_udfs(spark, split, sample), undeclared) if undeclared else {}
     if time_field in undeclared and inferred.get(time_field) == DEFAULT_NUMBER:
         inferred[time_field] = pa.int64() if _has_only_integers(sample, time_field) else pa.float64()
-    types: dict[str, pa.DataType] = {}
-    for name in names:
-        kind = parse_spark_type(name, declared[name]) if name in declared else inferred.get(name)
-        if kind is None and _is_numeric(split, name):
-            kind = DEFAULT_NUMBER
-        if kind is None and name == time_field:
-            kind = pa.string()
-        if kind is None and _is_certainly_field(split, name):
-            kind = pa.string()
-            warn_assumed_string(name)
-        if kind is not None:
-            types[name] = kind
+    types = _resolve_types(split, names, declared, inferred, warn_assumed_string)
+    if time_field is not None:
+        types.setdefault(time_field, pa.string())
     return ReaderFields(pa.schema(list(types.items())), {name: _spark_type(kind) for name, kind in types.items()})
 
 
@@ -111,27 +104,43 @@ def resolve_udf_stages(
         inferred: dict[str, pa.DataType | None] = {}
         if sample and any(name not in declared for name in names):
             inferred = infer_types(run_stage(stage, steps[:index], reader, references, sample), names)
-        types: dict[str, pa.DataType] = {}
-        for name in names:
-            kind = parse_spark_type(name, declared[name]) if name in declared else inferred.get(name)
-            if kind is None and _is_numeric(split, name):
-                kind = DEFAULT_NUMBER
-            if kind is None and _is_certainly_field(split, name):
-                kind = pa.string()
-                _logger.warning(
-                    "stage %r returns the field %r for none of the newest events, so its type is assumed to be "
-                    "string; declare it with .map(..., returns={%r: 'double'})",
-                    stage.steps[-1].name,
-                    name,
-                    name,
-                )
-            if kind is not None:
-                types[name] = kind
+        types = _resolve_types(split, names, declared, inferred, partial(_warn_assumed_stage_string, stage))
         is_stored = [name for name in types if split.stream.windows or inferred.get(name) is not None]
         types_to_store.update({f"{prefix}{name}": _spark_type(types[name]) for name in is_stored})
         steps[index] = dataclasses.replace(stage, fields=pa.schema(list(types.items())))
         input_fields = list(types)
     return ResolvedStages(dataclasses.replace(split, spark_steps=tuple(steps)), types_to_store)
+
+
+def _resolve_types(
+    split: SplitStream,
+    names: Sequence[str],
+    declared: Mapping[str, str],
+    inferred: Mapping[str, pa.DataType | None],
+    warn: Callable[[str], None],
+) -> dict[str, pa.DataType]:
+    """The types of those names that are certainly fields. ``warn`` is called for types that are assumed."""
+    types: dict[str, pa.DataType] = {}
+    for name in names:
+        kind = parse_spark_type(name, declared[name]) if name in declared else inferred.get(name)
+        if kind is None and _is_numeric(split, name):
+            kind = DEFAULT_NUMBER
+        if kind is None and _is_certainly_field(split, name):
+            kind = pa.string()
+            warn(name)
+        if kind is not None:
+            types[name] = kind
+    return types
+
+
+def _warn_assumed_stage_string(stage: UdfStage, name: str) -> None:
+    _logger.warning(
+        "stage %r returns the field %r for none of the newest events, so its type is assumed to be string; declare it "
+        "with .map(..., returns={%r: 'double'})",
+        stage.steps[-1].name,
+        name,
+        name,
+    )
 
 
 def _is_numeric(split: SplitStream, name: str) -> bool:

@@ -4,7 +4,8 @@ SELECT q.fence, q.closed_us, clock_timestamp() AS now, q.suspicion AS poison_sea
 FROM penstock.queries q WHERE q.id = %(query)s FOR UPDATE
 
 -- name: lock_cycle
-SELECT committed_at FROM penstock.cycles WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s
+SELECT committed_at IS NOT NULL AS is_committed FROM penstock.cycles
+WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s
 FOR UPDATE
 
 -- name: advance_positions

@@ -8,6 +8,7 @@ SELECT %(query)s, cycle, %(fence)s, %(plan)s, 0 FROM next RETURNING cycle
 -- name: delete_plan
 DELETE FROM penstock.cycles
 WHERE query_id = %(query)s AND cycle = %(cycle)s AND fence = %(fence)s AND committed_at IS NULL
+RETURNING cycle
 
 -- name: load_poison_search
 SELECT suspicion FROM penstock.queries WHERE id = %(query)s

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.core import json
 from penstock.engine.worker.event_failure import EventRef
 from penstock.engine.worker.json_columns import JsonColumnDecoder
-from penstock.engine.worker.json_values import to_json_value
+from penstock.engine.worker.json_values import decode_rows
 from penstock.engine.worker.read_config import (
     EMPTY_SCHEMA,
     EVENT_JSON,
@@ -87,17 +87,8 @@ class UdfStage:
         internal = {*SYSTEM_COLUMNS.names, EVENT_JSON, METADATA}
         if self.reads_event_json:
             internal |= self.copied_fields
-        names = [name for name in table.schema.names if name not in internal]
-        rows: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
-        if names:
-            rows = [to_json_value(row) for row in table.select(names).to_pylist()]
-        if not self.reads_event_json:
-            return rows
-        events = [json.decode(text) for text in table.column(EVENT_JSON).to_pylist()]
-        return [
-            {**event, **row} if row and isinstance(event, dict) else event
-            for event, row in zip(events, rows, strict=True)
-        ]
+        fields = [name for name in table.schema.names if name not in internal]
+        return decode_rows(table, fields, table.column(EVENT_JSON).to_pylist() if self.reads_event_json else None)
 
 
 class _UdfStageRunner:

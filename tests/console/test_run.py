@@ -1,4 +1,4 @@
-"""The console as a process: how it starts, what it refuses, and how it ends, alone and beside a server."""
+"""The process of the console, alone and as a child of the server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def start(database_url: str, *arguments: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def served(database_url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server with a console beside it, and where that is."""
+    """Run a server with a console, and yield the process and the URL of the console."""
     process = start(database_url, "serve", "--port", "0", "--console", "--console-port", "0", "--request-log", "none")
     assert process.stdout is not None
     try:
@@ -37,48 +37,48 @@ def served(database_url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.communicate()
 
 
-def test_ctrl_c_ends_it_without_a_word(database_url: str) -> None:
+def test_ctrl_c_stops_console_without_output(database_url: str) -> None:
     process = start(database_url, "console", "--port", "0")
     assert process.stdout is not None
     assert process.stdout.readline().startswith("Console on http://127.0.0.1:")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (0, "")
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (0, "")
 
 
-def test_beyond_loopback_it_does_not_start_without_a_key(database_url: str) -> None:
-    process = start(database_url, "console", "--port", "0", "--host", "0.0.0.0")  # noqa: S104 - that it is refused
-    said, why = process.communicate(timeout=60)
+def test_public_address_needs_an_api_key(database_url: str) -> None:
+    process = start(database_url, "console", "--port", "0", "--host", "0.0.0.0")  # noqa: S104 - the test expects an error
+    stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert said == ""
-    assert "penstock key create" in why
+    assert stdout == ""
+    assert "penstock key create" in stderr
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nicegui", None)
     result = CliRunner().invoke(app, ["console"])
     assert result.exit_code == 2
     assert "pip install 'penstock[console]'" in result.stderr
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
-def test_beside_a_server_it_ends_with_it(database_url: str, how: signal.Signals) -> None:
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_console_ends_with_its_server(database_url: str, signal_number: signal.Signals) -> None:
     with served(database_url) as (server, url):
         assert httpx.get(url).status_code == 200
-        server.send_signal(how)
-        # The pipe of its output closes when the last process that holds it is gone.
+        server.send_signal(signal_number)
+        # The pipe closes when the last process that holds it exits.
         server.communicate(timeout=60)
         with pytest.raises(httpx.ConnectError):
             httpx.get(url)
 
 
-def test_beside_a_server_it_is_started_again_when_it_dies_and_ends_with_it_all_the_same(database_url: str) -> None:
+def test_server_restarts_a_crashed_console(database_url: str) -> None:
     with served(database_url) as (server, url):
         assert server.stdout is not None
         (console,) = (child for child in psutil.Process(server.pid).children() if "console" in child.cmdline())
         console.kill()
         again = server.stdout.readline().strip().removeprefix("Console on ")
-        assert again != url, "it was never gone"
+        assert again != url, "the console did not exit"
         assert httpx.get(again).status_code == 200
         server.terminate()
         _, log = server.communicate(timeout=60)
@@ -91,13 +91,13 @@ def test_beside_a_server_it_is_started_again_when_it_dies_and_ends_with_it_all_t
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("PENSTOCK_CONSOLE_SECRET", "short", "PENSTOCK_CONSOLE_SECRET is too short"),
         ("PENSTOCK_CONSOLE_PORT", "http", "PENSTOCK_CONSOLE_PORT is 'http'"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(variable: str, value: str, said: str) -> None:
+def test_invalid_settings_are_refused(variable: str, value: str, message: str) -> None:
     result = CliRunner().invoke(app, ["console"], env={variable: value})
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr

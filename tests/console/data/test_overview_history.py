@@ -1,4 +1,4 @@
-"""What the overview knows: rates from one look to the next, and before the first from the ledgers of queries."""
+"""Rates between snapshots, and the history from the ledgers of queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
 from penstock.server.metrics.database import DatabaseMetrics
-from tests.console.driving import Driven
+from tests.console.scripted_query import ScriptedQuery
 
 
 @pytest.fixture
@@ -24,32 +24,34 @@ async def log(database_url: str) -> AsyncIterator[Log]:
     await log.close()
 
 
-async def driven(log: Log) -> Driven:
+async def start_query(log: Log) -> ScriptedQuery:
     await log.configure("orders")
     await log.configure("orders.1m")
     stream = Stream.from_("orders").window_tumbling(seconds=60).aggregate({"events": agg.count()}).to("orders.1m")
-    return await Driven.start(log, "sales", stream)
+    return await ScriptedQuery.start(log, "sales", stream)
 
 
-async def cycle(log: Log, query: Driven, events: int) -> None:
+async def cycle(log: Log, query: ScriptedQuery, events: int) -> None:
     start = datetime.now(UTC).replace(second=0, microsecond=0)
     await log.push([Batch("orders", [{"key": "a", "data": {}}] * events)])
     await query.cycle({"a": (events, 1.0)}, (start, start + timedelta(minutes=1)))
 
 
-async def test_before_the_first_look_the_ledgers_of_queries_tell(log: Log) -> None:
-    query = await driven(log)
+async def test_first_refresh_reads_ledgers(log: Log) -> None:
+    query = await start_query(log)
     await cycle(log, query, 50)
     await cycle(log, query, 25)
     history = OverviewHistory(log.database, DatabaseMetrics(log.database, 0.0))
     await history.refresh()
-    # In steps of five seconds, which the two cycles may lie on both sides of.
-    assert sum(each.events_in * 5 for each in history.ledger_points) == 75
-    assert all(each.freshness is not None and each.freshness > 0 for each in history.ledger_points)
+    # The two cycles may belong to different steps of five seconds.
+    assert sum(ledger_point.events_in * 5 for ledger_point in history.ledger_points) == 75
+    assert all(
+        ledger_point.freshness is not None and ledger_point.freshness > 0 for ledger_point in history.ledger_points
+    )
 
 
-async def test_rates_are_of_what_was_pushed_from_outside_and_what_groups_have_read(log: Log) -> None:
-    query = await driven(log)
+async def test_rates_count_pushes_of_producers_and_reads_of_groups(log: Log) -> None:
+    query = await start_query(log)
     await cycle(log, query, 10)
     history = OverviewHistory(log.database, DatabaseMetrics(log.database, 0.0))
     before = (await history.refresh())[-1]
@@ -59,10 +61,10 @@ async def test_rates_are_of_what_was_pushed_from_outside_and_what_groups_have_re
     )
     while (now := (await history.refresh())[-1]).samples.at == before.samples.at or now.at == before.at:
         pass
-    found = compute_point(before, now, lambda _: True, True)
+    point = compute_point(before, now, lambda _: True, True)
     seconds = (now.at - before.at) / 1000
-    assert found.pushed is not None
-    assert found.read is not None
-    assert (round(found.pushed * seconds), round(found.read * seconds)) == (45, 40)
-    # Who may see no queue sees nothing.
+    assert point.pushed is not None
+    assert point.read is not None
+    assert (round(point.pushed * seconds), round(point.read * seconds)) == (45, 40)
+    # A viewer without access to the queues sees no events.
     assert compute_point(before, now, lambda _: False, False).pushed == 0

@@ -1,4 +1,4 @@
-"""A page in a real Chromium, as tests use it."""
+"""Pages in Chromium for tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-#: The console looks every second, on a machine that may be busy: what has not come after this does not come.
-PATIENCE = 40_000
-expect.set_options(timeout=PATIENCE)
+#: Pages poll every second, and the machine may be busy.
+TIMEOUT_MS = 40_000
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A size of the window and a theme of the system."""
+    """A window size and a system theme."""
 
     name: str
     width: int
@@ -35,9 +35,9 @@ DESKTOP = VARIANTS[0]
 
 @contextmanager
 def open_page(browser: Browser, base_url: str, variant: Variant = DESKTOP, *, is_known: bool = True) -> Iterator[Page]:
-    """A page in a browser of its own, in Berlin; at the end nothing may have gone wrong in it.
+    """Open a page in a new browser context in Berlin, and fail if the browser reports an error.
 
-    A browser that is known has been here before, and need not be asked for its zone.
+    With ``is_known``, the context has the time zone cookie already.
     """
     context = browser.new_context(
         base_url=base_url,
@@ -46,17 +46,17 @@ def open_page(browser: Browser, base_url: str, variant: Variant = DESKTOP, *, is
         timezone_id="Europe/Berlin",
         locale="en-GB",
     )
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_MS)
     if is_known:
         context.add_cookies([{"name": "penstock_zone", "value": "Europe%2FBerlin", "url": base_url}])
-    wrong: list[str] = []
+    errors: list[str] = []
     page = context.new_page()
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: None if _is_local(request.url, base_url) else wrong.append(request.url))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: None if _is_local(request.url, base_url) else errors.append(request.url))
     try:
         yield page
-        assert wrong == []
+        assert errors == []
     finally:
         context.close()
 
@@ -66,8 +66,8 @@ def _is_local(url: str, base_url: str) -> bool:
     return url.partition("://")[2].startswith(host) or url.startswith(("data:", "blob:"))
 
 
-def check_everywhere(page: Page, within: str | None = None, variants: Sequence[Variant] = VARIANTS) -> None:
-    """The page as it is now, or a part of it, at each size and in each theme: axe-core accepts it, and it fits."""
+def check_all_variants(page: Page, within: str | None = None, variants: Sequence[Variant] = VARIANTS) -> None:
+    """Check accessibility and width of the page, or of a part of it, at each size and in each theme."""
     for variant in variants:
         page.set_viewport_size({"width": variant.width, "height": variant.height})
         page.emulate_media(color_scheme="dark" if variant.scheme == "dark" else "light")
@@ -77,20 +77,20 @@ def check_everywhere(page: Page, within: str | None = None, variants: Sequence[V
 
 
 def check_accessible(page: Page, within: str | None = None) -> None:
-    """No violation that axe-core calls serious or critical."""
-    # What fades in has another contrast for a moment.
+    """Fail on violations that axe-core rates serious or critical."""
+    # Elements that fade in have a lower contrast until the animation ends.
     page.evaluate("() => Promise.allSettled(document.getAnimations().map((each) => each.finished))")
-    found = Axe().run(page, within).response["violations"]
-    grave = [
+    violations = Axe().run(page, within).response["violations"]
+    severe = [
         f"{each['id']}: {[(node['html'][:160], node.get('failureSummary')) for node in each['nodes'][:3]]}"
-        for each in found
+        for each in violations
         if each["impact"] in ("serious", "critical")
     ]
-    assert not grave, "\n".join(grave)
+    assert not severe, "\n".join(severe)
 
 
 def check_fits(page: Page) -> None:
-    """Nothing is wider than the window."""
+    """Fail if an element is wider than the window."""
     wide = page.evaluate(
         "() => document.documentElement.scrollWidth <= window.innerWidth ? [] :"
         "[...document.querySelectorAll('main *')]"

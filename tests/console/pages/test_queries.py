@@ -1,4 +1,4 @@
-"""Queries: the way that events take, where the time goes, what failed, pause and resume."""
+"""The list of queries, and the page of one query."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock import Stream, agg
 from penstock.engine.registry import Registry
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
-from tests.console.browsing import check_everywhere
-from tests.console.conftest import arrange
-from tests.console.driving import Driven
-from tests.console.running import Running
+from tests.console.browser import check_all_variants
+from tests.console.conftest import run_with_log
+from tests.console.console_process import ConsoleProcess
+from tests.console.scripted_query import ScriptedQuery
 
 NAME = "sales <b>"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def query(console: Running) -> None:
+def query(console: ConsoleProcess) -> None:
     async def prepare(log: Log) -> None:
         await log.configure("orders")
         await log.configure("orders.1m")
@@ -32,19 +32,19 @@ def query(console: Running) -> None:
             .aggregate({"events": agg.count(), "total": agg.sum("amount")})
             .to("orders.1m")
         )
-        driven = await Driven.start(log, NAME, stream)
+        query = await ScriptedQuery.start(log, NAME, stream)
         await log.push([Batch("orders", [{"key": "a", "data": {"amount": 20}}] * 50)])
         start = datetime.now(UTC).replace(second=0, microsecond=0)
-        await driven.cycle({"a": (50, 1000.0)}, (start, start + timedelta(minutes=1)))
-        await driven.fail("ValueError: <script>alert(1)</script> is no amount")
-        await driven.cycle({"b": (1, 20.0)}, (start, start + timedelta(minutes=1)))
+        await query.cycle({"a": (50, 1000.0)}, (start, start + timedelta(minutes=1)))
+        await query.fail("ValueError: <script>alert(1)</script> is no amount")
+        await query.cycle({"b": (1, 20.0)}, (start, start + timedelta(minutes=1)))
         async with log.database.connection() as conn:
             await conn.execute(
                 "INSERT INTO penstock.shared_queries (name, source_queue, sink_queue, config_hash, group_name) "
                 "VALUES ('per user <i>', 'orders', NULL, 'h', 'streams.per user')"
             )
 
-    arrange(console.database_url, prepare)
+    run_with_log(console.database_url, prepare)
 
 
 async def is_paused(log: Log) -> bool:
@@ -52,7 +52,7 @@ async def is_paused(log: Log) -> bool:
     return info.is_paused
 
 
-def test_the_list_leads_to_the_details(page: Page) -> None:
+def test_list_links_to_query(page: Page) -> None:
     page.goto("/queries")
     row = page.get_by_role("row", name=re.compile(NAME))
     expect(row).to_contain_text("running")
@@ -60,14 +60,14 @@ def test_the_list_leads_to_the_details(page: Page) -> None:
     expect(page.get_by_role("region", name="Pipeline")).to_be_visible()
 
 
-def test_what_clients_compute_is_listed_too(page: Page) -> None:
+def test_client_queries_are_listed(page: Page) -> None:
     page.goto("/queries")
     row = page.get_by_role("region", name="Computed by clients").get_by_role("row", name="per user <i>")
     expect(row).to_contain_text("stopped")
     expect(row).to_contain_text("orders")
 
 
-def test_the_pipeline_is_drawn_from_its_source_to_its_sink(page: Page) -> None:
+def test_pipeline_shows_source_steps_and_sink(page: Page) -> None:
     page.goto(f"/queries?query={NAME}")
     nodes = page.locator(".ps-flow-node")
     expect(nodes).to_have_count(5)
@@ -78,37 +78,37 @@ def test_the_pipeline_is_drawn_from_its_source_to_its_sink(page: Page) -> None:
     expect(page.locator(".ps-flow-arrow").first).to_have_text(re.compile(r"^[\d.]+/s$"))
 
 
-def test_cycles_say_where_their_time_went_and_what_failed(page: Page) -> None:
+def test_cycles_show_phases_and_errors(page: Page) -> None:
     page.goto(f"/queries?query={NAME}")
-    chart = page.get_by_role("img", name="Milliseconds of each part of the last cycles")
+    chart = page.get_by_role("img", name="Milliseconds of each phase of the last cycles")
     for part in ("spark", "merge", "append"):
         expect(chart.locator("text", has_text=part).first).to_be_visible()
-    failed = page.get_by_role("region", name="Cycles that failed")
+    failed = page.get_by_role("region", name="Failed cycles")
     expect(failed).to_contain_text("ValueError: <script>alert(1)</script> is no amount")
     rows = page.get_by_role("table", name="Cycles").get_by_role("row")
     expect(rows.nth(1)).to_contain_text("committed")
     expect(rows.nth(2)).to_contain_text("failed")
 
 
-def test_a_query_is_paused_and_goes_on(page: Page, console: Running) -> None:
+def test_query_is_paused_and_resumed(page: Page, console: ConsoleProcess) -> None:
     page.goto(f"/queries?query={NAME}")
     page.get_by_role("button", name="Pause").click()
     expect(page.locator(".ps-badge").first).to_have_text("paused")
-    assert arrange(console.database_url, is_paused)
+    assert run_with_log(console.database_url, is_paused)
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".ps-badge").first).to_have_text("running")
-    assert not arrange(console.database_url, is_paused)
+    assert not run_with_log(console.database_url, is_paused)
 
 
-def test_a_query_that_is_not_there_is_said_to_be_gone(page: Page) -> None:
+def test_unknown_query_shows_empty_state(page: Page) -> None:
     page.goto("/queries?query=nope")
     expect(page.get_by_text("There is no query nope")).to_be_visible()
 
 
-def test_it_is_usable_at_every_size_and_in_every_theme(page: Page) -> None:
+def test_pages_are_accessible_and_fit_the_window(page: Page) -> None:
     page.goto(f"/queries?query={NAME}")
     expect(page.locator(".ps-flow-node")).to_have_count(5)
-    check_everywhere(page)
+    check_all_variants(page)
     page.goto("/queries")
     expect(page.get_by_role("row", name=re.compile(NAME))).to_be_visible()
-    check_everywhere(page)
+    check_all_variants(page)

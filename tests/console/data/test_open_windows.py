@@ -1,4 +1,4 @@
-"""The board and the live results of a query with names of every kind: none is filled in where another stands."""
+"""Open windows and live results of queries and columns with hostile names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.log.logs import opened
 SHORT = [name for name in NAMES if name.isprintable() and len(name.encode()) <= 60]
 
 
-async def test_queries_of_any_name_with_columns_of_any_are_shown(database_url: str) -> None:
+async def test_hostile_query_and_column_names(database_url: str) -> None:
     counted = Definition.from_("orders").window_tumbling(seconds=60).aggregate({"count": "count(*)", "total": "sum(x)"})
     async with opened(database_url) as log:
         for name in SHORT:
@@ -28,10 +28,10 @@ async def test_queries_of_any_name_with_columns_of_any_are_shown(database_url: s
         assert sorted(query.name for query in queries) == sorted(SHORT)
         for query in queries:
             columns = await read_columns(log.database, query)
-            assert {column for column, _ in columns} == {"count", "total", *SHORT}
-            for every in (True, False):
-                asked = OpenWindowsRequest(query, columns, query.name, True, query.name[:2], 0, 10, every)
-                assert [row[0] for row in (await read_open_windows(log.database, asked)).rows] == [query.name]
+            assert {column.name for column in columns} == {"count", "total", *SHORT}
+            for all_windows in (True, False):
+                request = OpenWindowsRequest(query, columns, query.name, True, query.name[:2], 0, 10, all_windows)
+                assert [row.key for row in (await read_open_windows(log.database, request)).rows] == [query.name]
             moment = await QueryResultReader(log.database, query.id, query.name).read(
                 None, [], snapshot=True, keys=None
             )

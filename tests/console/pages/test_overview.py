@@ -1,4 +1,4 @@
-"""The overview: numbers that move, and what needs somebody first."""
+"""The overview: live values, charts, and the list of problems."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from playwright.sync_api import Locator, Page, expect
 from penstock import Stream, agg
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
-from tests.console.browsing import check_everywhere
-from tests.console.conftest import arrange
-from tests.console.driving import Driven
-from tests.console.running import Running
+from tests.console.browser import check_all_variants
+from tests.console.conftest import run_with_log
+from tests.console.console_process import ConsoleProcess
+from tests.console.scripted_query import ScriptedQuery
 
 
 def tile(page: Page, title: str) -> Locator:
@@ -26,12 +26,12 @@ async def push(log: Log, count: int) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def traffic(console: Running) -> None:
+def traffic(console: ConsoleProcess) -> None:
     async def prepare(log: Log) -> None:
         await log.configure("orders", {"max_depth_events": 1000}, partitioning="hash", partitions=2)
         stream = Stream.from_("orders").window_tumbling(seconds=5).aggregate({"events": agg.count()}).to("orders.5s")
         await log.configure("orders.5s")
-        query = await Driven.start(log, "sales", stream)
+        query = await ScriptedQuery.start(log, "sales", stream)
         await query.stop()
         await push(log, 850)
         async with log.database.connection() as conn:
@@ -41,32 +41,32 @@ def traffic(console: Running) -> None:
                 "'map', 'boom', 1, now(), now() FROM penstock.queues WHERE name = 'orders'"
             )
 
-    arrange(console.database_url, prepare)
+    run_with_log(console.database_url, prepare)
 
 
-def test_pushed_events_move_the_numbers(page: Page, console: Running) -> None:
+def test_push_updates_tiles(page: Page, console: ConsoleProcess) -> None:
     page.goto("/")
     expect(tile(page, "Lag")).to_have_text(re.compile(r"\d"))
     before = int(tile(page, "Lag").inner_text().replace(",", ""))
-    arrange(console.database_url, lambda log: push(log, 20))
+    run_with_log(console.database_url, lambda log: push(log, 20))
     expect(tile(page, "Lag")).to_have_text(f"{before + 20:,}")
-    # A rate needs two looks, and then some that see a push between them.
+    # A rate needs two samples with a push between them.
     expect(tile(page, "Events in")).to_have_text(re.compile(r"[1-9]"))
 
 
-def test_what_needs_somebody_is_named_the_worst_first_with_the_way_to_it(page: Page) -> None:
+def test_problems_are_listed_by_severity_with_links(page: Page) -> None:
     page.goto("/")
-    findings = page.get_by_role("region", name="Needs attention").get_by_role("listitem")
-    expect(findings.first).to_contain_text("Nobody runs sales")
-    expect(findings.filter(has_text="orders is 8")).to_have_count(1)
-    expect(findings.filter(has_text="1 dead letter of sales in orders")).to_have_count(1)
-    findings.first.get_by_role("link").click()
+    issues = page.get_by_role("region", name="Needs attention").get_by_role("listitem")
+    expect(issues.first).to_contain_text("Query sales is not running")
+    expect(issues.filter(has_text="orders is 8")).to_have_count(1)
+    expect(issues.filter(has_text="1 dead letter of sales in orders")).to_have_count(1)
+    issues.first.get_by_role("link").click()
     page.wait_for_url("**/queries?query=sales")
-    expect(page.get_by_text("nobody runs it")).to_be_visible()
+    expect(page.get_by_text("no driver")).to_be_visible()
 
 
-def test_charts_are_drawn_at_every_size_and_in_every_theme(page: Page) -> None:
+def test_charts_are_drawn_and_page_is_accessible(page: Page) -> None:
     page.goto("/")
     expect(page.get_by_role("img", name=re.compile("over the last five minutes"))).to_have_count(4)
     expect(page.locator(".ps-chart svg").first).to_be_visible()
-    check_everywhere(page)
+    check_all_variants(page)

@@ -1,4 +1,4 @@
-"""Queries that run without Spark: what the engine would have computed is given, and written as the engine writes it."""
+"""Queries without Spark: tests provide the partial aggregates, and the engine's SQL merges them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _commit = Statements("penstock.engine.cycle", "commit.sql")
 _LEASE = timedelta(seconds=60)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: What a window of every query here holds: how many events, and their total.
+#: The columns of every query: number of events, and total.
 COLUMNS = (
     ResultColumn("events", "bigint", (StateColumn("a0", "bigint", None, "{state} + {partial}"),), "{a0}"),  # type: ignore[arg-type]
     ResultColumn("total", "numeric", (StateColumn("a1", "numeric", None, "{state} + {partial}"),), "trim_scale({a1})"),  # type: ignore[arg-type]
@@ -30,8 +30,8 @@ COLUMNS = (
 
 
 @dataclass
-class Driven:
-    """A query that somebody drives."""
+class ScriptedQuery:
+    """A query whose cycles a test runs."""
 
     log: Log
     name: str
@@ -42,8 +42,8 @@ class Driven:
     tables: ResultTables
 
     @classmethod
-    async def start(cls, log: Log, name: str, stream: Definition) -> Driven:
-        """Register a query and begin to drive it."""
+    async def start(cls, log: Log, name: str, stream: Definition) -> ScriptedQuery:
+        """Register a query and acquire its lease."""
         registry = Registry(log)
         lines = describe(stream)
         query = await registry.register(name, lines, fingerprint(lines), sink=stream.sink, history_seconds=86_400)
@@ -60,7 +60,7 @@ class Driven:
 
     async def cycle(
         self,
-        found: Mapping[str, tuple[int, float]],
+        partials: Mapping[str, tuple[int, float]],
         window: tuple[datetime, datetime],
         *,
         took: Mapping[str, float] | None = None,
@@ -68,25 +68,25 @@ class Driven:
         late: int = 0,
         dead: int = 0,
     ) -> None:
-        """Read everything that is unread, add these events and totals of each key to a window, close what is due."""
-        lanes = [
-            (group_id, lane.partition_id, lane.next_offset, lane.end_offset)
+        """Commit a cycle that reads all unread events, merges ``partials`` and closes windows up to ``closes``."""
+        ranges = [
+            (group_id, position.partition_id, position.next_offset, position.end_offset)
             for queue, group_id in self.groups
-            for lane in await self.log.group_positions(queue, self.name)
-            if lane.end_offset > lane.next_offset
+            for position in await self.log.group_positions(queue, self.name)
+            if position.end_offset > position.next_offset
         ]
-        cycle, begun = await self._begin(sum(stop - start for *_, start, stop in lanes)), datetime.now(UTC)
+        cycle, begun = await self._begin(sum(stop - start for *_, start, stop in ranges)), datetime.now(UTC)
         async with self.log.database.connection() as conn, conn.transaction():
             now = datetime.now(UTC)
-            columns: list[Any] = [list(column) for column in zip(*lanes, strict=True)] or [[], [], [], []]
+            columns: list[Any] = [list(column) for column in zip(*ranges, strict=True)] or [[], [], [], []]
             moves = dict(zip(("groups", "partitions", "starts", "stops"), columns, strict=True))
             await conn.execute(_commit["advance_positions"], {**moves, "now": now})
-            closed = await self._merge(conn, found, window, closes, now)
+            closed = await self._merge(conn, partials, window, closes, now)
             finished = {
                 "query": self.id,
                 "cycle": cycle,
                 "started": begun,
-                "events_in": sum(stop - start for *_, start, stop in lanes),
+                "events_in": sum(stop - start for *_, start, stop in ranges),
                 "events_out": closed,
                 "windows": closed,
                 "late": late,
@@ -101,13 +101,13 @@ class Driven:
             await conn.execute(_commit["finish_cycle"], finished)
 
     async def fail(self, error: str) -> None:
-        """A cycle that comes to nothing."""
+        """Record a failed cycle."""
         cycle = await self._begin(1)
         async with self.log.database.connection() as conn:
             await conn.execute(_commit["fail_cycle"], {"query": self.id, "cycle": cycle, "error": error})
 
     async def stop(self) -> None:
-        """Drive it no longer."""
+        """Release the lease."""
         await Registry(self.log).release_lease(self.id, self.fence)
 
     async def _begin(self, planned: int) -> int:
@@ -121,22 +121,22 @@ class Driven:
     async def _merge(
         self,
         conn: Any,
-        found: Mapping[str, tuple[int, float]],
+        partials: Mapping[str, tuple[int, float]],
         window: tuple[datetime, datetime],
         closes: datetime | None,
         now: datetime,
     ) -> int:
-        if not found and closes is None:
+        if not partials and closes is None:
             return 0
-        start, end = (int((each - _EPOCH).total_seconds() * 1_000_000) for each in window)
+        start, end = (int((moment - _EPOCH).total_seconds() * 1_000_000) for moment in window)
         await conn.execute(self.tables.statement("create_staging_table"))
         async with conn.cursor().copy(self.tables.statement("copy_partials")) as copy:
-            for key, (events, total) in found.items():
+            for key, (events, total) in partials.items():
                 await copy.write(f'"{key}",{start},{end},false,0,{events},{total}\n')
         ends = [] if closes is None else [closes]
         bounds = {
             "partitions": [0] * len(ends),
-            "ends": [int((each - _EPOCH).total_seconds() * 1_000_000) for each in ends],
+            "ends": [int((moment - _EPOCH).total_seconds() * 1_000_000) for moment in ends],
             "end_times": ends,
             "latest": closes or _EPOCH,
             "now": now,

@@ -1,4 +1,4 @@
-"""A real console in a process of its own, for tests."""
+"""A console in its own process, for tests."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Running:
-    """A console that runs."""
-
+class ConsoleProcess:
     url: str
     database_url: str
     process: subprocess.Popen[str]
 
 
 @contextmanager
-def console_on(
+def start_console(
     database_url: str, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
-) -> Iterator[Running]:
-    """Start ``penstock console`` on a free port, and stop it at the end as an operator would."""
+) -> Iterator[ConsoleProcess]:
+    """Run ``penstock console`` on a free port, and stop it with SIGTERM."""
     environment = {**os.environ, "PENSTOCK_DATABASE_URL": database_url, **(environ or {})}
     command = [sys.executable, "-m", "penstock", "console", "--port", "0", *options]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        said = process.stdout.readline()
-        assert said.startswith("Console on "), f"the console ended with {process.wait()}"
-        yield Running(said.removeprefix("Console on ").strip(), database_url, process)
+        line = process.stdout.readline()
+        assert line.startswith("Console on "), f"the console ended with {process.wait()}"
+        yield ConsoleProcess(line.removeprefix("Console on ").strip(), database_url, process)
     finally:
         process.terminate()
         try:

@@ -1,4 +1,4 @@
-"""Queues, gates, dead letters and SQL: what a person sees there, and what becomes of what is pressed."""
+"""Pages of queues, gates, dead letters and SQL."""
 
 from __future__ import annotations
 
@@ -23,31 +23,39 @@ from penstock.server.auth.api_keys import ApiKeyStore
 from penstock.server.auth.identity import Role
 from penstock.sinks import Sinks, Webhook
 from tests import gate_rows
-from tests.console.browsing import DESKTOP, VARIANTS, Variant, check_accessible, check_everywhere, check_fits, open_page
-from tests.console.conftest import arrange
-from tests.console.running import Running, console_on
+from tests.console.browser import (
+    DESKTOP,
+    VARIANTS,
+    Variant,
+    check_accessible,
+    check_all_variants,
+    check_fits,
+    open_page,
+)
+from tests.console.conftest import run_with_log
+from tests.console.console_process import ConsoleProcess, start_console
 from tests.servers import ROLE, TEMPLATE, Server
 
 _READER = "reader_of_console_tests"
 
 
 @pytest.fixture(scope="module")
-def console(pg18: Server) -> Iterator[Running]:
+def console(pg18: Server) -> Iterator[ConsoleProcess]:
     """A console on a database with a queue, a gated query and the login for SQL."""
     with pg18.fresh_database(TEMPLATE) as url:
         name = str(conninfo_to_dict(url)["dbname"])
         with pg18.superuser(name) as conn:
             conn.execute(render_reader_role(owner=ROLE, database=name, reader=_READER).encode())
         gate_rows.insert_gated_query(url)
-        with console_on(url, environ={"PENSTOCK_READER_URL": make_conninfo(url, user=_READER)}) as running:
+        with start_console(url, environ={"PENSTOCK_READER_URL": make_conninfo(url, user=_READER)}) as running:
             yield running
     with pg18.superuser() as conn:
         conn.execute(f"DROP ROLE {_READER}".encode())
 
 
 @pytest.fixture
-def queue(console: Running, request: pytest.FixtureRequest) -> str:
-    """A queue of the test's own, which holds ten events of two keys and has a group that has read nothing."""
+def queue(console: ConsoleProcess, request: pytest.FixtureRequest) -> str:
+    """A queue with ten events of two keys, and a group that has read none of them."""
     name = str(request.node.name).removeprefix("test_")[:60]
 
     async def make(log: Log) -> None:
@@ -56,28 +64,28 @@ def queue(console: Running, request: pytest.FixtureRequest) -> str:
         events = [{"data": {"n": n}, "key": "ada" if n % 2 else "bob", "id": f"e-{n}"} for n in range(10)]
         await log.push([Batch(name, events)])
 
-    arrange(console.database_url, make)
+    run_with_log(console.database_url, make)
     return name
 
 
-def _pop(console: Running, queue: str) -> list[Event]:
+def _pop(console: ConsoleProcess, queue: str) -> list[Event]:
     async def pop(log: Log) -> list[Event]:
         return await log.pop(PopRequest(queue, "billing", batch=100, partitions=10))
 
-    return arrange(console.database_url, pop)
+    return run_with_log(console.database_url, pop)
 
 
-def _bury(console: Running, queue: str, errors: Sequence[str]) -> list[int]:
-    """Make dead letters of as many events, and answer their numbers; all others are done."""
+def _create_dead_letters(console: ConsoleProcess, queue: str, errors: Sequence[str]) -> list[int]:
+    """Dead-letter one event per error, acknowledge all others, and return the newest id of each kind."""
 
-    async def bury(log: Log) -> list[int]:
+    async def create(log: Log) -> list[int]:
         events = await log.pop(PopRequest(queue, "billing", batch=100, partitions=10))
         for event, error in zip(events, errors, strict=False):
             await log.ack([event], "dead_letter", error=error, traceback=f"Traceback\n  {error}")
         await log.ack(events[len(errors) :], True)
         return [kind.newest for kind in await log.dead_letter_kinds(queue)]
 
-    return arrange(console.database_url, bury)
+    return run_with_log(console.database_url, create)
 
 
 def _data(events: Sequence[Event]) -> list[Any]:
@@ -102,19 +110,19 @@ def _tile(page: Page, title: str, value: str) -> None:
     expect(tile.locator(".ps-figure")).to_have_text(value)
 
 
-def test_a_queue_is_found_by_name_and_opened(page: Page, queue: str) -> None:
+def test_queue_list_search_opens_queue(page: Page, queue: str) -> None:
     page.goto("/queues")
     page.get_by_label("Name").fill(queue[5:15])
     page.get_by_role("button", name="Find").click()
     page.get_by_role("link", name=queue).click()
 
-    _tile(page, "Events kept", "10")
+    _tile(page, "Events", "10")
     expect(page.get_by_role("row", name="billing")).to_contain_text("waiting")
     page.get_by_role("link", name="Partitions", exact=True).click()
     expect(page.get_by_role("table", name="Partitions").get_by_role("row")).to_have_count(3)
 
 
-def test_a_test_event_is_pushed_and_seen(page: Page, console: Running, queue: str) -> None:
+def test_push_dialog_stores_event_and_shows_it(page: Page, console: ConsoleProcess, queue: str) -> None:
     page.goto(f"/queues?queue={queue}")
     page.get_by_role("button", name="Push a test event").click()
     dialog = page.get_by_role("dialog")
@@ -129,7 +137,7 @@ def test_a_test_event_is_pushed_and_seen(page: Page, console: Running, queue: st
     assert 4711 in _data(_pop(console, queue))
 
 
-def test_events_are_looked_at_by_key_and_by_offset(page: Page, queue: str) -> None:
+def test_events_are_filtered_by_key_and_offset(page: Page, queue: str) -> None:
     page.goto(f"/queues?queue={queue}&tab=events")
     expect(page.locator(".ps-event")).to_have_count(10)
     page.get_by_label("Key", exact=True).fill("ada")
@@ -144,22 +152,22 @@ def test_events_are_looked_at_by_key_and_by_offset(page: Page, queue: str) -> No
     expect(page.get_by_role("heading", name="No events match")).to_be_visible()
 
 
-def test_a_group_is_moved(page: Page, console: Running, queue: str) -> None:
-    _bury(console, queue, [])
+def test_seek_delivers_events_again(page: Page, console: ConsoleProcess, queue: str) -> None:
+    _create_dead_letters(console, queue, [])
     page.goto(f"/queues?queue={queue}")
     page.get_by_role("link", name="billing").click()
-    _tile(page, "Behind", "0")
-    page.get_by_role("button", name="Move the group").click()
-    page.get_by_role("button", name="Go on").click()
-    page.get_by_role("button", name="Move it").click()
+    _tile(page, "Lag", "0")
+    page.get_by_role("button", name="Seek").click()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Confirm").click()
 
-    _tile(page, "Behind", "10")
+    _tile(page, "Lag", "10")
     assert _data(_pop(console, queue)) == list(range(10))
 
 
 @contextmanager
-def _unreachable(console: Running, queue: str) -> Iterator[None]:
-    """A webhook, as the group partner, to where nobody listens, for as long as the block runs."""
+def _unreachable_webhook(console: ConsoleProcess, queue: str) -> Iterator[None]:
+    """Run a webhook sink, as the group partner, to a port on which no process listens."""
     began: Future[tuple[asyncio.AbstractEventLoop, Sinks]] = Future()
 
     async def run(url: str) -> None:
@@ -168,9 +176,9 @@ def _unreachable(console: Running, queue: str) -> Iterator[None]:
             began.set_result((asyncio.get_running_loop(), sinks))
             await sinks.run()
 
-    with socket.socket() as nobody, ThreadPoolExecutor(1) as threads:
-        nobody.bind(("127.0.0.1", 0))
-        running = threads.submit(lambda: asyncio.run(run(f"http://127.0.0.1:{nobody.getsockname()[1]}/")))
+    with socket.socket() as unused_socket, ThreadPoolExecutor(1) as threads:
+        unused_socket.bind(("127.0.0.1", 0))
+        running = threads.submit(lambda: asyncio.run(run(f"http://127.0.0.1:{unused_socket.getsockname()[1]}/")))
         loop, sinks = began.result(30)
         try:
             yield
@@ -179,35 +187,35 @@ def _unreachable(console: Running, queue: str) -> Iterator[None]:
             running.result(30)
 
 
-def test_a_sink_in_trouble_is_told_of_and_leads_to_the_reason(page: Page, console: Running, queue: str) -> None:
-    with _unreachable(console, queue):
+def test_failing_sink_is_reported_with_link_to_its_error(page: Page, console: ConsoleProcess, queue: str) -> None:
+    with _unreachable_webhook(console, queue):
         page.goto("/")
-        finding = page.get_by_role("link", name=f"The sink partner of {queue} has failed too often and rests")
-        finding.click()
+        issue = page.get_by_role("link", name=f"Sink partner of {queue} failed too often and is resting")
+        issue.click()
         _tile(page, "State", "resting")
         expect(page.get_by_text("cannot be reached")).to_be_visible()
         expect(page.get_by_text("a sink, at least once")).to_be_visible()
-        check_everywhere(page, variants=(DESKTOP, VARIANTS[-1]))
+        check_all_variants(page, variants=(DESKTOP, VARIANTS[-1]))
         page.goto(f"/queues?queue={queue}")
         expect(page.get_by_role("row", name="partner")).to_contain_text("resting")
     expect(page.get_by_role("row", name="partner")).to_contain_text("stopped")
 
 
-def _option(console: Running, queue: str, name: str) -> Any:
-    async def look(log: Log) -> Any:
+def _option(console: ConsoleProcess, queue: str, name: str) -> Any:
+    async def read(log: Log) -> Any:
         return getattr(await log.catalog.refresh(queue), name)
 
-    return arrange(console.database_url, look)
+    return run_with_log(console.database_url, read)
 
 
-def test_an_option_is_changed_and_changed_back(page: Page, console: Running, queue: str) -> None:
+def test_queue_option_is_changed_and_reset(page: Page, console: ConsoleProcess, queue: str) -> None:
     page.goto(f"/queues?queue={queue}&tab=options")
     page.get_by_role("link", name="retry_limit").click()
     field = page.get_by_label("retry_limit, now 0")
-    for given, said in (("many", "must be a whole number"), ("-1", "must be at least 0"), ("", "needs a value")):
+    for given, message in (("many", "must be a whole number"), ("-1", "must be at least 0"), ("", "needs a value")):
         field.fill(given)
         page.get_by_role("button", name="Change it").click()
-        expect(page.get_by_role("alert").filter(has_text=said)).to_be_visible()
+        expect(page.get_by_role("alert").filter(has_text=message)).to_be_visible()
     field.fill("7")
     page.get_by_role("button", name="Change it").click()
     dialog = page.get_by_role("dialog", name=f"Set retry_limit of {queue} to 7?")
@@ -225,14 +233,14 @@ def test_an_option_is_changed_and_changed_back(page: Page, console: Running, que
     page.get_by_role("dialog").get_by_role("button", name="Change it").click()
     expect(page.get_by_text("sheds when full")).to_be_visible()
     page.get_by_role("link", name="overflow").click()
-    page.get_by_role("button", name="Back to refuse, the default").click()
+    page.get_by_role("button", name="Reset to refuse, the default").click()
     page.get_by_role("dialog").get_by_role("button", name="Change it").click()
     expect(page.get_by_text("sheds when full")).to_have_count(0)
     assert _option(console, queue, "overflow") == "refuse"
 
 
-def test_a_dead_letter_is_sent_back_and_comes_again(page: Page, console: Running, queue: str) -> None:
-    (id,) = _bury(console, queue, ["KeyError: 'total'"])
+def test_redrive_delivers_dead_letter_again(page: Page, console: ConsoleProcess, queue: str) -> None:
+    (id,) = _create_dead_letters(console, queue, ["KeyError: 'total'"])
     page.goto(f"/dead-letters?queue={queue}")
     page.get_by_role("link", name="KeyError: 'total'").click()
     page.get_by_role("link", name=f"#{id}").click()
@@ -244,8 +252,8 @@ def test_a_dead_letter_is_sent_back_and_comes_again(page: Page, console: Running
     assert event.is_redriven
 
 
-def test_a_dead_letter_is_corrected_before_it_is_sent_back(page: Page, console: Running, queue: str) -> None:
-    (id,) = _bury(console, queue, ["no"])
+def test_dead_letter_is_edited_before_redrive(page: Page, console: ConsoleProcess, queue: str) -> None:
+    (id,) = _create_dead_letters(console, queue, ["no"])
     page.goto(f"/dead-letters?id={id}")
     _type_over(page, "Data of the event", '{"n": }')
     page.get_by_role("button", name="Redrive").click()
@@ -257,8 +265,10 @@ def test_a_dead_letter_is_corrected_before_it_is_sent_back(page: Page, console: 
     assert _data(_pop(console, queue)) == [42]
 
 
-def test_all_of_a_kind_are_sent_back_or_thrown_away(page: Page, console: Running, queue: str) -> None:
-    _bury(console, queue, ["order 10001 is too old", "order 10002 is too old", "HTTP 404", "HTTP 404", "HTTP 404"])
+def test_dead_letters_of_one_kind_are_redriven_or_purged(page: Page, console: ConsoleProcess, queue: str) -> None:
+    _create_dead_letters(
+        console, queue, ["order 10001 is too old", "order 10002 is too old", "HTTP 404", "HTTP 404", "HTTP 404"]
+    )
     page.goto(f"/dead-letters?queue={queue}")
     _tile(page, "Dead letters", "5")
     page.get_by_role("link", name="order # is too old").click()
@@ -280,23 +290,23 @@ def test_all_of_a_kind_are_sent_back_or_thrown_away(page: Page, console: Running
     assert len(_pop(console, queue)) == 2
 
 
-def _gate(console: Running, key: str) -> GateInfo:
-    async def look(log: Log) -> GateInfo:
+def _gate(console: ConsoleProcess, key: str) -> GateInfo:
+    async def read(log: Log) -> GateInfo:
         (found,) = await GateAdmin(log.database).list(gate_rows.QUERY, key)
         return found
 
-    return arrange(console.database_url, look)
+    return run_with_log(console.database_url, read)
 
 
-def test_a_limit_is_changed_and_a_tenant_is_paused_and_resumed(page: Page, console: Running) -> None:
+def test_gate_limit_is_changed_and_key_is_paused_and_resumed(page: Page, console: ConsoleProcess) -> None:
     page.goto("/gates?waiting=1")
     row = page.get_by_role("row", name="tenant-7")
-    expect(row).to_contain_text("waits")
+    expect(row).to_contain_text("waiting")
     expect(page.get_by_role("row", name="tenant-1")).to_have_count(0)
     row.get_by_role("link").click()
-    _number(page, "At once", "350")
+    _number(page, "Burst", "350")
     page.get_by_role("button", name="Change the limit").click()
-    expect(page.get_by_role("cell", name="350 at once")).to_be_visible()
+    expect(page.get_by_role("cell", name="burst 350")).to_be_visible()
     page.get_by_role("button", name="Pause").click()
     page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     expect(page.get_by_role("cell", name="paused")).to_be_visible()
@@ -306,11 +316,11 @@ def test_a_limit_is_changed_and_a_tenant_is_paused_and_resumed(page: Page, conso
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("cell", name="paused")).to_have_count(0)
     page.get_by_role("button", name="Hold", exact=True).click()
-    expect(page.get_by_role("cell", name="held back")).to_be_visible()
+    expect(page.get_by_role("cell", name="on hold")).to_be_visible()
     assert _gate(console, "tenant-1").limit == 200
 
 
-def test_a_statement_gives_a_table_a_chart_and_a_file(page: Page, queue: str) -> None:
+def test_statement_shows_table_chart_and_csv(page: Page, queue: str) -> None:
     page.goto("/sql")
     _type_over(page, "SQL statement", "SELECT queue, events FROM depth UNION ALL VALUES ('x', 7)")
     page.keyboard.press("Control+Enter")
@@ -328,56 +338,56 @@ def test_a_statement_gives_a_table_a_chart_and_a_file(page: Page, queue: str) ->
     expect(page.get_by_role("cell", name="2026-01-15 13:00:00")).to_be_visible()
 
 
-def test_a_statement_that_is_no_query_is_refused(page: Page, console: Running, queue: str) -> None:
+def test_statement_that_writes_or_is_invalid_shows_error(page: Page, console: ConsoleProcess, queue: str) -> None:
     page.goto("/sql")
-    for statement, said in (
+    for statement, message in (
         ("DELETE FROM penstock.queues", "syntax error"),
         ("SELECT * FROM penstock.api_keys", "permission denied"),
         ("SELECT nonsense FROM lag", "Line 1, column 8"),
     ):
         _type_over(page, "SQL statement", statement)
         page.get_by_role("button", name="Run").click()
-        expect(page.get_by_role("alert").filter(has_text=said)).to_be_visible()
+        expect(page.get_by_role("alert").filter(has_text=message)).to_be_visible()
     assert len(_pop(console, queue)) == 10
 
 
-def test_a_statement_is_stopped(page: Page) -> None:
+def test_running_statement_is_stopped(page: Page) -> None:
     page.goto("/sql")
     _type_over(page, "SQL statement", "SELECT pg_sleep(9)")
     page.get_by_role("button", name="Run").click()
     page.get_by_role("button", name="Stop").click()
-    expect(page.get_by_role("alert").filter(has_text="it was stopped")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="the statement was stopped")).to_be_visible()
     expect(page.get_by_role("button", name="Run")).to_be_enabled()
 
 
-def test_a_ready_question_is_written_and_answered(page: Page) -> None:
+def test_example_statement_is_inserted_and_run(page: Page) -> None:
     page.goto("/sql")
-    page.get_by_label("Ready questions").click()
-    page.get_by_role("option", name="Who waits at a gate").click()
+    page.get_by_label("Examples").click()
+    page.get_by_role("option", name="Keys that wait at a gate").click()
     expect(page.get_by_role("textbox", name="SQL statement")).to_contain_text("penstock.gates")
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("cell", name="tenant-7")).to_be_visible()
 
 
-def _keys(console: Running) -> tuple[str, str]:
-    """The keys of two who may read: one everything, the other some queues that are not there."""
+def _keys(console: ConsoleProcess) -> tuple[str, str]:
+    """Create two keys with the role read: one for all queues, one for queues that do not exist."""
 
     async def make(log: Log) -> tuple[str, str]:
         keys = ApiKeyStore(log.database)
-        _, everything = await keys.create("all", [Role.READ])
-        _, something = await keys.create("some", [Role.READ], ["another.*"])
-        return str(everything), str(something)
+        _, read_key = await keys.create("all", [Role.READ])
+        _, limited_key = await keys.create("some", [Role.READ], ["another.*"])
+        return str(read_key), str(limited_key)
 
-    return arrange(console.database_url, make)
+    return run_with_log(console.database_url, make)
 
 
-def test_a_reader_may_look_and_not_press(browser: Browser, console: Running, queue: str) -> None:
-    (id,) = _bury(console, queue, ["no"])
-    everything, something = _keys(console)
-    with console_on(console.database_url, ["--require-access"]) as guarded:
-        with open_page(browser, guarded.url) as page:
+def test_read_key_sees_disabled_buttons(browser: Browser, console: ConsoleProcess, queue: str) -> None:
+    (id,) = _create_dead_letters(console, queue, ["no"])
+    read_key, limited_key = _keys(console)
+    with start_console(console.database_url, ["--require-access"]) as secured:
+        with open_page(browser, secured.url) as page:
             page.goto(f"/dead-letters?id={id}")
-            page.get_by_label("API key").fill(everything)
+            page.get_by_label("API key").fill(read_key)
             page.get_by_role("button", name="Sign in").click()
             expect(page.get_by_role("button", name="Redrive")).to_be_disabled()
             expect(page.get_by_role("button", name="Purge")).to_be_disabled()
@@ -387,13 +397,13 @@ def test_a_reader_may_look_and_not_press(browser: Browser, console: Running, que
             expect(page.get_by_role("button", name="Change it")).to_be_disabled()
             page.goto(f"/gates?query={gate_rows.QUERY}&key=tenant-1")
             expect(page.get_by_role("button", name="Change the limit")).to_be_disabled()
-            # This one was told of no login for SQL.
+            # This process has no PENSTOCK_READER_URL.
             page.goto("/sql")
-            expect(page.get_by_label("Statements that make the login")).to_contain_text("CREATE ROLE")
-            expect(page.get_by_role("button", name="Make the login")).to_have_count(0)
-        with open_page(browser, guarded.url) as page:
+            expect(page.get_by_label("Statements that create the login")).to_contain_text("CREATE ROLE")
+            expect(page.get_by_role("button", name="Create the login")).to_have_count(0)
+        with open_page(browser, secured.url) as page:
             page.goto(f"/queues?queue={queue}")
-            page.get_by_label("API key").fill(something)
+            page.get_by_label("API key").fill(limited_key)
             page.get_by_role("button", name="Sign in").click()
             expect(page.get_by_role("heading", name="There is no such queue")).to_be_visible()
             expect(page.get_by_role("link", name="SQL")).to_have_count(0)
@@ -405,10 +415,10 @@ def test_a_reader_may_look_and_not_press(browser: Browser, console: Running, que
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_every_page_is_accessible_and_fits_everywhere(
-    browser: Browser, console: Running, queue: str, variant: Variant
+def test_pages_are_accessible_and_fit_the_window(
+    browser: Browser, console: ConsoleProcess, queue: str, variant: Variant
 ) -> None:
-    (id,) = _bury(console, queue, ["KeyError: 'total'"])
+    (id,) = _create_dead_letters(console, queue, ["KeyError: 'total'"])
     paths = [f"/queues?queue={queue}&tab=events", f"/dead-letters?id={id}", "/sql"]
     if variant in (DESKTOP, VARIANTS[-1]):
         paths += ["/queues", "/dead-letters", f"/gates?query={gate_rows.QUERY}&key=tenant-7"]
@@ -430,13 +440,13 @@ def test_every_page_is_accessible_and_fits_everywhere(
             check_fits(page)
 
 
-def test_every_dialog_is_accessible_and_fits(browser: Browser, console: Running, queue: str) -> None:
-    _bury(console, queue, ["KeyError: 'total'"])
+def test_dialogs_are_accessible_and_fit_the_window(browser: Browser, console: ConsoleProcess, queue: str) -> None:
+    _create_dead_letters(console, queue, ["KeyError: 'total'"])
     options = f"/queues?queue={queue}&tab=options&option=retention_drops_unread"
     with open_page(browser, console.url) as page:
         for path, button in (
             (f"/queues?queue={queue}", "Push a test event"),
-            (f"/queues?queue={queue}&group=billing", "Move the group"),
+            (f"/queues?queue={queue}&group=billing", "Seek"),
             (options, "Change it"),
             (f"/gates?query={gate_rows.QUERY}&key=tenant-1", "Pause"),
         ):
@@ -447,6 +457,6 @@ def test_every_dialog_is_accessible_and_fits(browser: Browser, console: Running,
             expect(page.get_by_role("dialog")).to_be_visible()
             if page.locator(".cm-content").count():
                 expect(page.locator(".cm-content")).to_have_attribute("aria-label", "Data of the event, JSON")
-            check_everywhere(page, ".q-dialog", (DESKTOP, VARIANTS[-1]))
+            check_all_variants(page, ".q-dialog", (DESKTOP, VARIANTS[-1]))
             page.keyboard.press("Escape")
             expect(page.get_by_role("dialog")).to_be_hidden()

@@ -1,4 +1,4 @@
-"""What is around every page: navigation, theme, zone, keyboard, and what is shown where there is nothing yet."""
+"""Layout of all pages: navigation, theme, time zone, security headers and empty states."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.console.browsing import check_everywhere, open_page
-from tests.console.running import Running
+from tests.console.browser import check_all_variants, open_page
+from tests.console.console_process import ConsoleProcess
 
 
-def test_every_page_opens_from_the_navigation(page: Page) -> None:
+def test_navigation_opens_every_page(page: Page) -> None:
     page.goto("/")
     pages = page.get_by_role("navigation", name="Pages")
     titles = [text.splitlines()[-1] for text in pages.get_by_role("listitem").all_inner_texts()]
@@ -24,19 +24,19 @@ def test_every_page_opens_from_the_navigation(page: Page) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/live", "/queries", "/alerts"])
-def test_where_there_is_nothing_a_page_says_what_to_do_next(page: Page, path: str) -> None:
+def test_empty_page_shows_next_command(page: Page, path: str) -> None:
     page.goto(path)
     expect(page.locator(".ps-empty code:visible").first).to_contain_text("penstock ")
-    check_everywhere(page)
+    check_all_variants(page)
 
 
-def test_the_theme_follows_the_system_until_it_is_chosen(page: Page) -> None:
+def test_theme_follows_system_until_chosen(page: Page) -> None:
     page.goto("/")
     html = page.locator("html")
     expect(html).to_have_attribute("data-theme", "light")
     page.emulate_media(color_scheme="dark")
     expect(html).to_have_attribute("data-theme", "dark")
-    # System, then the one that the system is not.
+    # The first click chooses the theme that differs from the system.
     page.get_by_role("button", name="Theme").click()
     expect(html).to_have_attribute("data-theme", "light")
     page.reload()
@@ -44,13 +44,13 @@ def test_the_theme_follows_the_system_until_it_is_chosen(page: Page) -> None:
     expect(page.locator("body")).to_have_class(re.compile("body--light"))
 
 
-def test_a_browser_that_comes_for_the_first_time_tells_its_zone(browser: Browser, console: Running) -> None:
+def test_first_request_detects_time_zone(browser: Browser, console: ConsoleProcess) -> None:
     with open_page(browser, console.url, is_known=False) as page:
         page.goto("/queries")
         expect(page.get_by_role("status")).to_contain_text("Europe/Berlin")
 
 
-def test_a_command_can_be_copied_with_the_keyboard(page: Page) -> None:
+def test_command_is_copied_with_keyboard(page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto("/queries")
     page.get_by_role("button", name="Copy").focus()
@@ -59,26 +59,26 @@ def test_a_command_can_be_copied_with_the_keyboard(page: Page) -> None:
     assert page.evaluate("navigator.clipboard.readText()").startswith("penstock run ")
 
 
-def test_pages_come_from_the_console_alone_and_are_framed_by_nobody(console: Running) -> None:
-    answer = httpx.get(console.url, follow_redirects=True)
-    policy = answer.headers["content-security-policy"]
+def test_pages_load_only_own_resources_and_deny_framing(console: ConsoleProcess) -> None:
+    response = httpx.get(console.url, follow_redirects=True)
+    policy = response.headers["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "frame-ancestors 'none'" in policy
-    assert "http://" not in answer.text.replace(console.url, "").replace("http://www.w3.org", "")
+    assert "http://" not in response.text.replace(console.url, "").replace("http://www.w3.org", "")
 
 
-def test_an_address_without_a_page_leads_back(page: Page, console: Running) -> None:
+def test_unknown_path_is_not_found(page: Page, console: ConsoleProcess) -> None:
     assert httpx.get(f"{console.url}/nowhere?zone=UTC").status_code == 404
     page.goto("/queries?query=<b>nope</b>")
     expect(page.get_by_text("There is no query <b>nope</b>")).to_be_visible()
 
 
-def test_a_page_of_another_origin_gets_no_connection(console: Running) -> None:
+def test_websocket_of_another_origin_is_refused(console: ConsoleProcess) -> None:
     headers = {"Origin": "https://elsewhere.example", "Connection": "Upgrade", "Upgrade": "websocket"}
     headers |= {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version": "13"}
-    answer = httpx.get(f"{console.url}/_nicegui_ws/socket.io/?EIO=4&transport=websocket", headers=headers)
-    assert answer.status_code == 403
+    response = httpx.get(f"{console.url}/_nicegui_ws/socket.io/?EIO=4&transport=websocket", headers=headers)
+    assert response.status_code == 403
 
 
-def test_a_name_that_is_not_this_machines_is_not_answered(console: Running) -> None:
+def test_unknown_host_is_refused(console: ConsoleProcess) -> None:
     assert httpx.get(console.url, headers={"Host": "rebound.example"}).status_code == 421
