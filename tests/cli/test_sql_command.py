@@ -50,7 +50,7 @@ def test_missing_file_and_file_without_query_are_rejected(file: Path) -> None:
     [
         ("TO 'kafka:orders'", "is not a sink: give console, file:PATH"),
         ("TO 'file:x' WITH (evry = 5)", "'evry' is not an option of a sink; the options are batch,"),
-        ("TO 'file:x' WITH (every = 'often')", "every must be 0 to 86400 seconds"),
+        ("TO 'file:x' WITH (every = 'often')", "every must be a number from 0 to 86,400"),
     ],
 )
 def test_invalid_sink_is_rejected_before_anything_runs(file: Path, sink: str, reason: str) -> None:

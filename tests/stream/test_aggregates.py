@@ -86,7 +86,7 @@ def test_error_for_invalid_aggregate_contains_its_name(value: Any) -> None:
         ("percentile(a, b)", r"fraction must be a number"),
         ("percentile(a, 95)", r"from 0 to 1"),
         ("top_k(a, 2.5)", r"k must be a number"),
-        ("top_k(a, 0)", r"from 1 to 1000"),
+        ("top_k(a, 0)", r"from 1 to 1,000"),
         ("sum(a) + sum(b)", r"closes nothing"),
         ("sum('a)", r"quote"),
     ],

@@ -215,10 +215,10 @@ def test_map_refuses_fields_without_one_sql_expression(fields: Any, sentence: st
     [
         ({"retries": 3}, "retries", "there are retry_limit, retry_pause_seconds, timeout_seconds"),
         ({"retry_limit": 2.5}, "retry_limit", "whole number"),
-        ({"retry_limit": -1}, "retry_limit", "from 0 to 86400"),
-        ({"retry_limit": True}, "retry_limit", "from 0 to 86400"),
-        ({"timeout_seconds": float("nan")}, "timeout_seconds", "from 0 to 86400"),
-        ({"retry_pause_seconds": "1"}, "retry_pause_seconds", "from 0 to 86400"),
+        ({"retry_limit": -1}, "retry_limit", "from 0 to 86,400"),
+        ({"retry_limit": True}, "retry_limit", "from 0 to 86,400"),
+        ({"timeout_seconds": float("nan")}, "timeout_seconds", "from 0 to 86,400"),
+        ({"retry_pause_seconds": "1"}, "retry_pause_seconds", "from 0 to 86,400"),
     ],
 )
 def test_invalid_step_options_are_refused(options: Any, option: str, sentence: str) -> None:
@@ -245,7 +245,7 @@ def test_function_options_are_refused_for_sql() -> None:
         ({"source": "crm.customers"}, "needs on="),
         ({"source": FRAME}, "needs on="),
         ({"source": lambda: 1}, "must take an event"),
-        ({"source": identity, "concurrency": 0}, "concurrency must be a whole number from 1 to 1000"),
+        ({"source": identity, "concurrency": 0}, "concurrency must be a whole number from 1 to 1,000"),
         ({"source": identity, "concurrency": True}, "concurrency"),
         ({"source": "t", "on": []}, "on takes a field or a list"),
         ({"source": "t", "on": ""}, "on takes a field"),

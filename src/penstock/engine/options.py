@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.core.errors import InvalidOption, short_repr
 from penstock.core.names import find_text_problem
+from penstock.core.numbers import check_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +74,10 @@ class RunOptions:
                 f"subscription_from must be 'beginning', 'now' or a time, not {short_repr(start)}",
                 option="subscription_from",
             )
-        _check_number("interval_seconds", options.interval_seconds, 0, 3600)
-        _check_number("history_retention_seconds", options.history_retention_seconds, 0, 1e10)
-        _check_number("report_seconds", options.report_seconds, 0, 1e7)
-        _check_number("lease_seconds", options.lease_seconds, 1, 3600)
-        _check_number("max_events_per_cycle", options.max_events_per_cycle, 1, 100_000_000)
-        _check_number("gate_buffer_events", options.gate_buffer_events, 1, 100_000_000)
+        check_number("interval_seconds", options.interval_seconds, 0, 3600)
+        check_number("history_retention_seconds", options.history_retention_seconds, 0, 1e10)
+        check_number("report_seconds", options.report_seconds, 0, 1e7)
+        check_number("lease_seconds", options.lease_seconds, 1, 3600)
+        check_number("max_events_per_cycle", options.max_events_per_cycle, 1, 100_000_000)
+        check_number("gate_buffer_events", options.gate_buffer_events, 1, 100_000_000)
         return options
-
-
-def _check_number(name: str, value: object, least: float, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise InvalidOption(f"{name} must be a number from {least:g} to {most:g}, not {short_repr(value)}", option=name)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import find_key_problem
+from penstock.core.numbers import check_integer as check_integer
 
 #: The largest number of hash partitions. More partitions make reads slower and add no parallelism.
 MAX_PARTITIONS = 1024
@@ -162,13 +163,6 @@ def check_partitioning(partitioning: object, partitions: object) -> tuple[str, i
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_PARTITIONS:
         raise InvalidOption(f"partitions must be 1 to {MAX_PARTITIONS}, not {short_repr(count)}", option="partitions")
     return "hash", count
-
-
-def check_integer(name: str, value: object, lowest: int, highest: int) -> int:
-    """Return the value if it is an integer in the range, or raise InvalidRequest."""
-    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise InvalidRequest(f"{name} must be a whole number from {lowest:,} to {highest:,}, not {short_repr(value)}")
-    return value
 
 
 def check_lease_seconds(seconds: object) -> float:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from penstock.core.backoff import Backoff
 from penstock.core.errors import InvalidOption
-from penstock.log.options import check_integer, check_lease_seconds
+from penstock.core.numbers import check_integer, check_number
+from penstock.log.options import check_lease_seconds
 
 if TYPE_CHECKING:
     from penstock.log.start_position import StartPosition
@@ -65,6 +66,4 @@ class SinkOptions:
         backoff: object = self.backoff
         if not isinstance(backoff, Backoff):
             raise InvalidOption(f"backoff must be a Backoff(...), not {backoff!r}", option="backoff")
-        every: object = self.every
-        if not isinstance(every, int | float) or not 0 <= every <= 86_400:
-            raise InvalidOption(f"every must be 0 to 86400 seconds, not {self.every!r}", option="every")
+        check_number("every", self.every, 0, 86_400)

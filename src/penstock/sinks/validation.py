@@ -30,15 +30,6 @@ def read_number(option: str, value: object, highest: float) -> float:
     return value
 
 
-def read_count(option: str, value: object, highest: int = 1_000_000) -> int:
-    """Return a whole number, 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= highest:
-        raise InvalidOption(
-            f"{option} must be a whole number from 1 to {highest}, not {short_repr(value)}", option=option
-        )
-    return value
-
-
 def read_texts(option: str, value: object) -> list[str]:
     """Return a list of strings that PostgreSQL can store."""
     given = list(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray) else None

@@ -96,10 +96,6 @@ class SinkWriter:
                 try:
                     if await self._write(events, lease, retries):
                         return
-                except SinkClosed as error:
-                    self._close_with(error)
-                except _NO_EVENT_AT_FAULT as error:
-                    await self._pause_busy(error, retries)
                 except Exception as error:
                     if not isinstance(error, SinkRejected):
                         await self.pause(error, retries)
@@ -161,12 +157,6 @@ class SinkWriter:
                 try:
                     if not await self._write(batch, lease, retries):
                         continue
-                except SinkClosed as error:
-                    self._close_with(error)
-                    continue
-                except _NO_EVENT_AT_FAULT as error:
-                    await self._pause_busy(error, retries)
-                    continue
                 except Exception as error:
                     is_rejected = isinstance(error, SinkRejected)
                     if len(batch) > 1:
@@ -192,7 +182,7 @@ class SinkWriter:
                     await release_events(self._log, rest)
 
     async def _write(self, events: Sequence[Event], lease: LeaseKeeper, retries: RetryTimer) -> bool:
-        """Write events and acknowledge them; return False if the lease or the worker has ended.
+        """Write events and acknowledge them; return False if they are not written and no event is at fault.
 
         Events that the sink names in SinkRejected become dead letters, and the others are written without them.
         """
@@ -209,6 +199,9 @@ class SinkWriter:
                         await self._write_and_ack(self.sink, accepted, rejected)
                     elif accepted:
                         await self.sink.write(accepted)
+                if not isinstance(self.sink, TransactionalSink) and not await self._acknowledge(accepted, rejected):
+                    lease.mark_lost()
+                    return False
                 break
             except SinkRejected as error:
                 indices = {i for i in error.events or () if i in range(len(accepted))}
@@ -219,9 +212,13 @@ class SinkWriter:
             except TransactionRefused:
                 lease.mark_lost()
                 return False
-        if not isinstance(self.sink, TransactionalSink) and not await self._acknowledge(accepted, rejected):
-            lease.mark_lost()
-            return False
+            except SinkClosed as error:
+                self.closed_by = error
+                self._stopping.set()
+                return False
+            except _NO_EVENT_AT_FAULT as error:
+                await self._pause_busy(error, retries)
+                return False
         self._retries.reset()
         retries.reset()
         self._counters.written += len(accepted)
@@ -299,10 +296,6 @@ class SinkWriter:
 
     def _is_over(self, lease: LeaseKeeper) -> bool:
         return lease.is_lost or self._stopping.is_set()
-
-    def _close_with(self, error: SinkClosed) -> None:
-        self.closed_by = error
-        self._stopping.set()
 
     def _count_lost(self, events: Sequence[Event]) -> None:
         self._counters.lost += len(events)

@@ -14,9 +14,9 @@ from psycopg.rows import class_row
 from penstock.core import json
 from penstock.core.errors import Conflict, DatabaseError, InvalidEvent, InvalidRequest, QueueFull
 from penstock.core.names import check_name
+from penstock.core.numbers import check_integer
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.statements import Statements
-from penstock.log.options import check_integer
 from penstock.log.write.batch import MAX_REJECTED, Batch
 from penstock.log.write.flush import AppendRequest
 from penstock.log.write.result import RejectedInput

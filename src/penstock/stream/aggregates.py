@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
+from penstock.core.numbers import check_integer, check_number
 from penstock.stream.expression import Expression, check_expression, describe_expression
 
 
@@ -92,37 +93,20 @@ def approx_distinct(expression: Expression) -> Aggregate:
 
 def percentile(expression: Expression, fraction: float) -> Aggregate:
     """Return a percentile within 1 percent of its value: ``percentile("latency_ms", 0.95)``."""
-    given: object = fraction
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-        raise InvalidOption(
-            f"the fraction of a percentile is from 0 to 1, not {short_repr(fraction)}", option="fraction"
-        )
+    check_number("fraction", fraction, 0, 1)
     return Aggregate("percentile", check_expression(expression, "percentile"), float(fraction))
 
 
 def top_k(expression: Expression, k: int = 10) -> Aggregate:
     """Return the k most frequent values with their counts, most frequent first."""
-    given: object = k
-    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 1000:
-        raise InvalidOption(f"top_k takes a whole number from 1 to 1000, not {short_repr(k)}", option="k")
+    check_integer("k", k, 1, 1000)
     return Aggregate("top_k", check_expression(expression, "top_k"), float(k))
 
 
-#: The aggregates that take one expression.
-_WITH_ONE_ARGUMENT = {
-    "approx_distinct": approx_distinct,
-    "avg": avg,
-    "count": count,
-    "count_distinct": count_distinct,
-    "count_if": count_if,
-    "first": first,
-    "last": last,
-    "max": max,
-    "min": min,
-    "stddev": stddev,
-    "sum": sum,
-}
-KINDS = (*_WITH_ONE_ARGUMENT, "percentile", "top_k")
+KINDS = (
+    *("approx_distinct", "avg", "count", "count_distinct", "count_if", "first", "last", "max", "min", "stddev", "sum"),
+    *("percentile", "top_k"),
+)
 _EXAMPLES = {
     **{kind: f"{kind}(amount)" for kind in KINDS},
     "percentile": "percentile(latency_ms, 0.95)",
@@ -173,7 +157,7 @@ def parse_aggregate(kind: str, text: str) -> Aggregate:
         raise InvalidRequest(f"{kind} takes one expression, not {short_repr(text)}: '{_EXAMPLES[kind]}'")
     if kind == "top_k":
         return top_k(text)
-    return _WITH_ONE_ARGUMENT[kind](text) if distinct is None else count_distinct(distinct)
+    return Aggregate(kind, text) if distinct is None else count_distinct(distinct)
 
 
 def _parse_number(text: str, kind: Callable[[str], Any], option: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name
+from penstock.core.numbers import check_integer
 from penstock.stream import windows
 from penstock.stream.aggregates import Aggregate, check_aggregate
 from penstock.stream.completeness import check_complete, check_joinable, check_no_join
@@ -195,12 +196,7 @@ class Definition:
             if not is_python(source):
                 raise InvalidRequest("enrich needs on=..., the fields to join on, or a function of an event")
             takes_context(source, "enrich")
-            calls: object = concurrency
-            if isinstance(calls, bool) or not isinstance(calls, int) or not 1 <= calls <= 1000:
-                raise InvalidOption(
-                    f"concurrency must be a whole number from 1 to 1000, not {short_repr(concurrency)}",
-                    option="concurrency",
-                )
+            check_integer("concurrency", concurrency, 1, 1000)
             types, retries = parse_types("returns", returns), parse_retries(retry)
             return self._add(EnrichCall(step_name, source, concurrency, types, retries))
         check_function_options("", returns, retry)

@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name
+from penstock.core.numbers import check_flag, check_integer
 from penstock.stream.expression import Expression, check_expression, is_column, is_python
-from penstock.stream.windows import format_seconds, parse_seconds
+from penstock.stream.windows import parse_seconds
 
 NANOS_PER_TOKEN = 1_000_000_000
 #: A bigint holds this many tokens in billionths.
@@ -120,7 +121,7 @@ def token_bucket_gate(
     amount = parse_amount("capacity", capacity)
     rate = parse_amount("refill_per_sec", refill_per_sec)
     cost = _parse_cost(cost_fn, allow_zero_cost, amount, "capacity")
-    return TokenBucketGate(amount, rate, cost, _check_bool("shared", shared))
+    return TokenBucketGate(amount, rate, cost, check_flag("shared", shared))
 
 
 def sliding_window_gate(
@@ -135,15 +136,12 @@ def sliding_window_gate(
     amount = parse_amount("limit", limit)
     window = parse_seconds("window_sec", window_sec)
     cost = _parse_cost(cost_fn, allow_zero_cost, amount, "limit")
-    return SlidingWindowGate(amount, window, cost, _check_bool("shared", shared))
+    return SlidingWindowGate(amount, window, cost, check_flag("shared", shared))
 
 
 def concurrency_gate(*, limit: int, group: str) -> ConcurrencyGate:
     """Limit each lane to ``limit`` events that ``group`` has not acknowledged in the sink queue."""
-    given: object = limit
-    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 1_000_000:
-        raise InvalidOption(f"limit must be a whole number from 1 to 1000000, not {short_repr(limit)}", option="limit")
-    return ConcurrencyGate(limit, check_name(group, "group"))
+    return ConcurrencyGate(check_integer("limit", limit, 1, 1_000_000), check_name(group, "group"))
 
 
 def check_gate(gate: object) -> Gate:
@@ -182,17 +180,6 @@ def format_amount(amount: int) -> str:
     return f"{(Decimal(amount) / NANOS_PER_TOKEN).normalize():f}"
 
 
-def format_gate(gate: Gate) -> str:
-    """Format a gate with its limits, for messages."""
-    match gate:
-        case TokenBucketGate():
-            return f"token bucket of {format_amount(gate.capacity)}, {format_amount(gate.rate)}/s"
-        case SlidingWindowGate():
-            return f"{format_amount(gate.limit)} in any {format_seconds(gate.window_us)}"
-        case ConcurrencyGate():
-            return f"{gate.limit} in flight of group {gate.group}"
-
-
 def find_cost_problem(cost: int | None, allow_zero: bool, amount: int, what: str) -> str | None:
     """Return why an event with this cost can never pass; None if it can."""
     if cost is None:
@@ -209,7 +196,7 @@ def find_cost_problem(cost: int | None, allow_zero: bool, amount: int, what: str
 
 
 def _parse_cost(given: object, allow_zero: bool, amount: int, what: str) -> Cost:
-    allow = _check_bool("allow_zero_cost", allow_zero)
+    allow = check_flag("allow_zero_cost", allow_zero)
     if given is None:
         given = 1
     if isinstance(given, int | float | Decimal) and not isinstance(given, bool):
@@ -226,9 +213,3 @@ def _parse_cost(given: object, allow_zero: bool, amount: int, what: str) -> Cost
             option="cost_fn",
         )
     return Cost(None, check_expression(given, "cost_fn"), allow)
-
-
-def _check_bool(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidOption(f"{name} must be True or False, not {short_repr(value)}", option=name)
-    return value

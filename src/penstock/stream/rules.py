@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name, find_key_problem, find_text_problem
+from penstock.core.numbers import check_integer
 
 _MAX_FLOAT = sys.float_info.max
 _MAX_WINDOWS = 10_000
@@ -35,35 +36,31 @@ class Condition(msgspec.Struct, frozen=True):
 
 def above(limit: float, *, clear: float | None = None) -> Condition:
     """Fire above the limit; clear at ``clear`` (the limit by default) or below."""
-    return _condition("above", limit, clear, 0, clears_below=True)
+    return _condition("above", limit, clear)
 
 
 def below(limit: float, *, clear: float | None = None) -> Condition:
     """Fire below the limit; clear at ``clear`` (the limit by default) or above."""
-    return _condition("below", limit, clear, 0, clears_below=False)
+    return _condition("below", limit, clear)
 
 
 def change(by: float, *, over: int = 3, clear: float | None = None) -> Condition:
     """Fire if the value differs from the average of the ``over`` previous windows by more than this share of it."""
-    return _condition("change", by, clear, over, clears_below=True)
+    return _condition("change", by, clear, over)
 
 
 def zscore(limit: float = 3.0, *, over: int = 20, clear: float | None = None) -> Condition:
     """Fire if the value is over ``limit`` standard deviations from the average of the ``over`` previous windows."""
-    return _condition("zscore", limit, clear, over, clears_below=True)
+    return _condition("zscore", limit, clear, over)
 
 
 def absent(seconds: float) -> Condition:
     """Fire if a key has had no window for so long; clear with its next window."""
-    return _condition("absent", seconds, None, 0, clears_below=True)
+    return _condition("absent", seconds)
 
 
-_CONDITIONS: Mapping[ConditionKind, Callable[..., Condition]] = {
-    "above": above,
-    "below": below,
-    "change": change,
-    "zscore": zscore,
-    "absent": absent,
+_CONDITIONS: Mapping[str, Callable[..., Condition]] = {
+    condition.__name__: condition for condition in (above, below, change, zscore, absent)
 }
 
 
@@ -137,12 +134,8 @@ def rule(
     given: object = when
     if not isinstance(given, Condition):
         raise InvalidRequest(f"when is a condition such as above(80), not {short_repr(when)}")
-    counts: dict[str, object] = {"fire_after": fire_after, "clear_after": clear_after}
-    for option, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_WINDOWS:
-            raise InvalidOption(
-                f"{option} must be a whole number from 1 to {_MAX_WINDOWS:,}, not {short_repr(count)}", option=option
-            )
+    check_integer("fire_after", fire_after, 1, _MAX_WINDOWS)
+    check_integer("clear_after", clear_after, 1, _MAX_WINDOWS)
     if live is not None and (when.kind != "above" or fire_after != 1):
         raise InvalidOption(
             "the value of an open window can only be above a limit for certain: use live with above(...) and "
@@ -166,7 +159,7 @@ def rule(
     )
 
 
-def _condition(kind: ConditionKind, limit: object, clear: object, over: object, *, clears_below: bool) -> Condition:
+def _condition(kind: ConditionKind, limit: object, clear: object = None, over: int = 0) -> Condition:
     numbers: list[float] = []
     for option, value in (("limit", limit), ("clear", limit if clear is None else clear)):
         # NaN is not in the range either.
@@ -176,14 +169,10 @@ def _condition(kind: ConditionKind, limit: object, clear: object, over: object, 
     limit_number, clear_number = numbers
     if kind in ("change", "zscore", "absent") and limit_number <= 0:
         raise InvalidOption(f"{kind}: the limit must be more than 0, not {short_repr(limit)}", option="limit")
-    if clear_number > limit_number if clears_below else clear_number < limit_number:
-        side = "below" if clears_below else "above"
+    if clear_number < limit_number if kind == "below" else clear_number > limit_number:
+        side = "above" if kind == "below" else "below"
         raise InvalidOption(
             f"{kind}: it must clear at the limit or {side} it, not at {short_repr(clear)}", option="clear"
         )
     least = {"change": 1, "zscore": 2}.get(kind, 0)
-    if isinstance(over, bool) or not isinstance(over, int) or not least <= over <= _MAX_WINDOWS:
-        raise InvalidOption(
-            f"{kind}: over must be a number of windows of at least {least}, not {short_repr(over)}", option="over"
-        )
-    return Condition(kind, limit_number, clear_number, over)
+    return Condition(kind, limit_number, clear_number, check_integer("over", over, least, _MAX_WINDOWS))

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.core import json
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import find_text_problem
+from penstock.core.numbers import check_integer, check_number
 from penstock.stream.expression import check_expression, check_not_async, function_name, is_python, takes_context
 from penstock.stream.steps import Retries
 
@@ -26,10 +27,7 @@ def parse_retries(options: dict[str, Any]) -> Retries:
     for name, value in options.items():
         if name not in known:
             raise InvalidOption(f"{name!r} is no option of a step; there are {', '.join(known)}", option=name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 86_400:
-            raise InvalidOption(f"{name} must be a number from 0 to 86400, not {short_repr(value)}", option=name)
-        if name == "retry_limit" and not isinstance(value, int):
-            raise InvalidOption(f"retry_limit must be a whole number, not {short_repr(value)}", option=name)
+        (check_integer if name == "retry_limit" else check_number)(name, value, 0, 86_400)
     return Retries(**{known[name]: value for name, value in options.items()})
 
 

@@ -18,12 +18,13 @@ import msgspec
 from penstock.core.backoff import Backoff
 from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected, short_repr
 from penstock.core.names import check_text
+from penstock.core.numbers import check_integer
 from penstock.core.timestamps import to_micros
 from penstock.sinks.base import Sink
 from penstock.sinks.http.address_filter import check_networks, resolve
 from penstock.sinks.http.circuit_breaker import CircuitBreaker
 from penstock.sinks.http.signature import read_secret, sign
-from penstock.sinks.validation import read_count, read_mapping, read_number
+from penstock.sinks.validation import read_mapping, read_number
 
 if TYPE_CHECKING:
     import httpx
@@ -104,7 +105,7 @@ class Webhook(Sink):
         self._headers = _check_headers(read_mapping("headers", headers or {}))
         self._timeout = read_number("timeout", timeout, 3600)
         self._allow = check_networks(allow)
-        self._breaker = CircuitBreaker(read_count("breaker", breaker), backoff or Backoff())
+        self._breaker = CircuitBreaker(check_integer("breaker", breaker, 1, 1_000_000), backoff or Backoff())
         self._verify = verify
         self._read_seconds = read_number("read_seconds", read_seconds, 3600)
         self._client: httpx.AsyncClient | None = None
