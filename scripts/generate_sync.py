@@ -3,9 +3,9 @@
     python scripts/generate_sync.py           write src/penstock/client/_sync.py
     python scripts/generate_sync.py --check   print the differences and fail if the file is out of date
 
-Each class ``X`` gets a class ``SyncX`` that wraps an object of ``X`` and has the same methods, signatures and
-docstrings. A method that is a coroutine in ``X`` runs it on the client's event loop. A method that returns another of
-these classes wraps the result.
+Each class ``X`` gets a class ``SyncX`` that wraps an object of ``X`` and has the same methods, with the signatures and
+docstrings of ``X`` (``blocking`` and ``wrapping`` of ``penstock.client.sync_bridge``). A method that is a coroutine in
+``X`` runs it on the client's event loop. A method that returns another of these classes wraps the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 CLIENT = Path(__file__).resolve().parent.parent / "src" / "penstock" / "client"
 TARGET = CLIENT / "_sync.py"
 
-#: The classes and their modules. A class comes after the classes that its methods return.
+#: The classes and their modules.
 CLASSES = {
     "Receipt": "buffer",
     "Buffer": "buffer",
@@ -41,7 +41,7 @@ HEADER = '''\
 
 from __future__ import annotations
 
-from penstock.client.sync_bridge import SyncBridge
+from penstock.client.sync_bridge import SyncBridge, SyncWrapper, blocking, sync_docstring, wrapping
 '''
 
 ROOT_DOCSTRING = """
@@ -75,26 +75,20 @@ def _copy_imports(trees: dict[str, ast.Module]) -> list[str]:
 
 
 def _generate_class(node: ast.ClassDef) -> str:
-    docstring = _to_sync(ast.get_docstring(node, clean=False) or "")
+    lines = [f"class Sync{node.name}(SyncWrapper[{node.name}]):"]
     if node.name == ROOT:
-        docstring = docstring.replace("\n\n    Args:", ROOT_DOCSTRING, 1)
+        docstring = _to_sync(ast.get_docstring(node, clean=False) or "").replace("\n\n    Args:", ROOT_DOCSTRING, 1)
         docstring = re.sub(
             r"\n\n    Open one client and share it between all tasks.*?(?=\n\n)", "", docstring, flags=re.DOTALL
         )
-    lines = [f"class Sync{node.name}:", f'    """{docstring}"""', "    __slots__ = ('_async', '_bridge')"]
-    if node.name != ROOT:
-        lines += [
-            f"    def __init__(self, wrapped: {node.name}, bridge: SyncBridge) -> None:",
-            "        self._async = wrapped",
-            "        self._bridge = bridge",
-            "    def __repr__(self) -> str:",
-            "        return f'Sync{self._async!r}'",
-        ]
+        lines.append(f'    """{docstring}"""')
+    else:
+        lines.append(f"    __doc__ = sync_docstring({node.name})")
     for part, following in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             lines += _generate_property(part.target.id, ast.unparse(part.annotation), following)
         elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines += _generate_method(node.name, part)
+            lines += _generate_member(node.name, part)
     return "\n".join(lines) + "\n"
 
 
@@ -107,11 +101,22 @@ def _generate_property(name: str, annotation: str, following: ast.stmt | None) -
     return [*lines, f"        return self._async.{name}"]
 
 
-def _generate_method(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+def _generate_member(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     name = node.name
     if name.startswith("_") and name not in ("__aenter__", "__aexit__") and (owner, name) != (ROOT, "__init__"):
         return []
     returns = "" if node.returns is None else ast.unparse(node.returns)
+    is_async = isinstance(node, ast.AsyncFunctionDef)
+    starts_or_stops_the_loop = owner == ROOT and name in ("open", "close")
+    if node.decorator_list or name.startswith("_") or starts_or_stops_the_loop or (is_async and returns in CLASSES):
+        return _generate_method(owner, node, returns)
+    if is_async:
+        return [f"    {name} = blocking({owner}.{name})"]
+    return [f"    {name} = wrapping({owner}.{name}, lambda: Sync{returns})"]
+
+
+def _generate_method(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef, returns: str) -> list[str]:
+    name = node.name
     signature = _to_sync(ast.unparse(node.args))
     head = f"    def {name.replace('__a', '__', 1)}({signature}) -> {_to_sync(returns)}:"
     lines = [f"    @{ast.unparse(decorator)}" for decorator in node.decorator_list] + [head]
@@ -124,7 +129,7 @@ def _generate_method(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -
 
 def _generate_body(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef, returns: str, call: str) -> list[str]:
     if node.name == "__init__":
-        return [f"self._async = {owner}({_call_arguments(node.args)})", "self._bridge = SyncBridge()"]
+        return [f"super().__init__({owner}({_call_arguments(node.args)}), SyncBridge())"]
     if isinstance(node, ast.AsyncFunctionDef):
         # open and close of the root class start and stop the event loop.
         runner = "run"
@@ -153,7 +158,6 @@ def _to_sync(text: str) -> str:
     text = re.sub(rf"(?<![\w.~])({'|'.join(CLASSES)})\b", r"Sync\1", text)
     text = re.sub(rf"Sync{ROOT}\b(?!\()", ROOT, text)
     text = re.sub(r"\basync (with|for|def)\b", r"\1", text)
-    text = text.replace("Methods that are awaited call", "The other methods call")
     return re.sub(r"\bawait ", "", text)
 
 

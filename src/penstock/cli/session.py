@@ -117,7 +117,7 @@ class CommandSession:
             await transport.close()
 
 
-async def find_queue(transport: Transport, name: str) -> Queue:
+async def find_queue(transport: Transport | Log, name: str) -> Queue:
     """Return the queue, or raise NotFound with the command that creates it."""
     from penstock.core.errors import NotFound
 

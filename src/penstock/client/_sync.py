@@ -5,91 +5,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from types import TracebackType
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Any, Self
 
-from penstock.client.arguments import (
-    AckStatus,
-    EventsToPush,
-    PoppedEvents,
-)
 from penstock.client.buffer import (
     Buffer,
     Receipt,
 )
-from penstock.client.consumer import ConsumeResult, Handler, StopEvent
-from penstock.client.dead_letters import DeadLetterHandle, DeadLetters
+from penstock.client.dead_letters import DeadLetterHandle
 from penstock.client.gates import GateHandle
 from penstock.client.penstock import Penstock
-from penstock.client.queue import Partitioning, QueueHandle, SeekPosition
+from penstock.client.queue import QueueHandle
 from penstock.client.settings import HandleSettings
-from penstock.client.sync_bridge import SyncBridge
+from penstock.client.sync_bridge import SyncBridge, SyncWrapper, blocking, sync_docstring, wrapping
 from penstock.client.transaction import Transaction, TransactionQueue
 from penstock.core.clock import Clock
-from penstock.db.user_connection import UserConnection
-from penstock.engine.gates.admin import GateInfo
-from penstock.log.dead_letters.models import DeadLetter, Redrive
-from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
-from penstock.log.event import Event
-from penstock.log.groups import PartitionPosition
-from penstock.log.queue import Queue
-from penstock.log.queue_info import GroupInfo, QueueInfo
-from penstock.log.read.ack import AckResult
 from penstock.log.transaction import TransactionResult
-from penstock.log.upkeep import Upkeep
-from penstock.log.write.result import Pushed, PushResult
 
 
-class SyncReceipt:
-    """The result of one event of a buffer, once it is known."""
-
-    __slots__ = ("_async", "_bridge")
-
-    def __init__(self, wrapped: Receipt, bridge: SyncBridge) -> None:
-        self._async = wrapped
-        self._bridge = bridge
-
-    def __repr__(self) -> str:
-        return f"Sync{self._async!r}"
+class SyncReceipt(SyncWrapper[Receipt]):
+    __doc__ = sync_docstring(Receipt)
 
     @property
     def done(self) -> bool:
         """Whether the result is known: the event is durable, or could not be stored."""
         return self._async.done
 
-    def result(self) -> Pushed:
-        """Wait until the event is durable, and return where it is stored; raise the error if it could not be stored.
-
-        The error is EventShed if the queue was full and sheds events. ``flush`` and ``close`` do not report that one.
-        """
-        return self._bridge.run(self._async.result())
+    result = blocking(Receipt.result)
 
 
-class SyncBuffer:
-    """Takes single events and pushes them in batches, in order.
-
-    ::
-
-        with q.queue("clicks").buffered() as clicks:
-            clicks.push({"data": {"page": "/"}, "key": "ada"})
-
-    :meth:`push` raises if the event itself is invalid. Whether the event was stored is known later: its receipt tells,
-    and :meth:`flush` and :meth:`close` raise if events failed whose receipts were not awaited.
-
-    Events in the buffer are lost if the process dies; ``receipt.result()`` waits until an event is durable.
-    Closing the client closes its buffers and pushes their events.
-    """
-
-    __slots__ = ("_async", "_bridge")
-
-    def __init__(self, wrapped: Buffer, bridge: SyncBridge) -> None:
-        self._async = wrapped
-        self._bridge = bridge
-
-    def __repr__(self) -> str:
-        return f"Sync{self._async!r}"
+class SyncBuffer(SyncWrapper[Buffer]):
+    __doc__ = sync_docstring(Buffer)
 
     @property
     def waiting(self) -> int:
@@ -100,49 +46,19 @@ class SyncBuffer:
         """Add an event. If the buffer is full, wait for room, or raise BufferFull (``when_full="raise"``)."""
         return SyncReceipt(self._bridge.run(self._async.push(event)), self._bridge)
 
-    def flush(self) -> None:
-        """Push the events in the buffer and wait until they are stored.
-
-        Raises PushFailed if events failed since the last call and their receipts were not awaited.
-        """
-        self._bridge.run(self._async.flush())
-
-    def close(self) -> None:
-        """Flush and close the buffer; raises the same errors as :meth:`flush`."""
-        self._bridge.run(self._async.close())
+    flush = blocking(Buffer.flush)
+    close = blocking(Buffer.close)
 
     def __enter__(self) -> Self:
         self._bridge.run(self._async.__aenter__())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bridge.run(self._async.__aexit__(kind, error, trace))
+    def __exit__(self, *_: object) -> None:
+        self._bridge.run(self._async.__aexit__(*_))
 
 
-class SyncDeadLetterHandle:
-    """The dead letters of a queue, of all its groups or of one.
-
-    ::
-
-        dead = q.queue("orders").dlq("billing")
-        for letter in dead.list(error="Timeout"):
-            print(letter.id, letter.key, letter.error, letter.data)
-        dead.redrive(error="Timeout")
-
-    A dead letter must match all filters: ``key`` is the event's key, ``error`` a part of the error's text, ``since``
-    and ``until`` bound the time of the failure.
-    """
-
-    __slots__ = ("_async", "_bridge")
-
-    def __init__(self, wrapped: DeadLetterHandle, bridge: SyncBridge) -> None:
-        self._async = wrapped
-        self._bridge = bridge
-
-    def __repr__(self) -> str:
-        return f"Sync{self._async!r}"
+class SyncDeadLetterHandle(SyncWrapper[DeadLetterHandle]):
+    __doc__ = sync_docstring(DeadLetterHandle)
 
     @property
     def queue(self) -> str:
@@ -154,154 +70,30 @@ class SyncDeadLetterHandle:
         """The group whose dead letters these are; None for all groups."""
         return self._async.group
 
-    def list(
-        self,
-        limit: int = 100,
-        offset: int = 0,
-        *,
-        key: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> DeadLetters:
-        """Return a page of dead letters, newest failure first."""
-        return self._bridge.run(self._async.list(limit, offset, key=key, error=error, since=since, until=until))
-
-    def get(self, id: int) -> DeadLetter:
-        """Return one dead letter, with its traceback and its history."""
-        return self._bridge.run(self._async.get(id))
-
-    def count(
-        self,
-        *,
-        key: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> int:
-        """Return how many dead letters match."""
-        return self._bridge.run(self._async.count(key=key, error=error, since=since, until=until))
-
-    def redrive(
-        self,
-        ids: Iterable[int] | int | None = None,
-        limit: int = REDRIVE_LIMIT,
-        all: bool = False,
-        *,
-        key: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> Redrive:
-        """Send dead letters back to the group that failed on them, oldest first.
-
-        ``limit`` applies unless ``all`` is True or ``ids`` names the dead letters.
-        """
-        return self._bridge.run(self._async.redrive(ids, limit, all, key=key, error=error, since=since, until=until))
-
-    def purge(
-        self,
-        ids: Iterable[int] | int | None = None,
-        all: bool = False,
-        *,
-        key: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> int:
-        """Delete dead letters permanently, by id, by filter, or ``all``; return how many."""
-        return self._bridge.run(self._async.purge(ids, all, key=key, error=error, since=since, until=until))
+    list = blocking(DeadLetterHandle.list)
+    get = blocking(DeadLetterHandle.get)
+    count = blocking(DeadLetterHandle.count)
+    redrive = blocking(DeadLetterHandle.redrive)
+    purge = blocking(DeadLetterHandle.purge)
 
 
-class SyncGateHandle:
-    """The gates of one query.
-
-    ::
-
-        gate = q.gate("ota-limiter")
-        gate.set("tenant-7", rate=250)
-        gate.hold("tenant-7", seconds=30)  # the API responded 429 with Retry-After: 30
-
-    The limits of a key take precedence over the limits set for all keys, and those over the limits of the stream.
-    """
-
-    __slots__ = ("_async", "_bridge")
-
-    def __init__(self, wrapped: GateHandle, bridge: SyncBridge) -> None:
-        self._async = wrapped
-        self._bridge = bridge
-
-    def __repr__(self) -> str:
-        return f"Sync{self._async!r}"
+class SyncGateHandle(SyncWrapper[GateHandle]):
+    __doc__ = sync_docstring(GateHandle)
 
     @property
     def query(self) -> str:
         """The query's id."""
         return self._async.query
 
-    def list(self, key: str | None = None) -> Sequence[GateInfo]:
-        """Return the gates of each key, those with waiting events first."""
-        return self._bridge.run(self._async.list(key))
-
-    def set(
-        self,
-        key: str | None = None,
-        *,
-        rate: float | None = None,
-        capacity: float | None = None,
-        limit: float | None = None,
-        window_seconds: float | None = None,
-        weight: int | None = None,
-        gate: int | None = None,
-        clear: bool = False,
-    ) -> None:
-        """Change the limits of a key, or of all keys; ``clear`` removes earlier changes."""
-        self._bridge.run(
-            self._async.set(
-                key,
-                rate=rate,
-                capacity=capacity,
-                limit=limit,
-                window_seconds=window_seconds,
-                weight=weight,
-                gate=gate,
-                clear=clear,
-            )
-        )
-
-    def pause(self, key: str | None = None) -> None:
-        """Let no events pass until :meth:`resume`."""
-        self._bridge.run(self._async.pause(key))
-
-    def resume(self, key: str | None = None) -> None:
-        """Let events pass again, within the limits."""
-        self._bridge.run(self._async.resume(key))
-
-    def hold(self, key: str | None = None, *, seconds: float) -> None:
-        """Let no events pass for ``seconds``, then start with an empty bucket, as a Retry-After header asks."""
-        self._bridge.run(self._async.hold(key, seconds=seconds))
+    list = blocking(GateHandle.list)
+    set = blocking(GateHandle.set)
+    pause = blocking(GateHandle.pause)
+    resume = blocking(GateHandle.resume)
+    hold = blocking(GateHandle.hold)
 
 
-class SyncQueueHandle:
-    """A queue, with settings for the operations on it.
-
-    Methods that set something return a new handle and do not change this one, so a handle can be shared.
-    The other methods call the database or the server. ::
-
-        orders = q.queue("orders")
-        orders.config(lease_time=30, retry_limit=5).create()
-        orders.partition("customer-7").push({"data": {"amount": 12}})
-        events = orders.group("billing").batch(100).wait().pop()
-    """
-
-    __slots__ = ("_async", "_bridge")
-
-    def __init__(self, wrapped: QueueHandle, bridge: SyncBridge) -> None:
-        self._async = wrapped
-        self._bridge = bridge
-
-    def __repr__(self) -> str:
-        return f"Sync{self._async!r}"
+class SyncQueueHandle(SyncWrapper[QueueHandle]):
+    __doc__ = sync_docstring(QueueHandle)
 
     @property
     def name(self) -> str:
@@ -313,324 +105,73 @@ class SyncQueueHandle:
         """The settings of this handle."""
         return self._async.settings
 
-    def config(self, options: Mapping[str, Any] | None = None, /, **more: Any) -> SyncQueueHandle:
-        """Set options for :meth:`create`, by keyword or in a mapping; later options win.
-
-        ``lease_seconds`` (or lease_time), ``retry_limit``, ``retry_delay_ms``, ``expiry_limit``,
-        ``delay_seconds``, ``quiet_seconds``, ``retention_seconds``, ``retention_drops_unread``,
-        ``dedup_window_seconds``, ``max_depth_events``, ``max_event_bytes``, ``max_redrives``, ``overflow``,
-        ``away_seconds``, ``key_field``, ``id_field``, ``time_field``.
-        """
-        return SyncQueueHandle(self._async.config(options, **more), self._bridge)
-
-    def partition(self, name: str) -> SyncQueueHandle:
-        """Push to, pop from or seek in one partition.
-
-        For a push, it is the key of events without a key of their own. In a queue by ``key`` the key is the partition,
-        in a queue by ``hash`` the key selects the partition.
-        """
-        return SyncQueueHandle(self._async.partition(name), self._bridge)
-
-    def key(self, key: str) -> SyncQueueHandle:
-        """Alias of :meth:`partition`."""
-        return SyncQueueHandle(self._async.key(key), self._bridge)
-
-    def group(self, name: str) -> SyncQueueHandle:
-        """Read as this consumer group. Each group reads all events and has its own position."""
-        return SyncQueueHandle(self._async.group(name), self._bridge)
-
-    def batch(self, events: int) -> SyncQueueHandle:
-        """Pop up to this many events at a time (default 1)."""
-        return SyncQueueHandle(self._async.batch(events), self._bridge)
-
-    def partitions(self, count: int) -> SyncQueueHandle:
-        """Pop from up to this many partitions at a time (default 1)."""
-        return SyncQueueHandle(self._async.partitions(count), self._bridge)
-
-    def wait(self, on: bool = True) -> SyncQueueHandle:
-        """Let a pop wait for events if there are none."""
-        return SyncQueueHandle(self._async.wait(on), self._bridge)
-
-    def timeout_millis(self, millis: float) -> SyncQueueHandle:
-        """Set how long a pop with :meth:`wait` waits (default 30,000)."""
-        return SyncQueueHandle(self._async.timeout_millis(millis), self._bridge)
-
-    def lease_seconds(self, seconds: float) -> SyncQueueHandle:
-        """Set the lease time of popped events (default: the lease time of the queue)."""
-        return SyncQueueHandle(self._async.lease_seconds(seconds), self._bridge)
-
-    def auto_ack(self, on: bool = True) -> SyncQueueHandle:
-        """Complete events when they are delivered. Events whose processing fails afterwards are lost."""
-        return SyncQueueHandle(self._async.auto_ack(on), self._bridge)
-
-    def subscription_from(self, position: SeekPosition) -> SyncQueueHandle:
-        """Set where a new group begins: ``beginning`` (the default), ``now`` or a time."""
-        return SyncQueueHandle(self._async.subscription_from(position), self._bridge)
-
-    def subscription_mode(self, mode: Literal["all", "new", "new-only"]) -> SyncQueueHandle:
-        """Set whether a new group gets all events (``all``) or only new ones (``new``)."""
-        return SyncQueueHandle(self._async.subscription_mode(mode), self._bridge)
-
-    def each(self, on: bool = True) -> SyncQueueHandle:
-        """Let :meth:`consume` call its handler with one event instead of a list."""
-        return SyncQueueHandle(self._async.each(on), self._bridge)
-
-    def dlq(self, group: str | None = None) -> SyncDeadLetterHandle:
-        """Return the dead letters of a group of the queue, or of all groups if no group is set."""
-        return SyncDeadLetterHandle(self._async.dlq(group), self._bridge)
-
-    def create(
-        self, partitioning: Partitioning | None = None, partitions: int | None = None, only_new: bool = False
-    ) -> Queue:
-        """Create the queue, or change the options given to :meth:`config` if it exists.
-
-        Args:
-            partitioning: ``key`` (the default) gives every key a partition of its own, for ordered work per tenant.
-                ``hash`` spreads the keys over a fixed number of partitions, for millions of keys.
-            partitions: The number of partitions of a queue by ``hash`` (default 8); implies ``hash``.
-            only_new: Raise Conflict if the queue exists.
-        """
-        return self._bridge.run(self._async.create(partitioning, partitions, only_new))
-
-    def describe(self) -> QueueInfo:
-        """Return the queue with its size, its groups and the number of its dead letters."""
-        return self._bridge.run(self._async.describe())
-
-    def repartition(self, partitioning: Partitioning, partitions: int | None = None) -> Queue:
-        """Change the partitioning. The order per key and the positions of all groups stay."""
-        return self._bridge.run(self._async.repartition(partitioning, partitions))
-
-    def delete(self) -> bool:
-        """Delete the queue with its events, groups and dead letters; return False if it does not exist."""
-        return self._bridge.run(self._async.delete())
-
-    def push(self, events: EventsToPush, idempotency_key: str | None = None) -> PushResult:
-        """Store an event or a list of events, all or none. They are durable when this returns.
-
-        An event is a mapping with ``data`` (any JSON value) and optionally ``key``, ``id`` (an event with the same id
-        within the queue's deduplication window is not stored again), ``time`` (when it happened) and ``headers``.
-
-        Args:
-            events: The event or events.
-            idempotency_key: Makes the push repeatable: a second push with the same key stores nothing and returns the
-                result of the first.
-        """
-        return self._bridge.run(self._async.push(events, idempotency_key))
-
-    def push_ndjson(
-        self,
-        data: bytes,
-        key_field: str | None = None,
-        id_field: str | None = None,
-        time_field: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> PushResult:
-        """Store encoded events, one JSON value per line. Key, id and time are read from the named fields."""
-        return self._bridge.run(self._async.push_ndjson(data, key_field, id_field, time_field, idempotency_key))
-
-    def buffered(
-        self,
-        max_events: int = 1000,
-        linger_millis: float = 20.0,
-        *,
-        max_bytes: int = 1 << 20,
-        max_waiting: int = 10000,
-        when_full: Literal["wait", "raise"] = "wait",
-    ) -> SyncBuffer:
-        """Return a buffer that takes single events and pushes them in batches.
-
-        Args:
-            max_events: Push when the buffer has this many events.
-            linger_millis: Push when the oldest event has waited this long.
-            max_bytes: Push when the events have this size together.
-            max_waiting: The most events in the buffer, including those in a push.
-            when_full: Whether :meth:`SyncBuffer.push` waits for room in a full buffer (``wait``) or raises BufferFull
-                (``raise``).
-        """
-        return SyncBuffer(
-            self._async.buffered(
-                max_events, linger_millis, max_bytes=max_bytes, max_waiting=max_waiting, when_full=when_full
-            ),
-            self._bridge,
-        )
-
-    def pop(self) -> list[Event]:
-        """Lease events and return them; return an empty list if none are available in time."""
-        return self._bridge.run(self._async.pop())
-
-    def consume(
-        self,
-        handler: Handler,
-        *,
-        concurrency: int = 1,
-        limit: int | None = None,
-        idle_seconds: float | None = None,
-        renew: bool = True,
-        stop: StopEvent | None = None,
-    ) -> ConsumeResult:
-        """Pop events, call the handler and acknowledge, in a loop.
-
-        The handler gets a list of events or, after :meth:`each`, one event. It is a coroutine function, or a plain
-        function, which runs in a thread. The events are completed when it returns. If it raises:
-
-        * With one event: the events before it are completed, and it is failed with the error and the traceback. It is
-          delivered again, with those after it in its partition, until its retries are used up. Then it is a dead
-          letter.
-        * With a list: the handler is called again with a list of each event alone, to find the bad one.
-
-        The loop ends after ``limit`` events, after ``idle_seconds`` without events, when ``stop`` is set, when the
-        client is closed, and when the call is cancelled (Ctrl-C). It waits for the handlers that run, and releases the
-        events that they have not begun. A second cancellation interrupts the handlers.
-
-        Args:
-            handler: The function to call.
-            concurrency: How many batches are handled at the same time. Batches of one partition are handled one after
-                the other.
-            limit: End after this many events, completed or failed.
-            idle_seconds: End after this time without events; 0 ends when the queue is empty.
-            renew: Extend the leases of the events while the handler runs.
-            stop: End when this event is set: an asyncio.Event, or a threading.Event from another thread.
-        """
-        return self._bridge.run(
-            self._async.consume(
-                handler, concurrency=concurrency, limit=limit, idle_seconds=idle_seconds, renew=renew, stop=stop
-            )
-        )
-
-    def seek(self, position: SeekPosition | int, partition: str | None = None) -> int:
-        """Move the group in all partitions or in one; return in how many. An offset needs a partition."""
-        return self._bridge.run(self._async.seek(position, partition))
-
-    def delete_group(self) -> bool:
-        """Delete the group and its positions; return False if it does not exist."""
-        return self._bridge.run(self._async.delete_group())
-
-    def lag(self) -> int:
-        """Return how many events the group has not completed."""
-        return self._bridge.run(self._async.lag())
-
-    def positions(self) -> list[PartitionPosition]:
-        """Return the position of the group in each partition."""
-        return self._bridge.run(self._async.positions())
-
-    def fetch(self, partition: str | None = None, offset: int = 0, limit: int = 100) -> list[Event]:
-        """Return events of a partition from an offset on; a negative offset counts from the end."""
-        return self._bridge.run(self._async.fetch(partition, offset, limit))
-
-    def browse(
-        self,
-        *,
-        partition: str | None = None,
-        key: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        matching: Callable[[Event], bool] | None = None,
-        limit: int = 100,
-    ) -> list[Event]:
-        """Return the newest events that match all filters, newest first."""
-        return self._bridge.run(
-            self._async.browse(partition=partition, key=key, since=since, until=until, matching=matching, limit=limit)
-        )
-
-    def find(self, id: str, since: datetime | None = None, until: datetime | None = None) -> Event | None:
-        """Return the newest event with this id, appended between ``since`` and ``until``; None if there is none."""
-        return self._bridge.run(self._async.find(id, since, until))
+    config = wrapping(QueueHandle.config, lambda: SyncQueueHandle)
+    partition = wrapping(QueueHandle.partition, lambda: SyncQueueHandle)
+    key = wrapping(QueueHandle.key, lambda: SyncQueueHandle)
+    group = wrapping(QueueHandle.group, lambda: SyncQueueHandle)
+    batch = wrapping(QueueHandle.batch, lambda: SyncQueueHandle)
+    partitions = wrapping(QueueHandle.partitions, lambda: SyncQueueHandle)
+    wait = wrapping(QueueHandle.wait, lambda: SyncQueueHandle)
+    timeout_millis = wrapping(QueueHandle.timeout_millis, lambda: SyncQueueHandle)
+    lease_seconds = wrapping(QueueHandle.lease_seconds, lambda: SyncQueueHandle)
+    auto_ack = wrapping(QueueHandle.auto_ack, lambda: SyncQueueHandle)
+    subscription_from = wrapping(QueueHandle.subscription_from, lambda: SyncQueueHandle)
+    subscription_mode = wrapping(QueueHandle.subscription_mode, lambda: SyncQueueHandle)
+    each = wrapping(QueueHandle.each, lambda: SyncQueueHandle)
+    dlq = wrapping(QueueHandle.dlq, lambda: SyncDeadLetterHandle)
+    create = blocking(QueueHandle.create)
+    describe = blocking(QueueHandle.describe)
+    repartition = blocking(QueueHandle.repartition)
+    delete = blocking(QueueHandle.delete)
+    push = blocking(QueueHandle.push)
+    push_ndjson = blocking(QueueHandle.push_ndjson)
+    buffered = wrapping(QueueHandle.buffered, lambda: SyncBuffer)
+    pop = blocking(QueueHandle.pop)
+    consume = blocking(QueueHandle.consume)
+    seek = blocking(QueueHandle.seek)
+    delete_group = blocking(QueueHandle.delete_group)
+    lag = blocking(QueueHandle.lag)
+    positions = blocking(QueueHandle.positions)
+    fetch = blocking(QueueHandle.fetch)
+    browse = blocking(QueueHandle.browse)
+    find = blocking(QueueHandle.find)
 
 
-class SyncTransactionQueue:
-    """A queue to which a transaction pushes."""
-
-    __slots__ = ("_async", "_bridge")
-
-    def __init__(self, wrapped: TransactionQueue, bridge: SyncBridge) -> None:
-        self._async = wrapped
-        self._bridge = bridge
-
-    def __repr__(self) -> str:
-        return f"Sync{self._async!r}"
+class SyncTransactionQueue(SyncWrapper[TransactionQueue]):
+    __doc__ = sync_docstring(TransactionQueue)
 
     @property
     def name(self) -> str:
         """The queue's name."""
         return self._async.name
 
-    def partition(self, name: str) -> SyncTransactionQueue:
-        """Set the key of events without a key of their own."""
-        return SyncTransactionQueue(self._async.partition(name), self._bridge)
-
-    def key(self, key: str) -> SyncTransactionQueue:
-        """Alias of :meth:`partition`."""
-        return SyncTransactionQueue(self._async.key(key), self._bridge)
-
-    def push(self, events: EventsToPush) -> SyncTransaction:
-        """Push an event or a list of events; return the transaction."""
-        return SyncTransaction(self._async.push(events), self._bridge)
-
-    def push_ndjson(
-        self, data: bytes, *, key_field: str | None = None, id_field: str | None = None, time_field: str | None = None
-    ) -> SyncTransaction:
-        """Push encoded events, one JSON value per line; return the transaction."""
-        return SyncTransaction(
-            self._async.push_ndjson(data, key_field=key_field, id_field=id_field, time_field=time_field), self._bridge
-        )
+    partition = wrapping(TransactionQueue.partition, lambda: SyncTransactionQueue)
+    key = wrapping(TransactionQueue.key, lambda: SyncTransactionQueue)
+    push = wrapping(TransactionQueue.push, lambda: SyncTransaction)
+    push_ndjson = wrapping(TransactionQueue.push_ndjson, lambda: SyncTransaction)
 
 
-class SyncTransaction:
-    """Collects acks and pushes and commits them together, alone or in a transaction of your own.
-
-    As a block, which commits at its end and does nothing if it raises::
-
-        with q.transaction() as tx:
-            tx.ack(events)
-            tx.queue("shipments").partition("berlin").push([{"data": order} for order in orders])
-
-    or as a chain::
-
-        q.transaction().ack(events).queue("shipments").push({"data": 1}).commit()
-
-    If the lease of an acked event has ended, the commit raises :class:`~penstock.core.errors.TransactionRefused` and
-    pushes nothing. So the results of an event are stored exactly once.
-    """
-
-    __slots__ = ("_async", "_bridge")
-
-    def __init__(self, wrapped: Transaction, bridge: SyncBridge) -> None:
-        self._async = wrapped
-        self._bridge = bridge
-
-    def __repr__(self) -> str:
-        return f"Sync{self._async!r}"
+class SyncTransaction(SyncWrapper[Transaction]):
+    __doc__ = sync_docstring(Transaction)
 
     @property
     def result(self) -> TransactionResult | None:
         """The result of the commit; None before it."""
         return self._async.result
 
-    def ack(
-        self, events: PoppedEvents, status: AckStatus = "completed", error: str | BaseException | None = None
-    ) -> SyncTransaction:
-        """Acknowledge popped events: completed, failed, retry or dead_letter."""
-        return SyncTransaction(self._async.ack(events, status, error), self._bridge)
-
-    def queue(self, name: str) -> SyncTransactionQueue:
-        """Return a queue to push to."""
-        return SyncTransactionQueue(self._async.queue(name), self._bridge)
-
-    def commit(self) -> TransactionResult:
-        """Commit all acks and pushes, or raise and do nothing."""
-        return self._bridge.run(self._async.commit())
+    ack = wrapping(Transaction.ack, lambda: SyncTransaction)
+    queue = wrapping(Transaction.queue, lambda: SyncTransactionQueue)
+    commit = blocking(Transaction.commit)
 
     def __enter__(self) -> Self:
         self._bridge.run(self._async.__aenter__())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bridge.run(self._async.__aexit__(kind, error, trace))
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._bridge.run(self._async.__aexit__(kind, *_))
 
 
-class SyncPenstock:
+class SyncPenstock(SyncWrapper[Penstock]):
     """The client of a Penstock server or of a PostgreSQL database.
 
     ::
@@ -659,8 +200,6 @@ class SyncPenstock:
         clock: A clock that tests can move.
     """
 
-    __slots__ = ("_async", "_bridge")
-
     def __init__(
         self,
         url: str | None = None,
@@ -674,18 +213,20 @@ class SyncPenstock:
         tls_ca_file: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._async = Penstock(
-            url,
-            api_key=api_key,
-            data_dir=data_dir,
-            pool_size=pool_size,
-            max_event_bytes=max_event_bytes,
-            auto_upgrade=auto_upgrade,
-            retry_seconds=retry_seconds,
-            tls_ca_file=tls_ca_file,
-            clock=clock,
+        super().__init__(
+            Penstock(
+                url,
+                api_key=api_key,
+                data_dir=data_dir,
+                pool_size=pool_size,
+                max_event_bytes=max_event_bytes,
+                auto_upgrade=auto_upgrade,
+                retry_seconds=retry_seconds,
+                tls_ca_file=tls_ca_file,
+                clock=clock,
+            ),
+            SyncBridge(),
         )
-        self._bridge = SyncBridge()
 
     def open(self) -> Self:
         """Connect. ``with`` calls this."""
@@ -703,66 +244,15 @@ class SyncPenstock:
         self._bridge.open(self._async.__aenter__())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bridge.close(self._async.__aexit__(kind, error, trace))
+    def __exit__(self, *_: object) -> None:
+        self._bridge.close(self._async.__aexit__(*_))
 
-    def queue(self, name: str) -> SyncQueueHandle:
-        """Return the handle of a queue, to create it, push to it or read from it. The queue need not exist."""
-        return SyncQueueHandle(self._async.queue(name), self._bridge)
-
-    def gate(self, query: str) -> SyncGateHandle:
-        """Return the handle of a query's gates, to list and change their limits."""
-        return SyncGateHandle(self._async.gate(query), self._bridge)
-
-    def transaction(self, connection: UserConnection | None = None) -> SyncTransaction:
-        """Return a transaction of acks and pushes.
-
-        Args:
-            connection: A psycopg connection to the same database. The acks and pushes become part of its transaction
-                and take effect when you commit that. Without it, they take effect when this transaction is committed.
-        """
-        return SyncTransaction(self._async.transaction(connection), self._bridge)
-
-    def queues(self) -> list[Queue]:
-        """Return all queues, ordered by name."""
-        return self._bridge.run(self._async.queues())
-
-    def groups(self, queue: str | None = None) -> list[GroupInfo]:
-        """Return all groups, or those of a queue, with their lag."""
-        return self._bridge.run(self._async.groups(queue))
-
-    def push(self, events: Mapping[str, EventsToPush], idempotency_key: str | None = None) -> dict[str, PushResult]:
-        """Store events in several queues, all or none: ``push({"orders": [...], "audit": {...}})``."""
-        return self._bridge.run(self._async.push(events, idempotency_key))
-
-    def ack(
-        self,
-        events: PoppedEvents,
-        status: AckStatus = True,
-        context: Mapping[str, Any] | None = None,
-        *,
-        group: str | None = None,
-        error: str | BaseException | None = None,
-    ) -> Sequence[AckResult]:
-        """Acknowledge popped events with one status; return one result for each.
-
-        Args:
-            events: Events of a pop. None and an empty list do nothing.
-            status: ``completed`` (True) completes the event and all before it in its partition. ``failed`` (False)
-                delivers it again until its retries are used up, then it is a dead letter. ``retry`` delivers it again
-                without using up a retry. ``dead_letter`` makes it a dead letter now.
-            context: ``group`` and ``error`` as a mapping, an alternative to the arguments below.
-            group: The group that popped the events, to check it. The events carry it themselves.
-            error: The reason, as text or as an exception.
-        """
-        return self._bridge.run(self._async.ack(events, status, context, group=group, error=error))
-
-    def renew(self, events: PoppedEvents, seconds: float = 60.0) -> datetime | None:
-        """Extend the leases of these events to ``seconds`` from now; return their end, or None if a lease has ended."""
-        return self._bridge.run(self._async.renew(events, seconds))
-
-    def upkeep(self) -> Upkeep:
-        """Run the maintenance of segments and partitions now. An open client runs it every few seconds."""
-        return self._bridge.run(self._async.upkeep())
+    queue = wrapping(Penstock.queue, lambda: SyncQueueHandle)
+    gate = wrapping(Penstock.gate, lambda: SyncGateHandle)
+    transaction = wrapping(Penstock.transaction, lambda: SyncTransaction)
+    queues = blocking(Penstock.queues)
+    groups = blocking(Penstock.groups)
+    push = blocking(Penstock.push)
+    ack = blocking(Penstock.ack)
+    renew = blocking(Penstock.renew)
+    upkeep = blocking(Penstock.upkeep)

@@ -11,7 +11,7 @@ from penstock.core.errors import ConfigurationError
 from penstock.core.settings import Overrides, Settings, check_server_url
 
 if TYPE_CHECKING:
-    from penstock.client.transport import ClientTransport
+    from penstock.client.transport import Transport
 
 
 def connect(
@@ -25,7 +25,7 @@ def connect(
     retry_seconds: float | None = None,
     tls_ca_file: str | os.PathLike[str] | None = None,
     clock: Clock | None = None,
-) -> ClientTransport:
+) -> Transport:
     """Return the transport for these arguments, not open yet; the environment fills in the arguments left out."""
     given: Overrides = {}
     if url is not None:
@@ -62,7 +62,7 @@ def connect(
 
 def transport_for(
     settings: Settings, *, clock: Clock | None = None, connections: int | None = None, wait_for_room: bool = True
-) -> ClientTransport:
+) -> Transport:
     """Return the transport for the settings; ``wait_for_room`` makes a push over HTTP wait while its queue is full."""
     if settings.url is None:
         from penstock.client.database import DatabaseTransport

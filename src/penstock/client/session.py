@@ -13,7 +13,7 @@ from penstock.log.read.consume_loop import release_events
 
 if TYPE_CHECKING:
     from penstock.client.buffer import Buffer
-    from penstock.client.transport import ClientTransport
+    from penstock.client.transport import Transport
     from penstock.log.event import Event
     from penstock.log.read.pop_request import PopRequest
 
@@ -28,7 +28,7 @@ class CloseRefused(PenstockError):
 class ClientSession:
     """The state that all handles of one client share: transport, event loop, consumers, buffers and waiting pops."""
 
-    def __init__(self, transport: ClientTransport) -> None:
+    def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
         self._state = "not open"
@@ -105,7 +105,7 @@ class ClientSession:
             stopped.set()
 
     @property
-    def transport(self) -> ClientTransport:
+    def transport(self) -> Transport:
         """The transport; raises PenstockError if the session is not open on the running event loop."""
         if self._loop is None:
             raise PenstockError(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from penstock.client.session import CloseRefused
 from penstock.core.errors import PenstockError
 from penstock.core.event_loop import EventLoopClosed, EventLoopThread
 
 _T = TypeVar("_T")
+_Async = TypeVar("_Async")
+_Result = TypeVar("_Result")
+_Parameters = ParamSpec("_Parameters")
 
 
 class SyncBridge:
@@ -94,3 +99,47 @@ class SyncBridge:
         return PenstockError(
             f"this client is {self._state}: use it inside `with SyncPenstock(...) as q:`, or call q.open() first"
         )
+
+
+class SyncWrapper(Generic[_Async]):
+    """The synchronous form of an object of the asynchronous client."""
+
+    def __init__(self, wrapped: _Async, bridge: SyncBridge) -> None:
+        self._async = wrapped
+        self._bridge = bridge
+
+    def __repr__(self) -> str:
+        return f"Sync{self._async!r}"
+
+
+def blocking(
+    method: Callable[Concatenate[_Async, _Parameters], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[SyncWrapper[_Async], _Parameters], _T]:
+    """Return the synchronous form of a coroutine method: it waits for the result."""
+
+    def call(self: SyncWrapper[_Async], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _T:
+        return self._bridge.run(method(self._async, *args, **kwargs))
+
+    functools.update_wrapper(call, method)
+    call.__doc__ = sync_docstring(method)
+    return call
+
+
+def wrapping(
+    method: Callable[Concatenate[_Async, _Parameters], _Result],
+    wrapper: Callable[[], Callable[[_Result, SyncBridge], _T]],
+) -> Callable[Concatenate[SyncWrapper[_Async], _Parameters], _T]:
+    """Return the synchronous form of a method that returns an object of the client: it wraps that object."""
+
+    def call(self: SyncWrapper[_Async], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _T:
+        return wrapper()(method(self._async, *args, **kwargs), self._bridge)
+
+    functools.update_wrapper(call, method)
+    call.__doc__ = sync_docstring(method)
+    return call
+
+
+def sync_docstring(documented: object) -> str:
+    """Return the docstring of a class or method of the asynchronous client, without ``async`` and ``await``."""
+    text = (documented.__doc__ or "").replace("Methods that are awaited call", "The other methods call")
+    return re.sub(r"\b(await|async) ", "", text)

@@ -13,7 +13,7 @@ from penstock.log.write.batch import Batch
 if TYPE_CHECKING:
     from penstock.cli.demo.expected import Books
     from penstock.cli.demo.traffic import Maker
-    from penstock.client.transport import ClientTransport
+    from penstock.client.transport import Transport
 
 _TICK_SECONDS = 0.1
 #: After a standstill, no more is made up for than this.
@@ -25,7 +25,7 @@ _LONGEST_WAIT = 2.0
 class Producers:
     """One for each queue, each of which has one push under way at a time, so that its events are in order."""
 
-    def __init__(self, transport: ClientTransport, books: Books, rate: float) -> None:
+    def __init__(self, transport: Transport, books: Books, rate: float) -> None:
         self.phase: Phase = WARM_UP
         self._transport = transport
         self._books = books
