@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
-from psycopg.rows import TupleRow
+from psycopg.rows import TupleRow, class_row
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from penstock.db.embedded.server import EmbeddedPostgres
 
 logger = logging.getLogger(__name__)
+
+_RowT = TypeVar("_RowT")
 
 OLDEST_SERVER = 15
 NEWEST_TESTED_SERVER = 18
@@ -205,6 +207,14 @@ class Database:
             except PoolTimeout as error:
                 raise _unavailable(self.settings, error) from error
             yield conn
+
+    async def fetch(
+        self, row_type: type[_RowT], statement: str, params: Mapping[str, Any] | None = None
+    ) -> list[_RowT]:
+        """Return the rows of a statement as objects of a class whose fields are the columns."""
+        async with self.connection() as conn:
+            cursor = conn.cursor(row_factory=class_row(row_type))
+            return await (await cursor.execute(statement.encode(), params)).fetchall()
 
     async def __aenter__(self) -> Self:
         return await self.open()

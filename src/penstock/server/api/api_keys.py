@@ -23,7 +23,6 @@ from penstock.server.http.errors import Problem
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
-_ADMIN = frozenset({Role.ADMIN})
 routes = EndpointGroup("Keys")
 
 
@@ -68,20 +67,17 @@ class AuditEntryList(Struct, frozen=True):
     entries: list[AuditRecord]
 
 
-@routes.get("/v1/keys", "List keys", _ADMIN)
+@routes.get("/v1/keys", "List keys", Role.ADMIN)
 async def list_api_keys(call: ApiCall) -> KeyList:
     """Return all keys, without their secrets."""
     _require_access_control(call)
     return KeyList(await _store(call).list_all())
 
 
-@routes.post(
-    "/v1/keys", "Create a key", _ADMIN, body=CreateKeyRequest, status=201, problems=("invalid-name", "invalid-option")
-)
-async def create_api_key(call: ApiCall) -> NewKey:
+@routes.post("/v1/keys", "Create a key", Role.ADMIN, status=201, problems=("invalid-name", "invalid-option"))
+async def create_api_key(call: ApiCall, body: CreateKeyRequest) -> NewKey:
     """Create a key. The response contains its secret, which cannot be read again."""
     authenticator = await _reauthorize(call)
-    body: CreateKeyRequest = call.body
     if body.expires_at is not None and body.expires_at.tzinfo is None:
         raise InvalidOption("expires_at has no time zone; add one, such as Z at the end", option="expires_at")
     key, plaintext = await _store(call).create(body.name, body.roles, body.queues, expires_at=body.expires_at)
@@ -89,29 +85,25 @@ async def create_api_key(call: ApiCall) -> NewKey:
     return _to_new_key(key, plaintext)
 
 
-@routes.post(
-    "/v1/keys/{key}/rotate", "Rotate a key", _ADMIN, body=RotateKeyRequest, body_required=False, problems=("not-found",)
-)
-async def rotate_api_key(call: ApiCall) -> NewKey:
+@routes.post("/v1/keys/{key}/rotate", "Rotate a key", Role.ADMIN, body_required=False, problems=("not-found",))
+async def rotate_api_key(call: ApiCall, body: RotateKeyRequest) -> NewKey:
     """Give a key a new secret. The current one stays valid for a grace period."""
     authenticator = await _reauthorize(call)
-    body: RotateKeyRequest = call.body
     key, plaintext = await _store(call).rotate(call.path["key"], timedelta(seconds=body.grace_seconds))
     await _audit(call, authenticator, "key rotate", key)
     return _to_new_key(key, plaintext)
 
 
-@routes.delete("/v1/keys/{key}", "Revoke a key", _ADMIN, problems=("not-found",))
+@routes.delete("/v1/keys/{key}", "Revoke a key", Role.ADMIN, problems=("not-found",))
 async def revoke_api_key(call: ApiCall) -> None:
     """Revoke a key."""
     authenticator = await _reauthorize(call)
     await _audit(call, authenticator, "key revoke", await _store(call).revoke(call.path["key"]))
 
 
-@routes.get("/v1/audit", "List audit entries", _ADMIN, query=AuditQuery)
-async def list_audit_entries(call: ApiCall) -> AuditEntryList:
+@routes.get("/v1/audit", "List audit entries", Role.ADMIN)
+async def list_audit_entries(call: ApiCall, query: AuditQuery) -> AuditEntryList:
     """Return actions of administrators, changes to keys, and refused attempts."""
-    query: AuditQuery = call.query
     return AuditEntryList(await _require_access_control(call).audit.read(query.limit, query.who))
 
 

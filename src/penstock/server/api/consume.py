@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from starlette.requests import ClientDisconnect
-
-from penstock.log.event import Event
 from penstock.log.read.pop_request import PopRequest
 from penstock.log.start_position import parse_start_position
 from penstock.protocol import messages
 from penstock.protocol.events import EventDocument, EventList
 from penstock.server.api.push import account_pushes, to_batch
 from penstock.server.auth.identity import Role
-from penstock.server.http.request import wait_for_disconnect
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
 from penstock.server.ingest.push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
-
-_CONSUME = frozenset({Role.CONSUME})
+from penstock.server.routing.long_poll import wait_for_events
 
 routes = EndpointGroup("Consuming", problems=("not-found", "invalid-name"))
 _GROUP = "/v1/queues/{queue}/groups/{group}"
@@ -31,10 +25,9 @@ _GROUP = "/v1/queues/{queue}/groups/{group}"
 _ResultT = TypeVar("_ResultT")
 
 
-@routes.post(f"{_GROUP}/pop", "Pop events", _CONSUME, body=messages.PopOptions, body_required=False)
-async def pop_events(call: ApiCall) -> EventList:
+@routes.post(f"{_GROUP}/pop", "Pop events", Role.CONSUME, body_required=False)
+async def pop_events(call: ApiCall, body: messages.PopOptions) -> EventList:
     """Lease events and return them; return none after the wait or when the server stops."""
-    body: messages.PopOptions = call.body
     request = PopRequest(
         call.path["queue"],
         group=call.path["group"],
@@ -49,50 +42,15 @@ async def pop_events(call: ApiCall) -> EventList:
         instead_of=body.instead_of,
         max_bytes=min(MAX_RESPONSE_BYTES, call.services.response_memory.limit),
     )
-    pop = asyncio.create_task(call.services.log.pop(request, call.reserve_memory()))
-    try:
-        await _wait_for_pop(pop, call)
-    except BaseException:
-        await _release_events(pop, call)
-        raise
-    events = [] if pop.cancelled() else pop.result()
+    events = await wait_for_events(call, call.services.log.pop(request, call.reserve_memory()))
     if events:
         call.services.metrics.count_delivered(request.queue, len(events))
     return EventList([EventDocument.of(event) for event in events])
 
 
-async def _wait_for_pop(pop: asyncio.Task[list[Event]], call: ApiCall) -> None:
-    """Wait for a pop. Cancel it when the server stops; raise ClientDisconnect if the client left."""
-    disconnect = asyncio.create_task(wait_for_disconnect(call.request))
-    stopping = asyncio.create_task(call.services.stopping.wait())
-    try:
-        await asyncio.wait({pop, disconnect, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if disconnect.done():
-            raise ClientDisconnect
-        if not pop.done():
-            pop.cancel()
-            await asyncio.wait([pop])
-    finally:
-        for task in (disconnect, stopping):
-            task.cancel()
-
-
-async def _release_events(pop: asyncio.Task[list[Event]], call: ApiCall) -> None:
-    """Return the leased events of a client that left. A cancelled pop does that itself."""
-    if pop.cancel():
-        await asyncio.wait([pop])
-    with contextlib.suppress(asyncio.CancelledError, Exception):
-        first_by_partition: dict[int, Event] = {}
-        for event in pop.result():
-            first_by_partition.setdefault(event.partition_id, event)
-        if first_by_partition:
-            await call.services.log.ack(list(first_by_partition.values()), "retry")
-
-
-@routes.post(f"{_GROUP}/ack", "Acknowledge events", _CONSUME, body=messages.AckRequest)
-async def ack_events(call: ApiCall) -> messages.AckResponse:
+@routes.post(f"{_GROUP}/ack", "Acknowledge events", Role.CONSUME)
+async def ack_events(call: ApiCall, body: messages.AckRequest) -> messages.AckResponse:
     """Acknowledge events; return one result per event."""
-    body: messages.AckRequest = call.body
     queue = call.path["queue"]
     results = await _run_to_completion(call.services.log.ack_leased(queue, call.path["group"], body.acks))
     for status, count in Counter(ack.status for ack in body.acks).items():
@@ -100,28 +58,26 @@ async def ack_events(call: ApiCall) -> messages.AckResponse:
     return messages.AckResponse(results)
 
 
-@routes.post(f"{_GROUP}/extend", "Extend a lease", _CONSUME, body=messages.ExtendRequest)
-async def extend_lease(call: ApiCall) -> messages.ExtendResponse:
+@routes.post(f"{_GROUP}/extend", "Extend a lease", Role.CONSUME)
+async def extend_lease(call: ApiCall, body: messages.ExtendRequest) -> messages.ExtendResponse:
     """Extend a lease."""
-    body: messages.ExtendRequest = call.body
     until = await call.services.log.extend_leased(
         call.path["queue"], call.path["group"], body.lease_id, body.partition_ids, body.seconds
     )
     return messages.ExtendResponse(until)
 
 
-@routes.post(f"{_GROUP}/release", "Release a lease", _CONSUME, body=messages.ReleaseRequest)
-async def release_lease(call: ApiCall) -> None:
+@routes.post(f"{_GROUP}/release", "Release a lease", Role.CONSUME)
+async def release_lease(call: ApiCall, body: messages.ReleaseRequest) -> None:
     """Release a lease. Its events are delivered again, and no retry is counted."""
-    await call.services.log.release(call.path["queue"], call.path["group"], call.body.lease_id)
+    await call.services.log.release(call.path["queue"], call.path["group"], body.lease_id)
 
 
 @routes.post(
     "/v1/transaction",
     "Acknowledge and push events atomically",
-    _CONSUME,
+    Role.CONSUME,
     checks_queues=True,
-    body=messages.TransactionRequest,
     problems=(
         "not-found",
         "idempotency-conflict",
@@ -132,9 +88,8 @@ async def release_lease(call: ApiCall) -> None:
         "rate-limited",
     ),
 )
-async def commit_transaction(call: ApiCall) -> messages.TransactionResponse:
+async def commit_transaction(call: ApiCall, body: messages.TransactionRequest) -> messages.TransactionResponse:
     """Acknowledge and push events atomically."""
-    body: messages.TransactionRequest = call.body
     queues = [batch.queue for batch in body.pushes]
     call.require_access([ack.queue for ack in body.acks], Role.CONSUME)
     if queues:

@@ -18,9 +18,6 @@ from penstock.server.http.responses import MAX_RESPONSE_BYTES
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
-_READ = frozenset({Role.READ, Role.CONSUME})
-_ADMIN = frozenset({Role.ADMIN})
-
 routes = EndpointGroup("Dead letters", problems=("not-found", "invalid-name"))
 _MAX_ID_DIGITS = 18
 
@@ -49,10 +46,9 @@ class ListDeadLettersQuery(DeadLetterQuery, frozen=True):
     offset: NonNegativeInt = 0
 
 
-@routes.get("/v1/dead-letters", "List dead letters", _READ, checks_queues=True, query=ListDeadLettersQuery)
-async def list_dead_letters(call: ApiCall) -> messages.DeadLetterList:
+@routes.get("/v1/dead-letters", "List dead letters", Role.READ, Role.CONSUME, checks_queues=True)
+async def list_dead_letters(call: ApiCall, query: ListDeadLettersQuery) -> messages.DeadLetterList:
     """Return the dead letters that match, the newest failure first."""
-    query: ListDeadLettersQuery = call.query
     which = query.to_filter()
     await _require_access(call, which)
     max_bytes = await call.reserve_response(MAX_RESPONSE_BYTES)
@@ -60,15 +56,17 @@ async def list_dead_letters(call: ApiCall) -> messages.DeadLetterList:
     return messages.DeadLetterList([messages.DeadLetterDocument.of(letter) for letter in letters], has_more)
 
 
-@routes.get("/v1/dead-letters/count", "Count dead letters", _READ, checks_queues=True, query=DeadLetterQuery)
-async def count_dead_letters(call: ApiCall) -> messages.Count:
+@routes.get("/v1/dead-letters/count", "Count dead letters", Role.READ, Role.CONSUME, checks_queues=True)
+async def count_dead_letters(call: ApiCall, query: DeadLetterQuery) -> messages.Count:
     """Return the number of dead letters that match."""
-    which = call.query.to_filter()
+    which = query.to_filter()
     await _require_access(call, which)
     return messages.Count(await call.services.log.count_dead_letters(which))
 
 
-@routes.get("/v1/dead-letters/{id}", "Get a dead letter", _READ, checks_queues=True, problems=("not-found",))
+@routes.get(
+    "/v1/dead-letters/{id}", "Get a dead letter", Role.READ, Role.CONSUME, checks_queues=True, problems=("not-found",)
+)
 async def get_dead_letter(call: ApiCall) -> messages.DeadLetterDocument:
     """Return one dead letter, with its traceback and its history."""
     text = call.path["id"]
@@ -81,27 +79,18 @@ async def get_dead_letter(call: ApiCall) -> messages.DeadLetterDocument:
     return messages.DeadLetterDocument.of(letter)
 
 
-@routes.post(
-    "/v1/dead-letters/redrive",
-    "Redrive dead letters",
-    _ADMIN,
-    checks_queues=True,
-    body=messages.RedriveRequest,
-    body_required=False,
-)
-async def redrive_dead_letters(call: ApiCall) -> Redrive:
+@routes.post("/v1/dead-letters/redrive", "Redrive dead letters", Role.ADMIN, checks_queues=True, body_required=False)
+async def redrive_dead_letters(call: ApiCall, body: messages.RedriveRequest) -> Redrive:
     """Send dead letters back to the group that failed on them."""
-    body: messages.RedriveRequest = call.body
     which = body.filter()
     await _require_access(call, which)
     is_unlimited = body.all or which.ids is not None
     return await call.services.log.redrive(which, limit=None if is_unlimited else body.limit)
 
 
-@routes.post("/v1/dead-letters/purge", "Delete dead letters", _ADMIN, checks_queues=True, body=messages.PurgeRequest)
-async def purge_dead_letters(call: ApiCall) -> messages.Count:
+@routes.post("/v1/dead-letters/purge", "Delete dead letters", Role.ADMIN, checks_queues=True)
+async def purge_dead_letters(call: ApiCall, body: messages.PurgeRequest) -> messages.Count:
     """Delete dead letters permanently."""
-    body: messages.PurgeRequest = call.body
     which = body.filter()
     if which == DeadLetterFilter(queue=which.queue, group=which.group) and not body.all:
         call.can_see_all()

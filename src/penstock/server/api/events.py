@@ -72,17 +72,15 @@ class _EventCollector:
 @routes.get(
     "/v1/queues/{queue}/events",
     "List events without consuming them",
-    frozenset({Role.READ}),
-    query=EventsQuery,
+    Role.READ,
     problems=("not-found", "invalid-name", "too-large", "overloaded"),
 )
-async def list_events(call: ApiCall) -> EventList:
+async def list_events(call: ApiCall, query: EventsQuery) -> EventList:
     """Return events without consuming them."""
-    return await call.services.searches.run(call.request, _search(call))
+    return await call.services.searches.run(call.request, _search(call, query))
 
 
-async def _search(call: ApiCall) -> EventList:
-    query: EventsQuery = call.query
+async def _search(call: ApiCall, query: EventsQuery) -> EventList:
     collector = _EventCollector(query, await call.reserve_response(MAX_RESPONSE_BYTES))
     log, queue = call.services.log, call.path["queue"]
     try:

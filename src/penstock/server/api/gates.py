@@ -11,10 +11,6 @@ from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
-_READ = frozenset({Role.READ})
-_ADMIN = frozenset({Role.ADMIN})
-#: A consumer of the released events may hold the gate, for example after a Retry-After of its destination.
-_CONSUME = frozenset({Role.CONSUME})
 routes = EndpointGroup("Gates", problems=("not-found", "invalid-name", "invalid-option"))
 
 
@@ -39,24 +35,23 @@ class HoldGateRequest(Struct, frozen=True):
     key: str | None = None
 
 
-@routes.get("/v1/gates", "List gates", _READ, query=ListGatesQuery)
-async def list_gates(call: ApiCall) -> GateList:
+@routes.get("/v1/gates", "List gates", Role.READ)
+async def list_gates(call: ApiCall, query: ListGatesQuery) -> GateList:
     """Return the gates of all queries and key partitions, or some of them."""
-    query: ListGatesQuery = call.query
     gates = await GateAdmin(call.services.log.database).list(query.query, query.key, limit=query.limit)
     return GateList(list(gates))
 
 
-@routes.patch("/v1/gates/{query}", "Change, pause or resume a gate", _ADMIN, body=GateChange)
-async def update_gate(call: ApiCall) -> None:
+@routes.patch("/v1/gates/{query}", "Change, pause or resume a gate", Role.ADMIN)
+async def update_gate(call: ApiCall, body: GateChange) -> None:
     """Change the limits of a gate, pause it, resume it or hold it."""
-    await GateAdmin(call.services.log.database).change(call.path["query"], call.body)
+    await GateAdmin(call.services.log.database).change(call.path["query"], body)
 
 
-@routes.post("/v1/gates/{query}/hold", "Hold a gate for some time", _CONSUME, checks_queues=True, body=HoldGateRequest)
-async def hold_gate(call: ApiCall) -> None:
+# A consumer of the released events may hold the gate, for example after a Retry-After of its destination.
+@routes.post("/v1/gates/{query}/hold", "Hold a gate for some time", Role.CONSUME, checks_queues=True)
+async def hold_gate(call: ApiCall, body: HoldGateRequest) -> None:
     """Release no events for some time."""
-    body: HoldGateRequest = call.body
     admin, query = GateAdmin(call.services.log.database), call.path["query"]
     call.require_access_silently(await admin.sink(query))
     await admin.change(query, GateChange(key=body.key, hold_seconds=body.seconds))

@@ -12,11 +12,6 @@ from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
-_READ = frozenset({Role.READ, Role.CONSUME})
-#: A consumer may seek its group, to read events again.
-_CONSUME = frozenset({Role.CONSUME})
-_ADMIN = frozenset({Role.ADMIN})
-
 routes = EndpointGroup("Groups", problems=("not-found", "invalid-name"))
 
 
@@ -32,10 +27,10 @@ class ListGroupsQuery(Struct, frozen=True):
     queue: str | None = None
 
 
-@routes.get("/v1/groups", "List groups", _READ, checks_queues=True, query=ListGroupsQuery)
-async def list_groups(call: ApiCall) -> GroupList:
+@routes.get("/v1/groups", "List groups", Role.READ, Role.CONSUME, checks_queues=True)
+async def list_groups(call: ApiCall, query: ListGroupsQuery) -> GroupList:
     """Return all groups, or those of a queue."""
-    queue: str | None = call.query.queue
+    queue: str | None = query.queue
     if queue is not None:
         call.require_access(queue)
         return GroupList(await call.services.log.groups(queue))
@@ -44,13 +39,13 @@ async def list_groups(call: ApiCall) -> GroupList:
     return GroupList([group for group in groups if can_see_all or call.can_see(group.queue)])
 
 
-@routes.get("/v1/queues/{queue}/groups", "List the groups of a queue", _READ)
+@routes.get("/v1/queues/{queue}/groups", "List the groups of a queue", Role.READ, Role.CONSUME)
 async def list_queue_groups(call: ApiCall) -> GroupList:
     """Return the groups of a queue."""
     return GroupList(await call.services.log.groups(call.path["queue"]))
 
 
-@routes.get("/v1/queues/{queue}/groups/{group}/partitions", "List the positions of a group", _READ)
+@routes.get("/v1/queues/{queue}/groups/{group}/partitions", "List the positions of a group", Role.READ, Role.CONSUME)
 async def list_group_positions(call: ApiCall) -> messages.PartitionPositionList:
     """Return the position of a group in each partition."""
     positions = await call.services.log.group_positions(call.path["queue"], call.path["group"])
@@ -60,31 +55,27 @@ async def list_group_positions(call: ApiCall) -> messages.PartitionPositionList:
 @routes.post(
     "/v1/queues/{queue}/groups/{group}/seek",
     "Move a group",
-    _CONSUME,
-    body=messages.SeekRequest,
+    Role.CONSUME,
     problems=("not-found", "invalid-name", "group-busy"),
 )
-async def seek_group(call: ApiCall) -> messages.SeekResponse:
+async def seek_group(call: ApiCall, body: messages.SeekRequest) -> messages.SeekResponse:
     """Move a group back to read events again, or forward to skip events."""
-    body: messages.SeekRequest = call.body
     position = parse_start_position(body.to)
     moved = await call.services.log.seek(call.path["queue"], call.path["group"], position, partition=body.partition)
     return messages.SeekResponse(moved)
 
 
-@routes.patch(
-    "/v1/queues/{queue}/groups/{group}",
-    "Set whether a group counts for the depth of its queue",
-    _ADMIN,
-    body=messages.GroupUpdate,
-)
-async def update_group(call: ApiCall) -> None:
+@routes.patch("/v1/queues/{queue}/groups/{group}", "Set whether a group counts for the depth of its queue", Role.ADMIN)
+async def update_group(call: ApiCall, body: messages.GroupUpdate) -> None:
     """Set whether a group counts for the depth of its queue."""
-    await call.services.log.configure_group(call.path["queue"], call.path["group"], counts=call.body.counts)
+    await call.services.log.configure_group(call.path["queue"], call.path["group"], counts=body.counts)
 
 
 @routes.delete(
-    "/v1/queues/{queue}/groups/{group}", "Delete a group", _ADMIN, problems=("not-found", "invalid-name", "group-busy")
+    "/v1/queues/{queue}/groups/{group}",
+    "Delete a group",
+    Role.ADMIN,
+    problems=("not-found", "invalid-name", "group-busy"),
 )
 async def delete_group(call: ApiCall) -> None:
     """Delete a group with its positions."""

@@ -15,8 +15,6 @@ from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 from penstock.server.routing.websocket import WebSocketCall
 
-_READ = frozenset({Role.READ})
-_CONSUME = frozenset({Role.READ, Role.CONSUME})
 routes = EndpointGroup(
     "Live", problems=("not-found", "not-acceptable", "overloaded", "stopping", "database-unavailable", "invalid-name")
 )
@@ -41,61 +39,53 @@ class TailQuery(msgspec.Struct):
     last_event_id: str | None = None
 
 
-@routes.get("/v1/queries/{query}/live", "Follow the results of a query", _READ, query=LiveResultsQuery, openapi=_STREAM)
-async def stream_query_results(call: ApiCall) -> Response:
+@routes.get("/v1/queries/{query}/live", "Follow the results of a query", Role.READ, openapi=_STREAM)
+async def stream_query_results(call: ApiCall, query: LiveResultsQuery) -> Response:
     """Send the open windows of a query, then the changes of each cycle, as Server-Sent Events."""
     _check_accept_header(call.request)
-    return EventStream(await _subscribe_to_query(call), call.reauthorize)
+    return EventStream(await _subscribe_to_query(call, query), call.reauthorize)
 
 
-@routes.get(
-    "/v1/queries/{query}/live",
-    "Follow the results of a query over a WebSocket",
-    _READ,
-    query=LiveResultsQuery,
-    is_websocket=True,
-)
-async def stream_query_results_over_websocket(call: WebSocketCall) -> None:
+@routes.get("/v1/queries/{query}/live", "Follow the results of a query over a WebSocket", Role.READ, is_websocket=True)
+async def stream_query_results_over_websocket(call: WebSocketCall, query: LiveResultsQuery) -> None:
     """Send the open windows of a query, then the changes of each cycle."""
-    with await _subscribe_to_query(call) as subscriber:
+    with await _subscribe_to_query(call, query) as subscriber:
         await stream_over_websocket(await call.accept(), subscriber, call.reauthorize)
 
 
 @routes.get(
-    "/v1/queues/{queue}/tail", "Follow the events appended to a queue", _CONSUME, query=TailQuery, openapi=_STREAM
+    "/v1/queues/{queue}/tail", "Follow the events appended to a queue", Role.READ, Role.CONSUME, openapi=_STREAM
 )
-async def stream_queue_tail(call: ApiCall) -> Response:
+async def stream_queue_tail(call: ApiCall, query: TailQuery) -> Response:
     """Send the events that are appended to a queue, as Server-Sent Events."""
     _check_accept_header(call.request)
-    return EventStream(await _subscribe_to_queue(call), call.reauthorize)
+    return EventStream(await _subscribe_to_queue(call, query), call.reauthorize)
 
 
 @routes.get(
     "/v1/queues/{queue}/tail",
     "Follow the events appended to a queue over a WebSocket",
-    _CONSUME,
-    query=TailQuery,
+    Role.READ,
+    Role.CONSUME,
     is_websocket=True,
 )
-async def stream_queue_tail_over_websocket(call: WebSocketCall) -> None:
+async def stream_queue_tail_over_websocket(call: WebSocketCall, query: TailQuery) -> None:
     """Send the events that are appended to a queue."""
-    with await _subscribe_to_queue(call) as subscriber:
+    with await _subscribe_to_queue(call, query) as subscriber:
         await stream_over_websocket(await call.accept(), subscriber, call.reauthorize)
 
 
-async def _subscribe_to_query(call: ApiCall | WebSocketCall) -> Subscription:
+async def _subscribe_to_query(call: ApiCall | WebSocketCall, query: LiveResultsQuery) -> Subscription:
     broadcasters = call.services.broadcasters
     broadcasters.check_capacity()
-    query: LiveResultsQuery = call.query
     keys = _parse_keys(query.keys)
     live_query = await broadcasters.find_query(call.path["query"])
     return broadcasters.subscribe_to_query(live_query, keys, _last_id(call.request, query.last_event_id))
 
 
-async def _subscribe_to_queue(call: ApiCall | WebSocketCall) -> Subscription:
+async def _subscribe_to_queue(call: ApiCall | WebSocketCall, query: TailQuery) -> Subscription:
     broadcasters = call.services.broadcasters
     broadcasters.check_capacity()
-    query: TailQuery = call.query
     if query.key is not None:
         check_key(query.key)
     if query.partition is not None:

@@ -14,7 +14,6 @@ from penstock.server.metrics.json import MetricDetails, MetricTotals, processor_
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
-_READ = frozenset({Role.READ})
 routes = EndpointGroup("Metrics")
 _TEXT = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -22,7 +21,7 @@ _TEXT = "text/plain; version=1.0.0; charset=utf-8"
 @routes.get(
     "/metrics",
     "Get metrics for Prometheus",
-    _READ,
+    Role.READ,
     response=MetricTotals,
     checks_queues=True,
     openapi={"responses": {"200": {"content": {_TEXT: {"schema": {"type": "string"}}}}}},
@@ -37,7 +36,7 @@ async def get_processor_metrics(call: ApiCall) -> Response:
     return await _respond(call, processor_totals)
 
 
-@routes.get("/v1/metrics", "Get metrics as JSON", _READ, checks_queues=True)
+@routes.get("/v1/metrics", "Get metrics as JSON", Role.READ, checks_queues=True)
 async def get_metric_details(call: ApiCall) -> MetricDetails:
     """Return all metrics by queue, group and query."""
     return server_details(await _visible_metrics(call))

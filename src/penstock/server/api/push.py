@@ -11,7 +11,6 @@ from penstock.core.errors import (
     InvalidEvent,
     InvalidRequest,
     PenstockError,
-    QueueFull,
 )
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
@@ -20,7 +19,7 @@ from penstock.log.write.result import PushResult
 from penstock.protocol import messages
 from penstock.server.auth.identity import Role
 from penstock.server.ingest.accounting import count_push, producer_id
-from penstock.server.ingest.push import queue_full_problem, read_idempotency_key
+from penstock.server.ingest.push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
@@ -30,14 +29,12 @@ routes = EndpointGroup("Events")
 @routes.post(
     "/v1/push",
     "Push events to one or several queues",
-    frozenset({Role.PRODUCE}),
+    Role.PRODUCE,
     checks_queues=True,
-    body=messages.PushRequest,
     problems=("not-found", "idempotency-conflict", "invalid-event", "invalid-name", "queue-full", "rate-limited"),
 )
-async def push_batches(call: ApiCall) -> messages.PushResponse:
+async def push_batches(call: ApiCall, body: messages.PushRequest) -> messages.PushResponse:
     """Store events in several queues: all or none."""
-    body: messages.PushRequest = call.body
     queues = [batch.queue for batch in body.batches]
     call.require_access(queues)
     idempotency_key = read_idempotency_key(call.request.headers, call.caller)
@@ -55,8 +52,6 @@ async def account_pushes(call: ApiCall, queues: Sequence[str]) -> AsyncIterator[
     results: list[PushResult] = []
     try:
         yield results
-    except QueueFull as full:
-        raise queue_full_problem(full) from None
     except IdempotencyConflict:
         # The message of the log contains the stored key, which the caller does not know.
         given = call.request.headers.get("idempotency-key", "")

@@ -24,8 +24,6 @@ from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
-_READ = frozenset({Role.READ})
-_ADMIN = frozenset({Role.ADMIN})
 routes = EndpointGroup("Queries", problems=("not-found",))
 _QUERY = "/v1/queries/{query}"
 _CONTROL_PROBLEMS = ("not-found", "conflict")
@@ -125,7 +123,7 @@ class ListCyclesQuery(Struct, frozen=True):
     before: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
 
-@routes.get("/v1/queries", "List queries", _READ, problems=())
+@routes.get("/v1/queries", "List queries", Role.READ, problems=())
 async def list_queries(call: ApiCall) -> QueryList:
     """Return all queries, those that clients compute too."""
     log = call.services.log
@@ -135,7 +133,7 @@ async def list_queries(call: ApiCall) -> QueryList:
     return QueryList(sorted(listings, key=lambda listing: listing.name))
 
 
-@routes.get(_QUERY, "Get a query", _READ)
+@routes.get(_QUERY, "Get a query", Role.READ)
 async def get_query(call: ApiCall) -> QueryDetails:
     """Return one query."""
     log = call.services.log
@@ -148,39 +146,38 @@ async def get_query(call: ApiCall) -> QueryDetails:
     return _to_details(info, await log.groups(), activity)
 
 
-@routes.get(f"{_QUERY}/cycles", "List the cycles of a query", _READ, query=ListCyclesQuery)
-async def list_cycles(call: ApiCall) -> CycleList:
+@routes.get(f"{_QUERY}/cycles", "List the cycles of a query", Role.READ)
+async def list_cycles(call: ApiCall, query: ListCyclesQuery) -> CycleList:
     """Return the newest cycles of a query."""
     info = await _find_query(call)
-    query: ListCyclesQuery = call.query
     cycles = await read_cycles(
         call.services.log.database, info.id, limit=query.limit, failed=query.failed, before=query.before
     )
     return CycleList([_to_cycle_details(cycle) for cycle in cycles])
 
 
-@routes.post(f"{_QUERY}/pause", "Pause a query", _ADMIN, problems=_CONTROL_PROBLEMS)
+@routes.post(f"{_QUERY}/pause", "Pause a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
 async def pause_query(call: ApiCall) -> None:
     """Pause a query: it starts no more cycles."""
     await _refuse_client_query(call)
     await commands.pause(call.services.log.database, call.path["query"])
 
 
-@routes.post(f"{_QUERY}/resume", "Resume a query", _ADMIN, problems=_CONTROL_PROBLEMS)
+@routes.post(f"{_QUERY}/resume", "Resume a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
 async def resume_query(call: ApiCall) -> None:
     """Resume a paused query."""
     await _refuse_client_query(call)
     await commands.resume(call.services.log.database, call.path["query"])
 
 
-@routes.post(f"{_QUERY}/stop", "Stop a query", _ADMIN, problems=_CONTROL_PROBLEMS)
+@routes.post(f"{_QUERY}/stop", "Stop a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
 async def stop_query(call: ApiCall) -> None:
     """Stop the drivers of a query."""
     await _refuse_client_query(call)
     await commands.stop(call.services.log.database, call.path["query"])
 
 
-@routes.delete(_QUERY, "Delete a stopped query", _ADMIN, problems=("not-found", "group-busy"))
+@routes.delete(_QUERY, "Delete a stopped query", Role.ADMIN, problems=("not-found", "group-busy"))
 async def delete_query(call: ApiCall) -> None:
     """Delete a stopped query with its state, its history and its positions."""
     name, log = call.path["query"], call.services.log

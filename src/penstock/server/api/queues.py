@@ -13,11 +13,6 @@ from penstock.server.auth.identity import Role
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
 
-_READ = frozenset({Role.READ})
-_ADMIN = frozenset({Role.ADMIN})
-#: Producers and consumers may read the configuration of their queues.
-_ANYONE = frozenset({Role.READ, Role.PRODUCE, Role.CONSUME})
-
 routes = EndpointGroup("Queues", problems=("not-found", "invalid-name"))
 
 
@@ -27,7 +22,7 @@ class ListPartitionsQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
 
 
-@routes.get("/v1/queues", "List queues", _ANYONE, checks_queues=True, problems=())
+@routes.get("/v1/queues", "List queues", Role.READ, Role.PRODUCE, Role.CONSUME, checks_queues=True, problems=())
 async def list_queues(call: ApiCall) -> messages.QueueList:
     """Return all queues that the caller may see."""
     can_see_all = call.can_see_all()
@@ -37,36 +32,34 @@ async def list_queues(call: ApiCall) -> messages.QueueList:
     )
 
 
-@routes.get("/v1/queues/{queue}", "Get the configuration of a queue", _ANYONE)
+@routes.get("/v1/queues/{queue}", "Get the configuration of a queue", Role.READ, Role.PRODUCE, Role.CONSUME)
 async def get_queue(call: ApiCall) -> messages.QueueDocument:
     """Return the configuration of a queue, at most a second old. It is cached, so frequent requests are cheap."""
     return messages.QueueDocument.of(await call.services.log.catalog.get(call.path["queue"]))
 
 
-@routes.get("/v1/queues/{queue}/status", "Get the size and the groups of a queue", _READ)
+@routes.get("/v1/queues/{queue}/status", "Get the size and the groups of a queue", Role.READ)
 async def get_queue_status(call: ApiCall) -> messages.QueueStatus:
     """Return a queue with its size, its groups and the number of its dead letters."""
     info = await call.services.log.describe(call.path["queue"])
     return messages.QueueStatus(messages.QueueDocument.of(info.queue), info.size, info.groups, info.dead_letters)
 
 
-@routes.get("/v1/queues/{queue}/partitions", "List the partitions of a queue", _READ, query=ListPartitionsQuery)
-async def list_partitions(call: ApiCall) -> messages.PartitionList:
+@routes.get("/v1/queues/{queue}/partitions", "List the partitions of a queue", Role.READ)
+async def list_partitions(call: ApiCall, query: ListPartitionsQuery) -> messages.PartitionList:
     """Return the partitions of a queue, the largest first."""
-    return messages.PartitionList(await call.services.log.partitions(call.path["queue"], call.query.limit))
+    return messages.PartitionList(await call.services.log.partitions(call.path["queue"], query.limit))
 
 
 @routes.put(
     "/v1/queues/{queue}",
     "Create or change a queue",
-    _ADMIN,
-    body=messages.QueueConfiguration,
+    Role.ADMIN,
     body_required=False,
     problems=("conflict", "invalid-name", "invalid-option"),
 )
-async def configure_queue(call: ApiCall) -> messages.QueueDocument:
+async def configure_queue(call: ApiCall, body: messages.QueueConfiguration) -> messages.QueueDocument:
     """Create a queue, or change the given options of an existing one."""
-    body: messages.QueueConfiguration = call.body
     queue = await call.services.log.configure(
         call.path["queue"],
         body.options,
@@ -80,32 +73,29 @@ async def configure_queue(call: ApiCall) -> messages.QueueDocument:
 @routes.patch(
     "/v1/queues/{queue}",
     "Change options of a queue",
-    _ADMIN,
-    body=messages.QueueUpdate,
+    Role.ADMIN,
     problems=("not-found", "invalid-name", "invalid-option"),
 )
-async def update_queue(call: ApiCall) -> messages.QueueDocument:
+async def update_queue(call: ApiCall, body: messages.QueueUpdate) -> messages.QueueDocument:
     """Change the given options of an existing queue."""
     name = call.path["queue"]
     await call.services.log.catalog.refresh(name)
-    return messages.QueueDocument.of(await call.services.log.configure(name, call.body.options))
+    return messages.QueueDocument.of(await call.services.log.configure(name, body.options))
 
 
 @routes.post(
     "/v1/queues/{queue}/repartition",
     "Change the partitioning of a queue",
-    _ADMIN,
-    body=messages.RepartitionRequest,
+    Role.ADMIN,
     problems=("not-found", "invalid-name", "invalid-option"),
 )
-async def repartition_queue(call: ApiCall) -> messages.QueueDocument:
+async def repartition_queue(call: ApiCall, body: messages.RepartitionRequest) -> messages.QueueDocument:
     """Change the partitioning of a queue for new events."""
-    body: messages.RepartitionRequest = call.body
     queue = await call.services.log.repartition(call.path["queue"], body.partitioning, body.partitions)
     return messages.QueueDocument.of(queue)
 
 
-@routes.delete("/v1/queues/{queue}", "Delete a queue", _ADMIN)
+@routes.delete("/v1/queues/{queue}", "Delete a queue", Role.ADMIN)
 async def delete_queue(call: ApiCall) -> None:
     """Delete a queue with its events, groups and dead letters."""
     name = call.path["queue"]
@@ -113,7 +103,7 @@ async def delete_queue(call: ApiCall) -> None:
         raise NotFound(f"there is no queue {name!r}")
 
 
-@routes.post("/v1/upkeep", "Run the background maintenance now", _ADMIN, problems=())
+@routes.post("/v1/upkeep", "Run the background maintenance now", Role.ADMIN, problems=())
 async def run_upkeep(call: ApiCall) -> Upkeep:
     """Roll and drop segments and park partitions now, instead of at the next run in the background."""
     return await call.services.log.upkeep()

@@ -15,8 +15,6 @@ from penstock.server.routing.endpoint import EndpointGroup
 from penstock.stream import rules
 from penstock.stream.rules import Condition, ConditionKind, Rule
 
-_READ = frozenset({Role.READ})
-_ADMIN = frozenset({Role.ADMIN})
 routes = EndpointGroup("Rules")
 
 
@@ -77,7 +75,7 @@ class RuleList(Struct, frozen=True):
     firing: list[FiringAlertDocument]
 
 
-@routes.get("/v1/rules", "List rules", _READ, checks_queues=True)
+@routes.get("/v1/rules", "List rules", Role.READ, checks_queues=True)
 async def list_rules(call: ApiCall) -> RuleList:
     """Return the rules on queues that the caller may see, and their firing alerts."""
     store = RuleStore(call.services.log)
@@ -93,14 +91,12 @@ async def list_rules(call: ApiCall) -> RuleList:
 @routes.put(
     "/v1/rules/{rule}",
     "Create or replace a rule",
-    _ADMIN,
+    Role.ADMIN,
     checks_queues=True,
-    body=SaveRuleRequest,
     problems=("not-found", "invalid-name", "invalid-option"),
 )
-async def save_rule(call: ApiCall) -> RuleDocument:
+async def save_rule(call: ApiCall, body: SaveRuleRequest) -> RuleDocument:
     """Create or replace a rule. A replaced rule starts without firing alerts."""
-    body: SaveRuleRequest = call.body
     rule = rules.rule(
         call.path["rule"],
         on=body.on,
@@ -122,7 +118,9 @@ async def save_rule(call: ApiCall) -> RuleDocument:
     return _to_document(rule, 0)
 
 
-@routes.delete("/v1/rules/{rule}", "Delete a rule", _ADMIN, checks_queues=True, problems=("not-found", "invalid-name"))
+@routes.delete(
+    "/v1/rules/{rule}", "Delete a rule", Role.ADMIN, checks_queues=True, problems=("not-found", "invalid-name")
+)
 async def delete_rule(call: ApiCall) -> None:
     """Delete a rule with its firing alerts."""
     store = RuleStore(call.services.log)

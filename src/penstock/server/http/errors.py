@@ -153,7 +153,12 @@ def to_problem(error: Exception) -> Problem:
         case errors.QueueFull():
             facts: dict[str, Any] = {"queue": error.queue, "depth": error.depth, "limit": error.limit}
             facts["retry_after"] = round(error.retry_after, 3)
-            return Problem("queue-full", str(error), facts, retry_after(error.retry_after))
+            retry = retry_after(error.retry_after)
+            limits = {
+                "RateLimit-Policy": f'"depth";q={error.limit}',
+                "RateLimit": f'"depth";r=0;t={retry["Retry-After"]}',
+            }
+            return Problem("queue-full", str(error), facts, retry | limits)
         case errors.InvalidEvent():
             facts = {"index": error.index, "field": error.field, "reason": error.reason}
             return Problem("invalid-event", str(error), facts)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-from penstock.core.errors import QueueFull
 from penstock.log.write.backpressure import QueueCapacity
-from penstock.server.http.errors import retry_after
 
 
 def depth_headers(capacity: QueueCapacity | None) -> dict[str, str]:
@@ -16,16 +14,6 @@ def depth_headers(capacity: QueueCapacity | None) -> dict[str, str]:
     return {
         "RateLimit-Policy": f'"depth";q={capacity.limit}',
         "RateLimit": f'"depth";r={capacity.remaining};t={math.ceil(capacity.empty_in)}',
-    }
-
-
-def queue_full_headers(full: QueueFull) -> dict[str, str]:
-    """Return the headers of a refusal by a full queue."""
-    retry = retry_after(full.retry_after)
-    return {
-        **retry,
-        "RateLimit-Policy": f'"depth";q={full.limit}',
-        "RateLimit": f'"depth";r=0;t={retry["Retry-After"]}',
     }
 
 

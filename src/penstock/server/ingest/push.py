@@ -18,7 +18,7 @@ from penstock.server.http.body import MAX_BODY_BYTES, RequestBody
 from penstock.server.http.decompress import content_encoding
 from penstock.server.http.errors import Problem, to_problem
 from penstock.server.http.memory_budget import PUSH_OVERHEAD_BYTES, BudgetReservation
-from penstock.server.http.rate_limit_headers import depth_headers, merge_headers, queue_full_headers
+from penstock.server.http.rate_limit_headers import depth_headers, merge_headers
 from penstock.server.http.responses import json_response
 from penstock.server.ingest.accounting import count_push, producer_id
 from penstock.server.ingest.formats import BodyFormat, PushQuery, detect_format, ndjson_batch, parse_body
@@ -62,9 +62,8 @@ class QueuePushResponse(msgspec.Struct):
 @routes.post(
     "/v1/queues/{queue}/events",
     "Push events",
-    frozenset({Role.PRODUCE}),
+    Role.PRODUCE,
     response=QueuePushResponse,
-    query=PushQuery,
     problems=(
         "invalid-json",
         "invalid-encoding",
@@ -82,7 +81,7 @@ class QueuePushResponse(msgspec.Struct):
     ),
     openapi=PUSH_OPENAPI,
 )
-async def push_events(call: ApiCall) -> Response:
+async def push_events(call: ApiCall, query: PushQuery) -> Response:
     """Store the events of a request. The response is sent after the commit."""
     begun = time.perf_counter()
     services = call.services
@@ -92,9 +91,7 @@ async def push_events(call: ApiCall) -> Response:
         queue = await services.log.catalog.get(call.path["queue"])
         with services.request_memory.reserve() as reservation:
             reservation.grow(PUSH_OVERHEAD_BYTES)
-            result = await _receive(call, queue, reservation)
-    except QueueFull as full:
-        raise queue_full_problem(full) from None
+            result = await _receive(call, query, queue, reservation)
     except InvalidEvent:
         services.metrics.count_push(call.path["queue"], accepted=0, rejected=1)
         raise
@@ -111,12 +108,7 @@ async def push_events(call: ApiCall) -> Response:
     return json_response(response, headers=headers)
 
 
-def queue_full_problem(full: QueueFull) -> Problem:
-    problem = to_problem(full)
-    return Problem(problem.kind, problem.detail, problem.facts, queue_full_headers(full))
-
-
-async def _receive(call: ApiCall, queue: Queue, reservation: BudgetReservation) -> PushResult:
+async def _receive(call: ApiCall, query: PushQuery, queue: Queue, reservation: BudgetReservation) -> PushResult:
     """Read the body and push its events."""
     headers = call.request.headers
     body_format, encoding = detect_format(headers), content_encoding(headers)
@@ -127,9 +119,9 @@ async def _receive(call: ApiCall, queue: Queue, reservation: BudgetReservation) 
     try:
         await call.services.log.check_capacity(queue, idempotency_key)
         if body_format is BodyFormat.NDJSON:
-            return await _receive_ndjson(call, queue, body, idempotency_key)
-        batch, rejected = parse_body(body_format, await body.read_all(), call.query, headers, queue.name)
-        return await _push(call, batch, idempotency_key, rejected)
+            return await _receive_ndjson(call, query, queue, body, idempotency_key)
+        batch, rejected = parse_body(body_format, await body.read_all(), query, headers, queue.name)
+        return await _push(call, query, batch, idempotency_key, rejected)
     except (Problem, InvalidEvent, QueueFull) as error:
         if not await body.drain():
             problem = to_problem(error)
@@ -139,28 +131,36 @@ async def _receive(call: ApiCall, queue: Queue, reservation: BudgetReservation) 
         raise
 
 
-async def _receive_ndjson(call: ApiCall, queue: Queue, body: RequestBody, idempotency_key: str | None) -> PushResult:
+async def _receive_ndjson(
+    call: ApiCall, query: PushQuery, queue: Queue, body: RequestBody, idempotency_key: str | None
+) -> PushResult:
     max_line = queue.max_event_bytes or call.services.settings.core.max_event_bytes
     text, is_complete = await body.read_prefix(LINE_BATCH_BYTES)
     if is_complete:
-        batch = ndjson_batch(queue.name, text, call.query, call.request.headers)
-        return await _push(call, batch, idempotency_key)
-    if queue.dedup_window_seconds > 0 and (call.query.id_field or queue.id_field):
+        batch = ndjson_batch(queue.name, text, query, call.request.headers)
+        return await _push(call, query, batch, idempotency_key)
+    if queue.dedup_window_seconds > 0 and (query.id_field or queue.id_field):
         # Ids are looked up while the partitions are locked, which must be short: no large uploads.
         body.limit = MAX_BODY_BYTES
         text = b"".join([text, *[part async for part in body.read_rest()]])
-        batch = ndjson_batch(queue.name, text, call.query, call.request.headers)
-        return await _push(call, batch, idempotency_key)
+        batch = ndjson_batch(queue.name, text, query, call.request.headers)
+        return await _push(call, query, batch, idempotency_key)
     body.reserve(UPLOAD_BYTES)
-    return await upload_lines(call, queue, body.read_line_batches(text, LINE_BATCH_BYTES, max_line), idempotency_key)
+    return await upload_lines(
+        call, query, queue, body.read_line_batches(text, LINE_BATCH_BYTES, max_line), idempotency_key
+    )
 
 
 async def _push(
-    call: ApiCall, batch: Batch, idempotency_key: str | None, rejected: list[RejectedInput] | None = None
+    call: ApiCall,
+    query: PushQuery,
+    batch: Batch,
+    idempotency_key: str | None,
+    rejected: list[RejectedInput] | None = None,
 ) -> PushResult:
     try:
         (result,) = await call.services.log.push(
-            [batch], idempotency_key=idempotency_key, partial=call.query.partial, rejected=rejected or ()
+            [batch], idempotency_key=idempotency_key, partial=query.partial, rejected=rejected or ()
         )
     except IdempotencyConflict:
         # The message of the log contains the stored key, which the caller does not know.

@@ -12,7 +12,7 @@ from penstock.log.write.batch import MAX_REJECTED, too_many_rejected
 from penstock.log.write.result import PushResult, RejectedInput
 from penstock.log.write.upload import UploadLost
 from penstock.server.http.errors import Problem, retry_after
-from penstock.server.ingest.formats import ndjson_batch
+from penstock.server.ingest.formats import PushQuery, ndjson_batch
 from penstock.server.routing.call import ApiCall
 
 if TYPE_CHECKING:
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 async def upload_lines(
-    call: ApiCall, queue: Queue, line_batches: AsyncIterator[bytes], idempotency_key: str | None
+    call: ApiCall, query: PushQuery, queue: Queue, line_batches: AsyncIterator[bytes], idempotency_key: str | None
 ) -> PushResult:
     """Store all lines or none; for a partial push, all valid lines or none."""
     log = call.services.log
     upload = await log.upload(queue.name)
-    digest = blake2b(repr(call.query).encode(), digest_size=16)
+    digest = blake2b(repr(query).encode(), digest_size=16)
     rejected: list[RejectedInput] = []
     is_published = False
     lines = 0
     try:
         async for text in line_batches:
             digest.update(text)
-            batch = ndjson_batch(queue.name, text, call.query, call.request.headers)
-            pieces, batch_rejected = await _prepare(call, batch, lines)
+            batch = ndjson_batch(queue.name, text, query, call.request.headers)
+            pieces, batch_rejected = await _prepare(call, query, batch, lines)
             lines += sum([piece.columns.count for piece in pieces]) + len(batch_rejected)
             rejected += batch_rejected
             if len(rejected) > MAX_REJECTED:
@@ -54,10 +54,12 @@ async def upload_lines(
     return result
 
 
-async def _prepare(call: ApiCall, batch: Batch, offset: int) -> tuple[Sequence[Piece], list[RejectedInput]]:
+async def _prepare(
+    call: ApiCall, query: PushQuery, batch: Batch, offset: int
+) -> tuple[Sequence[Piece], list[RejectedInput]]:
     """Validate and encode a batch. Indices count from the start of the body, ``offset`` lines before the batch."""
     try:
-        if not call.query.partial:
+        if not query.partial:
             return await call.services.log.encode(batch), []
         pieces, rejected = await call.services.log.encode_valid(batch)
     except InvalidEvent as error:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from psycopg.rows import class_row
-
 from penstock.core.errors import NotFound
 from penstock.db.statements import Statements
 from penstock.engine.client_queries import client_cycle_topic
@@ -68,12 +66,9 @@ class BroadcasterRegistry:
             )
 
     async def find_query(self, name: str) -> LiveQuery:
-        async with self._log.database.connection() as conn:
-            cursor = conn.cursor(row_factory=class_row(LiveQuery))
-            query = await (await cursor.execute(_sql["find_query"].encode(), {"name": name})).fetchone()
-        if query is None:
-            raise NotFound(f"there is no query {name!r}: GET /v1/queries lists all queries")
-        return query
+        for query in await self._log.database.fetch(LiveQuery, _sql["find_query"], {"name": name}):
+            return query
+        raise NotFound(f"there is no query {name!r}: GET /v1/queries lists all queries")
 
     @contextmanager
     def subscribe_to_query(self, query: LiveQuery, keys: frozenset[str] | None, last_id: str) -> Iterator[Subscriber]:

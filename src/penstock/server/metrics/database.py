@@ -61,7 +61,7 @@ QUERY_FAILED = MetricFamily("penstock_query_failed_cycles", "counter", "Cycles f
 QUERY_EVENTS = MetricFamily("penstock_query_events", "counter", "Events processed by a query.", _QUERY)
 QUERY_OUTPUTS = MetricFamily("penstock_query_output_events", "counter", "Events written by a query.", _QUERY)
 QUERY_WINDOWS = MetricFamily("penstock_query_windows", "counter", "Windows closed by a query.", _QUERY)
-QUERY_LATE = MetricFamily("penstock_query_late_events", "counter", "Events dropped because they were late.", _QUERY)
+QUERY_LATE = MetricFamily("penstock_query_late_events", "counter", "Events too late for their window.", _QUERY)
 QUERY_DEAD = MetricFamily("penstock_query_dead_letters", "counter", "Events that a query could not process.", _QUERY)
 CYCLE = MetricFamily(
     "penstock_query_cycle_seconds",

@@ -35,9 +35,12 @@ class QueenErrorFormat(ErrorFormat):
 
     def render(self, problem: Problem, request_id: str = "") -> Response:
         detail = _DETAILS.get(problem.kind, problem.detail)
+        status = self.status_of(problem.kind)
+        # The code by which clients recognize that they must slow down.
+        code = {"code": "rate_limited"} if status == 429 else {}
         return Response(
-            msgspec.json.encode({"error": detail, **problem.facts}),
-            status_code=self.status_of(problem.kind),
+            msgspec.json.encode({"error": detail, **problem.facts, **code}),
+            status_code=status,
             headers=dict(problem.headers),
             media_type=self.media_type,
         )

@@ -11,6 +11,8 @@ from enum import IntEnum
 from functools import lru_cache
 from uuid import UUID
 
+from penstock.server.http.errors import Problem
+
 #: The consumer group of clients that name none. They share the messages of a queue.
 QUEUE_MODE = "__QUEUE_MODE__"
 
@@ -64,15 +66,16 @@ def parse_uuid(text: object) -> UUID | None:
         return None
 
 
-def to_utc(time: datetime) -> datetime:
-    """Convert a time to UTC, so that its JSON ends in Z."""
-    return time.astimezone(UTC)
-
-
-def parse_timestamp(text: str) -> datetime:
-    """Parse an ISO timestamp, in UTC if it names no time zone; raise ValueError if it is not one."""
-    time = datetime.fromisoformat(text)
+def parse_timestamp(text: str, problem: str) -> datetime:
+    """Parse an ISO timestamp, in UTC if it names no time zone; raise this problem if it is not one."""
     try:
+        time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except OverflowError:
-        raise ValueError(f"{text!r} is out of range in UTC") from None
+    except (ValueError, OverflowError):
+        raise Problem("invalid-request", problem) from None
+
+
+def parse_time_range(since: str, until: str) -> tuple[datetime | None, datetime | None]:
+    """Parse the query parameters ``from`` and ``to``, which may be empty."""
+    problem = "from and to must be ISO timestamps"
+    return parse_timestamp(since, problem) if since else None, parse_timestamp(until, problem) if until else None

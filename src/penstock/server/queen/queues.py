@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg.rows import class_row
-
 from penstock.core.errors import NotFound
 from penstock.db.statements import Statements
 from penstock.log.log import Log
@@ -37,6 +35,4 @@ async def get_or_create_queue(log: Log, name: str) -> Queue:
 
 async def find_queues(log: Log, namespace: str | None = None, task: str | None = None) -> list[NamespacedQueue]:
     """Return the queues of a namespace, a task, or both; all queues if neither is given."""
-    async with log.database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(NamespacedQueue))
-        return await (await cursor.execute(_sql["list"], {"namespace": namespace, "task": task})).fetchall()
+    return await log.database.fetch(NamespacedQueue, _sql["list"], {"namespace": namespace, "task": task})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.server.auth.authorize import require_queue, require_role
@@ -24,16 +23,12 @@ class ApiCall:
     services: Services
     #: The decoded path parameters.
     path: Mapping[str, str]
-    #: The query string as the endpoint's ``query`` type.
-    query: Any
     identity: Identity
     request_id: str
     #: Resources to release after the response was sent.
     until_sent: ExitStack
     #: Raises a problem if the caller is no longer authorized, for long responses; None while access control is off.
     reauthorize: Callable[[], Awaitable[object]] | None = None
-    #: The body as the endpoint's ``body`` type; None if the handler reads it itself.
-    body: Any = None
     #: Whether the handler has checked the queues that it uses.
     has_checked_queues: bool = False
     #: Memory reserved for the response.

@@ -24,7 +24,7 @@ from penstock.server.http.middleware import ENCODED_SLASH, IS_CROSS_SITE
 from penstock.server.http.request import HttpRequest
 from penstock.server.http.responses import json_response
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint, NoParameters
+from penstock.server.routing.endpoint import Endpoint
 from penstock.server.services import Services
 
 logger = logging.getLogger("penstock.server")
@@ -42,7 +42,8 @@ class EndpointDispatcher:
         self._services = services
         self._authorizer = create_authorizer(endpoint, services)
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
-        self._queries: dict[bytes, Any] = {}
+        #: Decoded query strings, as the arguments of the handler.
+        self._queries: dict[bytes, dict[str, Any]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope.setdefault("state", {})
@@ -61,7 +62,6 @@ class EndpointDispatcher:
                     request,
                     self._services,
                     path,
-                    self._decode_query(request),
                     identity,
                     request_id,
                     until_sent,
@@ -75,26 +75,27 @@ class EndpointDispatcher:
             await self._authorizer.audit(request, path, response.status_code, request_id)
             await response(scope, receive, send)
 
-    def _decode_query(self, request: Request) -> Any:
+    def _decode_query(self, request: Request) -> dict[str, Any]:
         text: bytes = request.scope["query_string"]
-        query = self._queries.get(text)
-        if query is None:
-            query = decode_query(request, self._endpoint)
+        arguments = self._queries.get(text)
+        if arguments is None:
+            arguments = decode_query(request, self._endpoint)
             if len(self._queries) < _MAX_CACHED_QUERIES and len(text) < _MAX_CACHED_LENGTH:
-                self._queries[text] = query
-        return query
+                self._queries[text] = arguments
+        return arguments
 
     async def _call_handler(self, call: ApiCall) -> Any:
-        if self._decoder is None:
-            return await self._endpoint.handler(call)
         request, services = call.request, call.services
+        arguments = self._decode_query(request)
+        if self._decoder is None:
+            return await self._endpoint.handler(call, **arguments)
         _check_media_type(request)
         # The memory of the body is reserved for as long as the handler may use it.
         with services.request_memory.reserve() as reservation:
             encoding = content_encoding(request.headers)
-            body = RequestBody(request, encoding, services.settings, reservation, MAX_BODY_BYTES)
-            call.body = _decode_body(await body.read_all(), self._decoder, self._endpoint)
-            return await self._endpoint.handler(call)
+            received = RequestBody(request, encoding, services.settings, reservation, MAX_BODY_BYTES)
+            body = _decode_body(await received.read_all(), self._decoder, self._endpoint)
+            return await self._endpoint.handler(call, **arguments, body=body)
 
     def _encode(self, call: ApiCall, result: Any) -> Response:
         endpoint = self._endpoint
@@ -104,7 +105,7 @@ class EndpointDispatcher:
         if isinstance(result, Response):
             return result
         if result is None:
-            return Response(status_code=204 if endpoint.response is None else endpoint.status)
+            return Response(status_code=204)
         response = json_response(result, endpoint.status)
         if call.reservation is not None:
             call.reservation.resize(len(response.body))
@@ -142,8 +143,8 @@ def check_path(endpoint: Endpoint, path: Mapping[str, str]) -> None:
             raise Problem(kind, f"the {name} must not contain the character U+0000")
 
 
-def decode_query(request: HTTPConnection, endpoint: Endpoint) -> Any:
-    """Return the query string as the endpoint's type."""
+def decode_query(request: HTTPConnection, endpoint: Endpoint) -> dict[str, Any]:
+    """Return the query string as the argument ``query`` of the handler; nothing if it has none."""
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in given and not endpoint.lenient_query:
@@ -151,16 +152,17 @@ def decode_query(request: HTTPConnection, endpoint: Endpoint) -> Any:
         if "\x00" in value:
             raise Problem("invalid-request", f"the parameter {name!r} must not contain the character U+0000")
         given[name] = value
-    parameters = _parameter_names(endpoint.query)
+    parameters = frozenset() if endpoint.query is None else _parameter_names(endpoint.query)
     if not endpoint.lenient_query:
         for name in given:
             if name not in parameters:
                 known = f"known parameters are {', '.join(sorted(parameters))}" if parameters else "there are none"
                 raise Problem("invalid-request", f"there is no parameter {name!r}: {known}")
-    if endpoint.query is NoParameters:
-        return NoParameters()
+    if endpoint.query is None:
+        return {}
+    known_values = {name: value for name, value in given.items() if name in parameters}
     try:
-        return msgspec.convert({k: v for k, v in given.items() if k in parameters}, endpoint.query, strict=False)
+        return {"query": msgspec.convert(known_values, endpoint.query, strict=False)}
     except msgspec.ValidationError as error:
         raise Problem("invalid-request", f"a parameter is invalid: {error}") from None
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, get_args, get_type_hints
 
-import msgspec
 from starlette.responses import Response
 
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import PROBLEM_JSON, ErrorFormat
 
-
-class NoParameters(msgspec.Struct):
-    """The type of an empty query string."""
-
-
-#: Handles an ``ApiCall`` and returns a value to encode as JSON, a response, or None for 204. The handler of a WebSocket
-#: gets a ``WebSocketCall`` and returns None.
-Handler: TypeAlias = Callable[[Any], Awaitable[Any]]
+#: Handles an ``ApiCall`` and returns a value to encode as JSON, a response, or None for 204. Its arguments ``query``
+#: and ``body``, if it has them, are the decoded query string and body. The handler of a WebSocket gets a
+#: ``WebSocketCall`` and returns None.
+Handler: TypeAlias = Callable[..., Awaitable[Any]]
 #: Adds a handler to a group and returns it.
 _Decorator: TypeAlias = Callable[[Handler], Handler]
 
@@ -36,7 +32,7 @@ class Endpoint:
             :meth:`ApiCall.can_see`, because they are in the body, the query string or the response. Without it, and
             without a queue in the path, the caller must not be limited to some queues.
         body: The type of the JSON body. None: there is none, or the handler reads it itself.
-        query: The type of the query string.
+        query: The type of the query string. None: there are no parameters.
         lenient_query: Query parameters that are unknown or given twice are ignored; other endpoints refuse them.
         response: The type of the JSON response. None: no content.
         problems: Problems of this endpoint, beside those that every endpoint has.
@@ -56,7 +52,7 @@ class Endpoint:
     checks_queues: bool = False
     body: Any = None
     body_required: bool = True
-    query: Any = NoParameters
+    query: Any = None
     lenient_query: bool = False
     response: Any = None
     status: int = 200
@@ -70,46 +66,52 @@ class Endpoint:
 class EndpointGroup:
     """Declares the endpoints of one tag, with a decorator per method.
 
-    The return type of a handler is the type of its response. Keyword arguments are the fields of :class:`Endpoint`;
-    ``problems`` are those of the group by default.
+    The types of a handler's arguments ``query`` and ``body`` and of its result are those of the endpoint. Keyword
+    arguments are fields of :class:`Endpoint`; those of a decorator take precedence over those of the group.
     """
 
-    def __init__(self, tag: str, problems: tuple[str, ...] = ()) -> None:
+    def __init__(self, tag: str, **defaults: Any) -> None:
         self._tag = tag
-        self._problems = problems
+        self._defaults = defaults
         self._endpoints: list[Endpoint] = []
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(self._endpoints)
 
-    def get(self, path: str, summary: str, roles: frozenset[Role] = frozenset(), **fields: Any) -> _Decorator:
+    def get(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
         return self._declare("GET", path, summary, roles, fields)
 
-    def post(self, path: str, summary: str, roles: frozenset[Role], **fields: Any) -> _Decorator:
+    def post(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
         return self._declare("POST", path, summary, roles, fields)
 
-    def put(self, path: str, summary: str, roles: frozenset[Role], **fields: Any) -> _Decorator:
+    def put(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
         return self._declare("PUT", path, summary, roles, fields)
 
-    def patch(self, path: str, summary: str, roles: frozenset[Role], **fields: Any) -> _Decorator:
+    def patch(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
         return self._declare("PATCH", path, summary, roles, fields)
 
-    def delete(self, path: str, summary: str, roles: frozenset[Role], **fields: Any) -> _Decorator:
+    def delete(self, path: str, summary: str, *roles: Role, **fields: Any) -> _Decorator:
         return self._declare("DELETE", path, summary, roles, fields)
 
     def _declare(
-        self, method: str, path: str, summary: str, roles: frozenset[Role], fields: dict[str, Any]
+        self, method: str, path: str, summary: str, roles: Iterable[Role], fields: Mapping[str, Any]
     ) -> _Decorator:
         def declare(handler: Handler) -> Handler:
-            defaults = {"response": _response_type(handler), "problems": self._problems}
-            self._endpoints.append(Endpoint(method, path, handler, summary, self._tag, roles, **{**defaults, **fields}))
+            hints = get_type_hints(handler)
+            types = {
+                "query": hints.get("query"),
+                "body": hints.get("body"),
+                "response": _response_type(hints["return"]),
+            }
+            options = {**types, **self._defaults, **fields}
+            self._endpoints.append(Endpoint(method, path, handler, summary, self._tag, frozenset(roles), **options))
             return handler
 
         return declare
 
 
-def _response_type(handler: Handler) -> Any:
-    """Return the type that a handler returns; None if it returns nothing or a whole response."""
-    returned = get_type_hints(handler)["return"]
-    is_response = isinstance(returned, type) and issubclass(returned, Response)
-    return None if is_response or returned is type(None) else returned
+def _response_type(returned: Any) -> Any:
+    """Return the JSON type that a handler returns; None if it returns nothing or a whole response."""
+    types = get_args(returned) if isinstance(returned, UnionType) else (returned,)
+    documents = [each for each in types if not (isinstance(each, type) and issubclass(each, Response | NoneType))]
+    return documents[0] if documents else None

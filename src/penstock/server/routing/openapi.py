@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from penstock.server.http.errors import PROBLEM_KINDS, ProblemDocument
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint, EndpointGroup, NoParameters
+from penstock.server.routing.endpoint import Endpoint, EndpointGroup
 
 routes = EndpointGroup("Documentation")
 
@@ -93,7 +93,7 @@ class _Schemas:
         types: list[Any] = list(dict.fromkeys([ProblemDocument, *(each.errors.schema for each in endpoints)]))
         for endpoint in endpoints:
             used = (endpoint.body, endpoint.response, endpoint.query)
-            types += [each for each in used if each is not None and each is not NoParameters]
+            types += [each for each in used if each is not None]
         generated = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
         # As JSON: msgspec returns tuples for some lists.
         schemas, self.components = msgspec.json.decode(msgspec.json.encode(generated))
@@ -166,7 +166,7 @@ def _path_parameters(endpoint: Endpoint) -> Iterable[dict[str, Any]]:
 
 
 def _query_parameters(endpoint: Endpoint, schemas: _Schemas) -> Iterable[dict[str, Any]]:
-    if endpoint.query is NoParameters:
+    if endpoint.query is None:
         return
     properties, required = schemas.properties(endpoint.query)
     for name, schema in properties.items():

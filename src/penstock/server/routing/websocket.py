@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
@@ -33,7 +32,6 @@ class WebSocketCall:
     request: WebSocket
     services: Services
     path: dict[str, str]
-    query: Any
     reauthorize: Callable[[], Awaitable[object]] | None = None
 
     async def accept(self) -> WebSocket:
@@ -61,9 +59,9 @@ class WebSocketDispatcher:
             authorize = partial(self._authorizer.authorize, _with_credential(socket), path, request_id)
             await authorize()
             check_path(self._endpoint, path)
-            query = decode_query(socket, self._endpoint)
+            arguments = decode_query(socket, self._endpoint)
             reauthorize = None if self._services.authenticator is None else authorize
-            await self._endpoint.handler(WebSocketCall(socket, self._services, path, query, reauthorize))
+            await self._endpoint.handler(WebSocketCall(socket, self._services, path, reauthorize), **arguments)
         except WebSocketDisconnect:
             return
         except Exception as error:

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from penstock.core.errors import Conflict
 from penstock.core.names import check_text
 from penstock.db.statements import Statements
-from penstock.log.log import Log
 from penstock.log.queue import DEFAULT_KEY
 from penstock.server.auth.identity import Role
-from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.endpoint import queen_routes
 from penstock.server.queen.identifiers import IdKind, encode_id
 from penstock.server.queen.queue_options import (
     DEFAULTS,
@@ -27,6 +25,7 @@ from penstock.server.queen.queue_options import (
 from penstock.server.routing.call import ApiCall
 
 _sql = Statements("penstock.server.queen.admin", "configure.sql")
+routes = queen_routes("invalid-option", "invalid-name")
 
 
 class ConfigureRequest(msgspec.Struct):
@@ -67,28 +66,31 @@ class _StoredConfiguration:
     options: dict[str, Any] | None = None
 
 
-async def configure_queue(call: ApiCall) -> ConfiguredQueue:
+@routes.post("/api/v1/configure", "Create or change a queue", Role.PRODUCE, Role.CONSUME, checks_queues=True)
+async def configure_queue(call: ApiCall, body: ConfigureRequest) -> ConfiguredQueue:
     """Create a queue or change its configuration.
 
     Clients call this before they push or pop, so producers and consumers may call it for a new queue or an unchanged
     configuration. A change needs the role admin.
     """
-    call.require_access(call.body.queue)
+    call.require_access(body.queue)
     for name in ("namespace", "task"):
-        if getattr(call.body, name) is not None:
-            check_text(getattr(call.body, name), name)
+        if getattr(body, name) is not None:
+            check_text(getattr(body, name), name)
     while True:
         try:
-            return await _configure(call)
+            return await _configure(call, body)
         except Conflict:
             continue  # another request has created the queue meanwhile
 
 
-async def _configure(call: ApiCall) -> ConfiguredQueue:
-    body: ConfigureRequest = call.body
+async def _configure(call: ApiCall, body: ConfigureRequest) -> ConfiguredQueue:
     log = call.services.log
     before = await log.catalog.find(body.queue)
-    stored = _StoredConfiguration() if before is None else await _stored_configuration(log, before.id)
+    rows = (
+        [] if before is None else await log.database.fetch(_StoredConfiguration, _sql["stored"], {"queue": before.id})
+    )
+    stored = rows[0] if rows else _StoredConfiguration()
     namespace = stored.namespace if body.namespace is None else body.namespace
     task = stored.task if body.task is None else body.task
     current = DEFAULTS if before is None else stored.options or from_queue(before)
@@ -118,38 +120,8 @@ async def _configure(call: ApiCall) -> ConfiguredQueue:
     )
 
 
-async def _stored_configuration(log: Log, queue_id: int) -> _StoredConfiguration:
-    async with log.database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(_StoredConfiguration))
-        stored = await (await cursor.execute(_sql["stored"], {"queue": queue_id})).fetchone()
-    return stored or _StoredConfiguration()
-
-
+@routes.delete("/api/v1/resources/queues/{queue}", "Delete a queue", Role.ADMIN, problems=("invalid-name",))
 async def delete_queue(call: ApiCall) -> DeletedQueue:
     """Delete a queue with its messages, groups and dead letters."""
     name = call.path["queue"]
     return DeletedQueue(name, await call.services.log.delete_queue(name))
-
-
-ENDPOINTS = (
-    queen_endpoint(
-        "POST",
-        "/api/v1/configure",
-        configure_queue,
-        "Create or change a queue",
-        {Role.PRODUCE, Role.CONSUME},
-        checks_queues=True,
-        body=ConfigureRequest,
-        response=ConfiguredQueue,
-        problems=("invalid-option", "invalid-name"),
-    ),
-    queen_endpoint(
-        "DELETE",
-        "/api/v1/resources/queues/{queue}",
-        delete_queue,
-        "Delete a queue",
-        {Role.ADMIN},
-        response=DeletedQueue,
-        problems=("invalid-name",),
-    ),
-)

@@ -13,10 +13,12 @@ from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
 from penstock.server.queen.delivery.push import PRODUCER_HEADER
-from penstock.server.queen.endpoint import queen_endpoint
-from penstock.server.queen.identifiers import IdKind, decode_id, encode_id, parse_timestamp, to_utc
+from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.identifiers import IdKind, decode_id, encode_id, parse_time_range
 from penstock.server.queen.pagination import Limit, Offset, Pagination
 from penstock.server.routing.call import ApiCall
+
+routes = queen_routes("invalid-name")
 
 #: A larger page is refused.
 _MAX_PAGE_BYTES = 64 << 20
@@ -76,8 +78,8 @@ class ReplayedDeadMessage(msgspec.Struct, rename="camel"):
     success: bool = True
 
 
-async def list_dead_letters(call: ApiCall) -> DeadMessages:
-    query: DeadLetterParameters = call.query
+@routes.get("/api/v1/dlq", "List dead letters", Role.READ, Role.CONSUME, checks_queues=True)
+async def list_dead_letters(call: ApiCall, query: DeadLetterParameters) -> DeadMessages:
     dead_filter = await _filter(call, query)
     page = Pagination(query.limit, query.offset)
     if dead_filter is None:
@@ -103,18 +105,24 @@ async def _read_page(call: ApiCall, dead_filter: DeadLetterFilter, query: DeadLe
     )
 
 
-async def purge_dead_letters(call: ApiCall) -> DeletedDeadMessages:
-    query: DeadLetterParameters = call.query
+@routes.delete("/api/v1/dlq", "Delete dead letters of a queue", Role.ADMIN, checks_queues=True)
+async def purge_dead_letters(call: ApiCall, query: DeadLetterParameters) -> DeletedDeadMessages:
     if not query.queue:
         raise Problem("invalid-request", "queue is required")
     dead_filter = await _filter(call, query)
     return DeletedDeadMessages(0 if dead_filter is None else await call.services.log.purge(dead_filter))
 
 
+@routes.post(
+    "/api/v1/dlq/{id}/replay",
+    "Replay a dead letter",
+    Role.CONSUME,
+    checks_queues=True,
+    problems=("not-found", "conflict"),
+)
 async def replay_dead_letter(call: ApiCall) -> ReplayedDeadMessage:
     """Deliver a dead letter again to the group that failed on it."""
     letter_id = decode_id(IdKind.DEAD_LETTER, call.path["id"])
-    call.require_access(())
     if letter_id is None:
         raise NotFound("Message not found")
     log = call.services.log
@@ -132,10 +140,7 @@ async def _filter(call: ApiCall, query: DeadLetterParameters) -> DeadLetterFilte
         call.require_access(query.queue)
     elif not call.can_see_all():
         raise Problem("forbidden", "the key is limited to some queues: name one")
-    try:
-        since, until = (parse_timestamp(text) if text else None for text in (query.from_, query.to))
-    except ValueError:
-        raise Problem("invalid-request", "from and to must be ISO timestamps") from None
+    since, until = parse_time_range(query.from_, query.to)
     if query.queue and await call.services.log.catalog.find(query.queue) is None:
         return None
     return DeadLetterFilter(
@@ -163,42 +168,6 @@ def _message(letter: DeadLetter) -> DeadMessage:
         letter.attempts,
         Raw(letter.raw),
         letter.headers.get(PRODUCER_HEADER),
-        to_utc(letter.appended_at),
-        to_utc(letter.failed_at),
+        letter.appended_at,
+        letter.failed_at,
     )
-
-
-ENDPOINTS = (
-    queen_endpoint(
-        "GET",
-        "/api/v1/dlq",
-        list_dead_letters,
-        "List dead letters",
-        {Role.READ, Role.CONSUME},
-        checks_queues=True,
-        query=DeadLetterParameters,
-        response=DeadMessages,
-        problems=("invalid-name",),
-    ),
-    queen_endpoint(
-        "DELETE",
-        "/api/v1/dlq",
-        purge_dead_letters,
-        "Delete dead letters of a queue",
-        {Role.ADMIN},
-        checks_queues=True,
-        query=DeadLetterParameters,
-        response=DeletedDeadMessages,
-        problems=("invalid-name",),
-    ),
-    queen_endpoint(
-        "POST",
-        "/api/v1/dlq/{id}/replay",
-        replay_dead_letter,
-        "Replay a dead letter",
-        {Role.CONSUME},
-        checks_queues=True,
-        response=ReplayedDeadMessage,
-        problems=("not-found", "conflict"),
-    ),
-)

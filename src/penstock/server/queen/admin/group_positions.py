@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
 import psycopg
-from psycopg.rows import class_row
 
 from penstock.core.errors import NotFound
 from penstock.db.statements import Statements
 from penstock.log.log import Log
 from penstock.log.queue_info import GroupInfo
-from penstock.server.queen.identifiers import to_utc
 from penstock.server.routing.call import ApiCall
 
 _sql = Statements("penstock.server.queen.admin", "group_positions.sql")
@@ -25,36 +21,19 @@ _MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
+    """The position of a group in a partition. The fields are named as in the protocol."""
+
     partition: str
     partition_id: int
-    next_offset: int
-    end_offset: int
-    is_leased: bool
-    lease_id: UUID | None
-    moved_at: datetime | None
-    #: When the first unread event was appended; in a sealed segment, when its last event was.
-    oldest_at: datetime | None
-    now: datetime
-
-    @property
-    def lag(self) -> int:
-        """The number of unread events."""
-        return max(self.end_offset - self.next_offset, 0)
-
-    @property
-    def lag_seconds(self) -> float:
-        """How long the first unread event waits."""
-        return 0.0 if self.oldest_at is None else max((self.now - self.oldest_at).total_seconds(), 0.0)
-
-    @property
-    def worker_id(self) -> str | None:
-        """The id of the active lease."""
-        return str(self.lease_id) if self.is_leased and self.lease_id is not None else None
-
-    @property
-    def consumed_at(self) -> datetime | None:
-        """When the group last moved; None if it has read nothing."""
-        return to_utc(self.moved_at) if self.moved_at is not None and self.next_offset else None
+    #: The next offset.
+    total_consumed: int
+    lease_active: bool
+    #: The id of the active lease.
+    worker_id: str | None
+    last_consumed_at: datetime | None
+    offset_lag: int
+    oldest_unconsumed_at: datetime | None
+    time_lag_seconds: float
 
 
 async def visible_groups(call: ApiCall) -> list[GroupInfo]:
@@ -71,7 +50,7 @@ async def groups_in_path(call: ApiCall) -> list[GroupInfo]:
     return groups
 
 
-async def read_positions(log: Log, queue_name: str, group: str) -> Sequence[PartitionLag]:
+async def read_positions(log: Log, queue_name: str, group: str) -> list[PartitionLag]:
     """Return the positions of a group in a queue, by partition; empty if the queue was deleted."""
     for attempt in range(_MAX_ATTEMPTS):
         try:
@@ -80,10 +59,7 @@ async def read_positions(log: Log, queue_name: str, group: str) -> Sequence[Part
             return []  # deleted meanwhile
         statement = _sql.table("positions", queue.id, queue.segment)
         try:
-            async with log.database.connection() as conn:
-                cursor = conn.cursor(row_factory=class_row(PartitionLag))
-                await cursor.execute(statement, {"queue": queue.id, "group": group})
-                return await cursor.fetchall()
+            return await log.database.fetch(PartitionLag, statement, {"queue": queue.id, "group": group})
         except psycopg.errors.UndefinedTable:
             continue  # the segment was sealed and dropped meanwhile
     return []

@@ -9,9 +9,14 @@ import msgspec
 from penstock.log.log import Log
 from penstock.server.auth.identity import Role
 from penstock.server.queen.admin.group_positions import groups_in_path, read_positions, visible_groups
-from penstock.server.queen.endpoint import queen_endpoint
-from penstock.server.queen.identifiers import IdKind, encode_id, to_utc
+from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.identifiers import IdKind, encode_id
 from penstock.server.routing.call import ApiCall
+
+routes = queen_routes("not-found", "group-busy")
+
+_GROUPS = "/api/v1/consumer-groups"
+_GROUP = f"{_GROUPS}/{{group}}"
 
 #: A group is lagging when its oldest unread message has waited for this many seconds.
 _LAGGING_SECONDS = 300
@@ -97,33 +102,41 @@ class RefreshedStatistics(msgspec.Struct):
     success: bool = True
 
 
+@routes.get(_GROUPS, "List consumer groups", Role.READ, Role.CONSUME, checks_queues=True, problems=())
 async def list_groups(call: ApiCall) -> list[QueueGroup]:
     groups: list[QueueGroup] = []
     for group in await visible_groups(call):
         positions = await read_positions(call.services.log, group.queue, group.group)
-        max_lag = max((position.lag_seconds for position in positions), default=0.0)
+        max_lag = max((position.time_lag_seconds for position in positions), default=0.0)
         mode = _subscription_mode(group.subscribed_from)
         groups.append(
             QueueGroup(
                 group.group,
                 [group.queue],
                 group.queue,
-                len({position.lease_id for position in positions if position.is_leased}),
-                sum(1 for position in positions if position.lag),
-                sum(position.lag for position in positions),
-                round(max_lag, 3),
+                len({position.worker_id for position in positions if position.lease_active}),
+                sum(1 for position in positions if position.offset_lag),
+                sum(position.offset_lag for position in positions),
+                max_lag,
                 "Lagging" if max_lag > _LAGGING_SECONDS else "Stable",
                 mode,
                 group.subscribed_from if mode == "timestamp" else None,
-                to_utc(group.created_at),
+                group.created_at,
             )
         )
     return groups
 
 
-async def list_lagging_partitions(call: ApiCall) -> list[LaggingPartition]:
+@routes.get(
+    f"{_GROUPS}/lagging",
+    "List partitions in which groups lag",
+    Role.READ,
+    Role.CONSUME,
+    checks_queues=True,
+    problems=(),
+)
+async def list_lagging_partitions(call: ApiCall, query: LaggingParameters) -> list[LaggingPartition]:
     """List the partitions in which a group lags by at least ``minLagSeconds``."""
-    query: LaggingParameters = call.query
     return [
         LaggingPartition(
             group.group,
@@ -131,52 +144,48 @@ async def list_lagging_partitions(call: ApiCall) -> list[LaggingPartition]:
             position.partition,
             encode_id(IdKind.PARTITION, position.partition_id),
             position.worker_id,
-            position.lag,
-            round(position.lag_seconds, 3),
-            round(position.lag_seconds / 3600, 3),
-            to_utc(position.oldest_at),
-            position.consumed_at,
+            position.offset_lag,
+            position.time_lag_seconds,
+            round(position.time_lag_seconds / 3600, 3),
+            position.oldest_unconsumed_at,
+            position.last_consumed_at,
         )
         for group in await visible_groups(call)
         for position in await read_positions(call.services.log, group.queue, group.group)
-        if position.oldest_at is not None and position.lag_seconds >= query.min_lag_seconds
+        if position.oldest_unconsumed_at is not None and position.time_lag_seconds >= query.min_lag_seconds
     ]
 
 
+@routes.get(_GROUP, "Show the positions of a group", Role.READ, Role.CONSUME, checks_queues=True)
 async def get_group(call: ApiCall) -> dict[str, GroupPartitions]:
     """Show the positions of a group, by queue and partition."""
     described: dict[str, GroupPartitions] = {}
     for group in await groups_in_path(call):
         positions = await read_positions(call.services.log, group.queue, group.group)
-        described[group.queue] = GroupPartitions(
-            [
-                GroupPartition(
-                    position.partition,
-                    position.worker_id,
-                    position.consumed_at,
-                    position.next_offset,
-                    position.lag,
-                    round(position.lag_seconds, 3),
-                    position.is_leased,
-                )
-                for position in positions
-            ]
-        )
+        described[group.queue] = GroupPartitions(msgspec.convert(positions, list[GroupPartition], from_attributes=True))
     return described
 
 
-async def delete_group(call: ApiCall) -> DeletedGroup:
+@routes.delete(_GROUP, "Delete a group", Role.ADMIN, checks_queues=True)
+async def delete_group(call: ApiCall, query: DeleteGroupParameters) -> DeletedGroup:
     name = call.path["group"]
     partitions = sum([await _delete(call.services.log, group.queue, name) for group in await groups_in_path(call)])
-    return DeletedGroup(name, partitions, call.query.delete_metadata)
+    return DeletedGroup(name, partitions, query.delete_metadata)
 
 
-async def delete_queue_group(call: ApiCall) -> DeletedQueueGroup:
+@routes.delete(
+    f"{_GROUP}/queues/{{queue}}",
+    "Delete a group in a queue",
+    Role.ADMIN,
+    problems=("not-found", "group-busy", "invalid-name"),
+)
+async def delete_queue_group(call: ApiCall, query: DeleteGroupParameters) -> DeletedQueueGroup:
     name, queue = call.path["group"], call.path["queue"]
     partitions = await _delete(call.services.log, queue, name)
-    return DeletedQueueGroup(name, partitions, call.query.delete_metadata, queue_name=queue)
+    return DeletedQueueGroup(name, partitions, query.delete_metadata, queue_name=queue)
 
 
+@routes.post("/api/v1/stats/refresh", "Refresh statistics", Role.READ, Role.CONSUME, problems=())
 async def refresh_statistics(_call: ApiCall) -> RefreshedStatistics:
     """Do nothing: every request computes the statistics."""
     return RefreshedStatistics()
@@ -189,63 +198,3 @@ async def _delete(log: Log, queue: str, group: str) -> int:
 
 def _subscription_mode(subscribed_from: str) -> str:
     return {"beginning": "all", "end": "new", "now": "new"}.get(subscribed_from, "timestamp")
-
-
-_READERS = {Role.READ, Role.CONSUME}
-_GROUPS = "/api/v1/consumer-groups"
-_GROUP = f"{_GROUPS}/{{group}}"
-
-ENDPOINTS = (
-    queen_endpoint(
-        "GET", _GROUPS, list_groups, "List consumer groups", _READERS, checks_queues=True, response=list[QueueGroup]
-    ),
-    queen_endpoint(
-        "GET",
-        f"{_GROUPS}/lagging",
-        list_lagging_partitions,
-        "List partitions in which groups lag",
-        _READERS,
-        checks_queues=True,
-        query=LaggingParameters,
-        response=list[LaggingPartition],
-    ),
-    queen_endpoint(
-        "GET",
-        _GROUP,
-        get_group,
-        "Show the positions of a group",
-        _READERS,
-        checks_queues=True,
-        response=dict[str, GroupPartitions],
-        problems=("not-found",),
-    ),
-    queen_endpoint(
-        "DELETE",
-        _GROUP,
-        delete_group,
-        "Delete a group",
-        {Role.ADMIN},
-        checks_queues=True,
-        query=DeleteGroupParameters,
-        response=DeletedGroup,
-        problems=("not-found", "group-busy"),
-    ),
-    queen_endpoint(
-        "DELETE",
-        f"{_GROUP}/queues/{{queue}}",
-        delete_queue_group,
-        "Delete a group in a queue",
-        {Role.ADMIN},
-        query=DeleteGroupParameters,
-        response=DeletedQueueGroup,
-        problems=("not-found", "group-busy", "invalid-name"),
-    ),
-    queen_endpoint(
-        "POST",
-        "/api/v1/stats/refresh",
-        refresh_statistics,
-        "Refresh statistics",
-        _READERS,
-        response=RefreshedStatistics,
-    ),
-)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any
 
 import msgspec
+from starlette.responses import Response
 
 from penstock.core.errors import DatabaseError
 from penstock.server.http.responses import json_response
-from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.endpoint import queen_routes
 from penstock.server.routing.call import ApiCall
 
+routes = queen_routes()
+
 _VERSION = version("penstock")
+_UNHEALTHY = {"responses": {"503": {"description": "The database cannot be reached, or the server is stopping."}}}
 
 
 class QueenHealth(msgspec.Struct):
@@ -26,7 +29,8 @@ class QueenHealth(msgspec.Struct):
     shared_state: dict[str, bool] = msgspec.field(default_factory=lambda: {"enabled": False})
 
 
-async def get_health(call: ApiCall) -> Any:
+@routes.get("/health", "Check the health of the server", openapi=_UNHEALTHY)
+async def get_health(call: ApiCall) -> QueenHealth | Response:
     """Return 200 if the database can be reached, 503 if it cannot or the server is stopping."""
     try:
         await call.services.log.database.check()
@@ -35,15 +39,3 @@ async def get_health(call: ApiCall) -> Any:
     if call.services.stopping.is_set():
         return json_response(QueenHealth("stopping", "connected", _VERSION), 503)
     return QueenHealth("healthy", "connected", _VERSION)
-
-
-ENDPOINTS = (
-    queen_endpoint(
-        "GET",
-        "/health",
-        get_health,
-        "Check the health of the server",
-        response=QueenHealth,
-        openapi={"responses": {"503": {"description": "The database cannot be reached, or the server is stopping."}}},
-    ),
-)

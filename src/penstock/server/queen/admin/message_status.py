@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg.rows import class_row
-
 from penstock.db.statements import Statements
 from penstock.log.log import Log
 
@@ -48,17 +46,13 @@ class EventDeadLetter:
 
 async def read_readers(log: Log, partition_id: int) -> list[GroupReader]:
     """Return the consumer groups that read a partition, by name."""
-    async with log.database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(GroupReader))
-        return await (await cursor.execute(_sql["readers"], {"partition": partition_id})).fetchall()
+    return await log.database.fetch(GroupReader, _sql["readers"], {"partition": partition_id})
 
 
 async def read_dead_letters(log: Log, queue_id: int, partition_id: int, offset: int) -> list[EventDeadLetter]:
     """Return the dead letters of an event that were not replayed, oldest first."""
     params = {"queue": queue_id, "partition": partition_id, "offset": offset}
-    async with log.database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(EventDeadLetter))
-        return await (await cursor.execute(_sql["dead_letters"], params)).fetchall()
+    return await log.database.fetch(EventDeadLetter, _sql["dead_letters"], params)
 
 
 async def read_dead_offsets(log: Log, queue_id: int, offsets: Mapping[int, Sequence[int]]) -> set[tuple[int, int]]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from penstock.core.errors import NotFound
 from penstock.log.dead_letters.models import DeadLetterFilter
@@ -27,21 +27,23 @@ from penstock.server.queen.admin.message_status import (
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
 from penstock.server.queen.delivery.event_lookup import StoredMessage
 from penstock.server.queen.delivery.push import PRODUCER_HEADER, TRACE_HEADER
-from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.endpoint import queen_routes
 from penstock.server.queen.identifiers import (
     QUEUE_MODE,
     IdKind,
     decode_id,
     encode_id,
     encode_message_id,
-    parse_timestamp,
-    to_utc,
+    parse_time_range,
 )
 from penstock.server.queen.pagination import Limit, Offset
 from penstock.server.queen.queue_options import from_queue
 from penstock.server.queen.queues import NamespacedQueue, find_queues
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+
+routes = queen_routes("not-found", "conflict")
+
+_MESSAGE = "/api/v1/messages/{partition}/{transaction}"
 
 #: A list reads at most this many messages of a queue.
 _MAX_READ = 100_000
@@ -161,15 +163,24 @@ def _head_of(event: Event) -> _MessageHead:
     )
 
 
-async def list_messages(call: ApiCall) -> ListedMessages:
-    return await call.services.searches.run(call.request, _list_messages(call))
+@routes.get(
+    "/api/v1/messages",
+    "List messages",
+    Role.READ,
+    Role.CONSUME,
+    checks_queues=True,
+    problems=("not-found", "conflict", "too-large"),
+)
+async def list_messages(call: ApiCall, query: MessageListParameters) -> ListedMessages:
+    return await call.services.searches.run(call.request, _list_messages(call, query))
 
 
-async def _list_messages(call: ApiCall) -> ListedMessages:
-    query: MessageListParameters = call.query
+async def _list_messages(call: ApiCall, query: MessageListParameters) -> ListedMessages:
     call.require_access(query.queue or ())
     log = call.services.log
-    since, until = _time_range(query)
+    since, until = parse_time_range(query.from_, query.to)
+    if since is None and until is None:
+        since = datetime.now(UTC) - timedelta(hours=1)
     queues = [
         queue
         for queue in await find_queues(log, query.ns or None, query.task or None)
@@ -207,17 +218,6 @@ def _append_order(result: tuple[_MessageHead, ListedMessage]) -> tuple[datetime,
     return message.appended_at, message.partition_id, message.offset
 
 
-def _time_range(query: MessageListParameters) -> tuple[datetime | None, datetime | None]:
-    try:
-        since = parse_timestamp(query.from_) if query.from_ else None
-        until = parse_timestamp(query.to) if query.to else None
-    except ValueError:
-        raise Problem("invalid-request", "from and to must be ISO timestamps") from None
-    if since is None and until is None:
-        since = datetime.now(UTC) - timedelta(hours=1)
-    return since, until
-
-
 async def _read_newest(
     log: Log, queue: str, partition: str | None, since: datetime | None, until: datetime | None, limit: int
 ) -> list[_MessageHead]:
@@ -235,6 +235,7 @@ async def _read_newest(
     return heads
 
 
+@routes.get(_MESSAGE, "Show a message", Role.READ, Role.CONSUME, checks_queues=True)
 async def get_message(call: ApiCall) -> MessageDetail:
     partition, event = await _message_in_path(call)
     log = call.services.log
@@ -245,7 +246,7 @@ async def get_message(call: ApiCall) -> MessageDetail:
     options = from_queue(await log.catalog.get(queue.name))
     option_names = ("leaseTime", "retryLimit", "retryDelay", "ttl", "priority")
     return MessageDetail(
-        **{name: getattr(listed, name) for name in ListedMessage.__struct_fields__},
+        **structs.asdict(listed),
         payload=Raw(event.raw),
         is_encrypted=False,
         error_message=letters[-1].error if letters else None,
@@ -255,7 +256,7 @@ async def get_message(call: ApiCall) -> MessageDetail:
             MessageGroup(
                 reader.group,
                 reader.has_completed(event.offset),
-                to_utc(reader.available_at) if reader.has_leased(event.offset) else None,
+                reader.available_at if reader.has_leased(event.offset) else None,
             )
             for reader in readers
         ],
@@ -263,17 +264,20 @@ async def get_message(call: ApiCall) -> MessageDetail:
     )
 
 
+@routes.delete(_MESSAGE, "Refused: the log is append-only", Role.ADMIN, checks_queues=True)
 async def delete_message(call: ApiCall) -> MovedMessage:
     """Refuse to delete a message: the log is append-only."""
     await _message_in_path(call)
     raise Problem("conflict", _APPEND_ONLY)
 
 
+@routes.delete("/api/v1/queues/{queue}/clear", "Refused: the log is append-only", Role.ADMIN)
 async def clear_queue(call: ApiCall) -> MovedMessage:
     """Refuse to clear a queue: the log is append-only."""
     raise Problem("conflict", _APPEND_ONLY)
 
 
+@routes.post(f"{_MESSAGE}/retry", "Replay a dead message", Role.ADMIN, checks_queues=True)
 async def retry_message(call: ApiCall) -> MovedMessage:
     """Replay the dead letters of a message to the groups that failed on it."""
     message = await _message_in_path(call)
@@ -293,10 +297,10 @@ class DeadLetterGroupParameters(msgspec.Struct, rename="camel"):
     consumer_group: str = QUEUE_MODE
 
 
-async def dead_letter_message(call: ApiCall) -> MovedMessage:
+@routes.post(f"{_MESSAGE}/dlq", "Make a message a dead letter", Role.ADMIN, checks_queues=True)
+async def dead_letter_message(call: ApiCall, query: DeadLetterGroupParameters) -> MovedMessage:
     """Make a message a dead letter of a group. The group does not receive it again."""
     partition, event = await _message_in_path(call)
-    query: DeadLetterGroupParameters = call.query
     ack = AckById(query.consumer_group, partition.partition_id, event.id, "dead_letter", "moved by an operator")
     (result,) = await call.services.component(AcksById).ack([ack])
     if result.problem:
@@ -306,10 +310,8 @@ async def dead_letter_message(call: ApiCall) -> MovedMessage:
 
 async def _message_in_path(call: ApiCall) -> StoredMessage:
     """Return the message that the path names, if the caller may use its queue."""
-    call.require_access(())
-    partition_id = decode_id(IdKind.PARTITION, call.path["partition"])
     lookup = call.services.component(AcksById).lookup
-    message = None if partition_id is None else await lookup.find_event(partition_id, call.path["transaction"])
+    message = await lookup.find_event(decode_id(IdKind.PARTITION, call.path["partition"]), call.path["transaction"])
     if message is None:
         raise NotFound("Message not found")
     call.require_access_silently(message.partition.queue)
@@ -357,8 +359,8 @@ def _listed_message(
         headers.get(TRACE_HEADER),
         headers.get(PRODUCER_HEADER),
         0,
-        to_utc(message.appended_at),
-        to_utc(max(reader.available_at for reader in leasing)) if leasing else None,
+        message.appended_at,
+        max((reader.available_at for reader in leasing), default=None),
     )
 
 
@@ -367,46 +369,3 @@ def _consumption_mode(groups: set[str]) -> ConsumptionMode:
     is_shared = QUEUE_MODE in groups
     mode = "hybrid" if is_shared and bus_groups else "queue" if is_shared else "bus" if bus_groups else "none"
     return ConsumptionMode(is_shared, bus_groups, mode)
-
-
-_MESSAGE = "/api/v1/messages/{partition}/{transaction}"
-_READERS = {Role.READ, Role.CONSUME}
-_ADMIN = {Role.ADMIN}
-
-
-def _message_endpoint(method: str, path: str, handler: Any, summary: str, roles: set[Role], **options: Any) -> Endpoint:
-    options = {"checks_queues": True, "response": MovedMessage, "problems": ("not-found", "conflict"), **options}
-    return queen_endpoint(method, path, handler, summary, roles, **options)
-
-
-ENDPOINTS = (
-    _message_endpoint(
-        "GET",
-        "/api/v1/messages",
-        list_messages,
-        "List messages",
-        _READERS,
-        query=MessageListParameters,
-        response=ListedMessages,
-        problems=("not-found", "conflict", "too-large", "overloaded"),
-    ),
-    _message_endpoint("GET", _MESSAGE, get_message, "Show a message", _READERS, response=MessageDetail),
-    _message_endpoint("DELETE", _MESSAGE, delete_message, "Refused: the log is append-only", _ADMIN),
-    _message_endpoint("POST", f"{_MESSAGE}/retry", retry_message, "Replay a dead message", _ADMIN),
-    _message_endpoint(
-        "POST",
-        f"{_MESSAGE}/dlq",
-        dead_letter_message,
-        "Make a message a dead letter",
-        _ADMIN,
-        query=DeadLetterGroupParameters,
-    ),
-    _message_endpoint(
-        "DELETE",
-        "/api/v1/queues/{queue}/clear",
-        clear_queue,
-        "Refused: the log is append-only",
-        _ADMIN,
-        checks_queues=False,
-    ),
-)

@@ -13,13 +13,16 @@ import msgspec
 from penstock.core.errors import NotFound
 from penstock.log.log import Log
 from penstock.server.auth.identity import Role
-from penstock.server.queen.endpoint import queen_endpoint
-from penstock.server.queen.identifiers import IdKind, encode_id, to_utc
+from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.identifiers import IdKind, encode_id
 from penstock.server.queen.pagination import Limit, Offset
 from penstock.server.queen.queue_options import from_queue
 from penstock.server.queen.queues import NamespacedQueue, find_queues
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+
+routes = queen_routes("not-found")
+
+_ANYONE = (Role.READ, Role.CONSUME, Role.PRODUCE)
 
 
 class QueueListParameters(msgspec.Struct):
@@ -89,8 +92,8 @@ class PartitionResources(msgspec.Struct):
     partitions: list[PartitionResource]
 
 
-async def list_queues(call: ApiCall) -> QueueResources:
-    query: QueueListParameters = call.query
+@routes.get("/api/v1/resources/queues", "List queues", *_ANYONE, checks_queues=True, problems=())
+async def list_queues(call: ApiCall, query: QueueListParameters) -> QueueResources:
     queues = await _visible_queues(call, query.namespace, query.task)
     listed: list[QueueResource] = []
     for queue in queues[query.offset : query.offset + query.limit]:
@@ -99,6 +102,7 @@ async def list_queues(call: ApiCall) -> QueueResources:
     return QueueResources(listed, len(queues))
 
 
+@routes.get("/api/v1/resources/queues/{queue}", "Show a queue", *_ANYONE)
 async def get_queue(call: ApiCall) -> QueueResourceDetail:
     """Show one queue with its options."""
     log = call.services.log
@@ -109,18 +113,26 @@ async def get_queue(call: ApiCall) -> QueueResourceDetail:
     raise NotFound("Queue not found")
 
 
+@routes.get("/api/v1/resources/namespaces", "List namespaces", *_ANYONE, checks_queues=True, problems=())
 async def list_namespaces(call: ApiCall) -> Namespaces:
     """List namespaces with the number of their queues."""
     return Namespaces(_count_queues(queue.namespace for queue in await _visible_queues(call)))
 
 
+@routes.get("/api/v1/resources/tasks", "List tasks", *_ANYONE, checks_queues=True, problems=())
 async def list_tasks(call: ApiCall) -> Tasks:
     """List tasks with the number of their queues."""
     return Tasks(_count_queues(queue.task for queue in await _visible_queues(call)))
 
 
-async def list_partitions(call: ApiCall) -> PartitionResources:
-    query: PartitionListParameters = call.query
+@routes.get(
+    "/api/v1/resources/partitions",
+    "List the partitions of a queue",
+    *_ANYONE,
+    checks_queues=True,
+    problems=("not-found", "invalid-name"),
+)
+async def list_partitions(call: ApiCall, query: PartitionListParameters) -> PartitionResources:
     call.require_access(query.queue)
     partitions = await call.services.log.partitions(query.queue, limit=query.offset + query.limit)
     return PartitionResources(
@@ -154,33 +166,9 @@ async def _describe(log: Log, queue: NamespacedQueue) -> dict[str, Any]:
         "messages": info.size.events,
         "pending": max((group.lag for group in info.groups), default=info.size.events),
         "dead_letters": info.dead_letters,
-        "created_at": to_utc(queue.created_at),
+        "created_at": queue.created_at,
     }
 
 
 def _count_queues(names: Iterable[str]) -> list[QueueCount]:
     return [QueueCount(name, count) for name, count in sorted(Counter(names).items()) if name]
-
-
-def _resource_endpoint(path: str, handler: Any, summary: str, answer: Any, **options: Any) -> Endpoint:
-    roles = {Role.READ, Role.CONSUME, Role.PRODUCE}
-    options = {"checks_queues": True, **options}
-    return queen_endpoint("GET", f"/api/v1/resources{path}", handler, summary, roles, response=answer, **options)
-
-
-ENDPOINTS = (
-    _resource_endpoint("/queues", list_queues, "List queues", QueueResources, query=QueueListParameters),
-    _resource_endpoint(
-        "/queues/{queue}", get_queue, "Show a queue", QueueResourceDetail, checks_queues=False, problems=("not-found",)
-    ),
-    _resource_endpoint("/namespaces", list_namespaces, "List namespaces", Namespaces),
-    _resource_endpoint("/tasks", list_tasks, "List tasks", Tasks),
-    _resource_endpoint(
-        "/partitions",
-        list_partitions,
-        "List the partitions of a queue",
-        PartitionResources,
-        query=PartitionListParameters,
-        problems=("not-found", "invalid-name"),
-    ),
-)

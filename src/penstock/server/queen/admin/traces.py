@@ -9,20 +9,19 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from psycopg.errors import DataError
-from psycopg.rows import class_row
 
 from penstock.core.names import check_text
 from penstock.db.statements import Statements
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
-from penstock.server.http.responses import json_response
 from penstock.server.queen.delivery.ack_by_id import AcksById
-from penstock.server.queen.endpoint import queen_endpoint
-from penstock.server.queen.identifiers import QUEUE_MODE, IdKind, decode_id, encode_id, to_utc
+from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.identifiers import QUEUE_MODE, IdKind, decode_id, encode_id
 from penstock.server.queen.pagination import Limit, Offset, Pagination
 from penstock.server.routing.call import ApiCall
 
 _sql = Statements("penstock.server.queen.admin", "traces.sql")
+routes = queen_routes()
 
 _MAX_NAMES = 100
 
@@ -97,66 +96,41 @@ class TraceListParameters(msgspec.Struct):
     offset: Offset = 0
 
 
-class TraceNameListParameters(msgspec.Struct):
+class TraceNameListParameters(TraceListParameters):
     """Pages the names of traces."""
 
     limit: Limit = 50
-    offset: Offset = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _TraceRow:
-    id: int
-    kind: str
-    data: Any
-    group_name: str
-    created_at: datetime
-    names: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _NamedTraceRow(_TraceRow):
-    queue: str
-    partition: str
-    partition_id: int
-    event_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _TraceNameRow:
-    name: str
-    traces: int
-    messages: int
-    last_at: datetime
+class _Total:
     total: int
 
 
-async def add_trace(call: ApiCall) -> Any:
-    body: NewTrace = call.body
-    call.require_access(())
-    partition_id = decode_id(IdKind.PARTITION, body.partition_id)
+@routes.post(
+    "/api/v1/traces", "Add a trace to a message", Role.CONSUME, checks_queues=True, status=201, problems=("not-found",)
+)
+async def add_trace(call: ApiCall, body: NewTrace) -> AddedTrace:
     lookup = call.services.component(AcksById).lookup
-    message = None if partition_id is None else await lookup.find_event(partition_id, body.transaction_id)
+    message = await lookup.find_event(decode_id(IdKind.PARTITION, body.partition_id), body.transaction_id)
     if message is None:
         # Queen's own server returns 500, which clients retry in vain.
-        return json_response({"success": False, "error": "Message not found"}, 404)
-    partition, event = message
-    call.require_access_silently(partition.queue)
+        raise Problem("not-found", "Message not found", {"success": False})
+    call.require_access_silently(message.partition.queue)
     params = {
-        "partition": partition.partition_id,
-        "offset": event.offset,
-        "event": event.id,
+        "partition": message.partition.partition_id,
+        "offset": message.event.offset,
+        "event": message.event.id,
         "group": check_text(body.consumer_group or QUEUE_MODE, "consumerGroup"),
         "kind": check_text(body.event_type or "info", "eventType"),
         "data": bytes(body.data).decode(),
         "names": _check_names(body.trace_names),
     }
     try:
-        async with call.services.log.database.connection() as conn:
-            row = await (await conn.execute(_sql["add"], params)).fetchone()
+        (added,) = await call.services.log.database.fetch(AddedTrace, _sql["add"], params)
     except DataError as error:
         raise Problem("invalid-request", f"data cannot be stored: {error.diag.message_primary}") from None
-    return AddedTrace(str(row[0]) if row is not None else "")
+    return added
 
 
 def _check_names(given: list[str] | str | None) -> list[str]:
@@ -166,107 +140,41 @@ def _check_names(given: list[str] | str | None) -> list[str]:
     return [check_text(name, "a trace name") for name in names if name]
 
 
-async def list_message_traces(call: ApiCall) -> MessageTraces:
-    call.require_access(())
-    partition_id = decode_id(IdKind.PARTITION, call.path["partition"])
-    lookup = call.services.component(AcksById).lookup
-    partition = None if partition_id is None else await lookup.find_partition(partition_id)
-    if partition is None:
-        return MessageTraces([])
-    call.require_access_silently(partition.queue)
-    params = {"partition": partition_id, "event": check_text(call.path["transaction"], "the transaction id")}
-    async with call.services.log.database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(_TraceRow))
-        rows = await (await cursor.execute(_sql["of_event"], params)).fetchall()
-    return MessageTraces(
-        [
-            MessageTrace(str(row.id), row.kind, row.data, row.group_name, None, to_utc(row.created_at), row.names)
-            for row in rows
-        ]
-    )
+# The next two are only for callers without a limit to some queues: a name connects messages of any queue.
+@routes.get("/api/v1/traces/names", "List the names of traces", Role.READ, Role.CONSUME)
+async def list_trace_names(call: ApiCall, query: TraceNameListParameters) -> TraceNames:
+    database = call.services.log.database
+    names = await database.fetch(TraceName, _sql["names"], {"limit": query.limit, "offset": query.offset})
+    (count,) = await database.fetch(_Total, _sql["count_names"])
+    return TraceNames(names, count.total, Pagination(query.limit, query.offset))
 
 
-async def list_traces_by_name(call: ApiCall) -> NamedTraces:
-    query: TraceListParameters = call.query
+@routes.get("/api/v1/traces/by-name/{name}", "List the traces under a name", Role.READ, Role.CONSUME)
+async def list_traces_by_name(call: ApiCall, query: TraceListParameters) -> NamedTraces:
     params = {"name": check_text(call.path["name"], "the name"), "limit": query.limit, "offset": query.offset}
-    async with call.services.log.database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(_NamedTraceRow))
-        rows = await (await cursor.execute(_sql["by_name"], params)).fetchall()
-        total = await (await conn.execute(_sql["count_by_name"], params)).fetchone()
+    database = call.services.log.database
+    traces = await database.fetch(NamedTrace, _sql["by_name"], params)
+    (count,) = await database.fetch(_Total, _sql["count_by_name"], params)
     lookup = call.services.component(AcksById).lookup
-    traces: list[NamedTrace] = []
-    for row in rows:
-        message = await lookup.find_event(row.partition_id, row.event_id)
-        traces.append(
-            NamedTrace(
-                str(row.id),
-                row.kind,
-                row.data,
-                row.group_name,
-                None,
-                to_utc(row.created_at),
-                row.names,
-                row.queue,
-                row.partition,
-                encode_id(IdKind.PARTITION, row.partition_id),
-                row.event_id,
-                UNSET if message is None else Raw(message.event.raw),
-            )
-        )
-    return NamedTraces(traces, total[0] if total is not None else 0, Pagination(query.limit, query.offset))
+    for trace in traces:
+        # The database returns the number of the partition.
+        partition_id = int(trace.partition_id)
+        trace.partition_id = encode_id(IdKind.PARTITION, partition_id)
+        if (message := await lookup.find_event(partition_id, trace.transaction_id)) is not None:
+            trace.message_payload = Raw(message.event.raw)
+    return NamedTraces(traces, count.total, Pagination(query.limit, query.offset))
 
 
-async def list_trace_names(call: ApiCall) -> TraceNames:
-    query: TraceNameListParameters = call.query
-    async with call.services.log.database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(_TraceNameRow))
-        await cursor.execute(_sql["names"], {"limit": query.limit, "offset": query.offset})
-        rows = await cursor.fetchall()
-    names = [TraceName(row.name, row.traces, row.messages, to_utc(row.last_at)) for row in rows]
-    return TraceNames(names, rows[0].total if rows else 0, Pagination(query.limit, query.offset))
-
-
-_READERS = {Role.READ, Role.CONSUME}
-
-ENDPOINTS = (
-    queen_endpoint(
-        "POST",
-        "/api/v1/traces",
-        add_trace,
-        "Add a trace to a message",
-        {Role.CONSUME},
-        checks_queues=True,
-        body=NewTrace,
-        response=AddedTrace,
-        status=201,
-        problems=("not-found",),
-    ),
-    # The next two are only for callers without a limit to some queues: a name connects messages of any queue.
-    queen_endpoint(
-        "GET",
-        "/api/v1/traces/names",
-        list_trace_names,
-        "List the names of traces",
-        _READERS,
-        query=TraceNameListParameters,
-        response=TraceNames,
-    ),
-    queen_endpoint(
-        "GET",
-        "/api/v1/traces/by-name/{name}",
-        list_traces_by_name,
-        "List the traces under a name",
-        _READERS,
-        query=TraceListParameters,
-        response=NamedTraces,
-    ),
-    queen_endpoint(
-        "GET",
-        "/api/v1/traces/{partition}/{transaction}",
-        list_message_traces,
-        "List the traces of a message",
-        _READERS,
-        checks_queues=True,
-        response=MessageTraces,
-    ),
+@routes.get(
+    "/api/v1/traces/{partition}/{transaction}",
+    "List the traces of a message",
+    Role.READ,
+    Role.CONSUME,
+    checks_queues=True,
 )
+async def list_message_traces(call: ApiCall) -> MessageTraces:
+    partition_id = decode_id(IdKind.PARTITION, call.path["partition"])
+    partition = await call.services.component(AcksById).lookup.find_partition(partition_id)
+    call.require_access_silently(() if partition is None else partition.queue)
+    params = {"partition": partition_id, "event": check_text(call.path["transaction"], "the transaction id")}
+    return MessageTraces(await call.services.log.database.fetch(MessageTrace, _sql["of_event"], params))

@@ -12,9 +12,11 @@ from penstock.log.read.lease import LeaseExtension
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.queen.delivery.ack_by_id import UNRESOLVED, AckById, AckByIdResult, AcksById
-from penstock.server.queen.endpoint import queen_endpoint
-from penstock.server.queen.identifiers import QUEUE_MODE, IdKind, decode_id, parse_uuid, to_utc
+from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.identifiers import QUEUE_MODE, IdKind, decode_id, parse_uuid
 from penstock.server.routing.call import ApiCall
+
+routes = queen_routes()
 
 INVALID_LEASE = "Invalid or expired lease"
 
@@ -96,13 +98,13 @@ async def permit_partitions(call: ApiCall, acks: Sequence[AckById | str], *roles
             call.require_access_silently(partition.queue, *roles)
 
 
-async def ack_message(call: ApiCall) -> list[MessageAckResult]:
-    body: GroupMessageAck = call.body
+@routes.post("/api/v1/ack", "Acknowledge a message", Role.CONSUME, checks_queues=True)
+async def ack_message(call: ApiCall, body: GroupMessageAck) -> list[MessageAckResult]:
     return await _ack(call, [body], body.consumer_group)
 
 
-async def ack_batch(call: ApiCall) -> list[MessageAckResult]:
-    body: MessageAckBatch = call.body
+@routes.post("/api/v1/ack/batch", "Acknowledge several messages", Role.CONSUME, checks_queues=True)
+async def ack_batch(call: ApiCall, body: MessageAckBatch) -> list[MessageAckResult]:
     return await _ack(call, body.acknowledgments, body.consumer_group)
 
 
@@ -133,9 +135,9 @@ async def _ack(call: ApiCall, items: Sequence[MessageAck], group: str | None) ->
     return results
 
 
-async def extend_lease(call: ApiCall) -> LeaseExtensionResult:
+@routes.post("/api/v1/lease/{lease}/extend", "Extend a lease", Role.CONSUME, checks_queues=True, body_required=False)
+async def extend_lease(call: ApiCall, body: LeaseExtensionRequest) -> LeaseExtensionResult:
     """Extend a lease in all its partitions."""
-    body: LeaseExtensionRequest = call.body
     text = call.path["lease"]
     lease_id = parse_uuid(text)
     acks = call.services.component(AcksById)
@@ -143,42 +145,6 @@ async def extend_lease(call: ApiCall) -> LeaseExtensionResult:
         raise Problem("invalid-request", "seconds must be a number above 0")
     call.require_access_silently(() if lease_id is None else await acks.queues_of_lease(lease_id))
     extension = LeaseExtension(0, None) if lease_id is None else await acks.extend_lease(lease_id, body.seconds)
-    expires_at = None if extension.until is None else to_utc(extension.until)
-    renewed = extension.partitions
+    renewed, expires_at = extension.partitions, extension.until
     error = None if renewed else "Lease not found, or expired already"
     return LeaseExtensionResult(text, renewed > 0, error, renewed, expires_at, expires_at, expires_at)
-
-
-ENDPOINTS = (
-    queen_endpoint(
-        "POST",
-        "/api/v1/ack",
-        ack_message,
-        "Acknowledge a message",
-        {Role.CONSUME},
-        checks_queues=True,
-        body=GroupMessageAck,
-        response=list[MessageAckResult],
-    ),
-    queen_endpoint(
-        "POST",
-        "/api/v1/ack/batch",
-        ack_batch,
-        "Acknowledge several messages",
-        {Role.CONSUME},
-        checks_queues=True,
-        body=MessageAckBatch,
-        response=list[MessageAckResult],
-    ),
-    queen_endpoint(
-        "POST",
-        "/api/v1/lease/{lease}/extend",
-        extend_lease,
-        "Extend a lease",
-        {Role.CONSUME},
-        checks_queues=True,
-        body=LeaseExtensionRequest,
-        body_required=False,
-        response=LeaseExtensionResult,
-    ),
-)

@@ -63,8 +63,10 @@ class EventLookup:
         self._log = log
         self._partitions: dict[int, PartitionRef] = {}
 
-    async def find_partition(self, partition_id: int) -> PartitionRef | None:
+    async def find_partition(self, partition_id: int | None) -> PartitionRef | None:
         """Return the partition with this id, or None."""
+        if partition_id is None:
+            return None
         cached = self._partitions.get(partition_id)
         if cached is not None:
             # The queue may have been deleted and created again under the same name.
@@ -81,7 +83,7 @@ class EventLookup:
             self._partitions[partition_id] = partition
         return partition
 
-    async def find_event(self, partition_id: int, event_id: str) -> StoredMessage | None:
+    async def find_event(self, partition_id: int | None, event_id: str) -> StoredMessage | None:
         """Return the newest event with this id in a partition, or None. It need not be leased."""
         partition = await self.find_partition(partition_id)
         if partition is None or find_text_problem(event_id) is not None:
@@ -91,7 +93,7 @@ class EventLookup:
         offset = offsets.get(event_id, parse_generated_id(partition, event_id))
         if offset is None:
             return None
-        events = await self._run(lambda conn: read_events(conn, queue, partition_id, offset, 1))
+        events = await self._run(lambda conn: read_events(conn, queue, partition.partition_id, offset, 1))
         return StoredMessage(partition, events[0]) if events and events[0].id == event_id else None
 
     async def find_position(self, group_id: int, partition_id: int) -> LeasedRange | None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
-from starlette.responses import Response
 
 from penstock.core.errors import NotFound
 from penstock.log.event import Event
@@ -24,20 +23,24 @@ from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
 from penstock.server.queen.delivery.ack_by_id import AcksById
-from penstock.server.queen.delivery.long_poll import long_poll
 from penstock.server.queen.delivery.push import PRODUCER_HEADER, TRACE_HEADER
-from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.endpoint import queen_routes
 from penstock.server.queen.identifiers import (
     QUEUE_MODE,
     IdKind,
     encode_id,
     encode_message_id,
     parse_timestamp,
-    to_utc,
 )
 from penstock.server.queen.queues import find_queues, get_or_create_queue
 from penstock.server.routing.call import ApiCall
-from penstock.server.routing.endpoint import Endpoint
+from penstock.server.routing.long_poll import wait_for_events
+
+routes = queen_routes("invalid-name")
+_POP: dict[str, Any] = {
+    "openapi": {"responses": {"204": {"description": "No message is available."}}},
+    "has_side_effects": True,
+}
 
 _DEFAULT_BATCH = 200
 _MAX_BATCH = 10_000
@@ -96,28 +99,30 @@ class PoppedMessages(msgspec.Struct, rename="camel"):
     autopilot: dict[str, int] | UnsetType = UNSET
 
 
-async def pop_queue(call: ApiCall) -> PoppedMessages | Response:
-    return await _pop(call, await _pop_request(call, call.path["queue"], None))
+@routes.get("/api/v1/pop/queue/{queue}", "Pop from a queue", Role.CONSUME, **_POP)
+async def pop_queue(call: ApiCall, query: PopParameters) -> PoppedMessages | None:
+    return await _pop(call, query, None)
 
 
-async def pop_partition(call: ApiCall) -> PoppedMessages | Response:
-    return await _pop(call, await _pop_request(call, call.path["queue"], call.path["partition"]))
+@routes.get("/api/v1/pop/queue/{queue}/partition/{partition}", "Pop from a partition", Role.CONSUME, **_POP)
+async def pop_partition(call: ApiCall, query: PopParameters) -> PoppedMessages | None:
+    return await _pop(call, query, call.path["partition"])
 
 
-async def pop_namespace(call: ApiCall) -> PoppedMessages | Response:
+@routes.get("/api/v1/pop", "Pop from the queues of a namespace or task", Role.CONSUME, checks_queues=True, **_POP)
+async def pop_namespace(call: ApiCall, query: PopParameters) -> PoppedMessages | None:
     """Pop from the first queue of a namespace or task that has messages."""
-    query: PopParameters = call.query
     call.require_access(())
     if not query.namespace and not query.task:
         raise Problem(
             "invalid-request", "namespace or task is required: pop from a queue with /api/v1/pop/queue/{queue}"
         )
-    request = await _pop_request(call, None, None)
+    request = await _pop_request(call, query, None, None)
     log = call.services.log
     memory = call.reserve_memory()
 
-    async def pop_within(seconds: float) -> list[Event]:
-        deadline = asyncio.get_running_loop().time() + seconds
+    async def pop() -> list[Event]:
+        deadline = asyncio.get_running_loop().time() + request.wait_seconds
         while True:
             queues = await find_queues(log, query.namespace or None, query.task or None)
             names = [queue.name for queue in queues if call.can_see(queue.name)]
@@ -132,16 +137,13 @@ async def pop_namespace(call: ApiCall) -> PoppedMessages | Response:
                 return []
             await asyncio.sleep(min(remaining, _POLL_SECONDS))
 
-    return _response(call, request, await long_poll(call, pop_within, _wait_seconds(query)))
+    return _response(call, query, request, await wait_for_events(call, pop()))
 
 
-async def _pop(call: ApiCall, request: PopRequest) -> PoppedMessages | Response:
-    log, memory = call.services.log, call.reserve_memory()
-
-    async def pop_within(seconds: float) -> list[Event]:
-        return await _pop_when_created(log, replace(request, wait_seconds=seconds), memory)
-
-    return _response(call, request, await long_poll(call, pop_within, _wait_seconds(call.query)))
+async def _pop(call: ApiCall, query: PopParameters, partition: str | None) -> PoppedMessages | None:
+    request = await _pop_request(call, query, call.path["queue"], partition)
+    pop = _pop_when_created(call.services.log, request, call.reserve_memory())
+    return _response(call, query, request, await wait_for_events(call, pop))
 
 
 async def _pop_when_created(log: Log, request: PopRequest, memory: MemoryReservation) -> list[Event]:
@@ -160,8 +162,7 @@ async def _pop_when_created(log: Log, request: PopRequest, memory: MemoryReserva
         await asyncio.sleep(min(remaining, _POLL_SECONDS))
 
 
-async def _pop_request(call: ApiCall, queue: str | None, partition: str | None) -> PopRequest:
-    query: PopParameters = call.query
+async def _pop_request(call: ApiCall, query: PopParameters, queue: str | None, partition: str | None) -> PopRequest:
     if query.conflation:
         raise Problem("invalid-request", "conflation is not supported: every message is delivered")
     group = query.consumer_group or QUEUE_MODE
@@ -177,7 +178,7 @@ async def _pop_request(call: ApiCall, queue: str | None, partition: str | None) 
         batch,
         min(query.partitions if query.partitions > 0 else default, _MAX_PARTITIONS),
         partition,
-        0.0,
+        min(max(query.timeout, 0), _MAX_WAIT_MS) / 1000 if query.wait else 0.0,
         query.lease_seconds or None,
         query.auto_ack,
         start,
@@ -193,25 +194,19 @@ def _start_position(query: PopParameters) -> StartPosition:
     if subscription in ("now", "new", "new-only"):
         return "end"
     if subscription == query.subscription_from:
-        try:
-            return parse_timestamp(subscription)
-        except ValueError:
-            raise Problem("invalid-request", "subscriptionFrom must be 'now' or an ISO timestamp") from None
+        return parse_timestamp(subscription, "subscriptionFrom must be 'now' or an ISO timestamp")
     raise Problem("invalid-request", "subscriptionMode must be 'all', 'new' or 'new-only'")
 
 
-def _wait_seconds(query: PopParameters) -> float:
-    return min(max(query.timeout, 0), _MAX_WAIT_MS) / 1000 if query.wait else 0.0
-
-
-def _response(call: ApiCall, request: PopRequest, events: Sequence[Event]) -> PoppedMessages | Response:
+def _response(
+    call: ApiCall, query: PopParameters, request: PopRequest, events: Sequence[Event]
+) -> PoppedMessages | None:
     if not events:
-        return Response(status_code=204)
+        return None
     call.services.component(AcksById).remember(events)
     call.services.metrics.count_delivered(events[0].queue, len(events))
     messages = [_message(event, request.auto_ack) for event in events]
     first = messages[0]
-    query: PopParameters = call.query
     sizes = {"partitions": request.partitions, "batch": request.batch, "waitMs": 0}
     return PoppedMessages(
         events[0].queue,
@@ -233,7 +228,7 @@ def _message(event: Event, is_acked: bool) -> PoppedMessage:
         headers.get(TRACE_HEADER),
         Raw(event.raw),
         headers.get(PRODUCER_HEADER),
-        to_utc(event.appended_at),
+        event.appended_at,
         encode_id(IdKind.PARTITION, event.partition_id),
         event.partition or DEFAULT_KEY,
         "" if is_acked else event.lease_id or "",
@@ -241,26 +236,3 @@ def _message(event: Event, is_acked: bool) -> PoppedMessage:
         event.attempts,
         event.attempts + 1,
     )
-
-
-def _pop_endpoint(path: str, handler: Any, summary: str, *, checks_queues: bool = False) -> Endpoint:
-    return queen_endpoint(
-        "GET",
-        path,
-        handler,
-        summary,
-        {Role.CONSUME},
-        checks_queues=checks_queues,
-        query=PopParameters,
-        response=PoppedMessages,
-        problems=("invalid-name",),
-        openapi={"responses": {"204": {"description": "No message is available."}}},
-        has_side_effects=True,
-    )
-
-
-ENDPOINTS = (
-    _pop_endpoint("/api/v1/pop/queue/{queue}", pop_queue, "Pop from a queue"),
-    _pop_endpoint("/api/v1/pop/queue/{queue}/partition/{partition}", pop_partition, "Pop from a partition"),
-    _pop_endpoint("/api/v1/pop", pop_namespace, "Pop from the queues of a namespace or task", checks_queues=True),
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,26 +10,24 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
 from penstock.core import json
-from penstock.core.errors import InvalidEvent, QueueFull
+from penstock.core.errors import InvalidEvent
 from penstock.log.log import Log
 from penstock.log.queue import DEFAULT_KEY
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import Pushed, PushResult
 from penstock.server.auth.identity import Role
-from penstock.server.http.errors import Problem, to_problem
-from penstock.server.http.rate_limit_headers import queue_full_headers
-from penstock.server.ingest.accounting import producer_id
-from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.ingest.accounting import count_push, producer_id
+from penstock.server.queen.endpoint import queen_routes
 from penstock.server.queen.identifiers import IdKind, encode_id, encode_message_id
 from penstock.server.queen.queues import get_or_create_queue
 from penstock.server.routing.call import ApiCall
+
+routes = queen_routes("invalid-event", "invalid-name", "queue-full", "rate-limited")
 
 #: Event headers that store fields which only this protocol has.
 TRACE_HEADER = "traceId"
 PRODUCER_HEADER = "producerSub"
 
-#: The code by which clients recognize that they must slow down.
-_RATE_LIMITED = {"code": "rate_limited"}
 _SHED = "the queue is full and its overflow policy is shed: the message was dropped and counted"
 
 
@@ -106,6 +103,11 @@ class MessagesByQueue:
                 results[index] = self._result(index, event)
         return [results[index] for index in range(len(self._items))]
 
+    def count(self, call: ApiCall, pushes: Sequence[PushResult]) -> None:
+        """Count the messages in the metrics of their queues and towards the rate limit of the producer."""
+        for queue, pushed in zip(self._indices, pushes, strict=True):
+            count_push(call, queue, pushed)
+
     def _result(self, index: int, event: Pushed) -> PushItemResult:
         return PushItemResult(
             index,
@@ -118,60 +120,14 @@ class MessagesByQueue:
         )
 
 
-async def push_messages(call: ApiCall) -> list[PushItemResult]:
-    body: PushItems = call.body
+@routes.post("/api/v1/push", "Push messages", Role.PRODUCE, checks_queues=True, status=201)
+async def push_messages(call: ApiCall, body: PushItems) -> list[PushItemResult]:
     messages = MessagesByQueue(body.items, call.caller)
     call.require_access(messages.queues)
     if not body.items:
         return []
     log = call.services.log
-    check_producer_rate(call)
-    try:
-        results = messages.results(await log.push(await messages.batches(log)))
-    except QueueFull as error:
-        raise queue_full_problem(error) from None
-    count_pushed(call, results)
-    return results
-
-
-def check_producer_rate(call: ApiCall) -> None:
-    """Refuse a producer that is above its rate limit."""
-    try:
-        call.services.producer_rates.check(producer_id(call))
-    except Problem as problem:
-        raise Problem(problem.kind, problem.detail, {**problem.facts, **_RATE_LIMITED}, problem.headers) from None
-
-
-def count_pushed(call: ApiCall, results: Sequence[PushItemResult]) -> None:
-    """Count pushed messages in the metrics of their queues and towards the rate limit of the producer."""
-    call.services.producer_rates.consume(producer_id(call), len(results))
-    counts = Counter((result.queueName, result.status) for result in results)
-    for queue in dict.fromkeys(result.queueName for result in results):
-        call.services.metrics.count_push(
-            queue,
-            accepted=counts[queue, "queued"],
-            duplicates=counts[queue, "duplicate"],
-            dropped=counts[queue, "failed"],
-        )
-
-
-def queue_full_problem(error: QueueFull) -> Problem:
-    """Return the problem for a full queue, with the code and headers that make clients retry later."""
-    problem = to_problem(error)
-    return Problem(problem.kind, problem.detail, {**problem.facts, **_RATE_LIMITED}, queue_full_headers(error))
-
-
-ENDPOINTS = (
-    queen_endpoint(
-        "POST",
-        "/api/v1/push",
-        push_messages,
-        "Push messages",
-        {Role.PRODUCE},
-        checks_queues=True,
-        body=PushItems,
-        response=list[PushItemResult],
-        status=201,
-        problems=("invalid-event", "invalid-name", "queue-full", "rate-limited"),
-    ),
-)
+    call.services.producer_rates.check(producer_id(call))
+    pushes = await log.push(await messages.batches(log))
+    messages.count(call, pushes)
+    return messages.results(pushes)

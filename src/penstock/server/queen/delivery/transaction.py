@@ -8,23 +8,19 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from penstock.core.errors import QueueFull, TransactionRefused
+from penstock.core.errors import TransactionRefused
 from penstock.log.read.position import AckOutcome
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
+from penstock.server.ingest.accounting import producer_id
 from penstock.server.queen.delivery.ack import INVALID_LEASE, GroupMessageAck, parse_ack, permit_partitions
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
-from penstock.server.queen.delivery.push import (
-    MessagesByQueue,
-    PushItem,
-    PushItemResult,
-    check_producer_rate,
-    count_pushed,
-    queue_full_problem,
-)
-from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.delivery.push import MessagesByQueue, PushItem, PushItemResult
+from penstock.server.queen.endpoint import queen_routes
 from penstock.server.queen.identifiers import parse_uuid
 from penstock.server.routing.call import ApiCall
+
+routes = queen_routes("invalid-event", "invalid-name", "queue-full", "rate-limited")
 
 
 class AckOperation(GroupMessageAck, rename="camel", tag_field="type", tag="ack"):
@@ -69,8 +65,10 @@ class OperationResults(msgspec.Struct, rename="camel"):
     error: str | UnsetType = UNSET
 
 
-async def commit_transaction(call: ApiCall) -> OperationResults:
-    body: Operations = call.body
+@routes.post(
+    "/api/v1/transaction", "Acknowledge and push in one transaction", Role.PRODUCE, Role.CONSUME, checks_queues=True
+)
+async def commit_transaction(call: ApiCall, body: Operations) -> OperationResults:
     operations = _check_operations(body)
     items = [item for operation in operations if isinstance(operation, PushOperation) for item in operation.items]
     messages = MessagesByQueue(items, call.caller)
@@ -88,16 +86,13 @@ async def commit_transaction(call: ApiCall) -> OperationResults:
     acks = [ack for ack in parsed if isinstance(ack, AckById)]
     log = call.services.log
     if items:
-        check_producer_rate(call)
+        call.services.producer_rates.check(producer_id(call))
     try:
         done = await call.services.component(AcksById).transact(acks, await messages.batches(log), leases=leases)
     except TransactionRefused as error:
         return OperationResults(transaction_id, False, [], f"ACK operation failed: {error}")
-    except QueueFull as error:
-        raise queue_full_problem(error) from None
-    pushed = messages.results(done.pushes)
-    count_pushed(call, pushed)
-    return OperationResults(transaction_id, True, _results(operations, pushed, done.acks))
+    messages.count(call, done.pushes)
+    return OperationResults(transaction_id, True, _results(operations, messages.results(done.pushes), done.acks))
 
 
 def _check_operations(body: Operations) -> list[AckOperation | PushOperation]:
@@ -137,18 +132,3 @@ def _results(
                 )
             )
     return results
-
-
-ENDPOINTS = (
-    queen_endpoint(
-        "POST",
-        "/api/v1/transaction",
-        commit_transaction,
-        "Acknowledge and push in one transaction",
-        {Role.PRODUCE, Role.CONSUME},
-        checks_queues=True,
-        body=Operations,
-        response=OperationResults,
-        problems=("invalid-event", "invalid-name", "queue-full", "rate-limited"),
-    ),
-)

@@ -22,13 +22,14 @@ from penstock.server.queen.delivery.ack import INVALID_LEASE
 from penstock.server.queen.delivery.ack_by_id import AckById, AcksById
 from penstock.server.queen.delivery.event_lookup import PartitionRef
 from penstock.server.queen.delivery.push import MessagesByQueue, PushItem, PushItemResult
-from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.endpoint import queen_routes
 from penstock.server.queen.identifiers import parse_uuid
 from penstock.server.queen.streams.query_partition import find_activity, find_query_partition
 from penstock.server.queen.streams.state import StateChanges, StateOperation
 from penstock.server.routing.call import ApiCall
 
 _sql = Statements("penstock.server.queen.streams", "cycle.sql")
+routes = queen_routes("not-found", "conflict", "invalid-name", "invalid-event")
 
 #: A failed message becomes a dead letter at once: with retries, its cycle would fail forever.
 _STATUSES: dict[str, Status] = {
@@ -85,10 +86,9 @@ class CycleCommitResult(msgspec.Struct):
     error: str | None = None
 
 
-async def commit_cycle(call: ApiCall) -> CycleCommitResult:
+@routes.post("/streams/v1/cycle", "Commit a cycle of a stream", Role.CONSUME, checks_queues=True)
+async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
     """Commit a cycle, or roll all of it back and return the error."""
-    body: CycleCommit = call.body
-    call.require_access(())
     query, partition = await find_query_partition(call, body.query_id, body.partition_id)
     messages = MessagesByQueue(body.push_items, call.caller)
     call.require_access_silently(partition.queue, Role.CONSUME)
@@ -153,18 +153,3 @@ def _parse_ack(ack: CycleAck | None, partition: PartitionRef, group: str) -> Ack
 
 def _rolled_back(body: CycleCommit, error: str) -> CycleCommitResult:
     return CycleCommitResult(False, body.query_id, body.partition_id, error=error)
-
-
-ENDPOINTS = (
-    queen_endpoint(
-        "POST",
-        "/streams/v1/cycle",
-        commit_cycle,
-        "Commit a cycle of a stream",
-        {Role.CONSUME},
-        checks_queues=True,
-        body=CycleCommit,
-        response=CycleCommitResult,
-        problems=("not-found", "conflict", "invalid-name", "invalid-event"),
-    ),
-)

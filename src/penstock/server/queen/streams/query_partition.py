@@ -46,11 +46,10 @@ async def find_query_partition(call: ApiCall, query_text: str, partition_text: s
     if query_id is None or partition_id is None:
         invalid = "query_id" if query_id is None else "partition_id"
         raise Problem("invalid-request", f"{invalid} is not an id of this server")
-    async with call.services.log.database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(StreamQuery))
-        query = await (await cursor.execute(_sql["query"], {"query": query_id})).fetchone()
-    if query is None:
+    queries = await call.services.log.database.fetch(StreamQuery, _sql["query"], {"query": query_id})
+    if not queries:
         raise Problem("not-found", "the query was deleted: register it again")
+    (query,) = queries
     partition = await call.services.component(AcksById).lookup.find_partition(partition_id)
     if partition is None:
         raise Problem("not-found", "the partition was deleted with its queue")

@@ -11,11 +11,12 @@ from penstock.core.names import check_name, check_text
 from penstock.db.statements import Statements
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
-from penstock.server.queen.endpoint import queen_endpoint
+from penstock.server.queen.endpoint import queen_routes
 from penstock.server.queen.identifiers import IdKind, encode_id
 from penstock.server.routing.call import ApiCall
 
 _sql = Statements("penstock.server.queen.streams", "register.sql")
+routes = queen_routes("not-found", "conflict", "invalid-name", "invalid-event")
 
 
 class QueryRegistration(msgspec.Struct):
@@ -46,9 +47,9 @@ class _KnownQuery:
     source_queue: str
 
 
-async def register_query(call: ApiCall) -> RegistrationResult:
+@routes.post("/streams/v1/queries", "Register a stream", Role.CONSUME, checks_queues=True)
+async def register_query(call: ApiCall, body: QueryRegistration) -> RegistrationResult:
     """Register a query. If its hash has changed, the request must ask for a reset, which deletes its state."""
-    body: QueryRegistration = call.body
     for name in ("name", "source_queue", "config_hash"):
         if not getattr(body, name):
             raise Problem("invalid-request", f"{name} is required")
@@ -93,18 +94,3 @@ async def register_query(call: ApiCall) -> RegistrationResult:
             await conn.execute(_sql["delete_state"], {"query": known.id})
         await conn.execute(_sql["update"], {**params, "query": known.id})
     return RegistrationResult(query_id, body.name, body.config_hash, False, has_changed)
-
-
-ENDPOINTS = (
-    queen_endpoint(
-        "POST",
-        "/streams/v1/queries",
-        register_query,
-        "Register a stream",
-        {Role.CONSUME},
-        checks_queues=True,
-        body=QueryRegistration,
-        response=RegistrationResult,
-        problems=("not-found", "conflict", "invalid-name", "invalid-event"),
-    ),
-)

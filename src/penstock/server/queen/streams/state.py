@@ -18,8 +18,8 @@ from penstock.db.statements import Statements
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.queen.delivery.event_lookup import PartitionRef
-from penstock.server.queen.endpoint import queen_endpoint
-from penstock.server.queen.identifiers import IdKind, encode_id, to_utc
+from penstock.server.queen.endpoint import queen_routes
+from penstock.server.queen.identifiers import IdKind, encode_id
 from penstock.server.queen.streams.query_partition import find_activity, find_query_partition
 from penstock.server.routing.call import ApiCall
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 _sql = Statements("penstock.server.queen.streams", "state.sql")
+routes = queen_routes("not-found", "conflict", "invalid-name", "invalid-event")
 
 #: Separates the parts of a state key: operator, window and user key.
 _SEPARATOR = "\x1f"
@@ -88,14 +89,13 @@ class VisibleState:
     window_end: datetime | None = None
 
 
-async def get_state(call: ApiCall) -> StateRows:
+@routes.post("/streams/v1/state/get", "Read the state of a stream", Role.CONSUME, Role.READ, checks_queues=True)
+async def get_state(call: ApiCall, body: StateSelection) -> StateRows:
     """Read the state of a query in a partition.
 
     A client asks with ``ripe_at_or_before`` for windows that it can close because the partition is idle. While a worker
     holds the partition, or it has unread messages, none is returned: those messages may belong to such a window.
     """
-    body: StateSelection = call.body
-    call.require_access(())
     query, partition = await find_query_partition(call, body.query_id, body.partition_id)
     call.require_access_silently(partition.queue)
     for text in (*body.keys, body.key_prefix or ""):
@@ -114,7 +114,7 @@ async def get_state(call: ApiCall) -> StateRows:
             return StateRows([])
         cursor = conn.cursor(row_factory=class_row(_StoredState))
         rows = await (await cursor.execute(_sql["read"], params)).fetchall()
-    return StateRows([StateRow(row.state_key, Raw(row.value.encode()), to_utc(row.updated_at)) for row in rows])
+    return StateRows([StateRow(row.state_key, Raw(row.value.encode()), row.updated_at) for row in rows])
 
 
 def parse_state(partition: PartitionRef, state_key: str, value: bytes) -> VisibleState:
@@ -182,18 +182,3 @@ class StateChanges:
             "ends": [state.window_end for state in visible],
         }
         await conn.execute(_sql["upsert"], {**self._params, **columns})
-
-
-ENDPOINTS = (
-    queen_endpoint(
-        "POST",
-        "/streams/v1/state/get",
-        get_state,
-        "Read the state of a stream",
-        {Role.CONSUME, Role.READ},
-        checks_queues=True,
-        body=StateSelection,
-        response=StateRows,
-        problems=("not-found", "conflict", "invalid-name", "invalid-event"),
-    ),
-)

@@ -3,10 +3,7 @@ SELECT g.name AS "group", p.next_offset, p.skipped, p.lease_end, p.available_at,
        p.lease_id IS NOT NULL AND p.available_at > clock_timestamp() AS is_leased
 FROM penstock.cursors c
 JOIN penstock.groups g ON g.id = c.group_id
-CROSS JOIN LATERAL (
-    SELECT * FROM penstock.positions p
-    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
-) p
+CROSS JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p
 WHERE c.partition_id = %(partition)s
 ORDER BY g.name
 

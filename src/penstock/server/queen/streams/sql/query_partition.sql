@@ -8,8 +8,5 @@ SELECT p.lease_id IS NOT NULL AND p.available_at > clock_timestamp() AS is_lease
             WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) AS has_unread
 FROM penstock.groups g
 JOIN penstock.partitions t ON t.queue_id = g.queue_id
-CROSS JOIN LATERAL (
-    SELECT * FROM penstock.positions p
-    WHERE p.group_id = g.id AND p.partition_id = t.id ORDER BY p.version DESC LIMIT 1
-) p
+CROSS JOIN LATERAL penstock.current_position(g.id, t.id) p
 WHERE g.queue_id = %(queue)s AND g.name = %(group)s AND t.id = %(partition)s
