@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from penstock.core.errors import SinkBusy as SinkBusy
-from penstock.core.errors import SinkRejected as SinkRejected
-
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -29,15 +30,7 @@ if TYPE_CHECKING:
 _sql = Statements("penstock.sinks", "table.sql")
 
 #: Values of an event that are not in its data, for the option ``columns``.
-_EVENT_VALUES = {
-    "$id": lambda event: event.id,
-    "$key": lambda event: event.key,
-    "$time": lambda event: event.time,
-    "$queue": lambda event: event.queue,
-    "$partition": lambda event: event.partition,
-    "$offset": lambda event: event.offset,
-    "$data": lambda event: event.data,
-}
+_EVENT_VALUES = {f"${name}": attrgetter(name) for name in ("id", "key", "time", "queue", "partition", "offset", "data")}
 _MISSING: Any = object()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal, DecimalException
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name
@@ -40,11 +40,6 @@ class TokenBucketGate:
     #: One budget for all lanes of the query, which take turns.
     shared: bool = False
 
-    @property
-    def amount(self) -> int:
-        """The maximum cost of an event."""
-        return self.capacity
-
     def describe(self) -> str:
         """Return the text that is part of a query's fingerprint. The limits may change without making another query."""
         return f"token bucket{', shared' if self.shared else ''}"
@@ -59,11 +54,6 @@ class SlidingWindowGate:
     cost: Cost
     shared: bool = False
 
-    @property
-    def amount(self) -> int:
-        """The maximum cost of an event."""
-        return self.limit
-
     def describe(self) -> str:
         """Return the text that is part of a query's fingerprint."""
         return f"sliding window{', shared' if self.shared else ''}"
@@ -76,20 +66,10 @@ class ConcurrencyGate:
     limit: int
     group: str
 
-    @property
-    def amount(self) -> int:
-        """The maximum number of events in flight, in billionths."""
-        return self.limit * NANOS_PER_TOKEN
-
-    @property
-    def cost(self) -> Cost:
-        """One token per event."""
-        return Cost()
-
-    @property
-    def shared(self) -> bool:
-        """Always False: events in flight are counted per lane."""
-        return False
+    #: One token per event.
+    cost: ClassVar[Cost] = Cost()
+    #: Events in flight are counted per lane.
+    shared: ClassVar[bool] = False
 
     def describe(self) -> str:
         """Return the text that is part of a query's fingerprint."""

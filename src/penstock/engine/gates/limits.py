@@ -49,7 +49,7 @@ def default_limit(gate: Gate) -> Limit:
         case SlidingWindowGate():
             return Limit("sliding_window", gate.limit, window_us=gate.window_us)
         case ConcurrencyGate():
-            return Limit("concurrency", gate.amount)
+            return Limit("concurrency", gate.limit * NANOS_PER_TOKEN)
 
 
 class LimitOverrides:

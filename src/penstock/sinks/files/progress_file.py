@@ -111,9 +111,15 @@ class ProgressFile:
         return self._path.name.removesuffix(".position") or self._path.parent.name
 
     def write(self, progress: FileProgress) -> None:
-        """Replace the content of the file atomically."""
+        """Replace the content of the file; a crash leaves the old or the new content."""
         self._is_current = False
-        replace_file(self._path, msgspec.json.encode(progress))
+        temporary = self._path.with_name(self._path.name + ".new")
+        with temporary.open("wb") as file:
+            file.write(msgspec.json.encode(progress))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)
+        sync_directory(self._path.parent)
         self._is_current = True
 
     def repair(self, progress: FileProgress) -> None:
@@ -126,17 +132,6 @@ class ProgressFile:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Replace the content of a file so that a crash leaves the old or the new content."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +11,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
-from penstock.core.errors import InvalidSql
+from penstock.core.errors import InvalidRequest, InvalidSql
 from penstock.stream.sql.dialect import SparkSql
 
 #: Characters of a message. It may quote names of any length.
@@ -31,6 +33,18 @@ class SqlSource:
         line, column = self._line_and_column(where if isinstance(where, int) else _start(where))
         short = message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}..."
         return InvalidSql(f"{self._format(line, column)}: {short}", line=line, column=column)
+
+    @contextmanager
+    def locate_errors(self, where: int | exp.Expr) -> Iterator[None]:
+        """Raise an error of the block with a position, unless it has one."""
+        try:
+            yield
+        except InvalidSql:
+            raise
+        except InvalidRequest as error:
+            raise self.error(where, str(error)) from None
+        except RecursionError:
+            raise self.error(where, "it is nested too deep to be read: put parts of it into views") from None
 
     def position(self, index: int) -> str:
         """Return a position as errors name it."""
@@ -54,9 +68,8 @@ class SqlSource:
         """Parse some of the tokens, as a statement or as the given kind of expression."""
         parser = self.dialect().parser()
         try:
-            parsed = parser.parse(tokens, self.text) if into is None else parser.parse_into(into, tokens, self.text)
-        except RecursionError:
-            raise self.error(tokens[0].start, "it is nested too deep to be read: put parts of it into views") from None
+            with self.locate_errors(tokens[0].start if tokens else 0):
+                parsed = parser.parse(tokens, self.text) if into is None else parser.parse_into(into, tokens, self.text)
         except (SqlglotError, ValueError) as error:
             raise self._unreadable(tokens[0].start, error) from None
         if parsed[0] is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from sqlglot import exp
 
-from penstock.core.errors import InvalidRequest
 from penstock.stream.aggregates import Aggregate, parse_aggregate
 from penstock.stream.sql.source import SqlSource
 from penstock.stream.statements.resolve import is_star
@@ -32,14 +32,6 @@ _UNSUPPORTED = ("collect_list", "collect_set", "max_by", "min_by", "median", "mo
 _DISTINCT_ERROR = 0.03
 
 
-class _Call(NamedTuple):
-    """An aggregate function: its kind, the SQL of its argument, and the SQL of its number."""
-
-    kind: str
-    argument: str | None = None
-    number: str | None = None
-
-
 def compile_aggregate(source: SqlSource, node: Any, resolve: Callable[[exp.Expr], exp.Expr]) -> Aggregate | None:
     """Return the aggregate that an expression is; None if it is none.
 
@@ -54,8 +46,9 @@ def compile_aggregate(source: SqlSource, node: Any, resolve: Callable[[exp.Expr]
         condition, node = to_sql(node.expression.this), node.this
     if isinstance(node, exp.IgnoreNulls):
         raise source.error(node, "IGNORE NULLS is not supported: read a subquery with WHERE x IS NOT NULL in it")
-    call = _parse_call(node, to_sql)
-    if call is None:
+    with source.locate_errors(node):
+        aggregate = _parse_call(node, to_sql)
+    if aggregate is None:
         if isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and node.name.lower() in _UNSUPPORTED):
             raise source.error(node, _why_unsupported(node))
         return None
@@ -69,50 +62,46 @@ def compile_aggregate(source: SqlSource, node: Any, resolve: Callable[[exp.Expr]
     problem = _find_problem(node)
     if problem is not None:
         raise source.error(node, problem)
-    if condition is not None:
-        if call.kind in ("first", "last"):
-            raise source.error(node, f"{call.kind} takes no FILTER: read a subquery with WHERE {condition} in it")
-        call = _with_filter(call, condition)
-    argument = "*" if call.argument is None else call.argument
-    try:
-        return parse_aggregate(call.kind, argument if call.number is None else f"{argument}, {call.number}")
-    except InvalidRequest as error:
-        raise source.error(node, str(error)) from None
+    if condition is None:
+        return aggregate
+    if aggregate.kind in ("first", "last"):
+        raise source.error(node, f"{aggregate.kind} takes no FILTER: read a subquery with WHERE {condition} in it")
+    return _with_filter(aggregate, condition)
 
 
-def _parse_call(node: Any, to_sql: Callable[[exp.Expr], str]) -> _Call | None:
+def _parse_call(node: Any, to_sql: Callable[[exp.Expr], str]) -> Aggregate | None:
     if isinstance(node, exp.Count):
         return _parse_count(node, to_sql)
     if isinstance(node.this, exp.Distinct | exp.Order) or is_star(node.this):
         return None
     kind = _KINDS.get(type(node))
     if kind is not None:
-        return _Call(kind, to_sql(node.this))
+        return Aggregate(kind, to_sql(node.this))
     if isinstance(node, exp.ApproxQuantile | exp.PercentileCont | exp.Quantile):
         fraction = node.args.get("quantile") or node.args.get("expression")
         if fraction is None or node.this is None:
             return None
-        return _Call("percentile", to_sql(node.this), fraction.sql("spark"))
+        return parse_aggregate("percentile", f"{to_sql(node.this)}, {fraction.sql('spark')}")
     if isinstance(node, exp.Anonymous) and node.name.lower() == "top_k" and node.expressions:
-        number = node.expressions[1].sql("spark") if len(node.expressions) > 1 else None
-        return _Call("top_k", to_sql(node.expressions[0]), number)
+        number = f", {node.expressions[1].sql('spark')}" if len(node.expressions) > 1 else ""
+        return parse_aggregate("top_k", to_sql(node.expressions[0]) + number)
     return None
 
 
-def _parse_count(node: exp.Count, to_sql: Callable[[exp.Expr], str]) -> _Call | None:
+def _parse_count(node: exp.Count, to_sql: Callable[[exp.Expr], str]) -> Aggregate | None:
     counted = node.this
     if isinstance(counted, exp.Distinct):
         if any(is_star(part) for part in counted.expressions):
             return None
         values = [to_sql(part) for part in counted.expressions]
         several = _if_all_present(values, f"to_json(struct({', '.join(values)}))")
-        return _Call("count_distinct", values[0] if len(values) == 1 else several)
+        return Aggregate("count_distinct", values[0] if len(values) == 1 else several)
     if counted is None or isinstance(counted, exp.Star | exp.Literal):
-        return _Call("count")
+        return Aggregate("count")
     if is_star(counted):
         return None
     values = [to_sql(part) for part in (counted, *node.expressions)]
-    return _Call("count", values[0] if len(values) == 1 else _if_all_present(values, "1"))
+    return Aggregate("count", values[0] if len(values) == 1 else _if_all_present(values, "1"))
 
 
 def _if_all_present(values: Sequence[str], result: str) -> str:
@@ -121,13 +110,13 @@ def _if_all_present(values: Sequence[str], result: str) -> str:
     return f"CASE WHEN {present} THEN {result} END"
 
 
-def _with_filter(call: _Call, condition: str) -> _Call:
+def _with_filter(aggregate: Aggregate, condition: str) -> Aggregate:
     """Return the aggregate of the events for which a condition holds."""
-    if call.argument is None:
-        return _Call("count_if", condition)
-    if call.kind == "count_if":
-        return _Call("count_if", f"({condition}) AND ({call.argument})")
-    return call._replace(argument=f"CASE WHEN {condition} THEN {call.argument} END")
+    if aggregate.argument is None:
+        return Aggregate("count_if", condition)
+    if aggregate.kind == "count_if":
+        return Aggregate("count_if", f"({condition}) AND ({aggregate.argument})")
+    return replace(aggregate, argument=f"CASE WHEN {condition} THEN {aggregate.argument} END")
 
 
 def _why_unsupported(node: Any) -> str:

@@ -16,7 +16,6 @@ from penstock.stream.statements.aggregates import compile_aggregate
 from penstock.stream.statements.group_windows import GroupWindow, parse_group_window
 from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, dotted_name, is_star
 from penstock.stream.validation import RESERVED_COLUMNS
-from penstock.stream.windows import CalendarWindow, SessionWindow, SlidingWindow, TumblingWindow
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -29,7 +28,6 @@ NEEDS_WINDOW = (
 _ONE_GROUPING = "a stream is grouped in one way: write a statement for each"
 _GROUPING_CLAUSES = ("grouping_sets", "cube", "rollup", "totals", "all")
 _WINDOW_NAMES = ("window", "session_window")
-_MICROS = 10**6
 
 
 class GroupByCompiler:
@@ -69,7 +67,7 @@ class GroupByCompiler:
             condition = self._over_window(having.this)
         keys = [self._text(node) for node in self._groups.values()]
         stream = events if keys == ["__key"] else events.key_by(*keys or ["''"])
-        stream = _add_window(stream, self._window, {"event_time": self._event_time(), **rules})
+        stream = stream._add_window(self._window.window, {"event_time": self._event_time(), **rules})
         stream = replace(stream, distinguishes_null_key=len(self._groups) == 1 and stream.key is not None)
         aggregates = self._aggregates or {"n": check_aggregate("n", "count(*)")}
         stream = stream.aggregate(aggregates).select(outputs)
@@ -281,18 +279,6 @@ class GroupByCompiler:
         else:
             return None
         return f"window_{bound}" if bound in ("start", "end") and self._is_window(window) else None
-
-
-def _add_window(events: Definition, window: GroupWindow, rules: dict[str, Any]) -> Definition:
-    match window.window:
-        case TumblingWindow(size_us=size):
-            return events.window_tumbling(seconds=size / _MICROS, **rules)
-        case SlidingWindow(size_us=size, slide_us=slide):
-            return events.window_sliding(size=size / _MICROS, slide=slide / _MICROS, **rules)
-        case SessionWindow(gap_us=gap):
-            return events.window_session(gap=gap / _MICROS, **rules)
-        case CalendarWindow(every=every, timezone=zone):
-            return events.window_calendar(every=every, timezone=zone, **rules)
 
 
 def _identifier(text: str) -> str:

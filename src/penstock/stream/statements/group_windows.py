@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.core.errors import InvalidOption
 from penstock.stream.sql.source import SqlSource
 from penstock.stream.windows import (
     Window,
@@ -67,15 +66,13 @@ def _parse_window_call(source: SqlSource, call: exp.Anonymous) -> GroupWindow:
             call, f"{name} takes a time and a length: {_EXAMPLES[name]}; a shifted start is not supported"
         )
     lengths = [parse_interval(source, argument) / _MICROS for argument in arguments[1:]]
-    try:
+    with source.locate_errors(call):
         if name == "session_window":
             window: Window = session_window(lengths[0])
         elif len(lengths) == 2 and lengths[0] != lengths[1]:
             window = sliding_window(*lengths)
         else:
             window = tumbling_window(lengths[0])
-    except InvalidOption as error:
-        raise source.error(call, str(error)) from None
     return GroupWindow(window, arguments[0], "struct(window_start AS start, window_end AS end)")
 
 
@@ -86,10 +83,8 @@ def _parse_date_trunc(source: SqlSource, call: Any) -> GroupWindow:
     if isinstance(time, exp.AtTimeZone):
         zone, time = time.args["zone"].name, _without_cast(time.this)
         value = f"from_utc_timestamp(window_start, '{zone}')"
-    try:
+    with source.locate_errors(call):
         return GroupWindow(calendar_window(every, zone), time, value)
-    except InvalidOption as error:
-        raise source.error(call, str(error)) from None
 
 
 def _without_cast(node: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import Token, TokenType, exp
 
-from penstock.core.errors import InvalidRequest, InvalidSql, short_repr
+from penstock.core.errors import InvalidRequest, short_repr
 from penstock.core.names import check_name
 from penstock.log.options import check_options, check_partitioning
 from penstock.stream.reference_tables import reference_table
@@ -70,16 +70,8 @@ class _StatementParser:
     def parse(self) -> Application:
         for tokens in self._statements():
             cursor = TokenCursor(self._source, tokens)
-            try:
+            with self._source.locate_errors(cursor.start):
                 self._parse_statement(cursor)
-            except InvalidSql:
-                raise
-            except InvalidRequest as error:
-                raise self._source.error(cursor.start, str(error)) from None
-            except RecursionError:
-                raise self._source.error(
-                    cursor.start, "it is nested too deep to be read: put parts of it into views"
-                ) from None
         return self.application
 
     def _statements(self) -> list[list[Token]]:

@@ -98,22 +98,15 @@ class InputFields:
         return expression.copy().transform(change)
 
 
-def dotted(path: Sequence[exp.Expr]) -> exp.Expr:
-    names = ("this", "table", "db", "catalog")
-    column: exp.Expr = exp.Column(**dict(zip(names, reversed(path[:4]), strict=False)))
-    for part in path[4:]:
-        column = exp.Dot(this=column, expression=part)
-    return column
+def dotted(path: Sequence[Any]) -> exp.Expr:
+    return exp.column(*reversed(path[:4]), fields=path[4:] or None, copy=False)
 
 
 def dotted_name(expression: exp.Expr) -> str | None:
     """Return the dotted name if an expression is a column or a field inside one."""
-    if isinstance(expression, exp.Column) and not isinstance(expression.this, exp.Star):
-        return ".".join(part.name for part in expression.parts)
-    if isinstance(expression, exp.Dot) and isinstance(expression.expression, exp.Identifier):
-        inside = dotted_name(expression.this)
-        return None if inside is None else f"{inside}.{expression.expression.name}"
-    return None
+    parts = expression.parts if isinstance(expression, exp.Column | exp.Dot) else []
+    is_name = bool(parts) and all(isinstance(part, exp.Identifier) for part in parts)
+    return ".".join(part.name for part in parts) if is_name else None
 
 
 def expand_aliases(source: SqlSource, items: Sequence[exp.Expr], fields: InputFields) -> list[Any]:

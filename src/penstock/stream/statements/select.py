@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from penstock.core.errors import InvalidRequest, InvalidSql
 from penstock.stream.sql.source import SqlSource
 from penstock.stream.sql.types import is_same_type
 from penstock.stream.statements.clauses import check_clauses, check_select
@@ -48,7 +47,7 @@ class SelectCompiler:
         """Return the stream of a statement's SELECT, without the queue of its results."""
         select = self._check(select)
         inner = self._with_ctes(select)
-        try:
+        with self.source.locate_errors(select):
             if _is_aggregation(select):
                 return inner._compile_aggregation(select, rules)
             if rules and not inner.joins_streams(select):
@@ -56,10 +55,6 @@ class SelectCompiler:
                     select, f"{', '.join(rules)}: only for windows and for joins of streams; leave it out"
                 )
             return inner._compile_events(select, rules).stream
-        except InvalidSql:
-            raise
-        except InvalidRequest as error:
-            raise self.source.error(select, str(error)) from None
 
     def joins_streams(self, select: exp.Select) -> bool:
         """Return whether a SELECT joins a stream with a stream."""
