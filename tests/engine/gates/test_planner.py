@@ -1,4 +1,4 @@
-"""The read-ahead positions that the planner of a gated query remembers."""
+"""The planner of a gated query reads on after the buffered events."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.engine.gates.planner import GatedPlanner, GatedPlannerConfig
+from penstock.engine.gates.buffer import ReleaseBuffer
+from penstock.engine.gates.planner import GatedPlanner
+from penstock.engine.planning.planner import PlannerConfig
 from penstock.engine.source_group import SourceGroup
+from penstock.stream.gates import Cost
 from tests.engine.pipelines import Bench
 
 QUERY = """
 INSERT INTO penstock.queries (name, description, fingerprint, history_seconds) VALUES ('q', '{}', '', 0)
 RETURNING id, fence
-"""
-EVICT = """
-INSERT INTO penstock.gate_lanes (query_id, partition_id, key, wants, decided_at, put_back)
-SELECT q.id, t.id, t.name, 100, now(), %s FROM penstock.queries q, penstock.partitions t WHERE t.name = %s
-ON CONFLICT (query_id, partition_id) DO UPDATE SET put_back = excluded.put_back
 """
 
 
@@ -28,35 +26,34 @@ class PlannedQuery:
 
     def __init__(self, bench: Bench, conn: psycopg.Connection[Any]) -> None:
         self.conn = conn
+        self.buffer = ReleaseBuffer([Cost()])
         query, fence = conn.execute(QUERY).fetchall()[0]
         queue_id, group_id = conn.execute("SELECT queue_id, id FROM penstock.groups").fetchall()[0]
-        self.planner = GatedPlanner(
-            GatedPlannerConfig(
-                conninfo=bench.url,
-                query_id=query,
-                query="q",
-                fence=fence,
-                groups=[SourceGroup("calls", queue_id, "q", group_id)],
-                lease_seconds=30.0,
-                interval_seconds=0.0,
-                small_events=1000,
-                max_events=1000,
-                remembered_partitions=0,
-            )
+        config = PlannerConfig(
+            conninfo=bench.url,
+            query_id=query,
+            query="q",
+            fence=fence,
+            groups=[SourceGroup("calls", queue_id, "q", group_id)],
+            lease_seconds=30.0,
+            interval_seconds=0.0,
+            small_events=1000,
+            max_events=1000,
         )
-        self.cycle = 0
+        self.planner = GatedPlanner(config, self.buffer, 100)
 
-    def next_plan(self, *, fails: bool = False) -> dict[str, tuple[int, int]]:
-        """Plan a cycle, and return the offsets that it reads of each key."""
+    def next_plan(self, *, fails: bool = False, evicted: str | None = None) -> dict[str, tuple[int, int]]:
+        """Run a cycle, and return the offsets that it reads of each key. ``evicted`` is evicted meanwhile."""
         plan = self.planner.next_cycle(0.5)
         assert plan is not None
-        self.cycle = plan.cycle
-        if fails:
-            self.planner.cycle_failed()
+        if evicted is not None:
+            self.evict(evicted)
+        if not fails:
+            self.buffer.add(plan, [], None, [])
         return {partition.name: (partition.start, partition.stop) for partition in plan.partitions}
 
-    def evict(self, key: str, cycle: int) -> None:
-        self.conn.execute(EVICT.encode(), [cycle, key])
+    def evict(self, key: str) -> None:
+        self.buffer.evict(self.buffer.partitions_of(key))
 
 
 @pytest.fixture
@@ -82,29 +79,22 @@ def test_a_parked_partition_is_read_on_from_its_read_ahead_position(bench: Bench
 
 def test_an_evicted_partition_is_read_again_from_the_position_of_the_group(bench: Bench, query: PlannedQuery) -> None:
     assert query.next_plan() == {"t0": (0, 3), "t1": (0, 3), "t2": (0, 3)}
-    query.evict("t0", query.cycle)
+    query.evict("t0")
     assert query.next_plan() == {"t0": (0, 3)}
     bench.push([("t0", {"seq": 3})], "calls")
     assert query.next_plan() == {"t0": (3, 4)}, "only once: the events are buffered again"
 
 
-def test_an_eviction_during_a_failed_cycle_is_not_forgotten(bench: Bench, query: PlannedQuery) -> None:
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_partition_that_is_evicted_during_a_cycle_is_read_again(
+    bench: Bench, query: PlannedQuery, fails: bool
+) -> None:
     query.next_plan()
-    first = query.cycle
     bench.push([("t0", {"seq": 3})], "calls")
-    assert query.next_plan(fails=True) == {"t0": (3, 4)}
-    query.evict("t0", first)
+    assert query.next_plan(fails=fails, evicted="t0") == {"t0": (3, 4)}
     assert query.next_plan() == {"t0": (0, 4)}
 
 
-def test_the_planner_forgets_evicted_partitions(bench: Bench, query: PlannedQuery) -> None:
-    query.next_plan()
-    query.conn.execute("UPDATE penstock.cursors SET state = 3")
-    for key in ("t0", "t1"):
-        query.evict(key, query.cycle)
-    bench.push([(f"more{n}", {"seq": 0}) for n in range(10)], "calls")
-    query.next_plan()
-    query.conn.execute("UPDATE penstock.cursors SET state = 3")
-    bench.push([("last", {"seq": 0})], "calls")
-    query.next_plan()
-    assert len(query.planner.read_ahead) == 12, "one of the first three, ten more, and the last"
+def test_the_events_of_a_failed_cycle_are_read_again(query: PlannedQuery) -> None:
+    first = query.next_plan(fails=True)
+    assert query.next_plan() == first

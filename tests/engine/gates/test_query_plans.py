@@ -23,7 +23,7 @@ KEYS = ("ada", "bob", "cyd")
 MAX_ROWS = 60
 #: The statements that run for every release or every planned cycle, by file.
 HOT_STATEMENTS = {
-    "release.sql": ("lock_for_release", "record_release", "record_eviction"),
+    "release.sql": ("lock_for_release", "record_release"),
     "gate_state.sql": (
         "partitions",
         "meters",
@@ -34,7 +34,7 @@ HOT_STATEMENTS = {
         "park",
         "resume",
     ),
-    "planner.sql": ("due_partitions", "clear_wake_times", "unread_partitions", "positions", "lock_query"),
+    "planner.sql": ("due_partitions", "clear_wake_times", "wanted", "lock_query"),
 }
 
 QUERIES = """

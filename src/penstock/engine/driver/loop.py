@@ -29,7 +29,7 @@ from penstock.engine.cycle.watermark_scope import WatermarkScope
 from penstock.engine.driver.heartbeat import LeaseHeartbeat
 from penstock.engine.driver.prefetch import Prefetcher
 from penstock.engine.gates.limits import default_limit, prefetch_target
-from penstock.engine.gates.planner import GatedPlanner, GatedPlannerConfig
+from penstock.engine.gates.planner import GatedPlanner
 from penstock.engine.gates.release_loop import ReleaseLoop
 from penstock.engine.gates.tuning import ReleaseTuning
 from penstock.engine.gates.validation import check_gate_queues
@@ -211,11 +211,11 @@ class CycleLoop:
             stop_offsets=None if self._stop_offsets is None else dict(self._stop_offsets),
             outer_join=join if join is not None and join.is_outer else None,
         )
-        if not stream.gates:
+        if self._release_loop is None:
             return Planner(config)
         limits = [default_limit(gate) for gate in stream.gates]
         costs = [float(NANOS_PER_TOKEN if gate.cost.fixed is None else gate.cost.fixed) for gate in stream.gates]
-        return GatedPlanner(GatedPlannerConfig(**vars(config), initial_buffer=prefetch_target(limits, costs)))
+        return GatedPlanner(config, self._release_loop.buffer, prefetch_target(limits, costs))
 
     def _new_prefetcher(self, planner: Planner, cycles: CycleRunner, prepared: PreparedQuery) -> Prefetcher | None:
         """A prefetcher, where the result of a cycle depends on its plan alone."""
@@ -333,11 +333,11 @@ class CycleLoop:
                 return 0.0
             search = poison_search.after_failure(cycles.load_poison_search(), plan, expired)
             if not poison_search.is_guilty(search, plan):
-                self._fail(cycles, plan, error, search)
+                cycles.record_failure(plan, error, search)
                 # A single event is retried with backoff, since the cause may be temporary.
                 return min(0.25 * 2.0**search.tries, 5.0) if search.tries else 0.0
             if state.given_up.is_hopeless(error):
-                self._fail(cycles, plan, error, search)
+                cycles.record_failure(plan, error, search)
                 raise RepeatedFailure(
                     f"{poison_search.MAX_GIVEN_UP} events in a row failed with the same error: {error_summary(error)}. "
                     "The events are hardly the cause, so the query stops before it dead-letters all others. "
@@ -349,18 +349,11 @@ class CycleLoop:
             self._end(second)
         return 0.0
 
-    def _fail(
-        self, cycles: CycleRunner, plan: CyclePlan, error: BaseException, search: poison_search.PoisonSearch | None
-    ) -> None:
-        cycles.record_failure(plan, error, search)
-        if self._planner is not None:
-            self._planner.cycle_failed()
-
     def _on_ambiguous_reports(self, cycles: CycleRunner, plan: CyclePlan, error: SparkFailure) -> None:
         """End the loop with the reason in the ledger. No event is to blame, so none is searched for."""
         self._state.status.failed_cycles += 1
         try:
-            self._fail(cycles, plan, error, None)
+            cycles.record_failure(plan, error, None)
         except Exception:
             _logger.debug("the error could not be written to the ledger", exc_info=True)
         self._end(error)

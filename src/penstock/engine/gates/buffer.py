@@ -25,10 +25,6 @@ from penstock.stream.gates import Cost, Gate, find_cost_problem
 MAX_EVICTED_PARTITIONS = 5_000
 
 
-class BufferGap(LeaseLost):
-    """Events that were read do not follow the buffered ones, so the query restarts at its position."""
-
-
 @dataclass(slots=True)
 class BufferedPartition:
     """The buffered events of one partition, from the group's position on."""
@@ -109,16 +105,6 @@ class BufferedPartition:
             del values[:released]
 
 
-@dataclass(slots=True)
-class _Eviction:
-    """An evicted partition."""
-
-    #: The group's position, from which the partition is read again.
-    position: int
-    #: The last cycle whose read of the partition was evicted; None until the database knows of the eviction.
-    cycle: int | None = None
-
-
 class ReleaseBuffer:
     """All buffered events of a query."""
 
@@ -127,7 +113,8 @@ class ReleaseBuffer:
         #: The size of all partitions: 1 per event, and 1 per KiB of its outputs.
         self.size = 0
         self._computed_gates = [gate for gate, cost in enumerate(costs) if cost.fixed is None]
-        self._evicted: dict[int, _Eviction] = {}
+        #: The partitions that were evicted since the last cycle was planned.
+        self._evicted: set[int] = set()
         self._by_key: dict[str, list[int]] = {}
 
     def partitions_of(self, key: str) -> list[BufferedPartition]:
@@ -136,31 +123,28 @@ class ReleaseBuffer:
             return list(self.partitions.values())
         return [self.partitions[partition_id] for partition_id in self._by_key.get(key, ())]
 
+    def begin_cycle(self) -> dict[int, BufferedPartition]:
+        """Return the partitions for the plan of the next cycle. Other threads may call this."""
+        self._evicted.clear()
+        return self.partitions.copy()
+
     def add(
         self, plan: CyclePlan, failures: Iterable[EventFailure], table: pa.Table | None, outputs: Sequence[OutputEvent]
-    ) -> tuple[list[BufferedPartition], list[int]]:
-        """Add the events of a cycle. ``outputs`` has one event for each row of the table, which is in order.
+    ) -> list[BufferedPartition]:
+        """Add the events of a cycle, and return their partitions.
 
-        Returns the partitions, and the ids of those that were evicted after the cycle was planned. Events of the
-        latter are not added, since the ones before them are missing.
+        ``outputs`` has one event for each row of the table, which is in order. Partitions that were evicted after the
+        cycle was planned are skipped, since the events before the new ones are missing.
         """
-        stale = [each.partition_id for each in plan.partitions if self._is_stale(each)]
-        skipped = set(stale)
-        added = [self._extend(each) for each in plan.partitions if each.partition_id not in skipped]
+        added = [self._extend(each) for each in plan.partitions if each.partition_id not in self._evicted]
         self._add_rows(table, outputs)
         failed: dict[int, list[EventFailure]] = {}
         for failure in failures:
-            if failure.partition_id not in skipped:
+            if failure.partition_id not in self._evicted:
                 failed.setdefault(failure.partition_id, []).append(failure)
         for partition_id, partition_failures in failed.items():
             self._add_failures(self.partitions[partition_id], partition_failures)
-        # The planner of any later cycle knows of the evictions before this one.
-        self._evicted = {
-            partition_id: eviction
-            for partition_id, eviction in self._evicted.items()
-            if eviction.cycle is None or eviction.cycle >= plan.cycle
-        }
-        return added, stale
+        return added
 
     def drop(self, partition: BufferedPartition, released: int, position: int) -> None:
         """Remove released events of a partition, and the partition if it is empty."""
@@ -189,13 +173,7 @@ class ReleaseBuffer:
         for partition in partitions:
             self._remove(partition)
             self.size -= _size(partition.outputs)
-            self._evicted[partition.partition_id] = _Eviction(partition.position)
-
-    def confirm_eviction(self, partitions: Iterable[BufferedPartition], cycle: int) -> None:
-        """Note that the database knows which cycles read events that are evicted now."""
-        for partition in partitions:
-            if partition.partition_id in self._evicted:
-                self._evicted[partition.partition_id].cycle = cycle
+            self._evicted.add(partition.partition_id)
 
     def _remove(self, partition: BufferedPartition) -> None:
         if self.partitions.pop(partition.partition_id, None) is not None:
@@ -203,13 +181,6 @@ class ReleaseBuffer:
             ids.remove(partition.partition_id)
             if not ids:
                 del self._by_key[partition.key]
-
-    def _is_stale(self, planned: PartitionRange) -> bool:
-        """Return whether the partition was evicted after it was planned."""
-        eviction = self._evicted.get(planned.partition_id)
-        return (
-            eviction is not None and planned.partition_id not in self.partitions and planned.start != eviction.position
-        )
 
     def _extend(self, planned: PartitionRange) -> BufferedPartition:
         partition = self.partitions.get(planned.partition_id)
@@ -220,9 +191,8 @@ class ReleaseBuffer:
             partition.costs = {gate: [] for gate in self._computed_gates}
             self.partitions[planned.partition_id] = partition
             self._by_key.setdefault(planned.name, []).append(planned.partition_id)
-            self._evicted.pop(planned.partition_id, None)
         if partition.read_end != planned.start:
-            raise BufferGap(
+            raise LeaseLost(
                 f"the release buffer holds offsets {partition.position} to {partition.read_end} of key "
                 f"{planned.name!r}, but the cycle read from offset {planned.start}; the query restarts at its position"
             )

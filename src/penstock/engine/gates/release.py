@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -38,23 +38,6 @@ if TYPE_CHECKING:
     from penstock.log.log import Log
 
 _sql = Statements("penstock.engine.gates", "release.sql")
-
-
-class ReleaseStart(NamedTuple):
-    """The locked query: the number of the release in the ledger, and the time of its decision."""
-
-    cycle: int
-    is_paused: bool
-    now: datetime
-
-
-async def lock_for_release(conn: AsyncConnection[Any], target: CommitTarget) -> ReleaseStart:
-    """Lock the query's row, if this driver still holds the query."""
-    params = {"query": target.query_id, "fence": target.fence}
-    row = await (await conn.execute(_sql["lock_for_release"], params)).fetchone()
-    if row is None:
-        raise LeaseLost(f"query {target.name!r} was taken over by another driver")
-    return ReleaseStart(*row)
 
 
 @dataclass(slots=True)
@@ -112,7 +95,11 @@ class Releaser:
     ) -> bool:
         """Return whether there is something to commit."""
         began = time.perf_counter()
-        cycle, result.is_paused, now = await lock_for_release(conn, self._target)
+        params = {"query": self._target.query_id, "fence": self._target.fence}
+        row = await (await conn.execute(_sql["lock_for_release"], params)).fetchone()
+        if row is None:
+            raise LeaseLost(f"query {self._target.name!r} was taken over by another driver")
+        cycle, result.is_paused, now = row
         result.read_us, result.now_us = local_us(), to_micros(now)
         if result.is_paused:
             return False
@@ -135,8 +122,7 @@ class Releaser:
         if ends_early:
             # Partitions that are parked until the end of the reservation and are not buffered resume now. This comes
             # before other partitions are parked.
-            params = {"query": self._target.query_id, "now": now, "paused_until": PAUSED_UNTIL_US}
-            await conn.execute(_sql["resume_early"], params)
+            await conn.execute(_sql["resume_early"], {**params, "now": now, "paused_until": PAUSED_UNTIL_US})
         if not changed:
             return ends_early
         await advance_positions(conn, self._target.name, [each.move for each in moved], now)

@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from penstock.core.errors import LeaseLost
 from penstock.db.retry import CONNECTION_ERRORS
+from penstock.db.statements import Statements
 from penstock.engine.commit_connection import open_commit_connection
+from penstock.engine.cycle.cycle_ledger import delete_old_cycles, finish_cycle, widen_search
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
+from penstock.engine.cycle.query_lock import lock_query
 from penstock.engine.gates.buffer import MAX_EVICTED_PARTITIONS, BufferedPartition, ReleaseBuffer
-from penstock.engine.gates.buffer_ledger import BufferLedger
 from penstock.engine.gates.fair_queue import FairQueue
 from penstock.engine.gates.gate_rules import store_gate_rules
 from penstock.engine.gates.release import Releaser, ReleaseResult
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.log.log import Log
 
 _logger = logging.getLogger("penstock.engine")
+_commit = Statements("penstock.engine.cycle", "commit.sql")
 
 #: Changes of limits are notified here, with the query and the key; key "" stands for all keys.
 CHANNEL = "penstock_gates"
@@ -39,6 +42,8 @@ CHANNEL = "penstock_gates"
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, _PAUSE_FACTOR = 0.02, 0.25, 3.0
 _PAUSED_QUERY_SECONDS = 0.5
 _RECONNECT_SECONDS = 1.0
+#: Old reports and cycles are deleted once in so many cycles.
+_CLEANUP_CYCLES = 1_000
 
 _LOST_CONNECTION = (*CONNECTION_ERRORS, psycopg.errors.IdleInTransactionSessionTimeout)
 
@@ -67,7 +72,6 @@ class ReleaseLoop:
         #: None if no gate is shared.
         self._fair_queue = FairQueue(self._tuning.max_partitions) if any(gate.shared for gate in gates) else None
         self._releaser = Releaser(log, target, gates, self._tuning)
-        self._ledger = BufferLedger(log, target)
         self._on_release = on_release
         self._on_failure = on_failure
         self._conn: AsyncConnection[Any] | None = None
@@ -78,6 +82,7 @@ class ReleaseLoop:
         #: The keys whose limits have changed since the last release began.
         self._changed_keys: set[str] = set()
         self._next_eviction = 0.0
+        self._cleanups = 0
 
     async def prepare(self) -> None:
         """Store the definition of the gates."""
@@ -101,12 +106,30 @@ class ReleaseLoop:
     async def add_cycle(self, result: CycleResult, table: pa.Table | None) -> None:
         """Buffer the events of a cycle. The rows of the table are in order, and the result has an event for each."""
         failures = [failure for report in result.reports for failure in report.failures]
-        added, stale = self.buffer.add(result.plan, failures, table, result.outputs)
-        for partition in added:
+        for partition in self.buffer.add(result.plan, failures, table, result.outputs):
             if partition.due_us < NEVER_US:
                 self._schedule.push(partition)
-        await self._ledger.record_cycle(result, stale)
+        await self._record_cycle(result)
         self._wake.set()
+
+    async def _record_cycle(self, result: CycleResult) -> None:
+        """Mark a cycle as done in the ledger. It only fills the buffer, so it commits no events."""
+        target, cycle = self._target, result.plan.cycle
+        stats = CommitStats(dropped=sum(sum(report.dropped.values()) for report in result.reports))
+        async with self._log.database.connection() as conn, conn.transaction():
+            await conn.execute("SET LOCAL synchronous_commit = off")
+            search = (await lock_query(conn, target)).poison_search
+            await finish_cycle(conn, target, result, stats)
+            if search is not None:
+                params = {
+                    "query": target.query_id,
+                    "fence": target.fence,
+                    "suspicion": widen_search(search, result.plan),
+                }
+                await conn.execute(_commit["store_poison_search"], params)
+            if cycle // _CLEANUP_CYCLES != self._cleanups:
+                self._cleanups = cycle // _CLEANUP_CYCLES
+                await delete_old_cycles(conn, target, cycle)
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -125,7 +148,7 @@ class ReleaseLoop:
                 async with self._releasing:
                     await self._release(partitions)
                     if self.buffer.size > self._tuning.max_buffer_size and time.monotonic() >= self._next_eviction:
-                        await self._evict()
+                        self._evict()
                 continue
             next_times = [self._schedule.next_us, None if self._fair_queue is None else self._fair_queue.next_us]
             times = [next_us for next_us in next_times if next_us is not None]
@@ -188,27 +211,19 @@ class ReleaseLoop:
             self._log.appender.announce([result.request])
         self._on_release(result.stats, positions)
 
-    async def _evict(self) -> None:
+    def _evict(self) -> None:
         """Evict parked partitions until a quarter of the buffer is free. The planner reads them again in time."""
         max_size = self._tuning.max_buffer_size * 3 // 4
         reserved_for = () if self._fair_queue is None else self._fair_queue.reserved_for
         partitions = self.buffer.find_surplus(max_size, reserved_for)
-        # Before the eviction is recorded, because a cycle may bring later events of the partitions meanwhile.
         self.buffer.evict(partitions)
         if self.buffer.size > max_size and len(partitions) < MAX_EVICTED_PARTITIONS:
             # A search through all partitions after every release would take most of the time.
             self._next_eviction = time.monotonic() + self._tuning.poll_seconds
-        if not partitions:
-            return
         if self._fair_queue is not None:
             self._fair_queue.discard(partition.partition_id for partition in partitions)
-        conn = await self._connection()
-        try:
-            cycle = await self._ledger.record_eviction(conn, partitions)
-        except _LOST_CONNECTION as error:
-            raise LeaseLost(f"the connection to PostgreSQL was lost while partitions were evicted: {error}") from error
-        self.buffer.confirm_eviction(partitions, cycle)
-        self._schedule.prune()
+        if partitions:
+            self._schedule.prune()
 
     async def _release_with_retries(self, partitions: Sequence[BufferedPartition]) -> ReleaseResult:
         from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change

@@ -79,16 +79,10 @@ class UnreadPartition(NamedTuple):
     end_offset: int
     high_us: int | None = None
     floor_us: int | None = None
-    #: In a gated query: how many events its buffer should hold, and the last cycle whose events were evicted.
-    wanted: int | None = None
-    evicted_cycle: int = 0
 
     @property
     def events(self) -> int:
         return self.end_offset - self.next_offset
-
-    def until(self, end_offset: int) -> UnreadPartition:
-        return self if end_offset >= self.end_offset else self._replace(end_offset=end_offset)
 
 
 class _QueryFlags(NamedTuple):
@@ -168,9 +162,6 @@ class Planner:
             for planned in partitions
         )
 
-    def cycle_failed(self) -> None:
-        """Note that the last planned cycle was not committed; its events are planned again."""
-
     def _plan_now(self) -> CyclePlan | None:
         flags = self._flags()
         if flags.is_paused:
@@ -195,29 +186,18 @@ class Planner:
     def _unread_partitions(self) -> list[UnreadPartition]:
         unread: list[UnreadPartition] = []
         for group in self._config.groups:
-            segment = self._open_segment(group.queue_id)
-            if segment is not None:
-                statement = _sql.table("unread_partitions", group.queue_id, segment)
-                unread += self._fetch_unread(statement, group)
-        return unread
-
-    def _open_segment(self, queue_id: int) -> int | None:
-        row = self._conn.execute(_sql["open_segment"], {"queue": queue_id}).fetchone()
-        return None if row is None else int(row[0])
-
-    def _fetch_unread(self, statement: str, group: SourceGroup) -> list[UnreadPartition]:
-        cursor = self._conn.cursor(row_factory=args_row(UnreadPartition))
-        return cursor.execute(statement, self._params(group=group.group_id)).fetchall()
+            row = self._conn.execute(_sql["open_segment"], {"queue": group.queue_id}).fetchone()
+            if row is not None:
+                statement = _sql.table("unread_partitions", group.queue_id, row[0])
+                cursor = self._conn.cursor(row_factory=args_row(UnreadPartition))
+                unread += cursor.execute(statement, self._params(group=group.group_id))
+        return unread if self._config.stop_offsets is None else _up_to(unread, self._config.stop_offsets)
 
     def _next_partitions(self, search: PoisonSearch | None) -> list[PartitionRange]:
         return self._choose(self._unread_partitions(), search)
 
     def _choose(self, unread: list[UnreadPartition], search: PoisonSearch | None) -> list[PartitionRange]:
         """Divide the limit of the next cycle over the partitions."""
-        stops = self._config.stop_offsets
-        if stops is not None:
-            unread = [each.until(stops.get(each.partition_id, 0)) for each in unread]
-            unread = [each for each in unread if each.events > 0]
         unread, limit = self._narrow(unread, search)
         shares = divide_evenly([each.events for each in unread], limit)
         return self._resolve([(each, share) for each, share in zip(unread, shares, strict=True) if share])
@@ -227,8 +207,7 @@ class Planner:
         limit = self._size.limit
         if search is None:
             return unread, limit
-        suspected = [each.until(search.stops.get(each.partition_id, 0)) for each in unread]
-        suspected = [each for each in suspected if each.events > 0]
+        suspected = _up_to(unread, search.stops)
         return (suspected, max(1, min(limit, search.limit))) if suspected else (unread, limit)
 
     def _resolve(self, chosen: Sequence[tuple[UnreadPartition, int]]) -> list[PartitionRange]:
@@ -351,3 +330,9 @@ class Planner:
 
     def _params(self, **more: Any) -> dict[str, Any]:
         return {"query": self._config.query_id, "fence": self._config.fence, **more}
+
+
+def _up_to(unread: Sequence[UnreadPartition], stops: Mapping[int, int]) -> list[UnreadPartition]:
+    """Leave out the offsets from these on, and partitions without a stop."""
+    until = [each._replace(end_offset=min(each.end_offset, stops.get(each.partition_id, 0))) for each in unread]
+    return [each for each in until if each.events > 0]

@@ -8,10 +8,7 @@ LEFT JOIN penstock.queues k ON k.name = q.source_queue
 LEFT JOIN penstock.groups g ON g.queue_id = k.id AND g.name = q.group_name
 LEFT JOIN LATERAL (
     SELECT max(p.moved_at) AS moved_at FROM penstock.cursors c
-    CROSS JOIN LATERAL (
-        SELECT p.moved_at FROM penstock.positions p
-        WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
-    ) p
+    CROSS JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p
     WHERE c.group_id = g.id
 ) m ON true
 WHERE %(name)s::text IS NULL OR q.name = %(name)s

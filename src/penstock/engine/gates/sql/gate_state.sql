@@ -21,10 +21,7 @@ SELECT w.partition_id,
            - p.next_offset - cardinality(p.skipped)
 FROM unnest(%(partitions)s::bigint[], %(keys)s::text[]) AS w (partition_id, key)
 JOIN penstock.partitions t ON t.queue_id = %(sink)s AND t.epoch = %(epoch)s AND t.name = w.key
-CROSS JOIN LATERAL (
-    SELECT p.next_offset, p.skipped FROM penstock.positions p
-    WHERE p.group_id = %(group)s AND p.partition_id = t.id ORDER BY p.version DESC LIMIT 1
-) p
+CROSS JOIN LATERAL penstock.current_position(%(group)s::integer, t.id) p
 
 -- name: store_partitions
 INSERT INTO penstock.gate_lanes AS l (query_id, partition_id, key, passed, allowed, denied_since, next_at, wakes_at,

@@ -25,8 +25,3 @@ INSERT INTO penstock.query_totals AS t (query_id, events_in, events_out, dead)
 VALUES (%(query)s, %(events_in)s, %(events_out)s, %(dead)s)
 ON CONFLICT (query_id) DO UPDATE SET events_in = t.events_in + excluded.events_in,
     events_out = t.events_out + excluded.events_out, dead = t.dead + excluded.dead
-
--- name: record_eviction
--- The events of these partitions that cycles up to this one have buffered are evicted.
-UPDATE penstock.gate_lanes SET put_back = greatest(put_back, %(cycle)s)
-WHERE query_id = %(query)s AND partition_id = ANY(%(partitions)s::bigint[])

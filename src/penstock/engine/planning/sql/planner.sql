@@ -5,10 +5,7 @@ SELECT {queue}::bigint, c.group_id, {segment}::bigint, c.partition_id, t.name, t
 FROM penstock.cursors c
 JOIN penstock.partitions t ON t.id = c.partition_id
 JOIN penstock.queries q ON q.id = %(query)s
-CROSS JOIN LATERAL (
-    SELECT p.next_offset FROM penstock.positions p
-    WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
-) p
+CROSS JOIN LATERAL penstock.current_position(c.group_id, c.partition_id) p
 CROSS JOIN LATERAL (
     SELECT coalesce((SELECT k.end_offset FROM {chunks} k
                      WHERE k.partition_id = t.id ORDER BY k.end_offset DESC LIMIT 1), t.sealed_end) AS end_offset
