@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -25,17 +25,6 @@ _sql = Statements("penstock.engine", "client_queries.sql")
 
 
 @dataclass(frozen=True, slots=True)
-class _ClientQueryRow:
-    name: str
-    source_queue: str
-    sink_queue: str | None
-    group_name: str
-    created_at: datetime
-    is_read: bool
-    committed_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class ClientQuery:
     """A query whose workers are clients. Each worker holds the lease of the partition that it computes."""
 
@@ -50,7 +39,7 @@ class ClientQuery:
     #: When its group last moved in a partition.
     committed_at: datetime | None
     #: Its consumer group with its lag; empty if the group does not exist yet.
-    groups: list[GroupInfo]
+    groups: list[GroupInfo] = field(default_factory=list)
 
     @property
     def is_running(self) -> bool:
@@ -84,25 +73,14 @@ async def list_client_queries(
 ) -> list[ClientQuery]:
     """List all client queries, or the one with this name. Pass ``groups`` of all queues to save reading them."""
     async with log.database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(_ClientQueryRow))
+        cursor = conn.cursor(row_factory=class_row(ClientQuery))
         await cursor.execute(_sql["list"], {"name": name, "skew": log.clock.skew})
-        rows = await cursor.fetchall()
-    if rows and groups is None:
+        queries = await cursor.fetchall()
+    if queries and groups is None:
         groups = await log.groups()
-    return [_client_query(row, groups or ()) for row in rows]
-
-
-def _client_query(row: _ClientQueryRow, groups: Sequence[GroupInfo]) -> ClientQuery:
-    return ClientQuery(
-        row.name,
-        row.source_queue,
-        row.sink_queue,
-        row.group_name,
-        row.created_at,
-        row.is_read,
-        row.committed_at,
-        [group for group in groups if (group.queue, group.group) == (row.source_queue, row.group_name)],
-    )
+    for query in queries:
+        query.groups.extend(each for each in groups or () if (each.queue, each.group) == (query.queue, query.group))
+    return queries
 
 
 async def find_client_query(log: Log, name: str) -> ClientQuery | None:

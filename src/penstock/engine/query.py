@@ -145,10 +145,6 @@ class Query:
         """The seconds between two progress reports in the foreground; 0 for none."""
         return self._options.report_seconds
 
-    def processed(self) -> int:
-        """The number of events committed since the start."""
-        return self.status.events_in
-
     def _main(self) -> None:
         try:
             self._event_loop.run(self._log.open())

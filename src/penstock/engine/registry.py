@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import psycopg
 
@@ -55,8 +55,6 @@ class RegisteredQuery:
     """A query that is about to run."""
 
     id: int
-    #: The types of its fields, if they are known.
-    fields: dict[str, str] | None
     is_new: bool
     #: The time of registration, by the database's clock.
     at: datetime
@@ -69,8 +67,7 @@ class _StoredQuery(NamedTuple):
     id: int
     description: list[str]
     fingerprint: str
-    fields: dict[str, str] | None
-    result: dict[str, str] | None
+    has_tables: bool
     now: datetime
     columns: list[str]
 
@@ -108,8 +105,7 @@ class Registry:
                 "Start it with reset=True to start over, or give the new stream another query_id "
                 "(with subscription_from=... it can read from the same position)"
             )
-        is_new = created is not None
-        return RegisteredQuery(query.id, query.fields, is_new, query.now, query.description, query.columns)
+        return RegisteredQuery(query.id, created is not None, query.now, query.description, query.columns)
 
     async def acquire_lease(self, name: str, driver: str, lease_seconds: float, since: datetime) -> int | None:
         """Return a fencing number, or None if another driver has the lease or the query was stopped after ``since``."""
@@ -137,8 +133,7 @@ class Registry:
         """Return the stored types of a query's fields; None if none are known."""
         async with self._log.database.connection() as conn:
             row = await (await conn.execute(_sql["field_types"], {"query": query})).fetchone()
-        types: dict[str, str] | None = None if row is None else row[0]
-        return types
+        return None if row is None else cast("dict[str, str] | None", row[0])
 
     async def has_no_cycles(self, query: int) -> bool:
         """Return whether no cycle of the query was ever planned."""
@@ -151,7 +146,7 @@ class Registry:
         async with self._log.database.connection() as conn, conn.transaction():
             await conn.execute(_sql["lock_catalog"])
             query = await self._find(conn, result.name)
-            if query is None or query.result is not None:
+            if query is None or query.has_tables:
                 return
             with _invalid_columns():
                 for statement in result.create_statements():

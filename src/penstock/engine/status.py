@@ -43,7 +43,6 @@ class Status:
     failed_cycles: int = 0
     started_at: float = field(default_factory=time.monotonic)
     stopped_at: float | None = None
-    last_cycle_seconds: float = 0.0
     error: str | None = None
 
     @property

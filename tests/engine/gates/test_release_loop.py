@@ -257,9 +257,7 @@ async def test_evicted_events_are_released_once_in_order_and_within_the_limit(da
                 await asyncio.to_thread(driver.conn.execute, b"DELETE FROM penstock.gate_limits")
             await driver.run_cycle()
             assert not driver.failures, driver.failures
-            ((released,),) = driver.conn.execute(
-                "SELECT coalesce(sum(allowed), 0) FROM penstock.gate_lanes"
-            ).fetchall()
+            ((released,),) = driver.conn.execute("SELECT coalesce(sum(allowed), 0) FROM penstock.gate_lanes").fetchall()
         seen: dict[str, list[tuple[int, int, int]]] = {}
         for event in await driver.log.browse("out", limit=10_000):
             seen.setdefault(str(event.key), []).append((event.offset, event.data["seq"], micros(event.appended_at)))

@@ -284,7 +284,6 @@ class CycleLoop:
         status.cycles += 1
         status.error = None
         self.made_progress = True
-        status.last_cycle_seconds = time.monotonic() - (self._cycle_began or time.monotonic())
         if self._stop_offsets is None:
             return
         for partition_id, position in positions.items():

@@ -68,15 +68,6 @@ class _KeyRows:
     stored: tuple[list[_JoinRow], list[_JoinRow]] = field(default_factory=lambda: ([], []))
 
 
-class _PairPosition(NamedTuple):
-    """The system columns of a pair."""
-
-    partition: int
-    offset: int
-    event_key: str | None
-    time: int
-
-
 @dataclass(frozen=True)
 class JoinMatcher:
     """The function with which Spark joins the events of a task."""
@@ -137,25 +128,16 @@ class JoinMatcher:
         if not keys or not self.read_config.query_id:
             return  # a preview has no state
         before, after = self.state.before_us, self.state.after_us
-        range_keys: list[str] = []
-        sides: list[int] = []
-        lows: list[int] = []
-        highs: list[int] = []
+        ranges: list[tuple[str, int, int, int]] = []
         for key, rows in keys.items():
             left, right = rows.new
             if left:
-                range_keys.append(key)
-                sides.append(RIGHT)
-                lows.append(left[0].time - before)
-                highs.append(left[-1].time + after)
+                ranges.append((key, RIGHT, left[0].time - before, left[-1].time + after))
             if right:
-                range_keys.append(key)
-                sides.append(LEFT)
-                lows.append(right[0].time - after)
-                highs.append(right[-1].time + before)
-        params = self.state.params(
-            keys=range_keys, sides=int_array(sides), lows=int_array(lows), highs=int_array(highs)
-        )
+                ranges.append((key, LEFT, right[0].time - after, right[-1].time + before))
+        range_keys, *numbers = zip(*ranges, strict=True)
+        sides, lows, highs = map(int_array, numbers)
+        params = self.state.params(keys=list(range_keys), sides=sides, lows=lows, highs=highs)
         with translate_database_errors():
             conn = worker_connection(self.read_config.conninfo)
             for side, key, time, row_id, event_key, line in conn.execute(self.state.statement("find_partners"), params):
@@ -199,7 +181,8 @@ class _PairBatch:
         self._schema = matcher.output_schema
         self._decoder = JsonColumnDecoder(matcher.fields)
         self._lines: list[str] = []
-        self._positions: list[_PairPosition] = []
+        #: The values of ``SYSTEM_COLUMNS`` for each line.
+        self._positions: list[tuple[int, int, str | None, int, int, bool]] = []
         self._characters = 0
 
     @property
@@ -212,7 +195,7 @@ class _PairBatch:
         time = left.time if right is None else max(left.time, right.time)
         line = f'{{"left":{left.line},"right":{"null" if right is None else right.line}}}'
         self._lines.append(line)
-        self._positions.append(_PairPosition(new.partition, new.offset, left.event_key, time))
+        self._positions.append((new.partition, new.offset, left.event_key, time, 0, False))
         self._characters += len(line)
 
     def take(self) -> Iterator[pa.RecordBatch]:
@@ -225,15 +208,11 @@ class _PairBatch:
         if decoded.errors:
             lines = [self._drop_invalid_fields(line) if i in decoded.errors else line for i, line in enumerate(lines)]
             decoded = self._decoder.decode(b"\n".join(lines), count)
+        positions = zip(*self._positions, strict=True)
         columns = {
-            "__partition": pa.array([position.partition for position in self._positions], pa.int64()),
-            "__offset": pa.array([position.offset for position in self._positions], pa.int64()),
-            "__key": pa.array([position.event_key for position in self._positions], pa.string()),
-            "__time": pa.array([position.time for position in self._positions], pa.int64()),
-            "__watermark": pa.array([0] * count, pa.int64()),
-            "__redriven": pa.array([False] * count, pa.bool_()),
-            EVENT_JSON: pa.array(self._lines, pa.string()),
+            column.name: pa.array(values, column.type) for column, values in zip(SYSTEM_COLUMNS, positions, strict=True)
         }
+        columns[EVENT_JSON] = pa.array(self._lines, pa.string())
         arrays = [columns[f.name] if f.name in columns else decoded.table.column(f.name) for f in self._schema]
         yield from pa.Table.from_arrays(arrays, schema=self._schema).combine_chunks().to_batches()
         self._lines, self._positions, self._characters = [], [], 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -42,22 +42,14 @@ JOIN_ROW_SCHEMA = pa.schema(
 )
 
 
-class MatchedRow(NamedTuple):
-    """The primary key of a left row."""
-
-    key: str
-    time_us: int
-    id: int
-
-
 @dataclass(frozen=True)
 class JoinStateChanges:
     """The changes of the state by one cycle."""
 
     #: New rows, with the columns of JOIN_ROW_SCHEMA.
     added_rows: pa.Table
-    #: Stored left rows of an outer join that found a match.
-    matched_rows: Sequence[MatchedRow]
+    #: Key, time and id of stored left rows of an outer join that found a match.
+    matched_rows: Sequence[tuple[str, int, int]]
     #: How many expired left rows the cycle emits without a match, oldest first.
     expired_rows: int = 0
 
@@ -141,11 +133,8 @@ class JoinState:
             params = self.params(watermark=watermark_us, limit=limit, unmatched=unmatched)
             await conn.execute(self.statement("delete_expired"), params)
         if changes.matched_rows:
-            params = {
-                "keys": [row.key for row in changes.matched_rows],
-                "times": int_array([row.time_us for row in changes.matched_rows]),
-                "ids": int_array([row.id for row in changes.matched_rows]),
-            }
+            keys, times, ids = zip(*changes.matched_rows, strict=True)
+            params = {"keys": list(keys), "times": int_array(times), "ids": int_array(ids)}
             await conn.execute(self.statement("mark_matched"), params)
         if changes.added_rows.num_rows:
             await conn.execute(self.statement("insert_staged"))
@@ -169,14 +158,11 @@ def encode_rows(rows: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def collect_changes(reports: Iterable[TaskReport]) -> JoinStateChanges:
+def collect_changes(reports: Sequence[TaskReport]) -> JoinStateChanges:
     """Combine the changes that the tasks of a cycle report."""
-    tables: list[pa.Table] = []
-    matched: list[MatchedRow] = []
-    expired = 0
-    for report in reports:
-        expired += report.expired_rows
-        if report.added_rows:
-            tables.append(pyarrow.ipc.open_stream(report.added_rows).read_all())
-        matched += [MatchedRow._make(row) for row in report.matched_rows]
-    return JoinStateChanges(pa.concat_tables(tables) if tables else JOIN_ROW_SCHEMA.empty_table(), matched, expired)
+    added = [pyarrow.ipc.open_stream(report.added_rows).read_all() for report in reports if report.added_rows]
+    return JoinStateChanges(
+        pa.concat_tables([JOIN_ROW_SCHEMA.empty_table(), *added]),
+        [row for report in reports for row in report.matched_rows],
+        sum(report.expired_rows for report in reports),
+    )

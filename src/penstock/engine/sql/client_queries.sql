@@ -1,6 +1,6 @@
 -- name: list
 -- The group's seen_at is updated once a minute, so a query counts as read for two minutes.
-SELECT q.name, q.source_queue, q.sink_queue, q.group_name, q.created_at,
+SELECT q.name, q.source_queue AS queue, q.sink_queue AS sink, q.group_name AS "group", q.created_at,
        coalesce(g.seen_at > clock_timestamp() + %(skew)s - interval '2 minutes', false) AS is_read,
        m.moved_at AS committed_at
 FROM penstock.shared_queries q

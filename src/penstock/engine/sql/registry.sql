@@ -1,6 +1,6 @@
 -- name: find
 -- The array has the columns of the live view, once it exists.
-SELECT id, description, fingerprint, fields, result, clock_timestamp(), ARRAY (
+SELECT id, description, fingerprint, result IS NOT NULL, clock_timestamp(), ARRAY (
     SELECT attname::text FROM pg_attribute
     WHERE attrelid = to_regclass(format('penstock_live.%%I', name)) AND attnum > 0 ORDER BY attnum
 ) FROM penstock.queries WHERE name = %(name)s
