@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from psycopg import sql
 
 from penstock.db.statements import Statements, fill_placeholders
-from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 from penstock.engine.compile.windows.window_output import WindowOutput
+
+if TYPE_CHECKING:
+    from penstock.engine.compile.windows.aggregate_columns import ResultColumn, StateColumn
 
 _tables = Statements("penstock.engine", "result_tables.sql")
 _merge = Statements("penstock.engine", "merge.sql")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from penstock.engine.compile import exact_decimals
 from penstock.engine.compile.key_text import to_key
@@ -12,15 +14,11 @@ from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.worker.json_values import COST_PREFIX, NON_OBJECT, SINK_KEY
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, METADATA, SYSTEM_COLUMNS
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 def compile_events(
     split: SplitStream, events: DataFrame, references: ReferenceFrames
 ) -> Callable[[DataFrame, bool], DataFrame]:
     """Compile a stream without windows. ``events`` is a frame with the columns that the reader returns."""
-    from pyspark.sql import functions as F
 
     sink_key = split.stream.sink_key
     fields = split.stages[-1].fields or EMPTY_SCHEMA if split.stages else references.read_config.fields

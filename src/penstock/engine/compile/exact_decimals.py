@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import threading
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 
 class _CompiledClass(NamedTuple):
@@ -26,8 +28,6 @@ _compiled: _CompiledClass | None = None
 
 def column(spark: SparkSession, expression: Any) -> Column:
     """A Column with exact arithmetic, from SQL text or another Column."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.classic.column import Column as ClassicColumn
 
     if isinstance(expression, str) and expression.isidentifier():
         return F.expr(expression)
@@ -43,7 +43,6 @@ def select(frame: DataFrame, names: list[str], expression: Column) -> DataFrame:
 
 def run_query(spark: SparkSession, query: str) -> DataFrame:
     """The result of an SQL query, computed with exact arithmetic."""
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     return ClassicDataFrame(_exact_decimals(spark).query(spark._jsparkSession, query), spark)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from penstock.engine.compile.postgres_types import postgres_type
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 def to_text(value: Column, spark_type: str) -> Column:
-    from pyspark.sql import functions as F
-
     if spark_type.startswith("decimal"):
         return _decimal_to_text(value)
     return F.to_json(value) if postgres_type(spark_type) == "jsonb" else value.cast("string")
@@ -27,7 +24,6 @@ def columns_to_text(frame: DataFrame, columns: Sequence[Column]) -> list[Column]
 
 def to_key(frame: DataFrame, columns: Sequence[Column]) -> Column:
     """One column as text, several as a JSON array."""
-    from pyspark.sql import functions as F
 
     texts = columns_to_text(frame, columns)
     return texts[0] if len(texts) == 1 else F.to_json(F.array(*texts))
@@ -35,7 +31,6 @@ def to_key(frame: DataFrame, columns: Sequence[Column]) -> Column:
 
 def distinguish_empty_key(key: Column) -> Column:
     """Encode a key so that it is not '', which stands for no key: append two quotes to a key of only quotes."""
-    from pyspark.sql import functions as F
 
     quote = F.lit('"')
     return F.when(F.btrim(key, quote) == "", F.concat(key, quote, quote)).otherwise(key)
@@ -43,7 +38,6 @@ def distinguish_empty_key(key: Column) -> Column:
 
 def _decimal_to_text(value: Column) -> Column:
     """A decimal without trailing zeros: 5 and 5.0 are equal."""
-    from pyspark.sql import functions as F
 
     trimmed = F.regexp_replace(F.regexp_replace(value.cast("string"), r"(\.[0-9]*?)0+$", "$1"), r"\.$", "")
     return F.when(value == 0, F.lit("0")).otherwise(trimmed)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.engine.compile.predicate_parser import parse_field_list, parse_predicate
 from penstock.engine.worker.preaggregate import MAX_DECIMAL_DIGITS, PartialColumn, Preaggregation
-from penstock.engine.worker.predicates import Predicate
 from penstock.stream.aggregates import Aggregate
 from penstock.stream.definition import Definition
 from penstock.stream.steps import Filter, Map
@@ -24,7 +24,7 @@ def plan_preaggregation(stream: Definition, fields: pa.Schema, steps: Sequence[A
     if stream.fold is not None or len(stream.windows) != 1 or not isinstance(stream.windows[0], TumblingWindow):
         return None
     known: Mapping[str, pa.Field] = {field.name: field for field in fields}
-    predicates: list[Predicate] = []
+    predicates: list[pc.Expression] = []
     for step in steps:
         match step:
             case Filter(condition=str(text)):

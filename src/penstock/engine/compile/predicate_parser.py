@@ -6,35 +6,28 @@ Everything that needs a cast, a function or arithmetic is left to Spark.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from penstock.core.errors import InvalidSql
-from penstock.engine.worker.predicates import (
-    BooleanCombination,
-    Comparison,
-    InList,
-    IsNull,
-    IsTrue,
-    Negation,
-    Predicate,
-)
 from penstock.stream.sql.parser import parse_expression, parse_select
 from penstock.stream.sql.text import has_plain_literals
 
-#: By the name of the sqlglot class: the Arrow function, and the one for swapped operands.
-_COMPARISONS = {
-    "EQ": ("equal", "equal"),
-    "NEQ": ("not_equal", "not_equal"),
-    "GT": ("greater", "less"),
-    "GTE": ("greater_equal", "less_equal"),
-    "LT": ("less", "greater"),
-    "LTE": ("less_equal", "greater_equal"),
+_COMPARISONS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
+    exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+    exp.GT: operator.gt,
+    exp.GTE: operator.ge,
+    exp.LT: operator.lt,
+    exp.LTE: operator.le,
 }
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 #: The digits that every double holds exactly, and every 64-bit integer.
@@ -44,122 +37,115 @@ _DOUBLE_DIGITS, _INTEGER_DIGITS = 15, 18
 _Fields = Mapping[str, pa.Field]
 
 
-def parse_predicate(text: str, fields: _Fields) -> Predicate | None:
+class _NotSupported(Exception):
+    """Spark might evaluate this part differently."""
+
+
+def parse_predicate(text: str, fields: _Fields) -> pc.Expression | None:
     """Parse a condition; None if Spark might evaluate it differently."""
-    tree = _parse(text, parse_expression)
     try:
-        return None if tree is None else _parse_node(tree, fields)
-    except RecursionError:
+        return _parse_node(_parse(text, parse_expression), fields)
+    except (_NotSupported, RecursionError):
         return None
 
 
 def parse_field_list(text: str, fields: _Fields) -> dict[str, pa.Field] | None:
     """Parse a select list that only renames fields: the fields by their new names. None for any other list."""
-    tree = _parse(text, parse_select)
-    if tree is None or {name for name, part in tree.args.items() if part} != {"expressions"}:
-        return None
-    selected: dict[str, pa.Field] = {}
-    for item in tree.expressions:
-        field = _find_field(item.unalias(), fields)
-        name = item.alias_or_name
-        if field is None or name in selected:
-            return None
-        selected[name] = field
-    return selected
-
-
-def _parse(text: str, parse: Callable[[str], exp.Expr]) -> exp.Expr | None:
     try:
-        return parse(text) if has_plain_literals(text) else None
-    except InvalidSql:
+        tree = _parse(text, parse_select)
+        selected = {item.alias_or_name: _find_field(item.unalias(), fields) for item in tree.expressions}
+    except _NotSupported:
         return None
+    has_other_clauses = {name for name, part in tree.args.items() if part} != {"expressions"}
+    return None if has_other_clauses or len(selected) < len(tree.expressions) else selected
 
 
-def _parse_node(node: Any, fields: _Fields) -> Predicate | None:
+def _parse(text: str, parse: Callable[[str], exp.Expr]) -> exp.Expr:
+    if not has_plain_literals(text):
+        raise _NotSupported
+    try:
+        return parse(text)
+    except InvalidSql:
+        raise _NotSupported from None
+
+
+def _parse_node(node: Any, fields: _Fields) -> pc.Expression:
     match node:
         case exp.Paren():
             return _parse_node(node.this, fields)
         case exp.Not():
-            operand = _parse_node(node.this, fields)
-            return None if operand is None else Negation(operand)
+            return ~_parse_node(node.this, fields)
         case exp.And() | exp.Or():
-            operands = [_parse_node(operand, fields) for operand in node.flatten(unnest=False)]
-            return _combine(isinstance(node, exp.Or), operands)
+            combine = operator.or_ if isinstance(node, exp.Or) else operator.and_
+            return reduce(combine, [_parse_node(operand, fields) for operand in node.flatten(unnest=False)])
         case exp.Is(expression=exp.Null()):
-            field = _find_field(node.this, fields)
-            return None if field is None else IsNull(field.name)
+            return pc.field(_find_field(node.this, fields).name).is_null()
         case exp.In(expressions=[_, *_]) if not node.args.get("query"):
             return _parse_in(node, fields)
         case exp.Between() if not node.args.get("symmetric"):
-            low = _parse_comparison("GTE", node.this, node.args["low"], fields)
-            return _combine(False, [low, _parse_comparison("LTE", node.this, node.args["high"], fields)])
-        case exp.Column():
-            field = _find_field(node, fields)
-            return IsTrue(field.name) if field is not None and field.type == pa.bool_() else None
-    name = type(node).__name__
-    return _parse_comparison(name, node.this, node.expression, fields) if name in _COMPARISONS else None
+            low = _parse_comparison(operator.ge, node.this, node.args["low"], fields)
+            return low & _parse_comparison(operator.le, node.this, node.args["high"], fields)
+        case exp.Column() if (field := _find_field(node, fields)).type == pa.bool_():
+            return pc.field(field.name)
+        case exp.Expr() if type(node) in _COMPARISONS:
+            return _parse_comparison(_COMPARISONS[type(node)], node.this, node.expression, fields)
+    raise _NotSupported
 
 
-def _combine(is_or: bool, operands: Sequence[Predicate | None]) -> Predicate | None:
-    known = [operand for operand in operands if operand is not None]
-    return BooleanCombination(is_or, tuple(known)) if len(known) == len(operands) else None
-
-
-def _parse_in(node: Any, fields: _Fields) -> Predicate | None:
+def _parse_in(node: Any, fields: _Fields) -> pc.Expression:
     field = _find_field(node.this, fields)
-    if field is None:
-        return None
-    values = [_parse_literal(item, field.type) for item in node.expressions]
-    if any(value is None for value in values):
-        return None
+    column, values = pc.field(field.name), [_parse_literal(item, field.type) for item in node.expressions]
     if pa.types.is_float64(field.type):
-        comparisons = [Comparison(field.name, "equal", value, field.type) for value in values]
-        return BooleanCombination(True, tuple(comparisons))
-    return InList(field.name, tuple(values), field.type)
+        # Arrow's is_in distinguishes the two zeros of doubles.
+        return reduce(operator.or_, [column == value for value in values])
+    is_member = pc.is_in(column, value_set=pa.array(values, field.type))
+    return pc.if_else(column.is_valid(), is_member, pa.scalar(None, pa.bool_()))
 
 
-def _parse_comparison(name: str, left: Any, right: Any, fields: _Fields) -> Predicate | None:
-    operator, swapped = _COMPARISONS[name]
-    field = _find_field(left, fields)
-    if field is None:
-        field, right, operator = _find_field(right, fields), left, swapped
-    if field is None:
-        return None
-    value = _parse_literal(right, field.type)
-    return None if value is None else Comparison(field.name, operator, value, field.type)
+def _parse_comparison(compare: Callable[[Any, Any], Any], left: Any, right: Any, fields: _Fields) -> pc.Expression:
+    if isinstance(left, exp.Column):
+        field = _find_field(left, fields)
+        return compare(pc.field(field.name), _to_scalar(right, field.type))
+    field = _find_field(right, fields)
+    return compare(_to_scalar(left, field.type), pc.field(field.name))
 
 
-def _find_field(node: Any, fields: _Fields) -> pa.Field | None:
-    """The field if the node is an unqualified field."""
-    if not isinstance(node, exp.Column) or len(node.parts) != 1 or not isinstance(node.this, exp.Identifier):
-        return None
-    return fields.get(node.name)
+def _find_field(node: Any, fields: _Fields) -> pa.Field:
+    """The field that a node consists of."""
+    is_name = isinstance(node, exp.Column) and len(node.parts) == 1 and isinstance(node.this, exp.Identifier)
+    if not is_name or node.name not in fields:
+        raise _NotSupported
+    return fields[node.name]
+
+
+def _to_scalar(node: Any, kind: pa.DataType) -> pc.Expression:
+    return pc.scalar(pa.scalar(_parse_literal(node, kind), kind))
 
 
 def _parse_literal(node: Any, kind: pa.DataType) -> Any:
-    """A literal as a value of a field's type; None if Spark would cast one of them to compare them."""
-    if isinstance(node, exp.Boolean):
-        return bool(node.this) if pa.types.is_boolean(kind) else None
+    """A literal as a value of a field's type. Not supported if Spark would cast one of them to compare them."""
+    if isinstance(node, exp.Boolean) and pa.types.is_boolean(kind):
+        return bool(node.this)
     is_negative = isinstance(node, exp.Neg)
     if is_negative:
         node = node.this
-    if type(node) is not exp.Literal:
-        return None
-    if node.is_string:
-        return str(node.this) if pa.types.is_string(kind) and not is_negative else None
-    literal = _NUMBER.fullmatch(str(node.this))
-    return None if literal is None else _parse_number(literal, is_negative, kind)
+    if type(node) is exp.Literal and node.is_string and not is_negative and pa.types.is_string(kind):
+        return str(node.this)
+    literal = _NUMBER.fullmatch(str(node.this)) if type(node) is exp.Literal and not node.is_string else None
+    if literal is None:
+        raise _NotSupported
+    return _parse_number(literal, is_negative, kind)
 
 
 def _parse_number(literal: re.Match[str], is_negative: bool, kind: pa.DataType) -> Any:
     number = Decimal(f"-{literal[0]}" if is_negative else literal[0])
     decimals = len(literal[1] or ".") - 1
     integer_digits = len(literal[0]) - decimals - bool(literal[1])
-    if pa.types.is_decimal128(kind):
-        # For more digits, Spark would round the field.
-        return number if integer_digits <= kind.precision - kind.scale and decimals <= kind.scale else None
-    if pa.types.is_int64(kind):
-        return int(number) if not decimals and integer_digits <= _INTEGER_DIGITS else None
-    if pa.types.is_float64(kind):
-        return float(number) if integer_digits + decimals <= _DOUBLE_DIGITS else None
-    return None
+    # For more digits than the type has, Spark would round the field.
+    if pa.types.is_decimal128(kind) and integer_digits <= kind.precision - kind.scale and decimals <= kind.scale:
+        return number
+    if pa.types.is_int64(kind) and not decimals and integer_digits <= _INTEGER_DIGITS:
+        return int(number)
+    if pa.types.is_float64(kind) and integer_digits + decimals <= _DOUBLE_DIGITS:
+        return float(number)
+    raise _NotSupported

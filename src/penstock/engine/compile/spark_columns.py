@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
 
 from penstock.stream.sql.column_refs import StructReference, column_names, struct_references
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def column_fields(column: Column) -> list[str]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from penstock.engine.compile import exact_decimals
 from penstock.engine.worker.read_config import EVENT_JSON, METADATA, SYSTEM_COLUMNS, ReadConfig
 from penstock.engine.worker.udf.stage import UdfStage
 from penstock.stream.sql.select_step import with_stream_columns
 from penstock.stream.steps import Filter, FlatMap, Lookup, Map, Sql, Step
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class ReferenceFrames(Protocol):
@@ -59,9 +60,6 @@ def _select(frame: DataFrame, expression: Any) -> DataFrame:
 
 
 def _explode(frame: DataFrame, expression: Any) -> DataFrame:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
-
     internal = _internal_columns(frame)
     column = exact_decimals.column(frame.sparkSession, expression)
     exploded = frame.select(*internal, F.explode(column).alias("value"))
@@ -79,7 +77,5 @@ def _run_sql(frame: DataFrame, step: Sql, references: ReferenceFrames) -> DataFr
 
 
 def _look_up(frame: DataFrame, step: Lookup, references: ReferenceFrames) -> DataFrame:
-    from pyspark.sql import functions as F
-
     table = references.frame(frame.sparkSession, step.name, step.table)
     return frame.join(F.broadcast(table), list(step.on), step.how)

@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import AsyncConnection
 
 from penstock.core.errors import LeaseLost
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
@@ -31,14 +32,10 @@ from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.worker.event_time import to_timestamp
 from penstock.engine.worker.reports import StoredReport
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
+from penstock.log.log import Log
 from penstock.log.notify import cycle_topic
 from penstock.log.queue import Queue
 from penstock.log.write.flush import AppendRequest
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.log.log import Log
 
 _sql = Statements("penstock.engine.cycle", "commit.sql")
 _reports = Statements("penstock.engine.worker", "reports.sql")

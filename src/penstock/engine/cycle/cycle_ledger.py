@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from psycopg import AsyncConnection
 
 from penstock.db.statements import Statements
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
 
 _sql = Statements("penstock.engine.cycle", "commit.sql")
 _reports = Statements("penstock.engine.worker", "reports.sql")

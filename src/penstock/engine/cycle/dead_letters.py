@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
 
 from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
 from penstock.engine.worker.event_failure import EventFailure, EventRef
 from penstock.log.dead_letters.models import FailedEvent
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.log.log import Log
+from penstock.log.log import Log
 
 
 class _LateReason(NamedTuple):

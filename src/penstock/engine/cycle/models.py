@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,9 +18,7 @@ from penstock.engine.result_tables import ResultTables
 from penstock.engine.source_group import SourceGroup
 from penstock.engine.worker.event_failure import EventRef
 from penstock.engine.worker.reports import TaskReport
-
-if TYPE_CHECKING:
-    from penstock.stream.time_rules import TimeRules
+from penstock.stream.time_rules import TimeRules
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
 
 from penstock.core.errors import LeaseLost
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
 
 _sql = Statements("penstock.engine.cycle", "commit.sql")
 

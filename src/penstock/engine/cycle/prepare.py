@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from penstock.core.errors import Conflict, InvalidRequest
 from penstock.engine.compile.events import compile_events
@@ -32,12 +33,8 @@ from penstock.engine.worker.preaggregate import Preaggregation
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, ReadConfig
 from penstock.engine.worker.reader import EventReader
 from penstock.log.event import Event
+from penstock.stream.definition import Definition
 from penstock.stream.windows import SessionWindow
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from penstock.stream.definition import Definition
 
 #: Spark types by field name.
 _FieldTypes = dict[str, str]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
 
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.options import RunOptions
 from penstock.engine.registry import Registry
 from penstock.log.log import Log
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from penstock.stream.definition import Definition
+from penstock.stream.definition import Definition
 
 _T = TypeVar("_T")
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
 
 from penstock.core.errors import LeaseLost
 from penstock.db.statements import Statements
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.engine.cycle.models import CommitTarget
+from penstock.engine.cycle.models import CommitTarget
 
 _sql = Statements("penstock.engine.cycle", "commit.sql")
 

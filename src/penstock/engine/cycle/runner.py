@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from msgspec import structs
+from pyspark.sql import DataFrame
 
 from penstock.core.errors import SparkFailure
 from penstock.db.statements import Statements
@@ -33,11 +35,6 @@ from penstock.engine.worker.reader import EventReader
 from penstock.engine.worker.reports import ConflictingReports, PartitionReport, TaskReport, decode_reports
 from penstock.engine.worker.task import CycleJob, set_cycle_job
 from penstock.stream.expression import is_python
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from pyspark.sql import DataFrame
 
 _sql = Statements("penstock.engine.cycle", "runner.sql")
 

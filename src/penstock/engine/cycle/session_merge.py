@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from psycopg import AsyncConnection
 
 from penstock.db.pg_arrays import int_array
 from penstock.engine.cycle.output_events import OutputEvent
 from penstock.engine.cycle.partials import SessionMove
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.engine.result_tables import ResultTables
+from penstock.engine.result_tables import ResultTables
 
 
 async def merge_open_sessions(

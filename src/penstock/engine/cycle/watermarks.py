@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
+from psycopg import AsyncConnection
 
 from penstock.core.timestamps import to_micros
 from penstock.db.pg_arrays import int_array
@@ -18,9 +19,6 @@ from penstock.engine.cycle.watermark_scope import WatermarkScope
 from penstock.engine.joins.state import JoinState
 from penstock.engine.result_tables import ResultTables
 from penstock.log.catalog import Catalog
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
 
 _sql = Statements("penstock.engine.cycle", "commit.sql")
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pyarrow.compute
+from psycopg import AsyncConnection
 
 from penstock.db.pg_arrays import int_array
 from penstock.engine.arrow_csv import to_csv
 from penstock.engine.cycle.output_events import ClosedWindow
 from penstock.engine.result_tables import ResultTables
 from penstock.engine.worker.event_time import to_timestamp
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
 
 
 async def stage_partials(conn: AsyncConnection[Any], tables: ResultTables, partials: pa.Table) -> None:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from penstock.engine.worker.predicates import Predicate
+from pyarrow import acero
 
 #: The columns of partial aggregates beside the aggregates: the key, the window, and for a late event that is not
 #: counted, its partition and offset. ``__window_partition`` is the partition of one of the window's events.
@@ -63,8 +62,8 @@ class Preaggregation:
     #: True if late events count in their windows. Otherwise each is returned as a row of its own.
     includes_late: bool
     columns: tuple[PartialColumn, ...]
-    #: Filters that events must pass.
-    predicates: tuple[Predicate, ...] = ()
+    #: Conditions that events must meet.
+    predicates: tuple[pc.Expression, ...] = ()
     #: True if an event without a key and one with an empty key belong to different windows.
     distinguishes_null_key: bool = False
 
@@ -81,7 +80,7 @@ def preaggregate_batches(
     rows = 0
     for table in tables:
         for predicate in preaggregation.predicates:
-            table = table.filter(predicate.evaluate(table))
+            table = _filter_rows(table, predicate)
         buffered.append(_merge_rows(preaggregation, _to_event_rows(preaggregation, table)))
         rows += buffered[-1].num_rows
         if rows >= max_buffered_rows:
@@ -89,6 +88,12 @@ def preaggregate_batches(
             buffered, rows = [], 0
     if buffered:
         yield _to_block(preaggregation, buffered)
+
+
+def _filter_rows(table: pa.Table, predicate: pc.Expression) -> pa.Table:
+    """Filter without threads, which would change the order of the rows, and with it sums of doubles."""
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+    return acero.Declaration("filter", acero.FilterNodeOptions(predicate), [source]).to_table(use_threads=False)
 
 
 def merge_blocks(preaggregation: Preaggregation, blocks: pa.Table) -> pa.Table:

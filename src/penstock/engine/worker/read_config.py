@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.accumulators import Accumulator
 
+from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.preaggregate import BLOCK_SCHEMA, Preaggregation
 from penstock.stream.steps import Step
-
-if TYPE_CHECKING:
-    from pyspark.accumulators import Accumulator
-
-    from penstock.engine.worker.event_failure import EventFailure
 
 #: Columns that every event keeps through all steps.
 SYSTEM_COLUMNS = pa.schema(

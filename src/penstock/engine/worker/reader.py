@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.core.timestamps import to_micros
 from penstock.engine.plan import CyclePlan, PartitionRange
@@ -30,9 +31,6 @@ from penstock.engine.worker.task import (
 )
 from penstock.log.event import Event
 from penstock.log.storage import chunk
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _BATCH_EVENTS = 1 << 16
 _BATCH_BYTES = 16 << 20
@@ -68,7 +66,6 @@ class EventReader:
 
     def frame(self, spark: SparkSession, tasks: int) -> DataFrame:
         """A DataFrame of the events of a cycle, read by ``tasks`` tasks. The running job tells which cycle."""
-        from pyspark.sql.pandas.types import from_arrow_schema
 
         return spark.range(0, tasks, 1, tasks).mapInArrow(self, from_arrow_schema(self.config.output_schema))
 

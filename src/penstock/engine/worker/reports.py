@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.engine.worker.event_failure import EventFailure, EventRef
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 class PartitionReport(msgspec.Struct, array_like=True):

@@ -7,10 +7,12 @@ import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
@@ -18,13 +20,8 @@ from penstock.db.sync import connect
 from penstock.engine import plan as plans
 from penstock.engine.plan import CyclePlan
 from penstock.engine.worker import reports
+from penstock.engine.worker.read_config import ReadConfig
 from penstock.engine.worker.reports import TaskReport
-
-if TYPE_CHECKING:
-    from pyspark import TaskContext
-    from pyspark.sql import SparkSession
-
-    from penstock.engine.worker.read_config import ReadConfig
 
 _sql = Statements("penstock.engine.worker", "reports.sql")
 
@@ -58,7 +55,6 @@ def set_cycle_job(spark: SparkSession, job: CycleJob | None, description: str = 
 
 def current_task() -> CycleTask | None:
     """The task that runs in this worker; None outside a cycle."""
-    from pyspark import TaskContext
 
     context = TaskContext.get()
     job = None if context is None else context.getLocalProperty(_JOB_PROPERTY)

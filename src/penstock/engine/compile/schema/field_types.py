@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import StructType
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.compile.referenced_fields import key_expressions, numeric_fields, referenced_fields
@@ -171,8 +173,6 @@ def _has_only_integers(sample: Sequence[Event], name: str) -> bool:
 
 def parse_spark_type(name: str, kind: str) -> pa.DataType:
     """The Arrow type of a field whose type is declared in Spark's syntax."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
 
     try:
         parsed: Any = StructType.fromDDL(f"`{name}` {kind}")

@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core import json
 from penstock.engine.compile.spark_steps import ReferenceFrames, apply_steps
@@ -31,9 +32,6 @@ from penstock.engine.worker.udf.stage import UdfStage
 from penstock.engine.worker.udf.steps import run_udf_steps
 from penstock.log.event import Event
 from penstock.stream.steps import Filter, FlatMap, Map, Retries, Step
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _logger = logging.getLogger("penstock.engine")
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from penstock.core.errors import InvalidRequest
 from penstock.engine.compile.key_text import to_text
 from penstock.engine.compile.postgres_types import postgres_type
 from penstock.stream.aggregates import Aggregate
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 #: The order of events for first and last: by time, then by partition and offset.
 _EVENT_ORDER = ("__time", "__partition", "__offset")
@@ -92,15 +92,11 @@ def result_columns(
 
 
 def _count(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-    from pyspark.sql import functions as F
-
     count = F.count(F.lit(1) if value is None else value)
     return ResultColumn(name, "bigint", (StateColumn(slot, "bigint", count, _MERGE_COUNTS),), f"{{{slot}}}")
 
 
 def _count_if(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-    from pyspark.sql import functions as F
-
     state = StateColumn(slot, "bigint", F.count_if(value), _MERGE_COUNTS)
     return ResultColumn(name, "bigint", (state,), f"{{{slot}}}")
 
@@ -116,8 +112,6 @@ def _numeric_type(name: str, spark_type: str, aggregate: Aggregate) -> str:
 
 
 def _sum(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-    from pyspark.sql import functions as F
-
     pg_type = _numeric_type(name, spark_type, aggregate)
     if pg_type == "double precision":
         state = StateColumn(slot, pg_type, F.sum(value), MERGE_DOUBLE_SUMS)
@@ -128,8 +122,6 @@ def _sum(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate
 
 
 def _avg(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-    from pyspark.sql import functions as F
-
     total = _sum(name, slot, value, spark_type, aggregate)
     count = StateColumn(f"{slot}n", "bigint", F.count(value), _MERGE_COUNTS)
     if total.pg_type == "double precision":
@@ -142,8 +134,6 @@ def _avg(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate
 
 def _min_or_max(function: str) -> Callable[..., ResultColumn]:
     def build(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-        from pyspark.sql import functions as F
-
         pg_type = postgres_type(spark_type)
         if pg_type == "jsonb":
             raise InvalidRequest(
@@ -161,7 +151,6 @@ def _min_or_max(function: str) -> Callable[..., ResultColumn]:
 
 def _stddev(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
     """The state is an array of count, mean and sum of squared deviations."""
-    from pyspark.sql import functions as F
 
     _numeric_type(name, spark_type, aggregate)
     number = value.cast("double")
@@ -185,8 +174,6 @@ def _first_or_last(function: str) -> Callable[..., ResultColumn]:
     """The state is the value and the position of its event."""
 
     def build(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-        from pyspark.sql import functions as F
-
         pg_type = postgres_type(spark_type)
         shown = F.to_json(value) if pg_type == "jsonb" else value
         best = (F.max if function == "last" else F.min)(F.struct(*_EVENT_ORDER, shown.alias("v")))
@@ -202,8 +189,6 @@ def _first_or_last(function: str) -> Callable[..., ResultColumn]:
 
 
 def _count_distinct(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-    from pyspark.sql import functions as F
-
     state = StateColumn(
         slot,
         "text[]",
@@ -217,7 +202,6 @@ def _count_distinct(name: str, slot: str, value: Any, spark_type: str, aggregate
 
 def _approx_distinct(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
     """The state is the lowest hashes of the values."""
-    from pyspark.sql import functions as F
 
     hashed = F.when(value.isNotNull(), F.xxhash64(to_text(value, spark_type)))
     lowest = F.slice(F.array_sort(F.collect_set(hashed)), 1, _MAX_HASHES)
@@ -234,7 +218,6 @@ def _approx_distinct(name: str, slot: str, value: Any, spark_type: str, aggregat
 
 def _value_counts(slot: str, values: Column) -> StateColumn:
     """A state that counts how often each value occurs."""
-    from pyspark.sql import functions as F
 
     partial = F.to_json(F.collect_list(values))
     merge = "penstock.add_counts({state}, {partial})"
@@ -243,7 +226,6 @@ def _value_counts(slot: str, values: Column) -> StateColumn:
 
 def _percentile(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
     """The state counts the values in buckets whose bounds grow by 2 %."""
-    from pyspark.sql import functions as F
 
     _numeric_type(name, spark_type, aggregate)
     number = value.cast("double")

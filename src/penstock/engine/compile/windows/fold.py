@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.core import json
 from penstock.db.pg_arrays import int_array
@@ -21,9 +24,6 @@ from penstock.engine.worker.task import send_stage_report, translate_database_er
 from penstock.engine.worker.udf.watchdog import UdfWatchdog
 from penstock.stream.definition import Reduce
 from penstock.stream.steps import Retries
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _sql = Statements("penstock.engine.compile.windows", "fold.sql")
 
@@ -41,7 +41,6 @@ class _WindowKey(NamedTuple):
 
 def fold_column() -> ResultColumn:
     """The column of the folded value. The worker returns the whole value, which replaces the stored one."""
-    from pyspark.sql import functions as F
 
     state = StateColumn("a0", "json", F.lit(None), "{partial}", read="{}::json", copied_as="text")
     return ResultColumn("value", "json", (state,), "{a0}")
@@ -49,8 +48,6 @@ def fold_column() -> ResultColumn:
 
 def apply_fold(frame: DataFrame, fold: Reduce, config: ReadConfig) -> DataFrame:
     """Fold the events of a frame into the values of their windows."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.pandas.types import from_arrow_schema
 
     internal = {*SYSTEM_COLUMNS.names, *GROUP_COLUMNS, "__is_last_window", EVENT_JSON, METADATA}
     fields = [name for name in frame.columns if name not in internal]

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.engine.worker.task import translate_database_errors, worker_connection
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _sql = Statements("penstock.engine.compile.windows", "session_windows.sql")
 
@@ -53,8 +53,6 @@ def assign_sessions(
     frame: DataFrame, rules: SessionRules, config: ReadConfig, *, is_single_partition: bool
 ) -> DataFrame:
     """Add the session to each event."""
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-    from pyspark.sql.types import StructType
 
     if not is_single_partition:
         frame = frame.repartition("__group_key")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from penstock.engine.compile import exact_decimals
 from penstock.engine.compile.key_text import distinguish_empty_key, to_key
@@ -18,9 +20,6 @@ from penstock.engine.compile.windows.window_output import WindowOutput, window_o
 from penstock.engine.worker.preaggregate import GROUP_COLUMNS
 from penstock.stream.definition import Definition
 from penstock.stream.windows import CalendarWindow, SessionWindow, SlidingWindow, TumblingWindow, Window
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _CLOCK_US = {"minute": 60_000_000, "hour": 3_600_000_000}
 
@@ -37,7 +36,6 @@ class CompiledWindows:
 
 def compile_windows(split: SplitStream, events: DataFrame, references: ReferenceFrames) -> CompiledWindows:
     """Compile a stream with windows. ``events`` is a frame with the columns that the reader returns."""
-    from pyspark.sql import functions as F
 
     stream = split.stream
     probe = apply_steps(events, split.spark_steps, references)
@@ -76,7 +74,6 @@ def compile_windows(split: SplitStream, events: DataFrame, references: Reference
 
 def _assign_windows(frame: DataFrame, windows: Sequence[Window]) -> DataFrame:
     """One row for each event and window."""
-    from pyspark.sql import functions as F
 
     if len(windows) == 1 and isinstance(windows[0], TumblingWindow):
         size = windows[0].size_us
@@ -99,7 +96,6 @@ def _assign_windows(frame: DataFrame, windows: Sequence[Window]) -> DataFrame:
 
 def _windows_of_event(window: Window) -> Column:
     """The windows that an event belongs to. The end comes first, so that the greatest struct is the last window."""
-    from pyspark.sql import functions as F
 
     time = F.col("__time")
     match window:
@@ -127,14 +123,11 @@ def _windows_of_event(window: Window) -> Column:
 
 
 def _window_struct(start: Column, end: Column) -> Column:
-    from pyspark.sql import functions as F
-
     return F.struct(end.alias("end"), start.alias("start"))
 
 
 def _mark_late_events(frame: DataFrame, stream: Definition) -> DataFrame:
     """Mark late events. Unless they count in their windows, keep one row of each with its partition and offset."""
-    from pyspark.sql import functions as F
 
     is_late = F.col("__window_end") + stream.time.grace_us <= F.col("__watermark")
     if stream.time.late == "include":

@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.compile.windows.aggregate_columns import ResultColumn
 from penstock.stream.sql.postgres_translation import WindowExpression, compile_window_expression
 from penstock.stream.validation import RESERVED_COLUMNS
 
 if TYPE_CHECKING:
+    from penstock.engine.compile.windows.aggregate_columns import ResultColumn
     from penstock.stream.definition import Definition
 
 _WINDOW_BOUNDS = frozenset(("window_start", "window_end"))
@@ -29,6 +29,8 @@ class WindowOutput:
 
 def window_output(stream: Definition, columns: list[ResultColumn]) -> WindowOutput:
     """The output of a stream's windows. Computed fields are added to the columns, so that the views show them."""
+    from penstock.engine.compile.windows.aggregate_columns import ResultColumn  # imports Spark, which servers lack
+
     by_name = {column.name: column for column in columns}
     doubles = [column.name for column in columns if column.pg_type == "double precision"]
 

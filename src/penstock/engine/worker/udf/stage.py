@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.core import json
 from penstock.engine.worker.event_failure import EventRef
@@ -28,9 +30,6 @@ from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.steps import run_udf_steps
 from penstock.stream.expression import is_python, takes_context
 from penstock.stream.steps import EnrichCall, Filter, FlatMap, Foreach, Map, Step, makes_columns, runs_in_python
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,6 @@ class UdfStage:
         return any(uses_metadata(step) for step in self.steps)
 
     def apply(self, frame: DataFrame, config: ReadConfig) -> DataFrame:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
         return frame.mapInArrow(_UdfStageRunner(self, config), from_arrow_schema(self.output_schema))
 
     def run(self, query_name: str, table: pa.Table | pa.RecordBatch) -> UdfBatch:
