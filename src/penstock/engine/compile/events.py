@@ -9,14 +9,15 @@ from pyspark.sql import functions as F
 
 from penstock.engine.compile import exact_decimals
 from penstock.engine.compile.key_text import to_key
-from penstock.engine.compile.spark_steps import ReferenceFrames, apply_steps
+from penstock.engine.compile.spark_steps import apply_steps
 from penstock.engine.compile.split_stream import SplitStream
+from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.json_values import COST_PREFIX, NON_OBJECT, SINK_KEY
 from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, METADATA, SYSTEM_COLUMNS
 
 
 def compile_events(
-    split: SplitStream, events: DataFrame, references: ReferenceFrames
+    split: SplitStream, events: DataFrame, references: ReferenceTables
 ) -> Callable[[DataFrame, bool], DataFrame]:
     """Compile a stream without windows. ``events`` is a frame with the columns that the reader returns."""
 

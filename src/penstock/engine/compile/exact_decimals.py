@@ -7,23 +7,14 @@ for the code that it generates, which compiles the file: nothing has to be insta
 
 from __future__ import annotations
 
-import threading
+from functools import lru_cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-
-
-class _CompiledClass(NamedTuple):
-    jvm: Any
-    instance: Any
-
-
-_lock = threading.Lock()
-_compiled: _CompiledClass | None = None
 
 
 def column(spark: SparkSession, expression: Any) -> Column:
@@ -32,7 +23,7 @@ def column(spark: SparkSession, expression: Any) -> Column:
     if isinstance(expression, str) and expression.isidentifier():
         return F.expr(expression)
     given = expression if isinstance(expression, str) else expression._jc
-    return ClassicColumn(_exact_decimals(spark).column(spark._jsparkSession, given))
+    return ClassicColumn(_compile(spark._jvm).column(spark._jsparkSession, given))
 
 
 def select(frame: DataFrame, names: list[str], expression: Column) -> DataFrame:
@@ -44,19 +35,14 @@ def select(frame: DataFrame, names: list[str], expression: Column) -> DataFrame:
 def run_query(spark: SparkSession, query: str) -> DataFrame:
     """The result of an SQL query, computed with exact arithmetic."""
 
-    return ClassicDataFrame(_exact_decimals(spark).query(spark._jsparkSession, query), spark)
+    return ClassicDataFrame(_compile(spark._jvm).query(spark._jsparkSession, query), spark)
 
 
-def _exact_decimals(spark: SparkSession) -> Any:
-    """An instance of the Java class, compiled once for each JVM."""
-    global _compiled
-    jvm: Any = spark._jvm
-    with _lock:
-        if _compiled is None or _compiled.jvm is not jvm:
-            source = resources.files("penstock.engine.compile").joinpath("jvm", "ExactDecimals.java")
-            compiler = jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
-            compiler.cook(source.read_text(encoding="utf-8"))
-            instance = compiler.getClassLoader().loadClass("ExactDecimals").newInstance()
-            _compiled = _CompiledClass(jvm, instance)
-        return _compiled.instance
+@lru_cache(maxsize=1)
+def _compile(jvm: Any) -> Any:
+    """An instance of the Java class."""
+    source = resources.files("penstock.engine.compile").joinpath("jvm", "ExactDecimals.java")
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
+    compiler.cook(source.read_text(encoding="utf-8"))
+    return compiler.getClassLoader().loadClass("ExactDecimals").newInstance()

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.engine.compile import exact_decimals
-from penstock.engine.worker.read_config import EVENT_JSON, METADATA, SYSTEM_COLUMNS, ReadConfig
+from penstock.engine.reference_tables import ReferenceTables
+from penstock.engine.worker.read_config import EVENT_JSON, METADATA, SYSTEM_COLUMNS
 from penstock.engine.worker.udf.stage import UdfStage
 from penstock.stream.sql.select_step import with_stream_columns
 from penstock.stream.steps import Filter, FlatMap, Lookup, Map, Sql, Step
 
 
-class ReferenceFrames(Protocol):
-    """The reference tables of a query, and how its workers read and report."""
-
-    @property
-    def read_config(self) -> ReadConfig: ...
-
-    def frame(self, spark: SparkSession, name: str, table: Any) -> DataFrame:
-        """A reference table, not older than its refresh interval."""
-
-
-def apply_steps(frame: DataFrame, steps: Sequence[Step | UdfStage], references: ReferenceFrames) -> DataFrame:
+def apply_steps(frame: DataFrame, steps: Sequence[Step | UdfStage], references: ReferenceTables) -> DataFrame:
     for step in steps:
         match step:
             case UdfStage():
@@ -68,7 +59,7 @@ def _explode(frame: DataFrame, expression: Any) -> DataFrame:
     return exploded
 
 
-def _run_sql(frame: DataFrame, step: Sql, references: ReferenceFrames) -> DataFrame:
+def _run_sql(frame: DataFrame, step: Sql, references: ReferenceTables) -> DataFrame:
     spark = frame.sparkSession
     frame.createOrReplaceTempView("stream")
     for name, table in step.tables.items():
@@ -76,6 +67,6 @@ def _run_sql(frame: DataFrame, step: Sql, references: ReferenceFrames) -> DataFr
     return exact_decimals.run_query(spark, with_stream_columns(step.query, _internal_columns(frame)))
 
 
-def _look_up(frame: DataFrame, step: Lookup, references: ReferenceFrames) -> DataFrame:
+def _look_up(frame: DataFrame, step: Lookup, references: ReferenceTables) -> DataFrame:
     table = references.frame(frame.sparkSession, step.name, step.table)
     return frame.join(F.broadcast(table), list(step.on), step.how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from penstock.core.errors import InvalidRequest
@@ -74,17 +75,11 @@ def split_stream(stream: Definition) -> SplitStream:
                 "the key of a closed window must be one of its fields or a function of the window: "
                 ".to(queue, partition='count') or .to(queue, partition=lambda window: ...)"
             )
-    count = 0
-    while count < len(stream.steps) and runs_in_python(stream.steps[count]):
-        count += 1
+    reader_steps = tuple(takewhile(runs_in_python, stream.steps))
+    later = stream.steps[len(reader_steps) :]
     outputs_event = not stream.windows or stream.fold is not None
-    later = stream.steps[count:]
-    return SplitStream(
-        stream,
-        stream.steps[:count],
-        group_udf_stages(later, outputs_event),
-        needs_event_json(later, outputs_event),
-    )
+    stages = group_udf_stages(later, outputs_event)
+    return SplitStream(stream, reader_steps, stages, needs_event_json(later, outputs_event))
 
 
 def _with_value_step(stream: Definition) -> Definition:

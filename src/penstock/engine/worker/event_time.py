@@ -18,6 +18,8 @@ NO_TIME = -(2**62)
 MIN_TIME_US = timestamps.MIN_MICROS
 MAX_TIME_US = timestamps.MAX_MICROS - 366 * 86_400_000_000
 
+#: The end of a time with a time zone.
+_ZONE = r"(Z|[+-]\d\d:\d\d)$"
 #: Enough precision for every number in an event.
 _EXACT = decimal.Context(prec=10_000)
 
@@ -90,17 +92,15 @@ def _parse_column(column: pa.ChunkedArray) -> Any:
             if lower <= low and high < upper and high * 10**digits <= MAX_TIME_US:
                 return _scale(column, digits)
         return None
-    if pa.types.is_timestamp(kind):
-        return _if_in_range(pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy())
-    if pa.types.is_string(kind):
-        try:
-            has_zones = pc.all(pc.match_substring_regex(column, r"(Z|[+-]\d\d:\d\d)$")).as_py()
-            if has_zones is False:
-                return None
-            return _if_in_range(pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy())
-        except pa.ArrowInvalid:
+    if not pa.types.is_timestamp(kind) and not pa.types.is_string(kind):
+        return None
+    try:
+        if pa.types.is_string(kind) and pc.all(pc.match_substring_regex(column, _ZONE)).as_py() is False:
             return None
-    return None
+        times = pc.cast(column, pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
+        return None
+    return times if not len(times) or (times.min() >= MIN_TIME_US and times.max() <= MAX_TIME_US) else None
 
 
 def _scale(column: pa.ChunkedArray, digits: int) -> Any:
@@ -110,7 +110,3 @@ def _scale(column: pa.ChunkedArray, digits: int) -> Any:
     scaled = pc.cast(column, pa.decimal128(38, digits), safe=False).combine_chunks()
     # A decimal is a 128-bit integer. A valid time fits into its lower half.
     return np.frombuffer(scaled.buffers()[1], dtype="<i8")[2 * scaled.offset :: 2][: len(scaled)]
-
-
-def _if_in_range(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    return times if not len(times) or (times.min() >= MIN_TIME_US and times.max() <= MAX_TIME_US) else None

@@ -18,7 +18,6 @@ from penstock.engine.worker.uniform_json import UniformJsonReader
 
 #: The type of numbers whose field is not declared: 20 digits before the point and 18 after it.
 DEFAULT_NUMBER = pa.decimal128(38, 18)
-_BLOCK_BYTES = 1 << 20
 _MAX_DECIMAL_DIGITS = 76
 _decode_exact = msgspec.json.Decoder(float_hook=decimal.Decimal).decode
 _NUMERAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -71,18 +70,10 @@ class JsonColumnDecoder:
         return DecodedColumns(table, errors)
 
     def _read(self, data: bytes) -> pa.Table:
-        try:
-            return self._read_blocks(data, _BLOCK_BYTES)
-        except pa.ArrowInvalid:
-            # Arrow also rejects a line that is longer than a block.
-            if len(data) <= _BLOCK_BYTES or max(map(len, data.split(b"\n"))) < _BLOCK_BYTES:
-                raise
-            return self._read_blocks(data, len(data) + 1)
-
-    def _read_blocks(self, data: bytes, block_bytes: int) -> pa.Table:
         table = pj.read_json(
             pa.BufferReader(data),
-            read_options=pj.ReadOptions(use_threads=False, block_size=block_bytes),
+            # Arrow rejects a line that is longer than a block.
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
             parse_options=self._parse_options,
             memory_pool=_MEMORY_POOL,
         )

@@ -18,8 +18,8 @@ from penstock.core.errors import InvalidRequest
 from penstock.engine.compile.referenced_fields import key_expressions, numeric_fields, referenced_fields
 from penstock.engine.compile.schema.sample import run_reader_udfs, run_stage
 from penstock.engine.compile.schema.schema_inference import infer_types
-from penstock.engine.compile.spark_steps import ReferenceFrames
 from penstock.engine.compile.split_stream import ARGUMENT_PREFIX, SplitStream
+from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.json_columns import DEFAULT_NUMBER
 from penstock.engine.worker.json_values import COST_PREFIX
 from penstock.engine.worker.udf.stage import UdfStage
@@ -83,7 +83,7 @@ def declared_types(stream: Definition, steps: Iterable[Step]) -> dict[str, str]:
 def resolve_udf_stages(
     split: SplitStream,
     reader: DataFrame,
-    references: ReferenceFrames,
+    references: ReferenceTables,
     stored: Mapping[str, str],
     sample: Sequence[Event],
 ) -> ResolvedStages:

@@ -20,8 +20,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core import json
-from penstock.engine.compile.spark_steps import ReferenceFrames, apply_steps
+from penstock.engine.compile.spark_steps import apply_steps
 from penstock.engine.compile.split_stream import SplitStream
+from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.spark.errors import error_summary
 from penstock.engine.worker.chunk_reader import ChunkSlice
 from penstock.engine.worker.event_metadata import EventMetadata
@@ -65,7 +66,7 @@ def run_stage(
     stage: UdfStage,
     steps: Sequence[Step | UdfStage],
     reader: DataFrame,
-    references: ReferenceFrames,
+    references: ReferenceTables,
     sample: Sequence[Event],
 ) -> list[bytes]:
     """The sample as JSON lines after a stage and the steps before it; empty if the stage only has side effects."""
@@ -86,7 +87,7 @@ def run_stage(
 
 
 def run_all_udfs(
-    split: SplitStream, reader: DataFrame, references: ReferenceFrames, sample: Sequence[Event]
+    split: SplitStream, reader: DataFrame, references: ReferenceTables, sample: Sequence[Event]
 ) -> list[bytes]:
     """The sample as JSON lines after the last function of the stream."""
     stages = [(index, step) for index, step in enumerate(split.spark_steps) if isinstance(step, UdfStage)]

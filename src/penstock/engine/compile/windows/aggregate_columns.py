@@ -92,13 +92,8 @@ def result_columns(
 
 
 def _count(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-    count = F.count(F.lit(1) if value is None else value)
+    count = F.count_if(value) if aggregate.kind == "count_if" else F.count(F.lit(1) if value is None else value)
     return ResultColumn(name, "bigint", (StateColumn(slot, "bigint", count, _MERGE_COUNTS),), f"{{{slot}}}")
-
-
-def _count_if(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-    state = StateColumn(slot, "bigint", F.count_if(value), _MERGE_COUNTS)
-    return ResultColumn(name, "bigint", (state,), f"{{{slot}}}")
 
 
 def _numeric_type(name: str, spark_type: str, aggregate: Aggregate) -> str:
@@ -115,10 +110,10 @@ def _sum(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate
     pg_type = _numeric_type(name, spark_type, aggregate)
     if pg_type == "double precision":
         state = StateColumn(slot, pg_type, F.sum(value), MERGE_DOUBLE_SUMS)
-        return ResultColumn(name, pg_type, (state,), f"{{{slot}}}")
-    exact_sum = F.sum(value.cast("decimal(38,0)") if pg_type == "bigint" else value)
-    state = StateColumn(slot, "numeric", exact_sum, _MERGE_SUMS)
-    return ResultColumn(name, "numeric", (state,), f"trim_scale({{{slot}}})")
+    else:
+        exact_sum = F.sum(value.cast("decimal(38,0)") if pg_type == "bigint" else value)
+        state = StateColumn(slot, "numeric", exact_sum, _MERGE_SUMS)
+    return ResultColumn(name, state.pg_type, (state,), _shown(slot, state.pg_type))
 
 
 def _avg(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
@@ -132,21 +127,23 @@ def _avg(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate
     return ResultColumn(name, total.pg_type, (*total.state, count), final)
 
 
-def _min_or_max(function: str) -> Callable[..., ResultColumn]:
-    def build(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-        pg_type = postgres_type(spark_type)
-        if pg_type == "jsonb":
-            raise InvalidRequest(
-                f"aggregate {name!r}: {aggregate.describe()} cannot compare values of the type {spark_type}"
-            )
-        merge = "greatest({state}, {partial})" if function == "max" else "least({state}, {partial})"
-        # Spark compares text by bytes, whatever the collation of the database.
-        column_type = 'text COLLATE "C"' if pg_type == "text" else pg_type
-        final = f"trim_scale({{{slot}}})" if pg_type == "numeric" else f"{{{slot}}}"
-        state = StateColumn(slot, column_type, getattr(F, function)(value), merge, copied_as=pg_type)
-        return ResultColumn(name, pg_type, (state,), final)
+def _min_or_max(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
+    pg_type = postgres_type(spark_type)
+    if pg_type == "jsonb":
+        raise InvalidRequest(
+            f"aggregate {name!r}: {aggregate.describe()} cannot compare values of the type {spark_type}"
+        )
+    is_max = aggregate.kind == "max"
+    partial = F.max(value) if is_max else F.min(value)
+    merge = "greatest({state}, {partial})" if is_max else "least({state}, {partial})"
+    # Spark compares text by bytes, whatever the collation of the database.
+    column_type = 'text COLLATE "C"' if pg_type == "text" else pg_type
+    state = StateColumn(slot, column_type, partial, merge, copied_as=pg_type)
+    return ResultColumn(name, pg_type, (state,), _shown(slot, pg_type))
 
-    return build
+
+def _shown(slot: str, pg_type: str) -> str:
+    return f"trim_scale({{{slot}}})" if pg_type == "numeric" else f"{{{slot}}}"
 
 
 def _stddev(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
@@ -170,22 +167,16 @@ def _stddev(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggreg
     return ResultColumn(name, "double precision", (state,), final)
 
 
-def _first_or_last(function: str) -> Callable[..., ResultColumn]:
+def _first_or_last(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
     """The state is the value and the position of its event."""
-
-    def build(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
-        pg_type = postgres_type(spark_type)
-        shown = F.to_json(value) if pg_type == "jsonb" else value
-        best = (F.max if function == "last" else F.min)(F.struct(*_EVENT_ORDER, shown.alias("v")))
-        operator = ">" if function == "last" else "<"
-        merge = f"CASE WHEN {{partial:order}} {operator} {{state:order}} THEN {{partial}} ELSE {{state}} END"
-        order = [
-            StateColumn(f"{slot}_{index}", "bigint", best[column], merge) for index, column in enumerate(_EVENT_ORDER)
-        ]
-        final = f"trim_scale({{{slot}}})" if pg_type == "numeric" else f"{{{slot}}}"
-        return ResultColumn(name, pg_type, (StateColumn(slot, pg_type, best["v"], merge), *order), final)
-
-    return build
+    pg_type, is_last = postgres_type(spark_type), aggregate.kind == "last"
+    shown = F.to_json(value) if pg_type == "jsonb" else value
+    best = (F.max if is_last else F.min)(F.struct(*_EVENT_ORDER, shown.alias("v")))
+    operator = ">" if is_last else "<"
+    merge = f"CASE WHEN {{partial:order}} {operator} {{state:order}} THEN {{partial}} ELSE {{state}} END"
+    order = [StateColumn(f"{slot}_{i}", "bigint", best[column], merge) for i, column in enumerate(_EVENT_ORDER)]
+    states = (StateColumn(slot, pg_type, best["v"], merge), *order)
+    return ResultColumn(name, pg_type, states, _shown(slot, pg_type))
 
 
 def _count_distinct(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggregate) -> ResultColumn:
@@ -243,14 +234,14 @@ def _top_k(name: str, slot: str, value: Any, spark_type: str, aggregate: Aggrega
 
 _BUILDERS: dict[str, Callable[..., ResultColumn]] = {
     "count": _count,
-    "count_if": _count_if,
+    "count_if": _count,
     "sum": _sum,
     "avg": _avg,
-    "min": _min_or_max("min"),
-    "max": _min_or_max("max"),
+    "min": _min_or_max,
+    "max": _min_or_max,
     "stddev": _stddev,
-    "first": _first_or_last("first"),
-    "last": _first_or_last("last"),
+    "first": _first_or_last,
+    "last": _first_or_last,
     "count_distinct": _count_distinct,
     "approx_distinct": _approx_distinct,
     "percentile": _percentile,

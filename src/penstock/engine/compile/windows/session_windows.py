@@ -21,6 +21,7 @@ from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.engine.worker.task import translate_database_errors, worker_connection
+from penstock.stream.time_rules import TimeRules
 
 _sql = Statements("penstock.engine.compile.windows", "session_windows.sql")
 
@@ -40,17 +41,8 @@ _SESSION_COLUMNS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class SessionRules:
-    """When a session ends, and how late events are treated."""
-
-    gap_us: int
-    grace_us: int
-    late: str
-
-
 def assign_sessions(
-    frame: DataFrame, rules: SessionRules, config: ReadConfig, *, is_single_partition: bool
+    frame: DataFrame, gap_us: int, rules: TimeRules, config: ReadConfig, *, is_single_partition: bool
 ) -> DataFrame:
     """Add the session to each event."""
 
@@ -58,7 +50,8 @@ def assign_sessions(
         frame = frame.repartition("__group_key")
     ordered = frame.sortWithinPartitions("__group_key", "__partition", "__offset")
     schema = StructType([*frame.schema.fields, *from_arrow_schema(_SESSION_COLUMNS).fields])
-    return ordered.mapInArrow(_SessionAssigner(rules, config, to_arrow_schema(schema, timezone="UTC")), schema)
+    assigner = _SessionAssigner(gap_us, rules.grace_us, rules.late, config, to_arrow_schema(schema, timezone="UTC"))
+    return ordered.mapInArrow(assigner, schema)
 
 
 class _StoredSession(NamedTuple):
@@ -93,19 +86,16 @@ class _Session:
         return session
 
 
-class _SessionRow(NamedTuple):
-    key: str
-    start_us: int
-    end_us: int
-
-
+@dataclass(frozen=True)
 class _SessionAssigner:
     """The function that Spark calls in a worker."""
 
-    def __init__(self, rules: SessionRules, config: ReadConfig, schema: pa.Schema) -> None:
-        self._rules = rules
-        self._config = config
-        self._schema = schema
+    gap_us: int
+    grace_us: int
+    late: str
+    config: ReadConfig
+    #: The columns of the result.
+    schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filled_batches = [batch for batch in batches if batch.num_rows]
@@ -114,27 +104,28 @@ class _SessionAssigner:
         table = pa.Table.from_batches(filled_batches).combine_chunks()
         keys = table.column("__group_key").to_pylist()
         times, watermarks = (table.column(name).to_numpy() for name in ("__time", "__watermark"))
-        late = times + (self._rules.gap_us + self._rules.grace_us) <= watermarks
+        late = times + (self.gap_us + self.grace_us) <= watermarks
         rejected = np.zeros(len(keys), dtype=bool)
-        if self._rules.late != "include":
+        if self.late != "include":
             rejected = late & ~table.column("__redriven").to_numpy()
         sessions = self._load_sessions(keys, times, late & ~rejected)
         partitions = table.column("__partition").to_pylist()
-        assigned: list[_Session | None] = []
+        assigned: list[_Session] = []
         for key, partition, time, watermark, is_late, is_rejected in zip(
             keys, partitions, times.tolist(), watermarks.tolist(), late.tolist(), rejected.tolist(), strict=True
         ):
-            session = None
-            if not is_rejected:
+            if is_rejected:
+                session = _Session(time, time + self.gap_us)
+            else:
                 session = self._join_session(sessions.setdefault(key, []), time, watermark, is_late)
                 session.partition = partition
             assigned.append(session)
-        yield from self._to_event_rows(table, assigned).to_batches()
+        yield from self._to_event_rows(table, assigned, rejected).to_batches()
         yield from self._to_merge_rows(sessions).to_batches()
 
     def _load_sessions(self, keys: list[str], times: Any, corrects: Any) -> dict[str, list[_Session]]:
         """Load the open sessions of the keys, and the closed ones that late events correct."""
-        if not self._config.query_id:
+        if not self.config.query_id:
             return {}  # a preview has no state
         sessions: dict[str, list[_Session]] = {}
         for key, start, end in self._query("open_sessions", {"keys": sorted(set(keys))}):
@@ -144,23 +135,23 @@ class _SessionAssigner:
             params = {
                 "keys": [key for key, is_corrected in zip(keys, corrects.tolist(), strict=True) if is_corrected],
                 "starts": int_array(starts.tolist()),
-                "ends": int_array((starts + self._rules.gap_us).tolist()),
+                "ends": int_array((starts + self.gap_us).tolist()),
             }
             for key, start, end in self._query("closed_sessions", params):
                 stored = [_StoredSession(start, end, True)]
                 sessions.setdefault(key, []).append(_Session(start, end, stored, is_closed=True))
         return sessions
 
-    def _query(self, name: str, params: dict[str, Any]) -> list[_SessionRow]:
-        statement = fill_placeholders(_sql[name], id=int(self._config.query_id))
+    def _query(self, name: str, params: dict[str, Any]) -> list[tuple[str, int, int]]:
+        """The key, start and end of stored sessions."""
+        statement = fill_placeholders(_sql[name], id=int(self.config.query_id))
         with translate_database_errors():
-            rows = worker_connection(self._config.conninfo).execute(statement, params).fetchall()
-        return [_SessionRow(*row) for row in rows]
+            return worker_connection(self.config.conninfo).execute(statement, params).fetchall()
 
     def _join_session(self, sessions: list[_Session], time: int, watermark: int, is_late: bool) -> _Session:
-        end = time + self._rules.gap_us
+        end = time + self.gap_us
         overlapping = [session for session in sessions if time < session.end and end > session.start]
-        joined = [s for s in overlapping if not s.is_closed and s.end + self._rules.grace_us > watermark]
+        joined = [s for s in overlapping if not s.is_closed and s.end + self.grace_us > watermark]
         if is_late and not joined:
             joined = overlapping
         if len(joined) == 1:
@@ -176,25 +167,19 @@ class _SessionAssigner:
         sessions.append(session)
         return session
 
-    def _to_event_rows(self, table: pa.Table, assigned: list[_Session | None]) -> pa.Table:
+    def _to_event_rows(self, table: pa.Table, assigned: list[_Session], rejected: Any) -> pa.Table:
         """The events with their sessions. An event is late for the merge if its session may be in the history."""
-        sessions = [None if session is None else session.resolve() for session in assigned]
-        rejected = np.array([session is None for session in sessions])
-        times = table.column("__time").to_pylist()
-        starts = [times[row] if session is None else session.start for row, session in enumerate(sessions)]
-        ends = [
-            times[row] + self._rules.gap_us if session is None else session.end for row, session in enumerate(sessions)
-        ]
+        sessions = [session.resolve() for session in assigned]
         added = {
-            "__window_start": pa.array(starts, pa.int64()),
-            "__window_end": pa.array(ends, pa.int64()),
-            "__is_late": pa.array([session is None or session.corrects_closed for session in sessions], pa.bool_()),
+            "__window_start": pa.array([session.start for session in sessions], pa.int64()),
+            "__window_end": pa.array([session.end for session in sessions], pa.int64()),
+            "__is_late": pa.array(rejected | np.array([session.corrects_closed for session in sessions])),
             "__late_partition": pa.array(table.column("__partition").to_numpy(), mask=~rejected),
             "__late_offset": pa.array(table.column("__offset").to_numpy(), mask=~rejected),
         }
         nulls = {f.name: pa.nulls(len(sessions), f.type) for f in _SESSION_COLUMNS if f.name not in added}
         columns = {**{name: table.column(name) for name in table.column_names}, **added, **nulls}
-        return pa.Table.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
+        return pa.Table.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _to_merge_rows(self, sessions: dict[str, list[_Session]]) -> pa.Table:
         """The stored sessions that were extended or merged."""
@@ -214,5 +199,5 @@ class _SessionAssigner:
             for stored in session.stored
             if (stored.start, stored.end) != (session.start, session.end)
         ]
-        columns: list[Any] = [pa.array([row.get(field.name) for row in rows], field.type) for field in self._schema]
-        return pa.Table.from_arrays(columns, schema=self._schema)
+        columns: list[Any] = [pa.array([row.get(field.name) for row in rows], field.type) for field in self.schema]
+        return pa.Table.from_arrays(columns, schema=self.schema)

@@ -11,12 +11,13 @@ from pyspark.sql import functions as F
 from penstock.engine.compile import exact_decimals
 from penstock.engine.compile.key_text import distinguish_empty_key, to_key
 from penstock.engine.compile.referenced_fields import key_expressions
-from penstock.engine.compile.spark_steps import ReferenceFrames, apply_steps
+from penstock.engine.compile.spark_steps import apply_steps
 from penstock.engine.compile.split_stream import SplitStream
 from penstock.engine.compile.windows.aggregate_columns import AggregateArgument, ResultColumn, result_columns
 from penstock.engine.compile.windows.fold import apply_fold, fold_column
-from penstock.engine.compile.windows.session_windows import SessionRules, assign_sessions
+from penstock.engine.compile.windows.session_windows import assign_sessions
 from penstock.engine.compile.windows.window_output import WindowOutput, window_output
+from penstock.engine.reference_tables import ReferenceTables
 from penstock.engine.worker.preaggregate import GROUP_COLUMNS
 from penstock.stream.definition import Definition
 from penstock.stream.windows import CalendarWindow, SessionWindow, SlidingWindow, TumblingWindow, Window
@@ -34,7 +35,7 @@ class CompiledWindows:
     output: WindowOutput
 
 
-def compile_windows(split: SplitStream, events: DataFrame, references: ReferenceFrames) -> CompiledWindows:
+def compile_windows(split: SplitStream, events: DataFrame, references: ReferenceTables) -> CompiledWindows:
     """Compile a stream with windows. ``events`` is a frame with the columns that the reader returns."""
 
     stream = split.stream
@@ -56,8 +57,8 @@ def compile_windows(split: SplitStream, events: DataFrame, references: Reference
         frame = frame.withColumn("__group_key", key)
         groups = list(GROUP_COLUMNS)
         if isinstance(stream.windows[0], SessionWindow):
-            rules = SessionRules(stream.windows[0].gap_us, stream.time.grace_us, stream.time.late)
-            frame = assign_sessions(frame, rules, references.read_config, is_single_partition=is_single_partition)
+            gap_us, config = stream.windows[0].gap_us, references.read_config
+            frame = assign_sessions(frame, gap_us, stream.time, config, is_single_partition=is_single_partition)
             groups += ["__old_start", "__old_end", "__old_is_closed"]
         else:
             frame = _assign_windows(frame, stream.windows)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem, copy_value
@@ -105,29 +104,16 @@ class _AbandoningExecutor(ThreadPoolExecutor):
 
 async def _call_in_thread(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     """Call a function in a thread of its own, which is abandoned when the call times out."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def resolve(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
 
     def run() -> None:
-        result: Any = None
-        failure: BaseException | None = None
         try:
-            result = function(*arguments)
+            future.set_result(function(*arguments))
         except BaseException as error:
-            # Exceptions that would end the loop, or that a future cannot hold, are reported as errors of the call.
+            # The event loop cannot pass on StopIteration, and exceptions such as SystemExit would end it.
             is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            failure = error if is_plain else RuntimeError(type(error).__name__)
-        # The loop is closed if the call was abandoned.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(resolve, result, failure)
+            future.set_exception(error if is_plain else RuntimeError(type(error).__name__))
 
     threading.Thread(target=run, daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -62,7 +64,7 @@ class UdfStage:
         return any(uses_metadata(step) for step in self.steps)
 
     def apply(self, frame: DataFrame, config: ReadConfig) -> DataFrame:
-        return frame.mapInArrow(_UdfStageRunner(self, config), from_arrow_schema(self.output_schema))
+        return frame.mapInArrow(partial(self._run_task, config), from_arrow_schema(self.output_schema))
 
     def run(self, query_name: str, table: pa.Table | pa.RecordBatch) -> UdfBatch:
         """Run the functions over the events of a table."""
@@ -87,37 +89,25 @@ class UdfStage:
         fields = [name for name in table.schema.names if name not in internal]
         return decode_rows(table, fields, table.column(EVENT_JSON).to_pylist() if self.reads_event_json else None)
 
-
-class _UdfStageRunner:
-    """The function that Spark calls in a worker."""
-
-    def __init__(self, stage: UdfStage, config: ReadConfig) -> None:
-        self._stage = stage
-        self._config = config
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = JsonColumnDecoder(pa.schema([*(self._stage.fields or []), *self._stage.validated_fields]))
+    def _run_task(self, config: ReadConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = JsonColumnDecoder(pa.schema([*(self.fields or []), *self.validated_fields]))
+        schema = self.output_schema
+        copied = [name for name in schema.names if name in SYSTEM_COLUMNS.names or name == METADATA]
         report = TaskReport([], [], {})
         for batch in align_to_events(batches):
-            yield self._run_batch(decoder, batch, report)
-        send_stage_report(self._config, self._stage.number, report)
+            result = self.run(config.query_name, batch)
+            output = result.decode_items(self.steps[-1].name, decoder)
+            report.failures += result.failures
+            report.add_dropped(result.dropped)
+            events = batch.select(copied).take(pa.array(output.sources, pa.int64()))
+            lines = pa.array([line.decode() for line in output.lines], pa.string())
+            columns = {**_by_name(output.table), **_by_name(events), EVENT_JSON: lines}
+            yield from pa.table([columns[name] for name in schema.names], schema).combine_chunks().to_batches()
+        send_stage_report(config, self.number, report)
 
-    def _run_batch(self, decoder: JsonColumnDecoder, batch: pa.RecordBatch, report: TaskReport) -> pa.RecordBatch:
-        result = self._stage.run(self._config.query_name, batch)
-        output = result.decode_items(self._stage.steps[-1].name, decoder)
-        report.failures += result.failures
-        report.add_dropped(result.dropped)
-        rows = pa.array(np.array(output.sources, dtype=np.int64))
-        schema = self._stage.output_schema
-        columns: list[Any] = []
-        for name in schema.names:
-            if name in SYSTEM_COLUMNS.names or name == METADATA:
-                columns.append(batch.column(name).take(rows))
-            elif name == EVENT_JSON:
-                columns.append(pa.array([line.decode() for line in output.lines], pa.string()))
-            else:
-                columns.append(output.table.column(name).combine_chunks())
-        return pa.RecordBatch.from_arrays([_to_array(column) for column in columns], schema=schema)
+
+def _by_name(table: pa.Table | pa.RecordBatch) -> dict[str, Any]:
+    return dict(zip(table.column_names, table.columns, strict=True))
 
 
 def align_to_events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -142,41 +132,30 @@ def _decode_metadata(text: str) -> dict[str, Any]:
     return {**metadata, **{name: datetime.fromisoformat(metadata[name]) for name in ("time", "appended_at")}}
 
 
-def _to_array(column: Any) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return column
-
-
 def group_udf_stages(steps: Sequence[Step], outputs_event: bool) -> tuple[Step | UdfStage, ...]:
     """Replace consecutive user-defined functions with stages. ``outputs_event``: the stream's end needs whole events.
 
     The functions at the start of the stream run in the reader and are not among the steps.
     """
     grouped: list[Step | UdfStage] = []
-    has_event_json, number, index = True, 0, 0
-    while index < len(steps):
-        if not runs_in_python(steps[index]):
-            has_event_json = has_event_json and not makes_columns(steps[index])
-            grouped.append(steps[index])
-            index += 1
+    has_event_json, number, end = True, 0, 0
+    for is_udf, group in groupby(steps, runs_in_python):
+        run = tuple(group)
+        end += len(run)
+        if not is_udf:
+            has_event_json = has_event_json and not any(map(makes_columns, run))
+            grouped += run
             continue
-        run = [steps[index]]
-        while index + len(run) < len(steps) and runs_in_python(steps[index + len(run)]):
-            run.append(steps[index + len(run)])
-        index += len(run)
         number += 1
-        later = steps[index:]
-        grouped.append(
-            UdfStage(
-                f"stage {number}",
-                number,
-                tuple(run),
-                reads_event_json=has_event_json,
-                writes_event_json=needs_event_json(later, outputs_event),
-                writes_metadata=any(uses_metadata(step) for step in later),
-            )
+        stage = UdfStage(
+            f"stage {number}",
+            number,
+            run,
+            reads_event_json=has_event_json,
+            writes_event_json=needs_event_json(steps[end:], outputs_event),
+            writes_metadata=any(map(uses_metadata, steps[end:])),
         )
+        grouped.append(stage)
         has_event_json = True
     return tuple(grouped)
 
