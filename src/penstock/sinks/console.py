@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -55,12 +55,13 @@ class Console(Sink):
 
         data = event.data
         start = data.get("window_start") if isinstance(data, Mapping) else None
-        when = start if isinstance(start, str) else _iso(event.time)
-        line = Text.assemble((f"[{_escape(_short(when))}] ", "dim"), (f"{_escape(event.key or event.queue)}:", "cyan"))
+        when = start if isinstance(start, str) else event.time.astimezone(UTC).isoformat()
+        line = Text().append(f"[{_escape(when.replace('+00:00', 'Z'))}] ", "dim")
         if isinstance(data, Mapping) and data.keys() >= _ALERT_FIELDS:
             style = "bold red" if data["state"] == "firing" else "green"
-            line = Text.assemble((f"[{_escape(_short(when))}] ", "dim"), (f"{_value(data['rule'])} ", "cyan"))
-            return line.append(f"{_value(data['state'])}: ", style).append(_value(data["message"]))
+            line.append(f"{_value(data['rule'])} ", "cyan").append(f"{_value(data['state'])}: ", style)
+            return line.append(_value(data["message"]))
+        line.append(f"{_escape(event.key or event.queue)}:", "cyan")
         if not isinstance(data, Mapping):
             return line.append(f" {_value(data)}")
         for name, value in data.items():
@@ -82,14 +83,6 @@ class Console(Sink):
                 terminal.print(line, soft_wrap=True)
         stream.write(text.get())
         stream.flush()
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat()
-
-
-def _short(when: str) -> str:
-    return when.removesuffix("+00:00") + "Z" if when.endswith("+00:00") else when
 
 
 def _value(value: Any) -> str:

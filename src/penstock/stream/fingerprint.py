@@ -127,9 +127,11 @@ def _describe_step(step: Step) -> str:
 
 def _describe_table(table: ReferenceTable) -> str:
     if table.query is not None:
-        from penstock.stream.sql.table_source import on_one_line
+        from sqlglot.dialects.postgres import Postgres
 
-        return on_one_line(table.query)
+        from penstock.stream.sql.text import on_one_line
+
+        return on_one_line(table.query, Postgres)
     return _describe_code(table.frame) if is_python(table.frame) else "a DataFrame"
 
 

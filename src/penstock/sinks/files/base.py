@@ -57,6 +57,11 @@ class FileSink(Sink):
     def _close(self) -> None:
         raise NotImplementedError
 
+    def _store_progress(self, length: int, events: Sequence[Event] = (), moving_to: str | None = None) -> None:
+        progress = self._progress.after(length, events, moving_to)
+        self._progress_file.write(progress)
+        self._progress = progress
+
     async def _run_in_thread(self, function: Callable[..., None], *args: Any) -> None:
         def run() -> None:
             with self._thread_lock:

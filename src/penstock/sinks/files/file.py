@@ -84,7 +84,8 @@ class File(FileSink):
         if self._file is not None and not self._is_at_path(self._file):
             length = self._length_of_unknown_file()
             _truncate(self._file, self._progress.length)
-            self._set_length(length)
+            # The length of another file is stored before anything is written to that file.
+            self._store_progress(length)
             self._close_file()
         if self._file is None:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -92,19 +93,13 @@ class File(FileSink):
             self._created_at = os.fstat(self._file).st_mtime if self._progress.length else time.time()
         length = self._progress.length
         if os.fstat(self._file).st_size < length:  # another process truncated the file
-            self._set_length(_end_of_lines(self._path))
+            self._store_progress(_end_of_lines(self._path))
         elif length and os.pread(self._file, 1, length - 1) != b"\n":
             raise InvalidRequest(
                 f"{self._path} was changed by another program, and the sink would truncate it: move the file away, or "
                 f"delete {self._path.name}.position to append to the file as it is"
             )
         _truncate(self._file, self._progress.length)
-
-    def _set_length(self, length: int) -> None:
-        """Store the length of another file before anything is written to that file."""
-        progress = self._progress.after(length, ())
-        self._progress_file.write(progress)
-        self._progress = progress
 
     def _is_at_path(self, file: int) -> bool:
         with contextlib.suppress(FileNotFoundError):
@@ -136,9 +131,7 @@ class File(FileSink):
             offset, remaining = offset + written, remaining[written:]
         if self._fsync:
             os.fsync(self._file)
-        progress = self._progress.after(offset, events)
-        self._progress_file.write(progress)
-        self._progress = progress
+        self._store_progress(offset, events)
 
     def _is_rotation_due(self) -> bool:
         length = self._progress.length
@@ -152,9 +145,7 @@ class File(FileSink):
     def _rotate(self) -> None:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         name = f"{self._path.stem}-{stamp}{self._path.suffix}"
-        progress = self._progress.after(self._progress.length, (), name)
-        self._progress_file.write(progress)
-        self._progress = progress
+        self._store_progress(self._progress.length, moving_to=name)
         self._prepare_file()
 
     def _rename(self, name: str) -> None:
@@ -165,7 +156,7 @@ class File(FileSink):
             _truncate(self._path, self._progress.length)
             self._path.rename(target)
         sync_directory(self._path.parent)
-        self._set_length(0)
+        self._store_progress(0)
 
     def _close(self) -> None:
         # If this fails, the stored progress is still valid: it only lists events that do not come again.

@@ -85,9 +85,7 @@ class Parquet(FileSink):
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         # The file counts from here on: after a crash, the next start renames it.
-        progress = self._progress.after(number, events, name)
-        self._progress_file.write(progress)
-        self._progress = progress
+        self._store_progress(number, events, name)
         self._rename_announced_file()
 
     def _close(self) -> None:

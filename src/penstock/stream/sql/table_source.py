@@ -6,7 +6,6 @@ from sqlglot import TokenType
 from sqlglot.dialects.postgres import Postgres
 
 from penstock.stream.sql.source import SqlSource
-from penstock.stream.sql.text import join_tokens
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.TABLE, TokenType.VALUES)
 _MAX_NAME_PARTS = 3
@@ -34,8 +33,3 @@ def is_table_name(text: str) -> bool:
 def _is_name(text: str, start: int, end: int) -> bool:
     name = text[start:end]
     return name.startswith('"') or name.replace("$", "_").isidentifier()
-
-
-def on_one_line(text: str) -> str:
-    """Return the same SQL on one line and without comments."""
-    return join_tokens(text, SqlSource(text, dialect=Postgres).tokenize())

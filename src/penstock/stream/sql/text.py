@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from sqlglot import Token, TokenType
+from sqlglot.dialects.dialect import Dialect
 
 from penstock.core.errors import InvalidSql
+from penstock.stream.sql.dialect import SparkSql
 from penstock.stream.sql.source import SqlSource
 
 _BRACKETS = {TokenType.R_PAREN: TokenType.L_PAREN, TokenType.R_BRACKET: TokenType.L_BRACKET}
@@ -58,16 +60,11 @@ def closing_bracket(tokens: list[Token], index: int) -> int | None:
     return None
 
 
-def on_one_line(text: str) -> str:
+def on_one_line(text: str, dialect: type[Dialect] = SparkSql) -> str:
     """Return the same SQL on one line and without comments. Literals and quoted names stay as they are."""
-    return join_tokens(text, SqlSource(text).tokenize())
-
-
-def join_tokens(text: str, tokens: list[Token]) -> str:
-    """Return the tokens of a text as they are written, with a space where there is any space or comment."""
     parts: list[str] = []
     end = 0
-    for token in tokens:
+    for token in SqlSource(text, dialect=dialect).tokenize():
         # The tokens of a literal such as 10L overlap: 10, :: and bigint.
         if token.start >= end:
             written = text[token.start : token.end + 1]

@@ -34,18 +34,13 @@ class _SparkTypes(SparkSql):
 
 
 def parse_type(text: str) -> exp.DataType | None:
-    """Parse a type; None if it is not one of Spark's."""
+    """Parse a type; None if it is not one of Spark's. Texts of one type, ``INTEGER`` and ``int``, give equal trees."""
     source = SqlSource(text, dialect=_SparkTypes)
     try:
         parsed = source.parse(source.tokenize(), exp.DataType)
     except InvalidSql:
         return None
     return parsed if isinstance(parsed, exp.DataType) and _find_type_problem(parsed) is None else None
-
-
-def is_same_type(one: str, other: str) -> bool:
-    """Return whether two texts are the same type, such as ``INTEGER`` and ``int``."""
-    return parse_type(one) == parse_type(other)
 
 
 def find_columns_problem(text: str) -> str | None:

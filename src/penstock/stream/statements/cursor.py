@@ -82,12 +82,6 @@ class TokenCursor:
         return self._source.text[tokens[0].start : tokens[-1].end + 1]
 
     def name(self, what: str) -> str:
-        token = self._peek()
-        if token is None or not self._is_name(token):
-            raise self.error(f"the name of {what} is expected here; one with other characters is quoted: `my-queue`")
-        return self.dotted_name()
-
-    def dotted_name(self) -> str:
         parts: list[str] = []
         while (token := self._peek()) is not None and self._is_name(token):
             parts.append(token.text)
@@ -96,7 +90,7 @@ class TokenCursor:
                 break
             self._index += 1
         if not parts:
-            raise self.error("a name is expected here; one with other characters is quoted: `my-queue`")
+            raise self.error(f"the name of {what} is expected here; one with other characters is quoted: `my-queue`")
         return ".".join(parts)
 
     def string(self) -> str:

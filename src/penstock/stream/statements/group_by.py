@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlglot import exp
 
@@ -99,18 +99,16 @@ class GroupByCompiler:
             raise self._source.error(group if group is not None else self._select, NEEDS_WINDOW)
         return window
 
-    def _group_expression(self, node: Any) -> exp.Expr:
+    def _group_expression(self, node: exp.Expr) -> exp.Expr:
         """Return the expression for a number or an alias in GROUP BY."""
         if isinstance(node, exp.Literal) and not node.is_string:
             index = int(node.this) - 1 if node.is_int else -1
             if not 0 <= index < len(self._select.expressions):
                 raise self._source.error(node, f"there is no column {node.this}")
-            item: exp.Expr = self._select.expressions[index].unalias()
-            return item
+            return cast(exp.Expr, self._select.expressions[index].unalias())
         aliased = self._find_alias(node)
         if aliased is None or aliased == node:
-            expression: exp.Expr = node
-            return expression
+            return node
         if not self._fields.has(node.name, aliased):
             return aliased
         # As in SQL, a field comes before an alias.
@@ -120,8 +118,7 @@ class GroupByCompiler:
                 f"{node.name} is a field of the events here, and not the window with that alias: write "
                 f"{aliased.sql('spark')}, or give the window another alias",
             )
-        expression = node
-        return expression
+        return node
 
     def _find_alias(self, node: Any) -> exp.Expr | None:
         """Return the expression whose alias a column is."""

@@ -17,7 +17,7 @@ from penstock.stream.statements.application import Application, QueryStatement, 
 from penstock.stream.statements.clauses import check_clauses
 from penstock.stream.statements.cursor import TokenCursor
 from penstock.stream.statements.relation import table_name
-from penstock.stream.statements.select import SelectCompiler, StatementCatalog
+from penstock.stream.statements.select import SelectCompiler
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -135,7 +135,7 @@ class _StatementParser:
         """``CREATE REFERENCE name FROM 'schema.table' | AS SELECT ... [WITH (refresh_seconds = 60, notify = 'c')]``."""
         name = cursor.name("a reference table")
         if cursor.take("from"):
-            table = cursor.string() if cursor.is_string() else cursor.dotted_name()
+            table = cursor.string() if cursor.is_string() else cursor.name("a table")
             options = cursor.options()
             cursor.expect_end()
         else:
@@ -170,7 +170,7 @@ class _StatementParser:
         """``CREATE SINK name FROM queue TO 'file:out.jsonl' [WITH (every = 60)]``."""
         name = cursor.name("a sink")
         cursor.expect("from")
-        queue = cursor.dotted_name()
+        queue = cursor.name("a queue")
         cursor.expect("to")
         to = cursor.string()
         options = cursor.options()
@@ -201,7 +201,7 @@ class _StatementParser:
         if options:
             known = ", ".join((*_WINDOW_OPTIONS, *_RUN_OPTIONS))
             raise self._source.error(start, f"{next(iter(options))!r} is no option of a query; there are {known}")
-        stream = SelectCompiler(self._source, self._catalog(), self._kind).compile(select, rules)
+        stream = SelectCompiler(self._source, self.application, self._views, self._kind).compile(select, rules)
         self._add_query(start, name or str(queue), self._with_sink(stream, select, queue), run_options)
 
     def _parse_insert(self, insert: exp.Insert, start: int) -> str:
@@ -213,15 +213,6 @@ class _StatementParser:
         check_clauses(self._source, insert)
         check_clauses(self._source, insert.this)
         return table_name(insert.this)
-
-    def _catalog(self) -> StatementCatalog:
-        queues = self.application.queues.values()
-        return StatementCatalog(
-            {queue.name: queue.schema for queue in queues},
-            [queue.name for queue in queues if queue.has_more_fields],
-            self.application.references,
-            self._views,
-        )
 
     def _with_sink(self, stream: Definition, select: Any, queue: str | None) -> Definition:
         """Return the stream with its queue, and with the key of DISTRIBUTE BY."""

@@ -53,11 +53,11 @@ class Relation:
             return None
         return self.origin(name.removeprefix("stream."))
 
-    def fields(self, select: exp.Select) -> InputFields:
+    def fields(self, source: SqlSource, select: exp.Select) -> InputFields:
         """Return the fields that a SELECT from this relation reads."""
         tables = [join.this.alias or join.this.name for join in select.args.get("joins") or []]
         tables += [lateral.alias for lateral in select.args.get("laterals") or []]
-        return InputFields(self.alias.lower(), tuple(name.lower() for name in tables), self.columns)
+        return InputFields(source, self.alias.lower(), tuple(name.lower() for name in tables), self.columns)
 
     def project(self, columns: list[SelectedColumn], origin: Callable[[exp.Expr], str | None], stream: Any) -> Relation:
         """Return the relation of some columns, which ``stream`` computes."""

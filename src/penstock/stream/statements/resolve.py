@@ -21,6 +21,7 @@ SYSTEM_COLUMNS: dict[str, exp.Expr] = {
 
 @dataclass(frozen=True)
 class InputFields:
+    source: SqlSource
     #: The name of the stream, and of the tables that it is joined with, in lower case.
     stream: str
     tables: tuple[str, ...] = ()
@@ -63,28 +64,28 @@ class InputFields:
         fields = (self.path(column)[0].name.lower() for column in aliased.find_all(exp.Column))
         return True if name.lower() in fields else None
 
-    def check(self, source: SqlSource, column: exp.Column) -> str | None:
+    def check(self, column: exp.Column) -> str | None:
         """Return how the field of a column is written, if that is known. Raises InvalidSql for an unknown field."""
         field, table = self.path(column)[0].name, self.table(column)
         if self.known is None or table in self.tables or field.lower() in SYSTEM_COLUMNS or field.startswith("__"):
             return None
         spelling = self.spelling(field)
         if spelling is None and (self.is_alone or table):
-            raise source.error(
+            raise self.source.error(
                 column,
                 f"there is no column {field!r}; there are {', '.join(self.known)}. Where the events of a queue have "
                 "more fields than are declared, end the list with *: CREATE QUEUE name (column type, ..., *)",
             )
         return spelling
 
-    def resolve(self, source: SqlSource, expression: exp.Expr) -> exp.Expr:
+    def resolve(self, expression: exp.Expr) -> exp.Expr:
         """Return an expression with columns as the stream has them, qualified only in a join."""
 
         def change(node: exp.Expr) -> exp.Expr:
-            refuse_subquery(source, node)
+            refuse_subquery(self.source, node)
             if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
                 return node
-            spelling, table = self.check(source, node), self.table(node)
+            spelling, table = self.check(node), self.table(node)
             path = [part.copy() for part in self.path(node)]
             name = path[0].name.lower()
             if len(path) == 1 and name in SYSTEM_COLUMNS and table not in self.tables:
@@ -109,7 +110,7 @@ def dotted_name(expression: exp.Expr) -> str | None:
     return ".".join(part.name for part in parts) if is_name else None
 
 
-def expand_aliases(source: SqlSource, items: Sequence[exp.Expr], fields: InputFields) -> list[Any]:
+def expand_aliases(items: Sequence[exp.Expr], fields: InputFields) -> list[Any]:
     """Return the items of a select list with the aliases of earlier items replaced by their expressions.
 
     A field comes before an alias. If it is not known whether there is such a field, the name is refused.
@@ -122,7 +123,7 @@ def expand_aliases(source: SqlSource, items: Sequence[exp.Expr], fields: InputFi
         aliased = aliases[node.name.lower()]
         is_field = fields.has(node.name, aliased)
         if is_field is None:
-            raise source.error(
+            raise fields.source.error(
                 node,
                 f"is {node.name} a field of the events or an alias of this SELECT? Write "
                 f"{fields.qualified(node.name)} for the field, or {aliased.sql('spark')} again; or declare the fields "

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from penstock.stream.sql.source import SqlSource
-from penstock.stream.sql.types import is_same_type
+from penstock.stream.sql.types import parse_type
+from penstock.stream.statements.application import Application
 from penstock.stream.statements.clauses import check_clauses, check_select
 from penstock.stream.statements.group_by import NEEDS_WINDOW, GroupByCompiler
 from penstock.stream.statements.join import compile_stream_join
 from penstock.stream.statements.relation import Relation, SelectedColumn, check_unique, select_item, table_name
 from penstock.stream.statements.resolve import SYSTEM_COLUMNS, InputFields, expand_aliases, is_star
-from penstock.stream.steps import ReferenceTable
 
 if TYPE_CHECKING:
     from penstock.stream.definition import Definition
@@ -25,22 +25,12 @@ _WINDOW_NAMES = ("window", "session_window")
 
 
 @dataclass(frozen=True)
-class StatementCatalog:
-    """The names that a statement can use. A name that is not here is a queue without declared fields."""
-
-    #: The declared types of the fields of queues.
-    queues: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    #: Queues whose events have more fields than the declared ones.
-    open_queues: Collection[str] = ()
-    references: Mapping[str, ReferenceTable] = field(default_factory=dict)
-    #: SELECTs that replace their names, which are in lower case.
-    views: Mapping[str, exp.Expr] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class SelectCompiler:
     source: SqlSource
-    catalog: StatementCatalog
+    #: The queues and reference tables of earlier statements. Any other name is a queue without declared fields.
+    application: Application
+    #: SELECTs that replace their names, which are in lower case.
+    views: Mapping[str, exp.Expr]
     kind: type[Definition]
 
     def compile(self, select: Any, rules: dict[str, Any]) -> Definition:
@@ -60,7 +50,7 @@ class SelectCompiler:
         """Return whether a SELECT joins a stream with a stream."""
         return any(
             isinstance(join.this, exp.Subquery)
-            or (isinstance(join.this, exp.Table) and table_name(join.this) not in self.catalog.references)
+            or (isinstance(join.this, exp.Table) and table_name(join.this) not in self.application.references)
             for join in select.args.get("joins") or []
         )
 
@@ -74,19 +64,20 @@ class SelectCompiler:
             raise self.source.error(table, f"{table.sql('spark')} is no queue, view or subquery")
         name = table_name(table)
         alias = table.alias or table.name
-        if name.lower() in self.catalog.views:
-            view = self.catalog.views[name.lower()]
+        if name.lower() in self.views:
             # A view does not see itself, so that a queue can have its name.
-            others = {key: value for key, value in self.catalog.views.items() if key != name.lower()}
-            compiler = replace(self, catalog=replace(self.catalog, views=others))
-            return replace(compiler._compile_subquery(view), alias=alias)
-        if name in self.catalog.references:
+            others = {key: value for key, value in self.views.items() if key != name.lower()}
+            compiler = replace(self, views=others)
+            return replace(compiler._compile_subquery(self.views[name.lower()]), alias=alias)
+        if name in self.application.references:
             raise self.source.error(
                 table, f"{name} is a reference table and not a stream: read a queue and join it with {name}"
             )
-        schema = self.catalog.queues.get(name) or None
-        columns = tuple(schema) if schema and name not in self.catalog.open_queues else None
-        return Relation(self.kind.from_(name, schema=schema), columns, alias)
+        queue = self.application.queues.get(name)
+        if queue is None or not queue.schema:
+            return Relation(self.kind.from_(name), None, alias)
+        columns = None if queue.has_more_fields else tuple(queue.schema)
+        return Relation(self.kind.from_(name, schema=queue.schema), columns, alias)
 
     def _check(self, select: Any) -> Any:
         if isinstance(select, exp.Subquery) and not select.alias:
@@ -98,8 +89,7 @@ class SelectCompiler:
         return select
 
     def _with_ctes(self, select: Any) -> SelectCompiler:
-        views = {**self.catalog.views, **{cte.alias.lower(): cte.this for cte in select.ctes}}
-        return replace(self, catalog=replace(self.catalog, views=views))
+        return replace(self, views={**self.views, **{cte.alias.lower(): cte.this for cte in select.ctes}})
 
     def _compile_subquery(self, select: Any) -> Relation:
         distribute = select.args.get("distribute")
@@ -125,27 +115,26 @@ class SelectCompiler:
         if inner.joins_streams(select):
             return compile_stream_join(self.source, select, inner.relation, rules or {})
         base = inner.relation(select.args["from_"].this)
-        fields = base.fields(select)
+        fields = base.fields(self.source, select)
         if not fields.is_alone:
-            items = expand_aliases(self.source, select.expressions, fields)
-            return inner._join_references(select, base, [self._select_item(item, fields) for item in items])
+            items = expand_aliases(select.expressions, fields)
+            return inner._join_references(
+                select, base, [select_item(self.source, item, fields.resolve) for item in items]
+            )
         stream = base.stream
         if select.args.get("where"):
-            stream = stream.filter(fields.resolve(self.source, select.args["where"].this).sql("spark"))
+            stream = stream.filter(fields.resolve(select.args["where"].this).sql("spark"))
         if [type(item) for item in select.expressions] == [exp.Star] and not any(select.expressions[0].args.values()):
             return replace(base, stream=stream)
-        columns: list[SelectedColumn] = []
-        for item in expand_aliases(self.source, select.expressions, fields):
+        columns = []
+        for item in expand_aliases(select.expressions, fields):
             if is_star(item.unalias()):
                 columns += self._expand_star(item, base.columns)
             else:
-                columns.append(self._select_item(item, fields))
+                columns.append(select_item(self.source, item, fields.resolve))
         check_unique(self.source, select, columns)
         stream = stream.map(", ".join(column.to_sql() for column in columns))
         return base.project(columns, base.origin_of, stream)
-
-    def _select_item(self, item: Any, fields: InputFields) -> SelectedColumn:
-        return select_item(self.source, item, lambda node: fields.resolve(self.source, node))
 
     def _expand_star(self, item: Any, columns: tuple[str, ...] | None) -> list[SelectedColumn]:
         """Return the columns of ``*`` or ``* EXCEPT (...)``."""
@@ -181,17 +170,13 @@ class SelectCompiler:
                 "..., and then SELECT ... FROM joined GROUP BY ... in a second one",
             )
         base = self.relation(select.args["from_"].this)
-        fields = base.fields(select)
+        fields = base.fields(self.source, select)
         if not fields.is_alone:
             return self._compile_joined_aggregation(select, base, fields, rules)
         stream = base.stream
         if select.args.get("where"):
-            stream = stream.filter(fields.resolve(self.source, select.args["where"].this).sql("spark"))
-
-        def resolve(node: exp.Expr) -> exp.Expr:
-            return fields.resolve(self.source, node)
-
-        return GroupByCompiler(self.source, select, resolve, base.origin, fields).compile(stream, rules)
+            stream = stream.filter(fields.resolve(select.args["where"].this).sql("spark"))
+        return GroupByCompiler(self.source, select, fields.resolve, base.origin, fields).compile(stream, rules)
 
     def _compile_joined_aggregation(
         self, select: exp.Select, base: Relation, fields: InputFields, rules: dict[str, Any]
@@ -200,7 +185,7 @@ class SelectCompiler:
         names: dict[str, str] = {}
         columns: list[SelectedColumn] = []
         for column in _grouped_columns(select, fields):
-            expression = fields.resolve(self.source, column)
+            expression = fields.resolve(column)
             text = expression.sql("spark")
             if text in names or text.startswith("__") or expression == SYSTEM_COLUMNS["_time"]:
                 continue
@@ -215,7 +200,7 @@ class SelectCompiler:
             def change(node: exp.Expr) -> exp.Expr:
                 if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
                     return node
-                resolved = fields.resolve(self.source, node)
+                resolved = fields.resolve(node)
                 name = names.get(resolved.sql("spark"))
                 return resolved if name is None else exp.column(name)
 
@@ -238,7 +223,7 @@ class SelectCompiler:
         schema: dict[str, str] = {}
         for part in parts:
             for name, kind in part.stream.schema.items():
-                if not is_same_type(schema.setdefault(name, kind), kind):
+                if parse_type(schema.setdefault(name, kind)) != parse_type(kind):
                     raise self.source.error(
                         union,
                         f"{name} is {schema[name]} in one queue and {kind} in another: declare the same type in both, "
@@ -264,21 +249,20 @@ class SelectCompiler:
 
     def _join_references(self, select: exp.Select, base: Relation, columns: list[SelectedColumn]) -> Relation:
         """Compile a SELECT over the events and reference tables to a step."""
-        fields = base.fields(select)
-        tables: dict[str, ReferenceTable] = {}
+        fields = base.fields(self.source, select)
+        tables: dict[str, Any] = {}
         joins = [self._reference_join(join, fields, tables) for join in select.args.get("joins") or []]
-        laterals = [fields.resolve(self.source, lateral) for lateral in select.args.get("laterals") or []]
+        laterals = [fields.resolve(lateral) for lateral in select.args.get("laterals") or []]
         items = ", ".join(column.to_sql() for column in columns) or "1 AS `one`"
         clauses = [clause.sql("spark").strip() for clause in (*joins, *laterals)]
         where = select.args.get("where")
         if where is not None:
-            clauses.append(f"WHERE {fields.resolve(self.source, where.this).sql('spark')}")
+            clauses.append(f"WHERE {fields.resolve(where.this).sql('spark')}")
         query = f"SELECT {items} FROM stream {' '.join(clauses)}"  # noqa: S608 - the user's own SQL
-        stream = base.stream.sql(query, **dict[str, Any](tables))
-
+        stream = base.stream.sql(query, **tables)
         return base.project(columns, base.origin_in_join, stream)
 
-    def _reference_join(self, join: Any, fields: InputFields, tables: dict[str, ReferenceTable]) -> exp.Join:
+    def _reference_join(self, join: Any, fields: InputFields, tables: dict[str, Any]) -> exp.Join:
         """Return the join with a reference table, which the step knows by its alias."""
         if not isinstance(join.this, exp.Table):
             raise self.source.error(
@@ -287,7 +271,7 @@ class SelectCompiler:
             )
         name = table_name(join.this)
         check_clauses(self.source, join.this)
-        table = self.catalog.references.get(name)
+        table = self.application.references.get(name)
         if table is None:
             raise self.source.error(join, f"{name} is no reference table: CREATE REFERENCE {name} FROM 'schema.table'")
         side, kind = (join.side or "").upper(), (join.kind or "").upper()
@@ -306,7 +290,7 @@ class SelectCompiler:
             this=exp.Table(this=exp.to_identifier(alias)),
             side=side or None,
             using=[column.copy() for column in using] if using else None,
-            on=None if using else fields.resolve(self.source, on),
+            on=None if using else fields.resolve(on),
         )
 
 
