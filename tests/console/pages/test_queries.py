@@ -60,6 +60,16 @@ def test_list_links_to_query(page: Page) -> None:
     expect(page.get_by_role("region", name="Pipeline")).to_be_visible()
 
 
+def test_update_of_the_list_keeps_the_focus(page: Page) -> None:
+    page.goto("/queries")
+    row = page.get_by_role("row", name=re.compile(NAME))
+    link = row.get_by_role("link", name=NAME)
+    link.focus()
+    before = row.inner_text()
+    expect(row).not_to_have_text(before, use_inner_text=True)
+    expect(link).to_be_focused()
+
+
 def test_client_queries_are_listed(page: Page) -> None:
     page.goto("/queries")
     row = page.get_by_role("region", name="Computed by clients").get_by_role("row", name="per user <i>")

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from nicegui import ui
-
 from penstock.console.page import url_for
+from penstock.console.widgets.live_html import LiveHtml
 from penstock.core import formatting
 from penstock.log.queue_info import GroupInfo
 
@@ -71,7 +70,7 @@ def _without_hash(definition: str) -> str:
 class PipelineDiagram:
     def __init__(self) -> None:
         # _render_node escapes all names.
-        self._html = ui.html("", sanitize=False)
+        self._html = LiveHtml()
         self._content = ""
 
     def show(self, description: Sequence[str], read: float, written: float, groups: Sequence[GroupInfo]) -> None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from nicegui import ui
-
 from penstock.console.widgets.elements import Tone, element
+from penstock.console.widgets.live_html import LiveHtml
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class TableCell:
 
 
 class DataTable:
-    """A table whose content is replaced as a whole, so that an update is one message to the browser.
+    """A table whose content is sent as a whole, so that an update is one message to the browser.
 
     Args:
         label: The accessible name of the table.
@@ -56,7 +55,7 @@ class DataTable:
         self._content = ""
         with element("div", "ps-scroll", tabindex="0", role="region", aria_label=label):
             # _render_cell escapes all values.
-            self.html = ui.html("", sanitize=False)
+            self.html = LiveHtml()
 
     def on_sort(self, sort: Callable[[str], Any]) -> None:
         """Call ``sort`` with the sort key of the column whose title is clicked."""
