@@ -12,7 +12,7 @@ from unittest import mock
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
-from penstock.cli.demo.log.command import run_demo
+from penstock.cli.demo.log_demo import run_log_demo
 from penstock.cli.output import Output
 
 PICTURE = Path(__file__).parents[1] / "docs/assets/demo.svg"
@@ -32,7 +32,7 @@ def main() -> None:
         # What moves while it plays would be recorded frame by frame.
         mock.patch("rich.live.Live", return_value=nullcontext()),
     ):
-        asyncio.run(run_demo(Output(), events=50_000, speed=3, keep=False))
+        asyncio.run(run_log_demo(Output(), events=50_000, speed=3, keep=False))
     picture = console.export_svg(title="penstock demo", code_format=_FORMAT, unique_id="demo")
     # Where the temporary directory of this machine is concerns nobody.
     PICTURE.write_text(re.sub(r"[^;]*/penstock-demo-\w+", "/tmp/penstock-demo", picture))  # noqa: S108

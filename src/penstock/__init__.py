@@ -3,6 +3,40 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.errors import (
+    AccessDenied,
+    BufferFull,
+    ConfigurationError,
+    Conflict,
+    CorruptChunk,
+    DatabaseError,
+    DatabaseUnavailable,
+    DatabaseVersionError,
+    EventShed,
+    GroupBusy,
+    IdempotencyConflict,
+    InvalidEvent,
+    InvalidName,
+    InvalidOption,
+    InvalidRequest,
+    InvalidSql,
+    NotFound,
+    PenstockError,
+    PushFailed,
+    QueryChanged,
+    QueryError,
+    QueueFull,
+    RateLimited,
+    SchemaError,
+    ServerError,
+    ServerUnavailable,
+    SinkBusy,
+    SinkClosed,
+    SinkError,
+    SinkRejected,
+    TransactionRefused,
+)
+
 if TYPE_CHECKING:
     from penstock.client._sync import SyncPenstock
     from penstock.client.buffer import Buffer, Receipt
@@ -11,39 +45,6 @@ if TYPE_CHECKING:
     from penstock.client.penstock import Penstock
     from penstock.client.queue import QueueHandle
     from penstock.client.transaction import Transaction
-    from penstock.core.errors import (
-        AccessDenied,
-        BufferFull,
-        ConfigurationError,
-        Conflict,
-        CorruptChunk,
-        DatabaseError,
-        DatabaseUnavailable,
-        DatabaseVersionError,
-        EventShed,
-        GroupBusy,
-        IdempotencyConflict,
-        InvalidEvent,
-        InvalidName,
-        InvalidOption,
-        InvalidRequest,
-        InvalidSql,
-        NotFound,
-        PenstockError,
-        PushFailed,
-        QueryChanged,
-        QueryError,
-        QueueFull,
-        RateLimited,
-        SchemaError,
-        ServerError,
-        ServerUnavailable,
-        SinkBusy,
-        SinkClosed,
-        SinkError,
-        SinkRejected,
-        TransactionRefused,
-    )
     from penstock.engine.query import Query
     from penstock.engine.stream import Stream
     from penstock.log.dead_letters.models import DeadLetter, Redrive
@@ -62,67 +63,29 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Where each name comes from. What is not used is not imported, so the command line starts at once.
-_HOMES = {
-    "AccessDenied": "penstock.core.errors",
-    "AckResult": "penstock.log.read.ack",
-    "Buffer": "penstock.client.buffer",
-    "BufferFull": "penstock.core.errors",
-    "ConfigurationError": "penstock.core.errors",
-    "Conflict": "penstock.core.errors",
-    "ConsumeResult": "penstock.client.consumer",
-    "Context": "penstock.stream.context",
-    "CorruptChunk": "penstock.core.errors",
-    "DatabaseError": "penstock.core.errors",
-    "DatabaseUnavailable": "penstock.core.errors",
-    "DatabaseVersionError": "penstock.core.errors",
-    "DeadLetter": "penstock.log.dead_letters.models",
-    "DeadLetterHandle": "penstock.client.dead_letters",
-    "Event": "penstock.log.event",
-    "EventShed": "penstock.core.errors",
-    "GroupBusy": "penstock.core.errors",
-    "GroupInfo": "penstock.log.queue_info",
-    "GroupLag": "penstock.log.storage.queue_stats",
-    "PartitionPosition": "penstock.log.groups",
-    "IdempotencyConflict": "penstock.core.errors",
-    "InvalidEvent": "penstock.core.errors",
-    "InvalidName": "penstock.core.errors",
-    "InvalidOption": "penstock.core.errors",
-    "InvalidRequest": "penstock.core.errors",
-    "InvalidSql": "penstock.core.errors",
-    "NotFound": "penstock.core.errors",
-    "Penstock": "penstock.client.penstock",
-    "PenstockError": "penstock.core.errors",
-    "PushFailed": "penstock.core.errors",
-    "QueryChanged": "penstock.core.errors",
-    "QueryError": "penstock.core.errors",
-    "PushResult": "penstock.log.write.result",
-    "Pushed": "penstock.log.write.result",
-    "Query": "penstock.engine.query",
-    "Queue": "penstock.log.queue",
-    "QueueFull": "penstock.core.errors",
-    "QueueHandle": "penstock.client.queue",
-    "QueueInfo": "penstock.log.queue_info",
-    "QueueSize": "penstock.log.storage.queue_stats",
-    "RateLimited": "penstock.core.errors",
-    "Receipt": "penstock.client.buffer",
-    "Redrive": "penstock.log.dead_letters.models",
-    "SchemaError": "penstock.core.errors",
-    "ServerError": "penstock.core.errors",
-    "ServerUnavailable": "penstock.core.errors",
-    "SinkBusy": "penstock.core.errors",
-    "SinkClosed": "penstock.core.errors",
-    "SinkError": "penstock.core.errors",
-    "SinkRejected": "penstock.core.errors",
-    "Stream": "penstock.engine.stream",
-    "SyncPenstock": "penstock.client._sync",
-    "Transaction": "penstock.client.transaction",
-    "TransactionRefused": "penstock.core.errors",
-    "TransactionResult": "penstock.log.transaction",
-    "Upkeep": "penstock.log.upkeep",
-    "concurrency_gate": "penstock.stream.gates",
-    "sliding_window_gate": "penstock.stream.gates",
-    "token_bucket_gate": "penstock.stream.gates",
+#: The names of each module, which is imported when one is used: the command line would start slowly otherwise.
+_MODULES = {
+    "penstock.client._sync": ("SyncPenstock",),
+    "penstock.client.buffer": ("Buffer", "Receipt"),
+    "penstock.client.consumer": ("ConsumeResult",),
+    "penstock.client.dead_letters": ("DeadLetterHandle",),
+    "penstock.client.penstock": ("Penstock",),
+    "penstock.client.queue": ("QueueHandle",),
+    "penstock.client.transaction": ("Transaction",),
+    "penstock.engine.query": ("Query",),
+    "penstock.engine.stream": ("Stream",),
+    "penstock.log.dead_letters.models": ("DeadLetter", "Redrive"),
+    "penstock.log.event": ("Event",),
+    "penstock.log.groups": ("PartitionPosition",),
+    "penstock.log.queue": ("Queue",),
+    "penstock.log.queue_info": ("GroupInfo", "QueueInfo"),
+    "penstock.log.read.ack": ("AckResult",),
+    "penstock.log.storage.queue_stats": ("GroupLag", "QueueSize"),
+    "penstock.log.transaction": ("TransactionResult",),
+    "penstock.log.upkeep": ("Upkeep",),
+    "penstock.log.write.result": ("PushResult", "Pushed"),
+    "penstock.stream.context": ("Context",),
+    "penstock.stream.gates": ("concurrency_gate", "sliding_window_gate", "token_bucket_gate"),
 }
 
 __all__ = [
@@ -194,12 +157,13 @@ def __getattr__(name: str) -> Any:
     if name == "agg":
         return import_module("penstock.stream.aggregates")
     if name == "__version__":
-        # Known of what was installed; a package that came to a worker as a zip does without.
+        # Read when needed: a package that Spark sends to a worker as a zip file has no metadata.
         return import_module("importlib.metadata").version("penstock")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
+    for module, names in _MODULES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(module), name)
+            return value
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,51 +22,39 @@ EXIT_CODES = (
     "Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 database or server unavailable, 130 interrupted."
 )
 
-_PANEL = "Shared options"
+_option: Any = partial(typer.Option, rich_help_panel="Shared options")
 
 DatabaseUrl = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--database-url",
         metavar="URL",
         help="The PostgreSQL database. Default: PENSTOCK_DATABASE_URL, DATABASE_URL or PGHOST, "
         "otherwise the embedded PostgreSQL.",
-        rich_help_panel=_PANEL,
         show_default=False,
     ),
 ]
 Server = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--server",
         metavar="URL",
         help="Use this Penstock server instead of a database, like PENSTOCK_URL. PENSTOCK_API_KEY holds the API key.",
-        rich_help_panel=_PANEL,
         show_default=False,
     ),
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option(
+    _option(
         "--data-dir",
         metavar="DIRECTORY",
         help="Use the embedded PostgreSQL in this directory. Overrides the environment.",
-        rich_help_panel=_PANEL,
         show_default=False,
     ),
 ]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json",
-        help="Print JSON: one document, or one line per event in lists of events.",
-        rich_help_panel=_PANEL,
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.", rich_help_panel=_PANEL)]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print log messages and the causes of errors.", rich_help_panel=_PANEL)
-]
+Json = Annotated[bool, _option("--json", help="Print JSON: one document, or one line per event in lists of events.")]
+Quiet = Annotated[bool, _option("--quiet", "-q", help="Print results and errors only.")]
+Verbose = Annotated[bool, _option("--verbose", "-v", help="Print log messages and the causes of errors.")]
 
 
 def shared_options(

@@ -78,10 +78,6 @@ def queue_details(info: QueueInfo, busiest: Sequence[Partition]) -> dict[str, An
     }
 
 
-def group_listing(group: GroupInfo) -> dict[str, Any]:
-    return dataclasses.asdict(group)
-
-
 def group_partition(position: PartitionPosition) -> dict[str, Any]:
     """Return the position of a group in one partition."""
     # A partition that was never leased is available since -infinity, which JSON cannot represent.

@@ -63,6 +63,23 @@ class Output:
         else:
             self.note(text)
 
+    def listing(
+        self,
+        document: Any,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        right: Sequence[str] = (),
+        empty: str,
+    ) -> None:
+        """Print a list: a JSON document with --json, otherwise a table, or the hint ``empty`` if there are no rows."""
+        if self.json:
+            self.document(document)
+        elif rows:
+            self.table(columns, rows, right=right)
+        else:
+            self.hint(empty)
+
     def line(self, value: Any) -> None:
         """Print a JSON document on one line."""
         from penstock.core import json

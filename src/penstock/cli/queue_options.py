@@ -79,31 +79,8 @@ def queue_options(
         str | None, _option("The maximum size of an event, in bytes of JSON.", "PENSTOCK_MAX_EVENT_BYTES", "BYTES|none")
     ] = None,
     max_redrives: Annotated[int | None, _option("How often a dead letter may be redriven.", "10", "N")] = None,
-) -> dict[str, object]:
-    """Return the options that were given, in the form that the log accepts."""
-    values: dict[str, object] = {
-        "lease_seconds": lease_seconds,
-        "retry_limit": retry_limit,
-        "retry_delay_ms": retry_delay_ms,
-        "delay_seconds": delay_seconds,
-        "quiet_seconds": quiet_seconds,
-        "retention_drops_unread": None if retention_drops_unread is None else retention_drops_unread == "yes",
-        "dedup_window_seconds": dedup_window_seconds,
-        "max_redrives": max_redrives,
-        "overflow": overflow,
-    }
-    texts = {
-        "expiry_limit": expiry_limit,
-        "retention_seconds": retention_seconds,
-        "max_depth_events": max_depth_events,
-        "max_event_bytes": max_event_bytes,
-        "away_seconds": away_seconds,
-    }
-    names = {"key_field": key_field, "id_field": id_field, "time_field": time_field}
-    values |= {name: value for name, value in names.items() if value != _NONE}
-    options = {name: value for name, value in values.items() if value is not None}
-    options |= {name: None for name, value in names.items() if value == _NONE}
-    return options | {name: _number_or_none(name, text) for name, text in texts.items() if text is not None}
+) -> None:
+    """The options of a queue, as given on the command line. :func:`parse_queue_options` reads them."""
 
 
 def _hide_default(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -113,9 +90,8 @@ def _hide_default(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[kind, option])
 
 
-def queue_changes(**values: Any) -> dict[str, object]:
-    """Return the options to change in a queue. Its help shows no defaults: other options keep their value."""
-    return queue_options(**values)
+def queue_changes() -> None:
+    """The same options without defaults in their help: an option that is not given keeps its value."""
 
 
 _signature = inspect.signature(queue_options, eval_str=True)
@@ -123,15 +99,26 @@ queue_changes.__signature__ = _signature.replace(  # type: ignore[attr-defined] 
     parameters=[_hide_default(parameter) for parameter in _signature.parameters.values()]
 )
 
+_NUMBERS_OR_NONE = ("expiry_limit", "retention_seconds", "max_depth_events", "away_seconds", "max_event_bytes")
 
-def _number_or_none(name: str, text: str) -> float | None:
-    if text.lower() == _NONE:
+
+def parse_queue_options(given: dict[str, Any]) -> dict[str, object]:
+    """Return the options that were given, in the form that the log accepts."""
+    return {name: _parse(name, value) for name, value in given.items() if value is not None}
+
+
+def _parse(name: str, value: Any) -> object:
+    if name == "retention_drops_unread":
+        return value == "yes"
+    if isinstance(value, str) and value.lower() == _NONE:
         return None
+    if name not in _NUMBERS_OR_NONE:
+        return value
     try:
-        return float(text) if name.endswith("_seconds") else int(text)
+        return float(value) if name.endswith("_seconds") else int(value)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is not a number or {_NONE}", param_hint=f"'--{name.replace('_', '-')}'"
+            f"{value!r} is not a number or {_NONE}", param_hint=f"'--{name.replace('_', '-')}'"
         ) from None
 
 

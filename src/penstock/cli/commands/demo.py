@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +12,8 @@ from penstock.cli.command import FAILED, INTERRUPTED, command
 from penstock.cli.session import CommandSession, SharedOptions
 
 _EVERYTHING, _LOG = "everything", "log"
-_FULL_PANEL, _LOG_PANEL = "Demo of everything", "Demo of the log"
+_option: Any = partial(typer.Option, rich_help_panel="Demo of everything")
+_log_option: Any = partial(typer.Option, rich_help_panel="Demo of the log")
 
 
 def register(app: typer.Typer) -> None:
@@ -31,53 +33,23 @@ async def demo(
     ] = _EVERYTHING,
     duration: Annotated[
         float | None,
-        typer.Option(
-            min=1,
-            metavar="SECONDS",
-            help="Exit this long after the first results.",
-            show_default="at Ctrl-C",
-            rich_help_panel=_FULL_PANEL,
-        ),
+        _option(min=1, metavar="SECONDS", help="Exit this long after the first results.", show_default="at Ctrl-C"),
     ] = None,
-    rate: Annotated[
-        float, typer.Option(min=20, max=5000, metavar="N", help="Events per second.", rich_help_panel=_FULL_PANEL)
-    ] = 200.0,
+    rate: Annotated[float, _option(min=20, max=5000, metavar="N", help="Events per second.")] = 200.0,
     seed: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="The random seed. The same seed generates the same traffic.",
-            rich_help_panel=_FULL_PANEL,
-        ),
+        int, _option(min=0, metavar="N", help="The random seed. The same seed generates the same traffic.")
     ] = 0,
-    headless: Annotated[
-        bool, typer.Option("--headless", help="Run without the console and a browser.", rich_help_panel=_FULL_PANEL)
-    ] = False,
+    headless: Annotated[bool, _option("--headless", help="Run without the console and a browser.")] = False,
     port: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=65535,
-            metavar="N",
-            help="The port of the console; 0 selects a free port.",
-            rich_help_panel=_FULL_PANEL,
-        ),
+        int, _option(min=0, max=65535, metavar="N", help="The port of the console; 0 selects a free port.")
     ] = 0,
     events: Annotated[
-        int,
-        typer.Option(
-            min=10, max=2_000_000, metavar="N", help="The number of orders to push.", rich_help_panel=_LOG_PANEL
-        ),
+        int, _log_option(min=10, max=2_000_000, metavar="N", help="The number of orders to push.")
     ] = 50_000,
     speed: Annotated[
         float,
-        typer.Option(
-            min=0.1,
-            max=1000,
-            metavar="X",
-            help="The playback speed of the story. The log always runs at full speed.",
-            rich_help_panel=_LOG_PANEL,
+        _log_option(
+            min=0.1, max=1000, metavar="X", help="The playback speed of the story. The log always runs at full speed."
         ),
     ] = 1.0,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the database after the demo, to inspect it.")] = False,
@@ -88,17 +60,16 @@ async def demo(
     and compares every window with the events sent. Ctrl-C ends the demo and removes everything it created.
     """
     if what == _LOG:
-        from penstock.cli.demo.log.command import run_demo as run_log
+        from penstock.cli.demo.log_demo import run_log_demo
 
         if SharedOptions() != replace(session.options, json=False, quiet=False, verbose=False):
             raise typer.BadParameter(
                 "the demo of the log always uses a database of its own: omit options that name a database or server"
             )
-        succeeded: bool | None = await run_log(session.out, events=events, speed=speed, keep=keep)
+        succeeded: bool | None = await run_log_demo(session.out, events=events, speed=speed, keep=keep)
     elif what == _EVERYTHING:
         from penstock.cli.commands.run import require_spark
-        from penstock.cli.demo.command import find_streams, run_demo
-        from penstock.cli.demo.company import DemoOptions
+        from penstock.cli.demo.full_demo import DemoOptions, find_streams, run_demo
 
         if session.options.server is not None or session.options.data_dir is not None:
             raise typer.BadParameter(
@@ -106,8 +77,8 @@ async def demo(
                 "in which it creates queues and deletes them at the end"
             )
         require_spark()
-        wishes = DemoOptions(find_streams(), duration, rate, seed, headless, port)
-        succeeded = await run_demo(session.out, wishes, database_url=session.options.database_url, keep=keep)
+        options = DemoOptions(find_streams(), duration, rate, seed, headless, port)
+        succeeded = await run_demo(session.out, options, database_url=session.options.database_url, keep=keep)
     else:
         raise typer.BadParameter(f"there is no demo of {what!r}: give everything or log")
     if succeeded is not True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Dead letters: inspect events that failed, replay them, or purge them.")
 
-_FILTERS = "Filters"
+_filter: Any = partial(typer.Option, rich_help_panel="Filters")
 _LONGEST_ERROR = 60
 
 Ids = Annotated[
@@ -30,22 +31,13 @@ Ids = Annotated[
 
 
 def filters(
-    group: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="Failed in this group.", rich_help_panel=_FILTERS)
-    ] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="With this key.", rich_help_panel=_FILTERS)] = None,
-    error: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="With this text in the error.", rich_help_panel=_FILTERS)
-    ] = None,
+    group: Annotated[str | None, _filter(metavar="GROUP", help="Failed in this group.")] = None,
+    key: Annotated[str | None, _filter(metavar="KEY", help="With this key.")] = None,
+    error: Annotated[str | None, _filter(metavar="TEXT", help="With this text in the error.")] = None,
     since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Failed at this time or later, such as 2h for two hours ago.", rich_help_panel=_FILTERS
-        ),
+        str | None, _filter(metavar="TIME", help="Failed at this time or later, such as 2h for two hours ago.")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Failed before this time.", rich_help_panel=_FILTERS)
-    ] = None,
+    until: Annotated[str | None, _filter(metavar="TIME", help="Failed before this time.")] = None,
 ) -> dict[str, Any]:
     """Return the filters that were given, in the form of DeadLetterFilter."""
     values = {

@@ -127,25 +127,18 @@ async def _change(session: CommandSession, query: str, change: GateChange, state
 
     async with session.log() as log:
         await GateAdmin(log.database).change(query, change)
-    if session.out.json:
-        session.out.document({"query": query, "key": change.key, "state": state})
-    else:
-        lane = "all lanes" if change.key is None else f"lane {change.key}"
-        session.out.note(f"Query {query}, {lane}: {state}.")
+    lane = "all lanes" if change.key is None else f"lane {change.key}"
+    session.out.result({"query": query, "key": change.key, "state": state}, f"Query {query}, {lane}: {state}.")
 
 
 def _print_gates(session: CommandSession, gates: Sequence[GateInfo]) -> None:
     import msgspec
 
-    if session.out.json:
-        session.out.document(msgspec.to_builtins(list(gates), builtin_types=(type(None),)))
-        return
-    if not gates:
-        session.out.hint("No gate has seen an event yet.")
-        return
+    listing = msgspec.to_builtins(list(gates), builtin_types=(type(None),))
     numbers = ("left", "limit", "allowed", "cost", "backlog")
     columns = ("query", "key", "gate", *numbers, "next")
-    session.out.table(columns, [_row(info) for info in gates], right=numbers)
+    rows = [_row(info) for info in gates]
+    session.out.listing(listing, columns, rows, right=numbers, empty="No gate has seen an event yet.")
 
 
 def _row(info: GateInfo) -> tuple[Any, ...]:

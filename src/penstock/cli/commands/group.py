@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.commands.queue import QueueName, Yes, format_backpressure
+from penstock.cli.commands.queue import GROUP_COLUMNS, QueueName, Yes, format_backpressure, group_row
 from penstock.cli.completion import queue_names
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time, parse_time
@@ -32,34 +33,15 @@ _SHOWN_PARTITIONS = 20
 @command(app, "list", examples=["penstock group list", "penstock group list orders --json"])
 async def list_groups(session: CommandSession, queue: OptionalQueue = None) -> None:
     """List groups with their lag."""
-    from penstock.cli import json_output
-
     async with session.transport() as transport:
         if queue is not None:
             await find_queue(transport, queue)
         groups = await transport.groups(queue)
-    if session.out.json:
-        session.out.document([json_output.group_listing(group) for group in groups])
-        return
-    if not groups:
-        session.out.hint("There is no group yet. The first pop of a consumer creates one.")
-        return
-    numbers = ("lag", "partitions behind", "leases")
-    rows = [
-        (
-            group.queue,
-            group.group,
-            number(group.lag),
-            number(group.partitions_behind),
-            number(group.leases),
-            format_backpressure(json_output.group_listing(group)),
-            group.subscribed_from,
-            format_time(group.created_at),
-        )
-        for group in groups
-    ]
-    columns = ("queue", "group", *numbers, "holds pushes back", "subscribed from", "since")
-    session.out.table(columns, rows, right=numbers)
+    listing = [asdict(group) for group in groups]
+    rows = [(group.queue, *group_row(group), group.subscribed_from, format_time(group.created_at)) for group in groups]
+    columns = ("queue", "group", *GROUP_COLUMNS, "subscribed from", "since")
+    empty = "There is no group yet. The first pop of a consumer creates one."
+    session.out.listing(listing, columns, rows, right=GROUP_COLUMNS[:3], empty=empty)
 
 
 @command(app, "show", examples=["penstock group show orders billing", "penstock group show orders billing --json"])
@@ -74,14 +56,14 @@ async def show(session: CommandSession, queue: QueueName, group: GroupName) -> N
         ]
     partitions.sort(key=lambda partition: -partition["lag"])
     if session.out.json:
-        session.out.document({**json_output.group_listing(info), "partitions": partitions})
+        session.out.document({**asdict(info), "partitions": partitions})
         return
     session.out.fields(
         f"Group {group} of queue {queue}",
         [
             ("lag", f"{number(info.lag)} events in {number(info.partitions_behind)} partitions"),
             ("leases", number(info.leases)),
-            ("holds pushes back", format_backpressure(json_output.group_listing(info))),
+            ("holds pushes back", format_backpressure(info)),
             ("last seen", format_time(info.seen_at)),
             ("subscribed from", info.subscribed_from),
             ("since", format_time(info.created_at)),
@@ -168,17 +150,12 @@ async def configure(
     ],
 ) -> None:
     """Set whether a group counts for the depth of its queue (max_depth_events)."""
-    from penstock.cli import json_output
-
     async with session.transport() as transport:
         await _find_group(transport, queue, group)
         await transport.configure_group(queue, group, counts=count)
         info = await _find_group(transport, queue, group)
-    if session.out.json:
-        session.out.document(json_output.group_listing(info))
-    else:
-        verb = "counts" if count else "no longer counts"
-        session.out.note(f"Group {group} {verb} for the depth of queue {queue}.")
+    verb = "counts" if count else "no longer counts"
+    session.out.result(asdict(info), f"Group {group} {verb} for the depth of queue {queue}.")
 
 
 @command(app, "delete", examples=["penstock group delete orders billing", "penstock group delete orders billing --yes"])

@@ -73,12 +73,6 @@ async def list_keys(session: CommandSession) -> None:
     """List the keys, without their secrets."""
     async with _open_stores(session) as (keys, _):
         api_keys = await keys.list_all()
-    if session.out.json:
-        session.out.document([asdict(key) for key in api_keys])
-        return
-    if not api_keys:
-        session.out.hint("There is no key yet. Create one with `penstock key create NAME --role ROLE`.")
-        return
     rows = [
         (
             key.id,
@@ -91,7 +85,9 @@ async def list_keys(session: CommandSession) -> None:
         )
         for key in api_keys
     ]
-    session.out.table(("id", "name", "roles", "queues", "state", "created", "last used"), rows)
+    columns = ("id", "name", "roles", "queues", "state", "created", "last used")
+    empty = "There is no key yet. Create one with `penstock key create NAME --role ROLE`."
+    session.out.listing([asdict(key) for key in api_keys], columns, rows, empty=empty)
 
 
 @command(app, "rotate", examples=["penstock key rotate k3m9x2abcdef", "penstock key rotate k3m9x2abcdef --grace 0s"])
@@ -133,25 +129,12 @@ async def audit(
     """Show the audit log, newest first: administrative actions, changes to keys, and rejected requests."""
     async with _open_stores(session) as (_, log):
         entries = await log.read(limit, who)
-    if session.out.json:
-        session.out.document([asdict(entry) for entry in entries])
-        return
-    if not entries:
-        session.out.hint("The audit log is empty.")
-        return
     rows = [
-        (
-            format_time(entry.at),
-            entry.who,
-            entry.action,
-            entry.subject,
-            entry.address,
-            entry.outcome,
-            entry.request_id,
-        )
+        (format_time(entry.at), entry.who, entry.action, entry.subject, entry.address, entry.outcome, entry.request_id)
         for entry in entries
     ]
-    session.out.table(("at", "who", "action", "subject", "address", "outcome", "request"), rows)
+    columns = ("at", "who", "action", "subject", "address", "outcome", "request")
+    session.out.listing([asdict(entry) for entry in entries], columns, rows, empty="The audit log is empty.")
 
 
 @asynccontextmanager

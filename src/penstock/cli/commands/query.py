@@ -42,12 +42,6 @@ async def list_queries(session: CommandSession) -> None:
         listing = [json_output.query_listing(info, _groups_of(info, groups)) for info in await Registry(log).list()]
         listing += [json_output.client_query_listing(query) for query in await list_client_queries(log, groups=groups)]
         listing.sort(key=itemgetter("name"))
-    if session.out.json:
-        session.out.document(listing)
-        return
-    if not listing:
-        session.out.hint("There is no query yet. `penstock run app.py` runs the streams of a file.")
-        return
     rows = [
         (
             query["name"],
@@ -62,7 +56,9 @@ async def list_queries(session: CommandSession) -> None:
         for query in listing
     ]
     numbers = ("lag", "cycle")
-    session.out.table(("query", "state", "driver", "reads", "writes", *numbers, "last commit"), rows, right=numbers)
+    columns = ("query", "state", "driver", "reads", "writes", *numbers, "last commit")
+    empty = "There is no query yet. `penstock run app.py` runs the streams of a file."
+    session.out.listing(listing, columns, rows, right=numbers, empty=empty)
 
 
 @command(app, "show", examples=["penstock query show orders_5s", "penstock query show orders_5s --json"])

@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli.command import command
 from penstock.cli.completion import queue_names
-from penstock.cli.queue_options import queue_changes, queue_options, show_option
+from penstock.cli.queue_options import parse_queue_options, queue_changes, queue_options, show_option
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core.formatting import number, size
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from penstock.cli.output import Output
     from penstock.client.transport import Transport
     from penstock.log.queue import Queue
+    from penstock.log.queue_info import GroupInfo, QueueInfo
+    from penstock.log.storage.partitions import Partition
+    from penstock.log.storage.queue_stats import GroupLag
 
 app = typer.Typer(help="Queues: create, inspect, fill and change them.")
 
@@ -48,12 +51,6 @@ async def list_queues(session: CommandSession) -> None:
         listing = [
             json_output.queue_listing(await transport.describe(queue.name)) for queue in await transport.queues()
         ]
-    if session.out.json:
-        session.out.document(listing)
-        return
-    if not listing:
-        session.out.hint("There is no queue yet. Create one with `penstock queue create orders`.")
-        return
     numbers = ("partitions", "events", "size", "groups", "lag", "dead letters")
     rows = [
         (
@@ -68,7 +65,8 @@ async def list_queues(session: CommandSession) -> None:
         )
         for queue in listing
     ]
-    session.out.table(("queue", "by", *numbers), rows, right=numbers)
+    empty = "There is no queue yet. Create one with `penstock queue create orders`."
+    session.out.listing(listing, ("queue", "by", *numbers), rows, right=numbers, empty=empty)
 
 
 @command(
@@ -97,7 +95,7 @@ async def create(
     """
     from penstock.cli import json_output
 
-    queue_settings = queue_options(**options)
+    queue_settings = parse_queue_options(options)
     async with session.transport() as transport:
         created = not if_missing or not await _exists(transport, name)
         if created:
@@ -119,53 +117,66 @@ async def show(session: CommandSession, name: QueueName) -> None:
     from penstock.cli import json_output
 
     async with session.transport() as transport:
-        queue = await find_queue(transport, name)
+        await find_queue(transport, name)
         partitions = await transport.partitions(name, _SHOWN_PARTITIONS)
-        details = json_output.queue_details(await transport.describe(name), partitions)
+        info = await transport.describe(name)
     if session.out.json:
-        session.out.document(details)
+        session.out.document(json_output.queue_details(info, partitions))
     else:
-        _show(session.out, queue, details)
+        _show(session.out, info, partitions)
 
 
-def _show(out: Output, queue: Queue, details: dict[str, Any]) -> None:
-    totals = details["size"]
+def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None:
+    from penstock.cli import json_output
+    from penstock.log.catalog import many_partitions_advice
+
+    queue, totals = info.queue, info.size
     out.fields(
         f"Queue {queue.name}, {_format_partitioning(queue)}",
         [
-            ("events", f"{number(totals['events'])} kept, {number(totals['appended'])} ever appended"),
-            ("size", size(totals["bytes"])),
-            ("partitions", number(totals["partitions"])),
-            ("dead letters", number(details["dead_letters"])),
-            *([("shed", f"{number(totals['shed'])} events, because the queue was full")] if totals["shed"] else []),
+            ("events", f"{number(totals.events)} kept, {number(totals.appended)} ever appended"),
+            ("size", size(totals.bytes)),
+            ("partitions", number(totals.partitions)),
+            ("dead letters", number(info.dead_letters)),
+            *([("shed", f"{number(totals.shed)} events, because the queue was full")] if totals.shed else []),
         ],
     )
-    out.fields("Options", [(name, show_option(value)) for name, value in details["options"].items()])
-    if details["busiest_partitions"]:
-        rows = _rows(details["busiest_partitions"], "partition", "events", "first_offset", "end_offset")
-        title = "Partitions" if len(rows) == totals["partitions"] else f"The {len(rows)} largest partitions"
+    out.fields("Options", [(name, show_option(value)) for name, value in json_output.queue_options(queue).items()])
+    if partitions:
+        rows = [
+            (partition.name, number(partition.end - partition.first), number(partition.first), number(partition.end))
+            for partition in partitions
+        ]
+        title = "Partitions" if len(rows) == totals.partitions else f"The {len(rows)} largest partitions"
         numbers = ("events", "from offset", "to before")
         out.table(("partition", *numbers), rows, title=title, right=numbers)
-    if details["groups"]:
-        rows = _rows(details["groups"], "group", "lag", "partitions_behind", "leases")
-        rows = [[*row, format_backpressure(group)] for row, group in zip(rows, details["groups"], strict=True)]
-        numbers = ("lag", "partitions behind", "leases")
-        out.table(("group", *numbers, "holds pushes back"), rows, title="Groups", right=numbers)
+    if info.groups:
+        out.table(
+            ("group", *GROUP_COLUMNS),
+            [group_row(group) for group in info.groups],
+            title="Groups",
+            right=GROUP_COLUMNS[:3],
+        )
     else:
         out.hint("No group reads the queue yet. The first pop of a consumer creates one.")
-    if details["advice"]:
-        out.warn(details["advice"])
+    if queue.lanes_warned_at:
+        out.warn(many_partitions_advice(queue.name))
 
 
-def format_backpressure(group: dict[str, Any]) -> str:
+GROUP_COLUMNS = ("lag", "partitions behind", "leases", "holds pushes back")
+
+
+def group_row(group: GroupInfo | GroupLag) -> tuple[str, ...]:
+    """Return the name of a group and its GROUP_COLUMNS."""
+    counts = map(number, (group.lag, group.partitions_behind, group.leases))
+    return (group.group, *counts, format_backpressure(group))
+
+
+def format_backpressure(group: GroupInfo | GroupLag) -> str:
     """Return whether a full queue holds pushes back for a group, as text."""
-    if not group["counts"]:
+    if not group.counts:
         return "no"
-    return f"no, inactive since {format_time(group['seen_at'])}" if group["away"] else "yes"
-
-
-def _rows(entries: Sequence[dict[str, Any]], name: str, *counts: str) -> list[list[str]]:
-    return [[entry[name], *(number(entry[count]) for count in counts)] for entry in entries]
+    return f"no, inactive since {format_time(group.seen_at)}" if group.away else "yes"
 
 
 @command(
@@ -284,7 +295,7 @@ async def configure(session: CommandSession, name: QueueName, **options: Any) ->
     """Change options of a queue. Options that are not given keep their value."""
     from penstock.cli import json_output
 
-    changes = queue_changes(**options)
+    changes = parse_queue_options(options)
     if not changes:
         raise typer.BadParameter("give at least one option to change")
     async with session.transport() as transport:

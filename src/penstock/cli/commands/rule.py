@@ -103,23 +103,16 @@ async def save(
 @command(app, "list", examples=["penstock rule list", "penstock rule list --json"])
 async def list_(session: CommandSession) -> None:
     """List the rules and the firing alerts."""
+    import msgspec
+
     from penstock.sinks.alerts import RuleStore
 
     async with session.log() as log:
         saved, firing = await RuleStore(log).all(), await RuleStore(log).firing()
-    if session.out.json:
-        import msgspec
-
-        session.out.document(
-            {
-                "rules": [{**msgspec.to_builtins(entry.rule), "firing": entry.firing} for entry in saved],
-                "firing": [{"rule": rule, "key": key, "since": since} for rule, key, since in firing],
-            }
-        )
-        return
-    if not saved:
-        session.out.note("There are no rules yet. `penstock rule save --help` shows how to create one.")
-        return
+    document = {
+        "rules": [{**msgspec.to_builtins(entry.rule), "firing": entry.firing} for entry in saved],
+        "firing": [{"rule": rule, "key": key, "since": since} for rule, key, since in firing],
+    }
     rows = [
         [
             entry.rule.name,
@@ -131,7 +124,9 @@ async def list_(session: CommandSession) -> None:
         ]
         for entry in saved
     ]
-    session.out.table(["rule", "on", "value", "when", "alerts", "firing"], rows, right=["firing"])
+    columns = ("rule", "on", "value", "when", "alerts", "firing")
+    empty = "There are no rules yet. `penstock rule save --help` shows how to create one."
+    session.out.listing(document, columns, rows, right=("firing",), empty=empty)
     for rule, key, since in firing:
         session.out.note(f"{rule}: {key} has been firing since {format_time(since)}")
 

@@ -21,33 +21,23 @@ if TYPE_CHECKING:
     from penstock.cli.program_loader import Program
     from penstock.engine.stream import Stream
 
-_SPARK = "Spark"
-_METRICS = "Metrics"
-_STREAMS = "Streams that the file defines but does not run"
+_spark_option: Any = partial(typer.Option, rich_help_panel="Spark")
+_metrics_option: Any = partial(typer.Option, rich_help_panel="Metrics")
+_stream_option: Any = partial(typer.Option, rich_help_panel="Streams that the file defines but does not run")
 
 Master = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", help="The Spark master.", rich_help_panel=_SPARK, show_default="local[*]: in this process"
-    ),
+    str | None, _spark_option(metavar="URL", help="The Spark master.", show_default="local[*]: in this process")
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option(
-        "--conf",
-        metavar="KEY=VALUE",
-        help="A Spark setting; may be repeated.",
-        rich_help_panel=_SPARK,
-        show_default=False,
-    ),
+    _spark_option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated.", show_default=False),
 ]
 PyFiles = Annotated[
     str | None,
-    typer.Option(
+    _spark_option(
         "--py-files",
         metavar="FILES",
         help="Comma-separated Python files and zipped packages to send to the executors.",
-        rich_help_panel=_SPARK,
         show_default=False,
     ),
 ]
@@ -57,57 +47,45 @@ Report = Annotated[
 
 MetricsPort = Annotated[
     int | None,
-    typer.Option(
+    _metrics_option(
         min=0,
         max=65535,
         metavar="PORT",
         help="Serve metrics on this port, for Prometheus and as JSON; 0 selects a free port.",
-        rich_help_panel=_METRICS,
         show_default="none",
     ),
 ]
 MetricsHost = Annotated[
     str,
-    typer.Option(
-        metavar="ADDRESS",
-        help="The address of the metrics port. Other addresses than loopback require an API key.",
-        rich_help_panel=_METRICS,
+    _metrics_option(
+        metavar="ADDRESS", help="The address of the metrics port. Other addresses than loopback require an API key."
     ),
 ]
 
 
 def run_options(
     reset: Annotated[
-        bool,
-        typer.Option(
-            "--reset", help="Start over: delete the windows, history and positions.", rich_help_panel=_STREAMS
-        ),
+        bool, _stream_option("--reset", help="Start over: delete the windows, history and positions.")
     ] = False,
     begin: Annotated[
         str | None,
-        typer.Option(
+        _stream_option(
             "--from",
             metavar="POSITION",
             help="Where a new query starts: beginning, now, or a time (2026-01-31T12:00:00Z, 2h for two hours ago).",
-            rich_help_panel=_STREAMS,
             show_default="beginning",
         ),
     ] = None,
     available_now: Annotated[
-        bool,
-        typer.Option("--available-now", help="Process all available events, then exit.", rich_help_panel=_STREAMS),
+        bool, _stream_option("--available-now", help="Process all available events, then exit.")
     ] = False,
-    flush: Annotated[
-        bool,
-        typer.Option("--flush", help="Close all open windows at the end.", rich_help_panel=_STREAMS),
-    ] = False,
+    flush: Annotated[bool, _stream_option("--flush", help="Close all open windows at the end.")] = False,
     interval: Annotated[
         float | None,
-        typer.Option(
+        _stream_option(
             min=0,
             metavar="SECONDS",
             help="The minimum time between two cycles; 0 for the lowest latency.",
-            rich_help_panel=_STREAMS,
             show_default="0.4",
         ),
     ] = None,
@@ -150,11 +128,10 @@ def run(
     ] = None,
     query: Annotated[
         list[str] | None,
-        typer.Option(
+        _stream_option(
             "--query",
             metavar="NAME=ID",
             help="Run the stream NAME under this query id, instead of its name; may be repeated.",
-            rich_help_panel=_STREAMS,
             show_default=False,
         ),
     ] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from penstock.cli.command import command
 from penstock.cli.commands.console import run_console_process
 from penstock.cli.session import CommandSession
 
-_PANEL = "Authentication"
+_auth_option: Any = partial(typer.Option, rich_help_panel="Authentication")
 
 
 def register(app: typer.Typer) -> None:
@@ -59,22 +60,18 @@ def serve(
     console_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port of the console.", show_default="6633")
     ] = None,
-    require_access: Annotated[
-        bool, typer.Option("--require-access", help="Require API keys on loopback too.", rich_help_panel=_PANEL)
-    ] = False,
+    require_access: Annotated[bool, _auth_option("--require-access", help="Require API keys on loopback too.")] = False,
     jwt_jwks: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The public keys of bearer tokens, as JWKS.", rich_help_panel=_PANEL),
+        Path | None, _auth_option(metavar="FILE", help="The public keys of bearer tokens, as JWKS.")
     ] = None,
     jwt_secret_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The secret of bearer tokens signed with HS256.", rich_help_panel=_PANEL),
+        Path | None, _auth_option(metavar="FILE", help="The secret of bearer tokens signed with HS256.")
     ] = None,
     jwt_audience: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The required audience of bearer tokens.", rich_help_panel=_PANEL)
+        str | None, _auth_option(metavar="NAME", help="The required audience of bearer tokens.")
     ] = None,
     jwt_issuer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The required issuer of bearer tokens.", rich_help_panel=_PANEL)
+        str | None, _auth_option(metavar="NAME", help="The required issuer of bearer tokens.")
     ] = None,
     request_seconds: Annotated[
         float | None, _limit("How long the client may take to send a request.", "30", "SECONDS")

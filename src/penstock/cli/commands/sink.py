@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Sinks: write the events of a queue to files, webhooks, tables or the terminal.")
 
-_PANEL = "Reading"
+_option: Any = partial(typer.Option, rich_help_panel="Reading")
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", autocompletion=queue_names)]
 Group = Annotated[
@@ -33,47 +34,28 @@ Group = Annotated[
 
 def sink_options(
     batch: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=100_000, metavar="N", help="The maximum number of events per batch.", rich_help_panel=_PANEL
-        ),
+        int | None, _option(min=1, max=100_000, metavar="N", help="The maximum number of events per batch.")
     ] = None,
-    every: Annotated[
-        float,
-        typer.Option(min=0, metavar="SECONDS", help="Wait this long for a batch to fill.", rich_help_panel=_PANEL),
-    ] = 0.0,
+    every: Annotated[float, _option(min=0, metavar="SECONDS", help="Wait this long for a batch to fill.")] = 0.0,
     attempts: Annotated[
         int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Attempts with a single event before it becomes a dead letter; 0: no limit.",
-            rich_help_panel=_PANEL,
-        ),
+        _option(min=0, metavar="N", help="Attempts with a single event before it becomes a dead letter; 0: no limit."),
     ] = 10,
     from_: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="POSITION", help="Where a new group starts: beginning or end.", rich_help_panel=_PANEL
-        ),
+        str, _option("--from", metavar="POSITION", help="Where a new group starts: beginning or end.")
     ] = "beginning",
     count: Annotated[
         bool | None,
-        typer.Option(
+        _option(
             "--count/--no-count",
             help="Whether pushes wait for this group when the queue is full.",
-            rich_help_panel=_PANEL,
             show_default="unchanged; a new group counts",
         ),
     ] = None,
     idle_seconds: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="Exit after this long without an event.",
-            rich_help_panel=_PANEL,
-            show_default="run until Ctrl-C",
+        _option(
+            min=0, metavar="SECONDS", help="Exit after this long without an event.", show_default="run until Ctrl-C"
         ),
     ] = None,
 ) -> dict[str, Any]:

@@ -150,17 +150,15 @@ async def list_(session: CommandSession) -> None:
 
     async with session.log() as log:
         positions = await list_sources(log)
-    if session.out.json:
-        session.out.document([asdict(source) for source in positions])
-        return
-    if not positions:
-        session.out.note("No source has been read yet. `penstock source file QUEUE FILE` reads a file.")
-        return
     rows = [
         [source.name, source.queue, number(source.events), number(source.rejected), format_time(source.updated_at)]
         for source in positions
     ]
-    session.out.table(["source", "queue", "events", "rejected", "last read"], rows, right=["events", "rejected"])
+    columns = ("source", "queue", "events", "rejected", "last read")
+    empty = "No source has been read yet. `penstock source file QUEUE FILE` reads a file."
+    session.out.listing(
+        [asdict(source) for source in positions], columns, rows, right=("events", "rejected"), empty=empty
+    )
 
 
 @command(app, "forget", examples=["penstock source forget file:/data/orders.ndjson"])

@@ -1,1 +1,1 @@
-"""``penstock demo``: a small company's traffic through everything that there is, on a database of its own."""
+"""``penstock demo``: simulated traffic through the whole product or the queues alone, with verified results."""

@@ -1,146 +1,144 @@
-"""What was sent, added up by window: what the queries have to come to, by a few lines of Python."""
+"""The results that the queries must return: counted in Python from the events pushed, and compared window by window."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.cli.demo.traffic import is_broken
+from psycopg import errors, sql
+from psycopg.rows import dict_row
 
-#: Whose window, and when it begins, in milliseconds.
-Place = tuple[str, int]
+from penstock.cli.demo.steps import Check
+from penstock.cli.demo.traffic import VALUE_FIELDS
+from penstock.core.timestamps import EPOCH
 
+if TYPE_CHECKING:
+    from penstock.db.pool import Connection
 
-class Tally(Protocol):
-    """The events of a window, added up."""
-
-    def add(self, data: dict[str, Any]) -> None:
-        """Add one."""
-
-    def results(self) -> dict[str, Any]:
-        """What the query says of them, by column."""
-
-
-@dataclass(slots=True)
-class _Visits:
-    views: int = 0
-    users: set[str] = field(default_factory=set)
-
-    def add(self, data: dict[str, Any]) -> None:
-        self.views += 1
-        self.users.add(data["user"])
-
-    def results(self) -> dict[str, Any]:
-        return {"views": self.views, "users": len(self.users)}
+_RESULTS = sql.SQL(
+    "SELECT key, window_start, updated_at, {columns} FROM penstock_history.{query}"
+    " WHERE updated_at > %(since)s AND (%(with_open)s OR NOT is_open)"
+)
 
 
-@dataclass(slots=True)
-class _Orders:
-    orders: int = 0
-    revenue: Decimal = Decimal(0)
-    largest: Decimal = Decimal(0)
-
-    def add(self, data: dict[str, Any]) -> None:
-        amount = Decimal(str(data["amount"]))
-        self.orders += 1
-        self.revenue += amount
-        self.largest = max(self.largest, amount)
-
-    def results(self) -> dict[str, Any]:
-        return {"orders": self.orders, "revenue": self.revenue, "largest": self.largest}
-
-
-@dataclass(slots=True)
-class _Readings:
-    values: list[Decimal] = field(default_factory=list)
-
-    def add(self, data: dict[str, Any]) -> None:
-        self.values.append(Decimal(str(data["value"])))
-
-    def results(self) -> dict[str, Any]:
-        alerts = sum(value > 80 for value in self.values)
-        return {"count": len(self.values), "min": min(self.values), "max": max(self.values), "alerts": alerts}
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """How a query keeps its windows."""
+class WindowedQuery(NamedTuple):
+    """A query of examples/analytics/streams.py, and the columns of its result to compare."""
 
     queue: str
     size_ms: int
     slide_ms: int
-    #: The field that it keeps them by.
-    key: str
-    #: The columns of its result that are compared.
+    key_field: str
     columns: tuple[str, ...]
-    begin: Callable[[], Tally]
 
-    def starts(self, at_ms: int) -> range:
-        """When the windows begin that a moment is in."""
+    def window_starts(self, at_ms: int) -> range:
+        """Return the starts of the windows that contain a time."""
         return range(at_ms // self.slide_ms * self.slide_ms, at_ms - self.size_ms, -self.slide_ms)
 
 
-#: The queries with windows in examples/analytics/streams.py.
-KEPT = {
-    "sites": Kept("clicks", 5_000, 5_000, "site", ("views", "users"), _Visits),
-    "online": Kept("clicks", 60_000, 10_000, "site", ("users",), _Visits),
-    "pages": Kept("clicks", 300_000, 60_000, "url", ("views",), _Visits),
-    "revenue": Kept("orders", 10_000, 10_000, "customer", ("orders", "revenue", "largest"), _Orders),
-    "sensors": Kept("readings", 5_000, 5_000, "sensor", ("count", "min", "max", "alerts"), _Readings),
+WINDOWED_QUERIES = {
+    "sites": WindowedQuery("clicks", 5_000, 5_000, "site", ("views", "users")),
+    "online": WindowedQuery("clicks", 60_000, 10_000, "site", ("users",)),
+    "pages": WindowedQuery("clicks", 300_000, 60_000, "url", ("views",)),
+    "revenue": WindowedQuery("orders", 10_000, 10_000, "customer", ("orders", "revenue", "largest")),
+    "sensors": WindowedQuery("readings", 5_000, 5_000, "sensor", ("count", "min", "max", "alerts")),
 }
 
 
 @dataclass(slots=True)
-class Sent:
-    """What a queue has accepted, and how often it was full."""
-
-    events: int = 0
-    #: Such that have a value which is none.
-    broken: int = 0
-    #: Answers that said to come back later.
-    refused: int = 0
-    money: Decimal = Decimal(0)
+class _Window:
+    count: int = 0
+    users: set[str] = field(default_factory=set)
+    values: list[Decimal] = field(default_factory=list)
 
 
-class Books:
-    """Everything that was accepted, for those who compare."""
+_COLUMNS: dict[str, Callable[[_Window], object]] = {
+    "views": lambda window: window.count,
+    "users": lambda window: len(window.users),
+    "orders": lambda window: window.count,
+    "revenue": lambda window: sum(window.values),
+    "largest": lambda window: max(window.values),
+    "count": lambda window: window.count,
+    "min": lambda window: min(window.values),
+    "max": lambda window: max(window.values),
+    "alerts": lambda window: sum(value > 80 for value in window.values),
+}
+
+
+class ExpectedResults:
+    """Counts the events pushed, and compares the windows of the queries with them."""
 
     def __init__(self) -> None:
-        self.sent: dict[str, Sent] = defaultdict(Sent)
-        self._windows: dict[str, dict[Place, Tally]] = {query: {} for query in KEPT}
+        #: Events pushed and invalid events, by queue.
+        self.pushed: Counter[str] = Counter()
+        self.invalid: Counter[str] = Counter()
+        self.revenue = Decimal(0)
+        self.compared = 0
+        #: Windows with another result than expected, as pairs of queue and message.
+        self.wrong: list[tuple[str, str]] = []
+        #: Windows to compare, by key and start in milliseconds.
+        self._windows: dict[str, dict[tuple[str, int], _Window]] = {query: {} for query in WINDOWED_QUERIES}
+        self._since = dict.fromkeys(WINDOWED_QUERIES, EPOCH)
 
-    def enter(self, queue: str, events: Iterable[dict[str, Any]]) -> None:
-        """Note what a queue has accepted."""
-        sent = self.sent[queue]
+    def add(self, queue: str, events: Iterable[dict[str, Any]]) -> None:
+        """Count events that a queue has accepted."""
+        queries = [(name, query) for name, query in WINDOWED_QUERIES.items() if query.queue == queue]
         for event in events:
             data = event["data"]
-            sent.events += 1
-            if is_broken(queue, data):
-                sent.broken += 1
+            value = data.get(VALUE_FIELDS.get(queue))
+            self.pushed[queue] += 1
+            if isinstance(value, str):
+                self.invalid[queue] += 1
                 continue
             if queue == "orders":
-                sent.money += Decimal(str(data["amount"]))
-            for query, kept in KEPT.items():
-                if kept.queue == queue:
-                    windows = self._windows[query]
-                    for start in kept.starts(data["at"]):
-                        windows.setdefault((data[kept.key], start), kept.begin()).add(data)
+                self.revenue += Decimal(str(value))
+            for name, query in queries:
+                for start in query.window_starts(data["at"]):
+                    window = self._windows[name].setdefault((data[query.key_field], start), _Window())
+                    window.count += 1
+                    if value is None:
+                        window.users.add(data["user"])
+                    else:
+                        window.values.append(Decimal(str(value)))
 
-    def expected(self, query: str, place: Place) -> dict[str, Any] | None:
-        """What a query has to say of a window; None, if nothing was sent for it."""
-        tally = self._windows[query].get(place)
-        if tally is None:
-            return None
-        results = tally.results()
-        return {column: results[column] for column in KEPT[query].columns}
+    async def compare(self, conn: Connection, *, with_open: bool = False) -> None:
+        """Compare the windows that have closed since the last call, or all that were not compared yet."""
+        for name, query in WINDOWED_QUERIES.items():
+            columns = sql.SQL(", ").join(map(sql.Identifier, query.columns))
+            statement = _RESULTS.format(columns=columns, query=sql.Identifier(name))
+            since = EPOCH if with_open else self._since[name]
+            try:
+                async with conn.cursor(row_factory=dict_row) as cursor:
+                    rows = await (await cursor.execute(statement, {"since": since, "with_open": with_open})).fetchall()
+            except errors.UndefinedTable:
+                continue  # the query has not read an event yet
+            for row in rows:
+                self._since[name] = max(self._since[name], row["updated_at"])
+                self._compare_row(name, query, row)
 
-    def places(self, query: str) -> set[Place]:
-        """The windows that were not compared yet."""
-        return set(self._windows[query])
+    def _compare_row(self, name: str, query: WindowedQuery, row: dict[str, Any]) -> None:
+        window = self._windows[name].pop((row["key"], round(row["window_start"].timestamp() * 1000)), None)
+        if window is None:
+            return  # compared before, or of events that somebody else has pushed
+        self.compared += 1
+        expected = {column: _COLUMNS[column](window) for column in query.columns}
+        found = {column: row[column] for column in query.columns}
+        if found != expected:
+            message = f"{name} {row['key']} {row['window_start']:%H:%M:%S}: {found} instead of {expected}"
+            self.wrong.append((query.queue, message))
 
-    def forget(self, query: str, place: Place) -> None:
-        """A window that is closed and was compared is of no more interest."""
-        self._windows[query].pop(place, None)
+    async def finish(self, conn: Connection, foreign: Collection[str]) -> Check:
+        """Compare all windows that are left. Queues with events of others (``foreign``) are not checked."""
+        await self.compare(conn, with_open=True)
+        wrong = sum(queue not in foreign for queue, _ in self.wrong)
+        missing = sum(
+            len(self._windows[name]) for name, query in WINDOWED_QUERIES.items() if query.queue not in foreign
+        )
+        found = (
+            f"{self.compared:,}"
+            + (f", {wrong:,} wrong" if wrong else "")
+            + (f", {missing:,} missing" if missing else "")
+        )
+        return Check("windows as computed in Python", f"{self.compared:,}", found)

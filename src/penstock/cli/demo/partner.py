@@ -1,4 +1,4 @@
-"""The partner: somebody else's API that is slow, and wants to be called no faster than was agreed."""
+"""A slow partner API on a loopback port. It counts calls that are repeated, out of order or over the agreed rate."""
 
 from __future__ import annotations
 
@@ -8,87 +8,73 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
-_SECONDS = 0.15
-#: What was agreed for each customer, as the gate in examples/analytics/streams.py has it.
-CALLS_AT_ONCE, CALLS_PER_SECOND = 20.0, 10.0
-#: Between a decision of the gate and the append of what it let through lies a moment: as much as one call.
+_RESPONSE_SECONDS = 0.15
+#: The agreed rate per customer, as in the gate of examples/analytics/streams.py.
+_CAPACITY, _CALLS_PER_SECOND = 20.0, 10.0
+#: The gate decides a moment before it appends what it lets through. This allows one call for that.
 _TOLERANCE = 1.0
 
 
 @dataclass(slots=True)
-class _Agreement:
-    """A customer's calls by the time at which the gate let each go, against what was agreed."""
+class _Customer:
+    seen: set[int] = field(default_factory=set)
+    last_call: int = 0
+    tokens: float = _CAPACITY
+    released_at: float = 0.0
 
-    left: float = CALLS_AT_ONCE
-    at: float = 0.0
-
-    def is_kept(self, at: float) -> bool:
-        self.left = min(CALLS_AT_ONCE, self.left + max(0.0, at - self.at) * CALLS_PER_SECOND) - 1
-        self.at = max(at, self.at)
-        return self.left >= -_TOLERANCE
+    def exceeds_rate(self, released_at: float) -> bool:
+        """Return whether the gate let a call through earlier than the token bucket allows."""
+        refill = max(0.0, released_at - self.released_at) * _CALLS_PER_SECOND
+        self.tokens = min(_CAPACITY, self.tokens + refill) - 1
+        self.released_at = max(released_at, self.released_at)
+        return self.tokens < -_TOLERANCE
 
 
 @dataclass(slots=True)
 class Partner:
-    """What was called, and how."""
+    """The calls that were received."""
 
     url: str = ""
-    requests: int = 0
     calls: int = 0
-    #: Calls that came a second time, as they may, and were recognised by their ids.
-    again: int = 0
     out_of_order: int = 0
-    #: Calls that were let go sooner than was agreed.
     too_soon: int = 0
-    _agreed: dict[str, _Agreement] = field(default_factory=dict)
-    _last: dict[str, int] = field(default_factory=dict)
-    _seen: dict[str, set[int]] = field(default_factory=dict)
+    _customers: dict[str, _Customer] = field(default_factory=dict)
 
     def receive(self, body: bytes) -> None:
-        """Take a batch of calls."""
-        self.requests += 1
+        """Count the calls of a request. Repeated calls, which webhooks may send, are recognized by their number."""
         for event in msgspec.json.decode(body)["events"]:
-            customer, call = event["data"]["customer"], event["data"]["call"]
-            seen = self._seen.setdefault(customer, set())
-            if call in seen:
-                self.again += 1
+            customer, call = self._customers.setdefault(event["data"]["customer"], _Customer()), event["data"]["call"]
+            if call in customer.seen:
                 continue
+            customer.seen.add(call)
             self.calls += 1
-            self.out_of_order += call < self._last.get(customer, 0)
-            self._last[customer] = call
-            released = datetime.fromisoformat(event["time"]).timestamp()
-            self.too_soon += not self._agreed.setdefault(customer, _Agreement()).is_kept(released)
-            seen.add(call)
+            self.out_of_order += call < customer.last_call
+            customer.last_call = call
+            self.too_soon += customer.exceeds_rate(datetime.fromisoformat(event["time"]).timestamp())
 
 
 @asynccontextmanager
-async def partner() -> AsyncIterator[Partner]:
-    """A partner on a port of loopback."""
-    found = Partner()
+async def run_partner() -> AsyncIterator[Partner]:
+    """Serve the partner API inside the block."""
+    partner = Partner()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-                found.receive(await reader.readexactly(_length(head)))
-                await asyncio.sleep(_SECONDS)
+                length = head.partition("content-length:")[2].partition("\r\n")[0]
+                partner.receive(await reader.readexactly(int(length)))
+                await asyncio.sleep(_RESPONSE_SECONDS)
                 writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
                 await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    address: Any = server.sockets[0].getsockname()
-    found.url = f"http://127.0.0.1:{address[1]}/calls"
+    partner.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/calls"
     try:
-        yield found
+        yield partner
     finally:
         server.close()
-
-
-def _length(head: str) -> int:
-    lines = (line.partition(":") for line in head.split("\r\n"))
-    return next(int(value) for name, _, value in lines if name == "content-length")

@@ -1,88 +1,107 @@
-"""The company's traffic: made up, the same for the same seed, and out of the ordinary as the script has it."""
+"""The simulated traffic of the demo: its phases, and the events of each queue."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from penstock.core.timestamps import EPOCH
 from penstock.sources.simulate import Traffic, events
 
-if TYPE_CHECKING:
-    from penstock.cli.demo.script import Phase
 
-SITES = ("shop.example", "news.example", "blog.example", "docs.example", "jobs.example", "wiki.example")
-CUSTOMERS = ("alder", "birch", "cedar", "hazel", "linden", "rowan")
-SENSORS = ("boiler", "pump", "roof", "cellar")
-IN_THE_NEWS, OVERHEATED = SITES[0], SENSORS[0]
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of the demo, and how its traffic differs from the usual."""
 
-#: Of a hundred events, how many go to each queue on an ordinary day.
-SHARES = {"clicks": 60, "orders": 15, "readings": 20, "calls": 5}
+    title: str
+    description: str
+    seconds: float
+    #: The factor of clicks on the first site.
+    surge: float = 1.0
+    #: Degrees added to the readings of the first sensor.
+    heat: float = 0.0
+    #: The share of orders and readings with an invalid value.
+    invalid: float = 0.0
+    #: The factor of calls to the partner.
+    calls: float = 1.0
 
 
-class Maker:
-    """Makes the events of one queue, in order, each with the moment that it happened at."""
+WARM_UP = Phase("Warm-up", "Spark starts", 0.0)
+PHASES = (
+    Phase("Usual traffic", "users online, page views, revenue: new numbers every second", 25),
+    Phase("A site in the news", "ten times the views: the rule `surge` fires, and resolves", 15, surge=10),
+    Phase("The boiler overheats", "an average above 80 degrees: the rule `hot` fires, and resolves", 15, heat=60),
+    Phase(
+        "A broken release", "some orders and readings are no numbers: dead letters, with the reason", 10, invalid=0.2
+    ),
+    Phase("Too many calls", "the gate delays calls, their queue fills up, producers get 429 and wait", 20, calls=40),
+)
+
+
+def phases(duration: float | None) -> Sequence[Phase]:
+    """Return the phases, shortened in proportion if there is less time for them."""
+    total = sum(phase.seconds for phase in PHASES)
+    factor = min(1.0, (duration or total) / total)
+    return [replace(phase, seconds=phase.seconds * factor) for phase in PHASES]
+
+
+class _Source(NamedTuple):
+    kind: str
+    keys: Sequence[str]
+    key_field: str
+    #: The share of all events in percent.
+    percent: int
+
+
+_CUSTOMERS = ("alder", "birch", "cedar", "hazel", "linden", "rowan")
+_SITES = ("shop.example", "news.example", "blog.example", "docs.example", "jobs.example", "wiki.example")
+_SOURCES = {
+    "clicks": _Source("clicks", _SITES, "site", 60),
+    "orders": _Source("orders", _CUSTOMERS, "customer", 15),
+    "readings": _Source("sensors", ("boiler", "pump", "roof", "cellar"), "sensor", 20),
+    "calls": _Source("orders", _CUSTOMERS, "customer", 5),
+}
+#: The numeric field of a queue's events, which a broken release fills with text.
+VALUE_FIELDS = {"orders": "amount", "readings": "value"}
+
+
+class EventGenerator:
+    """Generates the events of one queue. The same seed yields the same events."""
 
     def __init__(self, queue: str, seed: int) -> None:
         self.queue = queue
-        self._dice = random.Random(f"{queue} {seed}")  # noqa: S311 - to be the same again
-        kind, self._names = _KINDS[queue]
-        self._made = events(Traffic(kind, rate=1, keys=len(self._names), seed=seed), EPOCH)
-        self._surging = events(Traffic(kind, rate=1, keys=1, seed=seed + 1), EPOCH)
+        self._source = source = _SOURCES[queue]
+        self._random = random.Random(f"{queue} {seed}")  # noqa: S311 - must be reproducible
+        self._events = events(Traffic(source.kind, rate=1, keys=len(source.keys), seed=seed), EPOCH)
         self._number = 0
 
-    def how_many(self, rate: float, phase: Phase) -> tuple[float, float]:
-        """How many a second: of all, and of what surges besides."""
-        usual = rate * SHARES[self.queue] / 100
-        if self.queue == "calls":
-            return usual * phase.calls, 0.0
+    def per_second(self, rate: float, phase: Phase) -> float:
+        """Return how many events a second this queue gets, at ``rate`` events for all queues."""
+        usual = rate * self._source.percent / 100
         if self.queue == "clicks":
-            return usual, usual / len(SITES) * (phase.surge - 1)
-        return usual, 0.0
+            return usual * (1 + (phase.surge - 1) / len(_SITES))
+        return usual * phase.calls if self.queue == "calls" else usual
 
-    def make(self, count: int, surging: int, at_ms: int, phase: Phase) -> list[dict[str, Any]]:
-        """The next events; ``surging`` of them besides are of what is in the news."""
-        made = [self._one(next(self._made), at_ms, phase) for _ in range(count)]
-        return made + [self._one(next(self._surging), at_ms, phase) for _ in range(surging)]
-
-    def _one(self, simulated: tuple[float, dict[str, Any]], at_ms: int, phase: Phase) -> dict[str, Any]:
-        event = simulated[1]
-        name = self._names[int(event["key"].rpartition("-")[2])]
+    def next(self, at_ms: int, phase: Phase) -> dict[str, Any]:
+        """Return the next event."""
+        source, number = self._source, self._number
         self._number += 1
-        data = {**event["data"], "at": at_ms}
-        if self.queue == "clicks":
-            data |= {"site": name}
-        elif self.queue == "orders":
-            data |= {"customer": name}
-        elif self.queue == "readings":
-            data |= {"sensor": name}
-            if name == OVERHEATED:
-                data["value"] = round(data["value"] + phase.heat, 2)
-        else:
-            data = {"customer": name, "call": self._number, "at": at_ms}
-        if phase.broken and self._dice.random() < phase.broken:
-            if self.queue == "orders":
-                data["amount"] = f"{data['amount']:.2f} EUR".replace(".", ",")
-            elif self.queue == "readings":
-                data["value"] = "n/a"
-        return {"key": name, "id": f"{self.queue}-{self._number}", "data": data}
+        _, event = next(self._events)
+        key = source.keys[int(event["key"].rpartition("-")[2])]
+        if self.queue == "clicks" and self._random.random() * (len(_SITES) + phase.surge - 1) < phase.surge - 1:
+            key = source.keys[0]
+        data = {**event["data"], source.key_field: key, "at": at_ms}
+        if self.queue == "calls":
+            data = {"customer": key, "call": number, "at": at_ms}
+        elif self.queue == "readings" and key == source.keys[0]:
+            data["value"] = round(data["value"] + phase.heat, 2)
+        if self.queue in VALUE_FIELDS and self._random.random() < phase.invalid:
+            data[VALUE_FIELDS[self.queue]] = "n/a"
+        return {"key": key, "id": f"{self.queue}-{number}", "data": data}
 
 
-def is_broken(queue: str, data: dict[str, Any]) -> bool:
-    """Whether an event has a value that is none, so that it becomes a dead letter."""
-    return isinstance(data.get({"orders": "amount", "readings": "value"}.get(queue, "")), str)
-
-
-def makers(seed: int) -> Iterator[Maker]:
-    """One for each queue."""
-    for place, queue in enumerate(SHARES):
-        yield Maker(queue, seed + 10 * place)
-
-
-_KINDS: dict[str, tuple[str, Sequence[str]]] = {
-    "clicks": ("clicks", SITES),
-    "orders": ("orders", CUSTOMERS),
-    "readings": ("sensors", SENSORS),
-    "calls": ("orders", CUSTOMERS),
-}
+def event_generators(seed: int) -> list[EventGenerator]:
+    """Return one generator per queue."""
+    return [EventGenerator(queue, seed + 10 * index) for index, queue in enumerate(_SOURCES)]

@@ -1,1 +1,0 @@
-"""``penstock demo log``: the log at work, on a database of its own."""
