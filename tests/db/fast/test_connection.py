@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import selectors
 import socket
@@ -233,6 +234,31 @@ async def test_a_closed_connection_leaves_no_open_socket(database_url: str) -> N
     await pool.close()
     del one, two
     assert {name for name in open_files() - before if name.startswith("socket")} == set()
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_the_event_loop_forgets_the_socket_of_a_connection_that_was_not_closed(
+    database_url: str, loop_factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        conn = await FastConnection.connect(database_url)
+        assert await ask(conn, "SELECT 1") == 1
+        link = os.readlink(f"/proc/self/fd/{conn.pgconn.socket}")
+        (watched,) = {
+            int(fd)
+            for fd in os.listdir("/proc/self/fd")
+            if _is_open(fd) and os.readlink(f"/proc/self/fd/{fd}") == link and int(fd) != conn.pgconn.socket
+        }
+        # As after a reset, where uvloop drops the callback and keeps the poll handle.
+        loop.add_reader(watched, lambda: None)
+        conn.pgconn.finish()
+        del conn
+        gc.collect()
+        assert not loop.remove_reader(watched)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
 
 
 #: The warning that PostgreSQL sends to its clients before it restarts after a crash.

@@ -150,7 +150,7 @@ class FastConnection(AsyncConnection[Row]):
         if self._fd is None:
             self._loop = asyncio.get_running_loop()
             self._fd = os.dup(self.pgconn.socket)
-            self._close_fd = finalize(self, os.close, self._fd)
+            self._close_fd = finalize(self, _close_watched, self._loop, self._fd)
         self._loop.add_reader(self._fd, self._on_readable)
         self._has_reader = True
 
@@ -161,9 +161,9 @@ class FastConnection(AsyncConnection[Row]):
 
     def _release_fd(self) -> None:
         if self._fd is not None:
-            self._remove_reader()
             self._close_fd()
             self._fd = None
+            self._has_reader = False
 
     async def _cancel_statement(self, gen: PQGen[Any]) -> None:
         """Cancel the statement of a cancelled caller, so that the connection stays usable."""
@@ -195,6 +195,13 @@ class FastConnection(AsyncConnection[Row]):
         except StopIteration as end:
             result: _T = end.value
             return result
+
+
+def _close_watched(loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    # uvloop would keep the poll handle, and use it for the next socket that gets this number.
+    with suppress(RuntimeError):  # the loop is closed
+        loop.remove_reader(fd)
+    os.close(fd)
 
 
 def is_lost(conn: AsyncConnection[Any]) -> bool:
