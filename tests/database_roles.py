@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.settings import Settings
 from penstock.db import roles as db_roles
-from penstock.db.embedded import server as embedded
+from penstock.db.embedded.postmaster import USER
 from penstock.db.pool import open_pool
 from penstock.db.roles import Roles
 from tests.servers import TEMPLATE, Server
@@ -42,7 +42,7 @@ def create_roles(pg: Server, before: Callable[[str], Coroutine[Any, Any, None]] 
     roles = Roles(f"server_{suffix}", f"engine_{suffix}", f"reader_{suffix}")
     with pg.fresh_database(TEMPLATE) as url:
         name = str(conninfo_to_dict(url)["dbname"])
-        superuser = pg.url(name, embedded.USER)
+        superuser = pg.url(name, USER)
         if before is not None:
             asyncio.run(before(url))
         asyncio.run(apply_roles(superuser, roles))

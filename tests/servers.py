@@ -23,6 +23,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from penstock.db import migrate
 from penstock.db.embedded import server as embedded
+from penstock.db.embedded.postmaster import PORT, USER
 from penstock.db.embedded.server import EmbeddedPostgres
 
 ROLE = "app"
@@ -63,10 +64,10 @@ class Server:
     def url(self, database: str, role: str = ROLE) -> str:
         """Return the URI of a database. The role ``penstock`` is the superuser."""
         host = conninfo_to_dict(self.postgres.url)["host"]
-        return f"postgresql://{role}@/{database}?host={quote(str(host), safe='')}&port={embedded.PORT}"
+        return f"postgresql://{role}@/{database}?host={quote(str(host), safe='')}&port={PORT}"
 
     def superuser(self, database: str = "postgres") -> psycopg.Connection:
-        return psycopg.connect(self.url(database, embedded.USER), autocommit=True)
+        return psycopg.connect(self.url(database, USER), autocommit=True)
 
     @contextmanager
     def fresh_database(self, template: str) -> Iterator[str]:

@@ -51,9 +51,8 @@ if TYPE_CHECKING:
     from penstock.log.event import Event
     from penstock.log.groups import PartitionPosition
     from penstock.log.queue import Queue
-    from penstock.log.queue_info import GroupInfo, QueueInfo
+    from penstock.log.queue_info import GroupInfo, QueueInfo, QueueSize
     from penstock.log.read.ack import AckResult
-    from penstock.log.storage.queue_stats import GroupLag, QueueSize
     from penstock.log.transaction import TransactionResult
     from penstock.log.upkeep import Upkeep
     from penstock.log.write.result import Pushed, PushResult
@@ -78,9 +77,8 @@ _MODULES = {
     "penstock.log.event": ("Event",),
     "penstock.log.groups": ("PartitionPosition",),
     "penstock.log.queue": ("Queue",),
-    "penstock.log.queue_info": ("GroupInfo", "QueueInfo"),
+    "penstock.log.queue_info": ("GroupInfo", "QueueInfo", "QueueSize"),
     "penstock.log.read.ack": ("AckResult",),
-    "penstock.log.storage.queue_stats": ("GroupLag", "QueueSize"),
     "penstock.log.transaction": ("TransactionResult",),
     "penstock.log.upkeep": ("Upkeep",),
     "penstock.log.write.result": ("PushResult", "Pushed"),
@@ -107,7 +105,6 @@ __all__ = [
     "EventShed",
     "GroupBusy",
     "GroupInfo",
-    "GroupLag",
     "IdempotencyConflict",
     "InvalidEvent",
     "InvalidName",

@@ -20,6 +20,7 @@ from penstock.core.errors import (
 from penstock.core.settings import Settings
 from penstock.db import migrate
 from penstock.db.embedded import server as embedded
+from penstock.db.embedded.postmaster import USER
 from penstock.db.pool import open_pool
 from tests.db.schema_snapshot import schema_snapshot
 from tests.servers import ROLE, Server
@@ -144,7 +145,7 @@ class TestUpgrade:
                 await asyncio.sleep(0.01)
 
         with pg18.fresh_database("template0") as url:
-            url = pg18.url(str(conninfo_to_dict(url)["dbname"]), embedded.USER)
+            url = pg18.url(str(conninfo_to_dict(url)["dbname"]), USER)
             async with (
                 await connect(f"{url}&options=-cdeadlock_timeout%3D10ms") as conn,
                 await connect(f"{url}&options=-cdeadlock_timeout%3D1min") as other,

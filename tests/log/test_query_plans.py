@@ -21,7 +21,7 @@ from penstock.db.pool import Database
 from penstock.db.statements import Statements
 from penstock.log.log import Log
 from penstock.log.queue import Queue
-from penstock.log.read.lease import RELEASE_ALL, RELEASE_IN_PARTITIONS, lease_statement
+from penstock.log.read.lease import lease_statement
 from penstock.log.storage import chunk
 from tests.log.logs import GROUP, QUEUE, held, opened, pop, push
 from tests.log.query_plans import Explained, explain, explain_call, explain_inside
@@ -32,7 +32,6 @@ FEW = 60
 
 FILES = {
     "next_available": "read/lease.sql",
-    "extend": "read/lease.sql",
     "leased_partitions": "read/lease.sql",
     "complete": "read/ack.sql",
     "lock_cursors": "read/position_store.sql",
@@ -252,8 +251,6 @@ async def test_every_hot_statement_finds_its_rows_by_index(database_url_any: str
             bench.analyze()
         found = {name: await bench.explain(name) for name in FILES if name != "complete"}
         found["lease"] = await bench.explain_lease()
-        found["release all"] = await explain(bench.conn, RELEASE_ALL, bench.params())
-        found["release in partitions"] = await explain(bench.conn, RELEASE_IN_PARTITIONS, bench.params())
         found["lease when quiet"] = await bench.explain_lease(quiet=True)
         found["complete"] = await bench.explain_complete()
         for name in ("partition", "position", "deduplicated_ids"):

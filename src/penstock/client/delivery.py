@@ -137,7 +137,7 @@ class BatchDelivery:
             if result:
                 self.completed += len(partition)
             else:
-                self._lease.mark_lost()
+                self._lease.is_lost = True
                 _logger.warning(
                     "queue %r, partition %r: %d events were handled and could not be completed: %s",
                     partition[0].queue,

@@ -7,8 +7,8 @@ can be reused, so a backend is identified by its start time too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -20,6 +20,7 @@ from penstock.db.statements import Statements
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
 
 _sql = Statements("penstock.db", "kill_backend.sql")
 #: How often to wait a second for the processes to exit.
@@ -50,10 +51,8 @@ class LostBackends:
         lost_backends = LostBackends()
         while True:
             try:
-                async with pool.connection() as conn:
-                    await lost_backends.terminate(conn)
-                    with lost_backends.track(conn):
-                        return await operation(conn)
+                async with lost_backends.connection(pool) as conn:
+                    return await operation(conn)
             except CONNECTION_ERRORS as error:
                 await retry.pause(error)
     """
@@ -63,19 +62,21 @@ class LostBackends:
     def __init__(self) -> None:
         self._lost: set[_Backend] = set()
 
-    @contextmanager
-    def track(self, conn: AsyncConnection[Any]) -> Iterator[None]:
-        """Record the backend if the connection is lost inside the context."""
-        try:
-            yield
-        except CONNECTION_ERRORS:
-            # A backend that responded with an error has finished the statement.
-            backend = _backends.get(conn) if conn.closed else None
-            if backend is not None:
-                self._lost.add(backend)
-            raise
+    @asynccontextmanager
+    async def connection(self, pool: AsyncConnectionPool[Any]) -> AsyncIterator[AsyncConnection[Any]]:
+        """Get a connection once the lost backends have ended, and record its backend if it is lost, too."""
+        async with pool.connection() as conn:
+            await self._terminate(conn)
+            try:
+                yield conn
+            except CONNECTION_ERRORS:
+                # A backend that responded with an error has finished the statement.
+                backend = _backends.get(conn) if conn.closed else None
+                if backend is not None:
+                    self._lost.add(backend)
+                raise
 
-    async def terminate(self, conn: AsyncConnection[Any]) -> None:
+    async def _terminate(self, conn: AsyncConnection[Any]) -> None:
         """Terminate the lost backends and wait for their end; after that they change nothing any more.
 
         Raises OperationalError, as a lost connection does, if one of them does not end.

@@ -176,6 +176,7 @@ class Catalog:
             if row is None:
                 return None
             (queue_id,) = row
+            await conn.execute(_sql["configure_queue"], {**values, "queue": queue_id})
             await self.create_segment(conn, queue_id, 1)
             if partition_count is not None:
                 names = [str(i) for i in range(partition_count)]

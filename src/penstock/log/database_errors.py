@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar
 
 from penstock.core.errors import DatabaseUnavailable
 from penstock.db.retry import CONNECTION_ERRORS
 
-_Params = ParamSpec("_Params")
-_Result = TypeVar("_Result")
+_Class = TypeVar("_Class", bound=type)
 
 
-def translate_errors(
-    operation: Callable[_Params, Coroutine[Any, Any, _Result]],
-) -> Callable[_Params, Coroutine[Any, Any, _Result]]:
-    """Raise DatabaseUnavailable if the connection is lost during an operation. Its result is unknown then."""
+def translate_errors(decorated: _Class) -> _Class:
+    """Let the public async methods of a class raise DatabaseUnavailable if the connection is lost.
 
+    The result of the operation is unknown then.
+    """
+    for name, method in list(vars(decorated).items()):
+        if iscoroutinefunction(method) and not name.startswith("_"):
+            setattr(decorated, name, _translate(method))
+    return decorated
+
+
+def _translate(operation: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     @wraps(operation)
-    async def translated(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+    async def translated(*args: Any, **kwargs: Any) -> Any:
         try:
             return await operation(*args, **kwargs)
         except CONNECTION_ERRORS as error:

@@ -27,7 +27,6 @@ class Delivery(msgspec.Struct, frozen=True):
     group_id: int = 0
     lease_id: UUID | None = None
     lease_until: datetime | None = None
-    lease_end: int = 0
     attempts: int = 0
 
 

@@ -56,14 +56,6 @@ class Group:
         )
 
 
-class GroupName(NamedTuple):
-    queue: str
-    group: str
-    subscribed_from: str
-    query_id: str | None
-    created_at: datetime
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionPosition:
     """The position of a group in one partition."""
@@ -222,12 +214,6 @@ class Groups:
         for group_id, queue_id, name in rows:
             await self._delete(conn, group_id)
             self._cache.pop((queue_id, name), None)
-
-    async def names(self, queue: Queue | None = None) -> list[GroupName]:
-        async with self.pool.connection() as conn:
-            params = {"queue": None if queue is None else queue.id}
-            rows = await (await conn.execute(_sql["list_groups"], params)).fetchall()
-        return [GroupName._make(row) for row in rows]
 
     async def positions(self, queue: Queue, group: Group) -> list[PartitionPosition]:
         params = {"group": group.id, "skew": self.clock.skew}

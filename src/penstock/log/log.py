@@ -6,56 +6,51 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidRequest, short_repr
 from penstock.core.names import check_name, check_text
+from penstock.db.pool import Database
 from penstock.db.user_connection import UserConnection
-from penstock.log.catalog import CACHE_SECONDS
-from penstock.log.components import LogComponents
+from penstock.log.catalog import CACHE_SECONDS, Catalog
 from penstock.log.database_errors import translate_errors
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind, Redrive
-from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
-from penstock.log.dead_letters.store import DeadLetterPage
+from penstock.log.dead_letters.redrive import REDRIVE_LIMIT, Redriver
+from penstock.log.dead_letters.store import DeadLetterPage, DeadLetters
 from penstock.log.event import Event
-from penstock.log.groups import PartitionPosition
+from penstock.log.groups import Groups, PartitionPosition
+from penstock.log.notify import Notifier
 from penstock.log.options import MAX_COUNT, check_integer, check_lease_seconds
 from penstock.log.queue import Queue
-from penstock.log.queue_info import GroupInfo, QueueInfo, list_groups
-from penstock.log.read.ack import AckResult, EventStatus, PartitionAck
+from penstock.log.queue_info import GroupInfo, QueueInfo, QueueStats
+from penstock.log.read.ack import AckResult, Acks, EventStatus, PartitionAck
 from penstock.log.read.ack_request import Ack, AckReply, TransactionAck, apply_leased
-from penstock.log.read.pop import MIN_POP_BYTES, MemoryReservation
+from penstock.log.read.browse import Browser
+from penstock.log.read.lease import Leases
+from penstock.log.read.pop import MIN_POP_BYTES, MemoryReservation, Popper
 from penstock.log.read.pop_request import PopRequest
-from penstock.log.read.position_store import PositionKey
+from penstock.log.read.position_store import PositionKey, PositionStore
 from penstock.log.start_position import StartPosition
 from penstock.log.storage.partitions import Partition, PartitionStatus, list_partitions, read_partition_page
-from penstock.log.transaction import TransactionResult, TransactionStep
-from penstock.log.upkeep import Upkeep
-from penstock.log.write.backpressure import QueueCapacity
+from penstock.log.storage.segments import Segments
+from penstock.log.transaction import TransactionResult, Transactions, TransactionStep
+from penstock.log.upkeep import Upkeep, UpkeepLoop
+from penstock.log.write.append import Appender
+from penstock.log.write.backpressure import Backpressure, QueueCapacity
 from penstock.log.write.batch import Batch
+from penstock.log.write.idempotency import IdempotencyKeys
 from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.piece import Piece
+from penstock.log.write.push import Pusher
 from penstock.log.write.result import PushResult, RejectedInput
-from penstock.log.write.upload import Upload
-
-if TYPE_CHECKING:
-    from penstock.db.pool import Database
-    from penstock.log.catalog import Catalog
-    from penstock.log.dead_letters.store import DeadLetters
-    from penstock.log.groups import Groups
-    from penstock.log.notify import Notifier
-    from penstock.log.read.ack import Acks
-    from penstock.log.read.lease import Leases
-    from penstock.log.storage.segments import Segments
-    from penstock.log.write.append import Appender
-    from penstock.log.write.staged_writes import StagedWrites
+from penstock.log.write.staged_writes import StagedWrites
+from penstock.log.write.upload import Upload, Uploads
 
 _UPKEEP_SECONDS = 5.0
 
 
+@translate_errors
 class Log:
     """Durable, partitioned queues in one database.
 
@@ -71,16 +66,6 @@ class Log:
         stamp: Called for each push. It returns headers to add to the events.
     """
 
-    catalog: Catalog
-    consumer_groups: Groups
-    notifier: Notifier
-    appender: Appender
-    staged_writes: StagedWrites
-    acks: Acks
-    leases: Leases
-    dead_letter_store: DeadLetters
-    segments: Segments
-
     def __init__(
         self,
         database: Database,
@@ -95,34 +80,59 @@ class Log:
         self.database = database
         self.clock = clock or Clock()
         self.retry_seconds = retry_seconds
-        self._create_parts = partial(
-            LogComponents,
-            database,
-            self.clock,
-            retry_seconds=retry_seconds,
-            cache_seconds=cache_seconds,
-            min_pop_bytes=min_pop_bytes,
-            committed=committed,
-            stamp=stamp,
-        )
+        self._cache_seconds = cache_seconds
+        self._min_pop_bytes = min_pop_bytes
+        self._committed = committed
+        self._stamp = stamp
         self._upkeep_task: asyncio.Task[None] | None = None
 
     async def open(self) -> Log:
         """Open the database and start the upkeep."""
         await self.database.open()
         self.database.pool.timeout = min(self.database.pool.timeout, self.retry_seconds)
-        parts = self._parts = self._create_parts()
-        self.catalog, self.consumer_groups, self.notifier = parts.catalog, parts.groups, parts.notifier
-        self.appender, self.staged_writes = parts.appender, parts.staged_writes
-        self.acks, self.leases = parts.acks, parts.leases
-        self.dead_letter_store, self.segments = parts.dead_letters, parts.segments
+        self._create_parts()
         try:
-            await parts.catalog.restore_append_functions()
+            await self.catalog.restore_append_functions()
         except BaseException:
             await self.database.close()
             raise
-        self._upkeep_task = asyncio.create_task(parts.upkeep.run(_UPKEEP_SECONDS))
+        self._upkeep_task = asyncio.create_task(self._upkeep.run(_UPKEEP_SECONDS))
         return self
+
+    def _create_parts(self) -> None:
+        pool, clock, retry = self.database.pool, self.clock, self.retry_seconds
+        catalog = self.catalog = Catalog(pool, clock, retry, cache_seconds=self._cache_seconds)
+        groups = self.consumer_groups = Groups(pool, catalog, clock, retry)
+        notifier = self.notifier = Notifier(pool, self.database.connect)
+        self._stats = QueueStats(pool, clock)
+        self.segments = Segments(pool, catalog, clock)
+
+        keys = IdempotencyKeys(pool, clock)
+        appender = self.appender = Appender(pool, catalog, keys, notifier, clock, retry)
+        self._backpressure = Backpressure(pool, self._stats, clock)
+        self._pusher = Pusher(
+            catalog,
+            appender,
+            self._backpressure,
+            keys,
+            max_event_bytes=self.database.settings.max_event_bytes,
+            committed=self._committed,
+            stamp=self._stamp,
+        )
+        self._uploads = Uploads(pool, catalog, appender, keys, notifier, clock, retry)
+        self.staged_writes = StagedWrites(self._uploads)
+
+        dead_letters = self.dead_letter_store = DeadLetters(pool, catalog, clock)
+        positions = PositionStore(pool, catalog, dead_letters, clock, retry)
+        acks = self.acks = Acks(pool, catalog, dead_letters, positions, notifier, clock, retry)
+        leases = self.leases = Leases(pool, catalog, groups, acks, positions, notifier, clock, retry)
+        self._popper = Popper(
+            pool, catalog, groups, leases, acks, positions, notifier, clock, retry, min_bytes=self._min_pop_bytes
+        )
+        self._browser = Browser(pool)
+        self._redriver = Redriver(pool, catalog, groups, dead_letters, appender, clock)
+        self._transactions = Transactions(pool, catalog, groups, acks, self._pusher, appender, keys)
+        self._upkeep = UpkeepLoop(pool, catalog, self.segments, clock)
 
     async def close(self) -> None:
         """Finish running operations and close the database."""
@@ -131,7 +141,7 @@ class Log:
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await self._upkeep_task
             self._upkeep_task = None
-            await self._parts.pusher.drain()
+            await self._pusher.drain()
             await self.acks.drain()
             await self.leases.close()
             await self.notifier.close()
@@ -139,7 +149,6 @@ class Log:
 
     # Queues
 
-    @translate_errors
     async def configure(
         self,
         name: str,
@@ -157,29 +166,24 @@ class Log:
             name, options or {}, partitioning=partitioning, partitions=partitions, only_new=only_new
         )
 
-    @translate_errors
     async def queue(self, name: str) -> Queue:
         """Return a queue, or raise NotFound. The result may be a second old."""
         return await self.catalog.get(name)
 
-    @translate_errors
     async def queues(self) -> list[Queue]:
         queues = [await self.catalog.find(name) for name in await self.catalog.names()]
         return [queue for queue in queues if queue is not None]
 
-    @translate_errors
     async def describe(self, name: str) -> QueueInfo:
         """Return a queue with its size, its groups and its number of dead letters."""
         queue = await self.catalog.refresh(name)
         dead_letters = await self.dead_letter_store.count(DeadLetterFilter(queue=name))
-        return QueueInfo(queue, await self._parts.stats.size(queue), await self._parts.stats.lags(queue), dead_letters)
+        return QueueInfo(queue, await self._stats.size(queue), await self._stats.groups(queue), dead_letters)
 
-    @translate_errors
     async def delete_queue(self, name: str) -> bool:
         """Delete a queue with its events, groups and dead letters. Return False if there is no such queue."""
         return await self.catalog.delete(name)
 
-    @translate_errors
     async def repartition(self, name: str, partitioning: str, partitions: int | None = None) -> Queue:
         """Change the partitioning of a queue for new events. Order per key and the positions of groups are kept."""
         queue = await self.catalog.refresh(name)
@@ -187,12 +191,10 @@ class Log:
         self.notifier.notify(queue.id)
         return changed
 
-    @translate_errors
     async def partitions(self, queue: str, limit: int | None = None) -> list[Partition]:
         """Return the partitions of a queue, the largest first."""
         return await list_partitions(self.database.pool, self.catalog, await self.catalog.refresh(queue), limit)
 
-    @translate_errors
     async def partition_page(
         self, queue: str, *, search: str | None = None, limit: int = 50, offset: int = 0
     ) -> list[PartitionStatus]:
@@ -202,7 +204,6 @@ class Log:
 
     # Pushing
 
-    @translate_errors
     async def push(
         self,
         batches: Sequence[Batch],
@@ -217,45 +218,40 @@ class Log:
         ``rejected`` is input of the first batch that was rejected before.
         """
         if idempotency_key is None and not partial and not rejected:
-            return await self._parts.pusher.push(batches)
-        return await self._parts.pusher.push_with(
+            return await self._pusher.push(batches)
+        return await self._pusher.push_with(
             batches, idempotency_key=idempotency_key, partial=partial, rejected=rejected
         )
 
     def capacity(self, queue: Queue) -> QueueCapacity | None:
         """Return the free capacity of the queue as last measured, or None if the queue has no limit."""
-        return self._parts.backpressure.capacity(queue)
+        return self._backpressure.capacity(queue)
 
-    @translate_errors
     async def check_capacity(self, queue: Queue, idempotency_key: str | None = None) -> None:
         """Raise QueueFull if the queue refuses pushes now, unless the key shows that the push is a repetition."""
-        await self._parts.pusher.check_capacity(queue, idempotency_key)
+        await self._pusher.check_capacity(queue, idempotency_key)
 
-    @translate_errors
     async def admit(self, queue: Queue, events: int, idempotency_key: str | None = None) -> bool:
         """Return True if so many events are admitted, False if they are shed. Raise QueueFull if they are refused."""
-        return await self._parts.pusher.admit(queue, events, idempotency_key)
+        return await self._pusher.admit(queue, events, idempotency_key)
 
-    @translate_errors
     async def upload(self, queue: str) -> Upload:
         """Start an upload of more events than fit in memory. They become visible when it is published."""
         check_name(queue, "queue")
-        return await self._parts.uploads.begin(await self.catalog.get(queue))
+        return await self._uploads.begin(await self.catalog.get(queue))
 
     async def encode(self, batch: Batch) -> list[Piece]:
-        return await self._parts.pusher.encode(batch)
+        return await self._pusher.encode(batch)
 
     async def encode_valid(self, batch: Batch) -> tuple[list[Piece], list[RejectedInput]]:
-        return await self._parts.pusher.encode_valid(batch)
+        return await self._pusher.encode_valid(batch)
 
     # Consuming
 
-    @translate_errors
     async def pop(self, request: PopRequest, memory: MemoryReservation | None = None) -> list[Event]:
         """Lease partitions with unread events and return the events."""
-        return await self._parts.popper.pop(request, memory)
+        return await self._popper.pop(request, memory)
 
-    @translate_errors
     async def ack(
         self,
         events: Sequence[Event],
@@ -268,12 +264,10 @@ class Log:
         """Acknowledge all events with one status."""
         return await self.acks.ack(events, status, error=error, stage=stage, traceback=traceback)
 
-    @translate_errors
     async def ack_each(self, statuses: Sequence[EventStatus]) -> Sequence[AckResult]:
         """Acknowledge each event with a status of its own."""
         return await self.acks.ack_each(statuses)
 
-    @translate_errors
     async def ack_leased(self, queue: str, group: str, acks: Sequence[Ack]) -> list[AckReply]:
         """Acknowledge events of a group by partition, offset and lease."""
         found = await self.consumer_groups.get(await self.catalog.get(queue), check_name(group, "group"))
@@ -281,7 +275,6 @@ class Log:
             return [AckReply(False, f"unresolved: group {group!r} is gone") for _ in acks]
         return await apply_leased(self.acks, queue, found, acks)
 
-    @translate_errors
     async def extend(self, events: Sequence[Event], seconds: float = 60.0) -> datetime | None:
         """Extend the lease of these events to ``seconds`` from now. Return its end, or None if it has expired."""
         check_lease_seconds(seconds)
@@ -292,7 +285,6 @@ class Log:
         keys = {PositionKey(delivery.group_id, delivery.partition_id) for delivery in deliveries}
         return (await self.leases.extend(lease_ids.pop(), list(keys), seconds)).until
 
-    @translate_errors
     async def extend_leased(
         self, queue: str, group: str, lease_id: UUID, partition_ids: Sequence[int], seconds: float
     ) -> datetime | None:
@@ -304,14 +296,12 @@ class Log:
         keys = [PositionKey(found.id, partition_id) for partition_id in partition_ids]
         return (await self.leases.extend(lease_id, keys, seconds)).until
 
-    @translate_errors
     async def release(self, queue: str, group: str, lease_id: UUID) -> None:
         """End a lease of a group now, if it exists. Its events are delivered again, without a failed attempt."""
         found = await self.consumer_groups.get(await self.catalog.get(queue), check_name(group, "group"))
         if found is not None:
             await self.leases.release(found, lease_id)
 
-    @translate_errors
     async def transact(
         self, acks: Sequence[EventStatus], batches: Sequence[Batch], *, connection: UserConnection | None = None
     ) -> TransactionResult:
@@ -319,50 +309,43 @@ class Log:
 
         With a ``connection`` that is in a transaction, both become part of that and take effect when it commits.
         """
-        return await self._parts.transactions.transact(acks, batches, connection)
+        return await self._transactions.transact(acks, batches, connection)
 
-    @translate_errors
     async def transact_leased(
         self, acks: Sequence[TransactionAck], batches: Sequence[Batch], *, idempotency_key: str | None = None
     ) -> TransactionResult:
         """Like :meth:`transact`, with acks by partition, offset and lease."""
-        return await self._parts.transactions.transact_leased(acks, batches, idempotency_key)
+        return await self._transactions.transact_leased(acks, batches, idempotency_key)
 
-    @translate_errors
     async def transact_offsets(
         self, acks: Sequence[PartitionAck], batches: Sequence[Batch], *, also: TransactionStep | None = None
     ) -> TransactionResult:
         """Like :meth:`transact`, with acks by offset. ``also`` runs in the same transaction."""
-        return await self._parts.transactions.transact_offsets(acks, batches, also)
+        return await self._transactions.transact_offsets(acks, batches, also)
 
     # Groups
 
-    @translate_errors
     async def groups(self, queue: str | None = None) -> list[GroupInfo]:
         """Return all groups, or those of one queue, with their lags."""
-        refreshed = None if queue is None else await self.catalog.refresh(queue)
-        return await list_groups(self.catalog, self.consumer_groups, self._parts.stats, refreshed)
+        queues = await self.queues() if queue is None else [await self.catalog.refresh(queue)]
+        return [group for described in queues for group in await self._stats.groups(described)]
 
-    @translate_errors
     async def subscribe(self, queue: str, group: str, place: StartPosition = "beginning") -> None:
         """Create a group at a start position, unless it exists."""
         check_name(queue, "queue")
         await self.consumer_groups.subscribe(await self.catalog.get(queue), group, place)
 
-    @translate_errors
     async def group_positions(self, queue: str, group: str) -> list[PartitionPosition]:
         """Return the position of a group in each partition."""
         refreshed = await self.catalog.refresh(queue)
         return await self.consumer_groups.positions(refreshed, await self.consumer_groups.require(refreshed, group))
 
-    @translate_errors
     async def positions_behind(self, queue: str, group: str, limit: int = 50) -> list[PartitionPosition]:
         """Return the positions of a group with the greatest lag."""
         refreshed = await self.catalog.refresh(queue)
         found = await self.consumer_groups.require(refreshed, group)
         return await self.consumer_groups.positions_behind(refreshed, found, limit)
 
-    @translate_errors
     async def seek(self, queue: str, group: str, position: StartPosition, *, partition: str | None = None) -> int:
         """Move a group to a position. Return in how many partitions it was moved."""
         check_name(group, "group")
@@ -373,92 +356,76 @@ class Log:
         self.notifier.notify(refreshed.id)
         return moved
 
-    @translate_errors
     async def configure_group(self, queue: str, group: str, *, counts: bool) -> None:
         """Set whether the lag of a group counts towards ``max_depth_events`` of the queue."""
         check_name(group, "group")
         await self.consumer_groups.set_counts(await self.catalog.refresh(queue), group, counts=counts)
 
-    @translate_errors
     async def delete_group(self, queue: str, group: str) -> bool:
         """Delete a group. Return False if there is no such group."""
         return await self.consumer_groups.delete(await self.catalog.refresh(queue), group)
 
     # Dead letters
 
-    @translate_errors
     async def dead_letters(self, which: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
         """Return dead letters, newest failure first."""
         check_integer("limit", limit, 1, MAX_COUNT)
         check_integer("offset", offset, 0, MAX_COUNT)
         return (await self.dead_letter_store.page(which, limit, offset)).letters
 
-    @translate_errors
     async def dead_letter_page(
         self, which: DeadLetterFilter, limit: int, offset: int, max_bytes: int
     ) -> DeadLetterPage:
         """Return dead letters up to a number of bytes, but at least one."""
         return await self.dead_letter_store.page(which, limit, offset, max_bytes=max_bytes)
 
-    @translate_errors
     async def dead_letter_queues(self, which: DeadLetterFilter) -> set[str]:
         return await self.dead_letter_store.queues(which)
 
-    @translate_errors
     async def dead_letter(self, id: int) -> DeadLetter:
         return await self.dead_letter_store.get(id)
 
-    @translate_errors
     async def count_dead_letters(self, which: DeadLetterFilter) -> int:
         return await self.dead_letter_store.count(which)
 
-    @translate_errors
     async def dead_letter_kinds(self, queue: str | None = None) -> list[DeadLetterKind]:
         """Count dead letters by queue, group and kind of error. The latest failure comes first."""
         return await self.dead_letter_store.kinds(queue)
 
-    @translate_errors
     async def dead_letter_ids(self, which: DeadLetterFilter, limit: int = 100_000) -> list[int]:
         """Return the ids of dead letters, the oldest first."""
         check_integer("limit", limit, 1, MAX_COUNT)
         return await self.dead_letter_store.ids(which, limit)
 
-    @translate_errors
     async def redrive(self, which: DeadLetterFilter, *, limit: int | None = REDRIVE_LIMIT) -> Redrive:
         """Send the oldest dead letters back to the group that failed on them."""
         if limit is not None:
             check_integer("limit", limit, 1, MAX_COUNT)
-        return await self._parts.redriver.redrive(which, limit=limit)
+        return await self._redriver.redrive(which, limit=limit)
 
-    @translate_errors
     async def redrive_edited(self, id: int, data: bytes) -> Redrive:
         """Send a dead letter back with other data, given as JSON text. Its history keeps the old data."""
         letter = await self.dead_letter_store.get(id)
         (piece,) = await self.encode(Batch(letter.queue, JsonEvents([data], [letter.key])))
-        return await self._parts.redriver.redrive(DeadLetterFilter(ids=[id]), limit=1, edited={id: piece.columns.data})
+        return await self._redriver.redrive(DeadLetterFilter(ids=[id]), limit=1, edited={id: piece.columns.data})
 
-    @translate_errors
     async def purge(self, which: DeadLetterFilter) -> int:
         return await self.dead_letter_store.purge(which)
 
     # Browsing
 
-    @translate_errors
     async def latest(self, queue: str, limit: int = 100) -> list[Event]:
         """Return the newest events of a queue, newest first. The cost does not depend on the number of partitions."""
-        return await self._parts.browser.latest(await self.catalog.refresh(queue), limit)
+        return await self._browser.latest(await self.catalog.refresh(queue), limit)
 
-    @translate_errors
     async def fetch(self, queue: str, partition: str, offset: int = 0, limit: int = 100) -> list[Event]:
         """Return events of a partition from an offset on, without consuming them."""
-        return await self._parts.browser.fetch(await self.catalog.refresh(queue), partition, offset, limit)
+        return await self._browser.fetch(await self.catalog.refresh(queue), partition, offset, limit)
 
-    @translate_errors
     async def read(self, queue: str, partition_id: int, offset: int = 0, limit: int = 100) -> list[Event]:
         """Return events of a partition, given by its id, from an offset on."""
-        return await self._parts.browser.read(await self.catalog.refresh(queue), partition_id, offset, limit)
+        return await self._browser.read(await self.catalog.refresh(queue), partition_id, offset, limit)
 
-    @translate_errors
     async def browse(
         self,
         queue: str,
@@ -471,7 +438,7 @@ class Log:
         limit: int = 100,
     ) -> list[Event]:
         """Return the newest events that match, newest first, without consuming them."""
-        return await self._parts.browser.browse(
+        return await self._browser.browse(
             await self.catalog.refresh(queue),
             partition=partition,
             key=key,
@@ -481,14 +448,12 @@ class Log:
             limit=limit,
         )
 
-    @translate_errors
     async def find(
         self, queue: str, event_id: str, *, since: datetime | None = None, until: datetime | None = None
     ) -> Event | None:
         """Return the newest event with an id, or None."""
-        return await self._parts.browser.find(await self.catalog.refresh(queue), event_id, since=since, until=until)
+        return await self._browser.find(await self.catalog.refresh(queue), event_id, since=since, until=until)
 
-    @translate_errors
     async def upkeep(self) -> Upkeep:
         """Run a round of upkeep now."""
-        return await self._parts.upkeep.run_once()
+        return await self._upkeep.run_once()

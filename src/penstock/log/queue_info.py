@@ -1,24 +1,25 @@
-"""Descriptions of queues and groups, with their sizes and lags."""
+"""Sizes of queues and lags of groups. They are differences of offsets, so no events are counted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.core.errors import NotFound
+from penstock.db.statements import Statements
 from penstock.log.queue import Queue
-from penstock.log.storage.queue_stats import GroupLag, QueueSize
 
 if TYPE_CHECKING:
-    from penstock.log.catalog import Catalog
-    from penstock.log.groups import Groups
-    from penstock.log.storage.queue_stats import QueueStats
+    from psycopg_pool import AsyncConnectionPool
+
+    from penstock.core.clock import Clock
+
+_sql = Statements("penstock.log", "queue_info.sql")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group and its lag."""
+    """A group, its lag, and whether that counts towards the depth of the queue."""
 
     queue: str
     group: str
@@ -28,47 +29,55 @@ class GroupInfo:
     lag: int
     partitions_behind: int
     leases: int
+    #: False if the group is configured not to count.
     counts: bool = True
+    #: When a consumer last popped from the group, to within a minute.
     seen_at: datetime | None = None
+    #: No consumer has popped for ``away_seconds`` of the queue, so the group does not count for now.
     away: bool = False
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSize:
+    """The size of a queue."""
+
+    partitions: int
+    #: The number of events that are stored.
+    events: int
+    #: The number of events that were ever appended.
+    appended: int
+    #: The size on disk.
+    bytes: int
+    #: The number of events that were dropped because the queue was full.
+    shed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue, its size, the lags of its groups and its number of dead letters."""
+    """A queue, its size, its groups and its number of dead letters."""
 
     queue: Queue
     size: QueueSize
-    groups: list[GroupLag]
+    groups: list[GroupInfo]
     dead_letters: int
 
 
-async def list_groups(
-    catalog: Catalog, groups: Groups, stats: QueueStats, queue: Queue | None = None
-) -> list[GroupInfo]:
-    infos: list[GroupInfo] = []
-    lags: dict[str, dict[str, GroupLag]] = {}
-    for name in await groups.names(queue):
-        if name.queue not in lags:
-            try:
-                described = await catalog.get(name.queue)
-            except NotFound:
-                continue  # deleted meanwhile
-            lags[name.queue] = {lag.group: lag for lag in await stats.lags(described)}
-        lag = lags[name.queue].get(name.group, GroupLag(name.group, 0, 0, 0))
-        infos.append(
-            GroupInfo(
-                name.queue,
-                name.group,
-                name.subscribed_from,
-                name.query_id,
-                name.created_at,
-                lag.lag,
-                lag.partitions_behind,
-                lag.leases,
-                lag.counts,
-                lag.seen_at,
-                lag.away,
-            )
-        )
-    return infos
+@dataclass(slots=True, eq=False)
+class QueueStats:
+    pool: AsyncConnectionPool[Any]
+    clock: Clock
+
+    async def groups(self, queue: Queue) -> list[GroupInfo]:
+        params = {"queue": queue.id, "skew": self.clock.skew}
+        async with self.pool.connection() as conn:
+            statement = _sql.table("groups", queue.id, queue.segment)
+            rows = await (await conn.execute(statement, params)).fetchall()
+        return [GroupInfo(queue.name, *row) for row in rows]
+
+    async def size(self, queue: Queue) -> QueueSize:
+        params = {"queue": queue.id, "tables": f"^(chunks|ids)_{queue.id}_[0-9]+$"}
+        async with self.pool.connection() as conn:
+            statement = _sql.table("queue_size", queue.id, queue.segment)
+            row = await (await conn.execute(statement, params)).fetchone()
+        partitions, end, start, size, shed = row if row is not None else (0, 0, 0, 0, 0)
+        return QueueSize(partitions, end - start, end, size, shed)

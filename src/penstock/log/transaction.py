@@ -22,7 +22,7 @@ from penstock.log.read.ack import EventStatus, PartitionAck, group_by_lease, par
 from penstock.log.read.ack_request import TransactionAck, group_acks
 from penstock.log.write.batch import Batch
 from penstock.log.write.flush import AppendRequest, PartitionName
-from penstock.log.write.idempotency import encode_results, fingerprint
+from penstock.log.write.idempotency import fingerprint
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -162,8 +162,7 @@ class Transactions:
             if await self.idempotency_keys.claim_or_replay(conn, request):
                 return []
             outcomes = await self._apply(conn, acks, request, partition_ids, step)
-            if request.idempotency_key is not None:
-                await self.idempotency_keys.store(conn, request.idempotency_key, encode_results(request.results))
+            await self.idempotency_keys.store_results(conn, [request])
             return outcomes
 
     async def _run_on(

@@ -75,7 +75,6 @@ class EventList(Struct, frozen=True):
                 group=group,
                 lease_id=first.lease_id,
                 lease_until=first.lease_until,
-                lease_end=max(event.offset for event in documents) + 1 if first.lease_id is not None else 0,
                 attempts=first.attempts,
             )
             for run in _contiguous_runs(documents):

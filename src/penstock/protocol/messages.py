@@ -1,7 +1,7 @@
 """Request and response types of the HTTP API under ``/v1``, shared by the server and the client.
 
 This package lies below both, because the server and the client must not import each other. Types of the log that are
-suitable as JSON (:class:`~penstock.log.storage.queue_stats.QueueSize`, ...) are used directly.
+suitable as JSON (:class:`~penstock.log.queue_info.QueueSize`, ...) are used directly.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from penstock.log import options
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter
 from penstock.log.groups import PartitionPosition
 from penstock.log.queue import Queue
+from penstock.log.queue_info import GroupInfo, QueueSize
 from penstock.log.read.ack_request import Ack, AckReply, NonNegativeInt, TransactionAck
 from penstock.log.storage.partitions import Partition
-from penstock.log.storage.queue_stats import GroupLag, QueueSize
 from penstock.log.write.result import AppendedEvents, PushResult
 
 #: The header that makes it safe to repeat a push or a transaction.
@@ -74,7 +74,7 @@ class QueueStatus(Struct, frozen=True):
 
     queue: QueueDocument
     size: QueueSize
-    groups: list[GroupLag]
+    groups: list[GroupInfo]
     dead_letters: int
 
 

@@ -170,7 +170,7 @@ class SinkWriter:
                         await self.pause(error, retries)
                         continue
                     if not await self._make_dead_letter(batch[0], error):
-                        lease.mark_lost()
+                        lease.is_lost = True
                         continue
                 batches.pop(0)
                 attempts = 0
@@ -200,7 +200,7 @@ class SinkWriter:
                     elif accepted:
                         await self.sink.write(accepted)
                 if not isinstance(self.sink, TransactionalSink) and not await self._acknowledge(accepted, rejected):
-                    lease.mark_lost()
+                    lease.is_lost = True
                     return False
                 break
             except SinkRejected as error:
@@ -210,7 +210,7 @@ class SinkWriter:
                 rejected += [_RejectedEvent(accepted[i], _error_text(error)) for i in sorted(indices)]
                 accepted = [event for i, event in enumerate(accepted) if i not in indices]
             except TransactionRefused:
-                lease.mark_lost()
+                lease.is_lost = True
                 return False
             except SinkClosed as error:
                 self.closed_by = error

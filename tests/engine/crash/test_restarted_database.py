@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.settings import Settings
 from penstock.db.embedded import server as embedded
+from penstock.db.embedded.postmaster import USER
 from penstock.db.embedded.server import EmbeddedPostgres
 from penstock.engine.worker.task import worker_connection
 from tests.engine.crash.orders import QUERY, Orders, ask, committed, eventually, fence, stream
@@ -83,8 +84,8 @@ def test_an_event_is_not_blamed_for_a_database_that_has_no_connection_to_spare(p
             admin.execute(cut)
             orders.push(1)
             eventually(lambda: query.status.error is not None)
-            known = fence(pg18.url(name, embedded.USER))
-            eventually(lambda: fence(pg18.url(name, embedded.USER)) > known, what="it tries again")
+            known = fence(pg18.url(name, USER))
+            eventually(lambda: fence(pg18.url(name, USER)) > known, what="it tries again")
             limit(-1)
             orders.check()
         finally:

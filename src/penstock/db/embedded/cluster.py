@@ -9,10 +9,11 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
@@ -251,25 +252,10 @@ class Cluster:
     def _failure(self, what: str) -> DatabaseError:
         return DatabaseError(f"{what}. Its data is in {self.directory}; the end of its log:\n{self.log.read_tail()}")
 
-    def _run(
-        self,
-        command: list[str | Path],
-        *,
-        stderr: int = subprocess.PIPE,
-        start_new_session: bool = False,
-        pass_fds: Sequence[int] = (),
-    ) -> subprocess.CompletedProcess[str]:
-        return run(
-            command,
-            stderr=stderr,
-            cwd=self.directory,
-            env=_environment(),
-            umask=0o077,
-            start_new_session=start_new_session,
-            pass_fds=pass_fds,
-            uid=self.account.uid if self.account else None,
-            gid=self.account.gid if self.account else None,
-        )
+    def _run(self, command: list[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+        if self.account is not None:
+            options.update(uid=self.account.uid, gid=self.account.gid)
+        return run(command, cwd=self.directory, env=_environment(), umask=0o077, **options)
 
 
 @cache

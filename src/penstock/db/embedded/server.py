@@ -40,19 +40,7 @@ from psycopg.pq import Ping
 from penstock.core.errors import ConfigurationError, PenstockError
 from penstock.core.lock_file import LockFile
 from penstock.db.embedded.cluster import Cluster
-from penstock.db.embedded.postmaster import DATABASE, PORT, USER
 from penstock.db.embedded.secure_files import unusable_path
-
-__all__ = [
-    "DATABASE",
-    "PORT",
-    "USER",
-    "EmbeddedPostgres",
-    "EmbeddedState",
-    "EmbeddedStatus",
-    "bundled_bin_dir",
-    "status",
-]
 
 logger = logging.getLogger(__name__)
 

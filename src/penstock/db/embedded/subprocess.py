@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock.core.fork_guard import no_fork
 
 
 def run(
-    command: Sequence[str | Path],
-    *,
-    stderr: int = subprocess.PIPE,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    umask: int = -1,
-    start_new_session: bool = False,
-    pass_fds: Sequence[int] = (),
-    uid: int | None = None,
-    gid: int | None = None,
+    command: Sequence[str | Path], *, uid: int | None = None, gid: int | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end. ``uid`` and ``gid`` set its user and its only group."""
+    """Run a command to its end. ``uid`` and ``gid`` set its user and its only group; Popen gets the options."""
+    account: dict[str, Any] = {} if uid is None else {"user": uid, "group": gid, "extra_groups": []}
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with no_fork:
-        process = subprocess.Popen(  # noqa: S603
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            errors="replace",
-            cwd=cwd,
-            env=env,
-            umask=umask,
-            start_new_session=start_new_session,
-            pass_fds=pass_fds,
-            user=uid,
-            group=gid,
-            extra_groups=[] if uid is not None else None,
+        process: subprocess.Popen[str] = subprocess.Popen(  # noqa: S603
+            command, text=True, errors="replace", **{**streams, **account, **options}
         )
     with process:
         try:

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import psycopg
 
+from penstock.core.errors import DatabaseUnavailable
 from penstock.db.fast.prepared import fetch
 from penstock.db.kill_backend import LostBackends
-from penstock.db.pg_arrays import int_array, uuid_array
+from penstock.db.pg_arrays import uuid_array
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements, fill_placeholders
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
@@ -42,16 +43,13 @@ if TYPE_CHECKING:
     from penstock.log.queue import Queue
     from penstock.log.read.ack import Acks
     from penstock.log.read.pop_request import PopRequest
+    from penstock.log.read.position_store import PositionStore
 
 _sql = Statements("penstock.log.read", "lease.sql")
-RELEASE_ALL = fill_placeholders(_sql["release_leases"], cursors=_sql["group_cursors"])
-RELEASE_IN_PARTITIONS = fill_placeholders(_sql["release_leases"], cursors=_sql["partition_cursors"])
 
 _MAX_GROUP_ID = 2**31 - 1
 #: The most pops that one statement serves.
 _MAX_POPS = 64
-#: An ack of the same lease may come between the read and the write of an extension, which is then repeated.
-_EXTEND_ATTEMPTS = 3
 _MAX_CACHED_GROUPS = 1000
 
 
@@ -113,6 +111,7 @@ class Leases:
     catalog: Catalog
     groups: Groups
     acks: Acks
+    positions: PositionStore
     notifier: Notifier
     clock: Clock
     retry_seconds: float
@@ -151,37 +150,18 @@ class Leases:
 
     async def release_partitions(self, group: Group, lease_id: uuid.UUID, partition_ids: Sequence[int]) -> None:
         """Release a lease in some partitions. The next pops start with them."""
-        await run_with_retry(
-            self.pool,
-            self.retry_seconds,
-            lambda conn: self._release_on(conn, group.id, [lease_id], partition_ids),
-        )
+        await self.positions.release([lease_id], [PositionKey(group.id, id) for id in partition_ids])
         self._round_robins.setdefault(group.id, RoundRobin()).start_at(partition_ids[0])
         self.notifier.notify_later(group.queue_id)
 
     async def release(self, group: Group, lease_id: uuid.UUID) -> None:
         """Release a lease, if it exists."""
-        await run_with_retry(self.pool, self.retry_seconds, lambda conn: self._release_on(conn, group.id, [lease_id]))
+        await run_with_retry(self.pool, self.retry_seconds, partial(self._release_on, group.id, [lease_id]))
         self.notifier.notify_later(group.queue_id)
 
     async def extend(self, lease_id: uuid.UUID, keys: Sequence[PositionKey], seconds: float) -> LeaseExtension:
         """Extend a lease to ``seconds`` from now, where it has not expired."""
-        remaining = sorted(set(keys))
-        ends: list[datetime] = []
-        for _ in range(_EXTEND_ATTEMPTS):
-            params = {
-                "groups": [key.group_id for key in remaining],
-                "partitions": [key.partition_id for key in remaining],
-                "lease": lease_id,
-                "seconds": seconds,
-                "skew": self.clock.skew,
-            }
-            rows = await run_with_retry(self.pool, self.retry_seconds, partial(_fetch, "extend", params))
-            ends += [until for _group_id, _partition_id, until in rows]
-            extended = {PositionKey(group_id, partition_id) for group_id, partition_id, _until in rows}
-            remaining = [key for key in remaining if key not in extended]
-            if not remaining:
-                break
+        ends = await self.positions.extend(lease_id, keys, timedelta(seconds=seconds))
         return LeaseExtension(len(ends), min(ends, default=None))
 
     async def leased_partitions(self, lease_id: uuid.UUID) -> list[PositionKey]:
@@ -189,9 +169,7 @@ class Leases:
         group_id = group_of_lease(lease_id)
         if group_id > _MAX_GROUP_ID:
             return []
-        params = {"group": group_id, "lease": lease_id}
-        rows = await run_with_retry(self.pool, self.retry_seconds, partial(_fetch, "leased_partitions", params))
-        return [PositionKey(group_id, partition_id) for (partition_id,) in rows]
+        return await run_with_retry(self.pool, self.retry_seconds, partial(_find_leased, group_id, [lease_id]))
 
     async def seconds_until_available(self, group: Group) -> float | None:
         """Return the time until the earliest lease, retry or delay of the group ends, or None if there is none.
@@ -209,10 +187,11 @@ class Leases:
 
     async def _find_next_available(self, group_id: int, queries: Sequence[_Availability]) -> None:
         params = {"group": group_id, "skew": self.clock.skew}
-        rows = await run_with_retry(self.pool, self.retry_seconds, partial(_fetch, "next_available", params))
-        for (remaining,) in rows:
+        cursor = await run_with_retry(
+            self.pool, self.retry_seconds, lambda conn: conn.execute(_sql["next_available"], params)
+        )
+        for (remaining,) in await cursor.fetchall():
             if remaining is not None:
-                assert isinstance(remaining, timedelta)  # noqa: S101 - the column is an interval
                 for query in queries:
                     query.seconds = max(remaining.total_seconds() + 0.001, 0.001)
 
@@ -226,11 +205,9 @@ class Leases:
         lost_backends = LostBackends()
         for attempt in count():
             try:
-                async with self.pool.connection() as conn:
-                    # A backend that has not read the lost statement yet would grant a lease that nobody knows of.
-                    await lost_backends.terminate(conn)
-                    with lost_backends.track(conn):
-                        await self._grant(conn, queue, group, pop, requests)
+                # A backend that has not read the lost statement yet would grant a lease that nobody knows of.
+                async with lost_backends.connection(self.pool) as conn:
+                    await self._grant(conn, queue, group, pop, requests)
                 return
             except psycopg.ProgrammingError as error:
                 if not is_layout_change(error) or attempt > MAX_LAYOUT_RETRIES:
@@ -253,7 +230,7 @@ class Leases:
             return
         unsure = [request.lease_id for request in requests if request.is_unsure]
         if unsure:
-            await self._release_on(conn, group.id, unsure)
+            await self._release_on(group.id, unsure, conn)
         for request in requests:
             request.is_unsure, request.leases = True, []
         is_single = len(requests) == 1
@@ -270,7 +247,7 @@ class Leases:
             request.is_unsure = False
         abandoned = [request.lease_id for request in requests if request.is_abandoned and request.leases]
         if abandoned:
-            await self._release_on(conn, group.id, abandoned)
+            await self._release_on(group.id, abandoned, conn)
         if group.epoch < queue.epoch and not any(request.leases for request in requests):
             has_advanced = await self.groups.advance(conn, queue, group)
             for request in requests:
@@ -323,28 +300,17 @@ class Leases:
 
     async def _release_quietly(self, group: Group, lease_id: uuid.UUID) -> None:
         # If this fails, the lease expires later.
-        with contextlib.suppress(psycopg.Error):
-            async with self.pool.connection() as conn:
-                await self._release_on(conn, group.id, [lease_id])
-            self.notifier.notify_later(group.queue_id)
+        with contextlib.suppress(psycopg.Error, DatabaseUnavailable):
+            await self.release(group, lease_id)
 
-    async def _release_on(
-        self,
-        conn: AsyncConnection[Any],
-        group_id: int,
-        lease_ids: Sequence[uuid.UUID],
-        partition_ids: Sequence[int] | None = None,
-    ) -> None:
-        params: dict[str, Any] = {"group": group_id, "leases": uuid_array(lease_ids)}
-        if partition_ids is None:
-            await conn.execute(RELEASE_ALL, params)
-        else:
-            params["partitions"] = int_array(partition_ids)
-            await conn.execute(RELEASE_IN_PARTITIONS, params)
+    async def _release_on(self, group_id: int, lease_ids: Sequence[uuid.UUID], conn: AsyncConnection[Any]) -> None:
+        await self.positions.release_on(lease_ids, await _find_leased(group_id, lease_ids, conn), conn)
 
 
-async def _fetch(name: str, params: dict[str, Any], conn: AsyncConnection[Any]) -> list[Any]:
-    return await (await conn.execute(_sql[name], params)).fetchall()
+async def _find_leased(group_id: int, lease_ids: Sequence[uuid.UUID], conn: AsyncConnection[Any]) -> list[PositionKey]:
+    params = {"group": group_id, "leases": uuid_array(lease_ids)}
+    rows = await (await conn.execute(_sql["leased_partitions"], params)).fetchall()
+    return [PositionKey(group_id, partition_id) for (partition_id,) in rows]
 
 
 def _wants_more(request: LeaseRequest, pop: PopRequest, *, is_single: bool) -> bool:

@@ -37,17 +37,9 @@ class LeaseKeeper:
         self._source = source
         self._events = first_of_each_partition(events)
         self._lease_seconds = lease_seconds
-        self._is_lost = False
+        #: Another consumer may have the events now.
+        self.is_lost = False
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether another consumer may have the events now."""
-        return self._is_lost
-
-    def mark_lost(self) -> None:
-        """Record that the lease has ended, as an acknowledgement was refused."""
-        self._is_lost = True
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._extend())
@@ -68,7 +60,7 @@ class LeaseKeeper:
                 if not failures:
                     await asyncio.sleep(seconds / 3)
                 if await self._source.extend(self._events, seconds) is None:
-                    self._is_lost = True
+                    self.is_lost = True
                     _logger.warning("queue %r: a lease has ended while its events were processed", queue)
                     return
                 failures = 0

@@ -225,7 +225,6 @@ class Popper:
                 group.id,
                 leased.lease_id,
                 lease.until,
-                end,
                 lease.attempts,
             )
             if lease.is_poison and deliverable:

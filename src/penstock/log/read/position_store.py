@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import UUID
 
 import psycopg
 
-from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
+from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements
 from penstock.log.read.position import AT_ONCE, Position
 
@@ -103,6 +105,37 @@ class PositionStore:
         if len(written) != len(rows):
             # An ack of the same lease came between the read and the write.
             raise psycopg.errors.SerializationFailure("a position has moved")
+
+    async def extend(self, lease_id: UUID, keys: Collection[PositionKey], length: timedelta) -> list[datetime]:
+        """Extend a lease to ``length`` from now, where it has not ended, and return the new ends."""
+
+        async def operation() -> list[datetime]:
+            async with self.pool.connection() as conn, conn.transaction():
+                extended = [
+                    replace(position, available_at=max(position.available_at, now + length))
+                    for position, now in (await self.lock(conn, keys)).values()
+                    if position.lease_id == lease_id and position.available_at > now
+                ]
+                await self.write(conn, extended)
+            return [position.available_at for position in extended]
+
+        return await retry_on_conflict(self.retry_seconds, operation)
+
+    async def release(self, lease_ids: Collection[UUID], keys: Collection[PositionKey]) -> None:
+        """End leases now. Their events are delivered again, without a failed attempt."""
+        await run_with_retry(self.pool, self.retry_seconds, partial(self.release_on, lease_ids, keys))
+
+    async def release_on(
+        self, lease_ids: Collection[UUID], keys: Collection[PositionKey], conn: AsyncConnection[Any]
+    ) -> None:
+        """Like :meth:`release`, with the caller's connection."""
+        async with conn.transaction():
+            released = [
+                replace(position, lease_id=None, lease_end=position.next_offset, available_at=AT_ONCE)
+                for position, _now in (await self.lock(conn, keys)).values()
+                if position.lease_id in lease_ids
+            ]
+            await self.write(conn, released)
 
     async def shorten_lease(self, delivery: Delivery, start: int, end: int) -> None:
         """Reduce a lease to the offsets that were delivered. The others are not due yet, or not for this group."""

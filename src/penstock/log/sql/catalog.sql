@@ -10,14 +10,9 @@ FROM penstock.queues q WHERE q.name = %(name)s
 SELECT name FROM penstock.queues ORDER BY name
 
 -- name: create_queue
-INSERT INTO penstock.queues (name, partitioning, partition_count, lease_seconds, retry_limit, retry_delay_ms,
-    delay_seconds, retention_seconds, retention_drops_unread, dedup_window_seconds, max_depth_events,
-    max_event_bytes, max_redrives, expiry_limit, overflow, away_seconds, key_field, id_field, time_field,
-    quiet_seconds)
-VALUES (%(name)s, %(partitioning)s, %(partition_count)s, %(lease_seconds)s, %(retry_limit)s, %(retry_delay_ms)s,
-    %(delay_seconds)s, %(retention_seconds)s, %(retention_drops_unread)s, %(dedup_window_seconds)s,
-    %(max_depth_events)s, %(max_event_bytes)s, %(max_redrives)s, %(expiry_limit)s,
-    %(overflow)s, %(away_seconds)s, %(key_field)s, %(id_field)s, %(time_field)s, %(quiet_seconds)s)
+-- The other options have the defaults of the table until they are configured.
+INSERT INTO penstock.queues (name, partitioning, partition_count, dedup_window_seconds)
+VALUES (%(name)s, %(partitioning)s, %(partition_count)s, %(dedup_window_seconds)s)
 ON CONFLICT (name) DO NOTHING
 RETURNING id
 

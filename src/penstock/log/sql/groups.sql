@@ -90,12 +90,6 @@ FROM penstock.partitions p, changed
 WHERE c.group_id = changed.id AND p.id = c.partition_id
   AND c.state <> CASE WHEN p.epoch > %(epoch)s THEN 2 ELSE 0 END
 
--- name: list_groups
-SELECT q.name, g.name, g.subscribed_from, g.query_id, g.created_at
-FROM penstock.groups g JOIN penstock.queues q ON q.id = g.queue_id
-WHERE %(queue)s::integer IS NULL OR g.queue_id = %(queue)s
-ORDER BY q.name, g.name
-
 -- name: group_positions
 -- The position of the group in each partition.
 SELECT t.name, t.id, t.epoch, p.next_offset,

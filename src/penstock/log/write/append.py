@@ -90,14 +90,12 @@ class Appender:
         for attempt in count():
             try:
                 partition_ids = await self.partition_ids(requests)
-                async with self.pool.connection() as conn:
-                    # A backend that has not read the lost statement yet would append after the check.
-                    await lost_backends.terminate(conn)
-                    with lost_backends.track(conn):
-                        if is_unsure:
-                            await self._append_unless_stored(conn, requests, partition_ids, flush_id)
-                        else:
-                            await self.append_on(conn, requests, partition_ids, flush_id)
+                # A backend that has not read the lost statement yet would append after the check.
+                async with lost_backends.connection(self.pool) as conn:
+                    if is_unsure:
+                        await self._append_unless_stored(conn, requests, partition_ids, flush_id)
+                    else:
+                        await self.append_on(conn, requests, partition_ids, flush_id)
                 self.announce(requests)
                 return
             except CONNECTION_ERRORS as error:
@@ -364,16 +362,18 @@ class Appender:
             partition.base = first_offsets.get(partition.partition_id, _NO_OFFSET)
         # All ids are stored now. The duplicates of the flush are those with an offset below its first.
         stored, _ = await self._find_duplicates(conn, partitions)
-        bases = {id(piece): partition.base for partition in partitions.values() for piece in partition.pieces}
         duplicates: Duplicates = {}
-        for piece_id, locations in stored.items():
-            earlier = {
-                position: location
-                for position, location in locations.items()
-                if not isinstance(location, int) or location < bases[piece_id]
-            }
-            if earlier:
-                duplicates[piece_id] = earlier
+        for partition in partitions.values():
+            for piece in partition.pieces:
+                earlier = {
+                    position: location
+                    for position, location in stored.get(id(piece), {}).items()
+                    if isinstance(location, FlushDuplicate)
+                    or location.partition_id != partition.partition_id
+                    or location.offset < partition.base
+                }
+                if earlier:
+                    duplicates[id(piece)] = earlier
         fill_results(new_requests, partitions, duplicates)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.core.clock import Clock
     from penstock.log.queue import Queue
-    from penstock.log.storage.queue_stats import GroupLag, QueueStats
+    from penstock.log.queue_info import GroupInfo, QueueStats
 
 _sql = Statements("penstock.log.write", "backpressure.sql")
 _logger = logging.getLogger("penstock.log")
@@ -190,12 +190,12 @@ class Backpressure:
         started = time.monotonic()
         pushed_before = measured.pushed
         try:
-            lags = await self.stats.lags(queue)
+            groups = await self.stats.groups(queue)
         except (psycopg.errors.UndefinedTable, *CONNECTION_ERRORS):
             # The queue has a new segment, or the database is unavailable. The append retries in both cases.
             return measured
-        self._log_away_groups(queue, lags)
-        depth = max((lag.lag for lag in lags if lag.holds_back), default=None)
+        self._log_away_groups(queue, groups)
+        depth = max((group.lag for group in groups if group.counts and not group.away), default=None)
         now = time.monotonic()
         # Events that were pushed during the measurement may not be part of it.
         measured.pushed -= pushed_before
@@ -210,20 +210,20 @@ class Backpressure:
             measured.samples.popleft()
         return measured
 
-    def _log_away_groups(self, queue: Queue, lags: list[GroupLag]) -> None:
+    def _log_away_groups(self, queue: Queue, groups: list[GroupInfo]) -> None:
         """Log once when a group stops to count towards the depth, and once when it counts again."""
-        for lag in lags:
-            group = (queue.id, lag.group)
-            if lag.away and lag.counts and group not in self._away_groups:
-                self._away_groups.add(group)
+        for group in groups:
+            key = (queue.id, group.group)
+            if group.away and group.counts and key not in self._away_groups:
+                self._away_groups.add(key)
                 _logger.warning(
                     "queue %r: no consumer of group %r has popped since %s, and it is %d behind; it no longer counts "
                     "for max_depth_events until a consumer pops again (away_seconds)",
                     queue.name,
-                    lag.group,
-                    lag.seen_at,
-                    lag.lag,
+                    group.group,
+                    group.seen_at,
+                    group.lag,
                 )
-            elif not lag.away and group in self._away_groups:
-                self._away_groups.discard(group)
-                _logger.warning("queue %r: group %r is back and counts for max_depth_events", queue.name, lag.group)
+            elif not group.away and key in self._away_groups:
+                self._away_groups.discard(key)
+                _logger.warning("queue %r: group %r is back and counts for max_depth_events", queue.name, group.group)

@@ -40,17 +40,17 @@ class EventWithId:
 class _StoredId(NamedTuple):
     digest: bytes
     stored_offset: int
-    location: int | EventLocation
+    location: EventLocation
 
 
 async def find_stored_ids(
     conn: AsyncConnection[Any], catalog: Catalog, queue: Queue, wanted: Mapping[bytes, EventWithId], clock: Clock
-) -> dict[bytes, int | EventLocation]:
+) -> dict[bytes, EventLocation]:
     """Return those of the ids (by hash) that were stored within the window, with the location of the newest event."""
     if not wanted:
         return {}
     newest: dict[bytes, int] = {}
-    locations: dict[bytes, int | EventLocation] = {}
+    locations: dict[bytes, EventLocation] = {}
     hashes = {"hashes": digest_array(wanted)}
     for segment in queue.id_segments:
         statement = _sql.table("stored_ids", queue.id, segment)
@@ -62,16 +62,8 @@ async def find_stored_ids(
             for hash, stored in rows
         ]
         params = {
-            "partitions": [
-                stored.location.partition_id
-                if isinstance(stored.location, EventLocation)
-                else wanted[stored.digest].partition_id
-                for stored in stored_ids
-            ],
-            "offsets": [
-                stored.location.offset if isinstance(stored.location, EventLocation) else stored.location
-                for stored in stored_ids
-            ],
+            "partitions": [stored.location.partition_id for stored in stored_ids],
+            "offsets": [stored.location.offset for stored in stored_ids],
             "window": queue.dedup_window_seconds,
             "skew": clock.skew,
         }
@@ -91,10 +83,10 @@ def split_epoch_offset(stored: int) -> tuple[int, int]:
 
 async def _locate(
     conn: AsyncConnection[Any], catalog: Catalog, queue: Queue, event: EventWithId, stored: int
-) -> int | EventLocation:
+) -> EventLocation:
     epoch, offset = split_epoch_offset(stored)
     if epoch == queue.epoch:
-        return offset
+        return EventLocation(event.piece.partition, event.partition_id, offset)
     columns = event.piece.columns
     event_id = None if columns.ids is None else columns.ids[event.position]
     earlier = await catalog.at_epoch(conn, queue, epoch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest
@@ -21,14 +21,17 @@ _FIELD_SET = frozenset(EVENT_FIELDS)
 _SIMPLE_FIELDS = frozenset(("data", "key", "id"))
 
 
-class _EventColumns(NamedTuple):
-    """The fields of events, column by column in the order of EVENT_FIELDS. A field that no event has is None."""
+class EventFields(NamedTuple):
+    """The fields of events beside the data, column by column. A field that no event has is None."""
 
-    data: list[Any]
-    keys: list[Any] | None
-    ids: list[Any] | None
-    times: list[Any] | None
-    headers: list[Any] | None
+    keys: list[Any] | None = None
+    ids: list[Any] | None = None
+    times: list[Any] | None = None
+    headers: list[Any] | None = None
+
+
+#: Picks the values of one partition's events from a column.
+Picker: TypeAlias = Callable[[list[Any]], list[Any]]
 
 
 def encode_events(
@@ -39,19 +42,37 @@ def encode_events(
         piece = _encode_simple(partitioner, items[0], key, max_bytes)
         if piece is not None:
             return [piece]
-    data, keys, ids, times, headers = _to_columns(items)
+    data, fields = _to_columns(items)
+    return build_pieces(partitioner, data, fields, _encode_data, key=key, max_bytes=max_bytes)
+
+
+def build_pieces(
+    partitioner: Partitioner,
+    data: list[Any],
+    fields: EventFields,
+    encode: Callable[[list[Any], Sequence[Picker]], list[bytes]],
+    *,
+    key: str | None,
+    max_bytes: int,
+) -> list[Piece]:
+    """Validate the fields of events and return the pieces of each partition.
+
+    ``encode`` returns the NDJSON of each partition's events, from the data of all events and the pickers of the
+    partitions. ``key`` is the key of events without one.
+    """
+    keys, ids, times, headers = fields
     if ids is not None:
         ids = check_ids(ids)
     if keys is not None and key is not None:
         keys = [key if own_key is None else own_key for own_key in keys]
-    by_partition = group_by_partition(partitioner, key, keys, ids, len(data))
+    by_partition = _group_by_partition(partitioner, key, keys, ids, len(data))
     micros = None if times is None else [micros_of(time, i) for i, time in enumerate(times)]
     if headers is not None:
         headers = [check_headers(header, i) for i, header in enumerate(headers)]
     if keys is None and key is not None:
         keys = [key] * len(data)
-    pickers = [picker(indices, len(data)) for indices in by_partition.values()]
-    texts = _encode_data(data, [pick(data) for pick in pickers])
+    pickers = [_picker(indices, len(data)) for indices in by_partition.values()]
+    texts = encode(data, pickers)
     pieces: list[Piece] = []
     for (partition, indices), pick, text in zip(by_partition.items(), pickers, texts, strict=True):
         columns = [None if column is None else pick(column) for column in (ids, micros, headers)]
@@ -88,7 +109,7 @@ def _encode_simple(partitioner: Partitioner, item: Any, key: str | None, max_byt
     return Piece(partitioner.queue, partition, (0,), columns)
 
 
-def _to_columns(items: Sequence[Any]) -> _EventColumns:
+def _to_columns(items: Sequence[Any]) -> tuple[list[Any], EventFields]:
     uniform = _uniform_columns(items)
     if uniform is not None:
         return uniform
@@ -108,10 +129,10 @@ def _to_columns(items: Sequence[Any]) -> _EventColumns:
     if sum(map(len, items)) != field_count:
         for i, item in enumerate(items):
             check_shape(item, i)
-    return _EventColumns(data, *columns)
+    return data, EventFields(*columns)
 
 
-def _uniform_columns(items: Sequence[Any]) -> _EventColumns | None:
+def _uniform_columns(items: Sequence[Any]) -> tuple[list[Any], EventFields] | None:
     """Return the columns of events that all have the fields of the first: the common case, without a Python loop."""
     first = items[0]
     if type(first) is not dict or "data" not in first or not first.keys() <= _FIELD_SET:
@@ -125,10 +146,10 @@ def _uniform_columns(items: Sequence[Any]) -> _EventColumns | None:
     data = columns.pop("data")
     if any(None in column for column in columns.values()):
         return None
-    return _EventColumns(data, *(columns.get(name) for name in EVENT_FIELDS[1:]))
+    return data, EventFields(*(columns.get(name) for name in EVENT_FIELDS[1:]))
 
 
-def group_by_partition(
+def _group_by_partition(
     partitioner: Partitioner, key: str | None, keys: Sequence[Any] | None, ids: Sequence[Any] | None, count: int
 ) -> dict[str, Sequence[int]]:
     if keys is None and (key is not None or ids is None):
@@ -147,10 +168,10 @@ def group_by_partition(
     return cast("dict[str, Sequence[int]]", by_partition)
 
 
-def picker(indices: Sequence[int], count: int) -> Callable[[list[Any]], list[Any]]:
+def _picker(indices: Sequence[int], count: int) -> Picker:
     """Return a function that picks the values at these positions of a column with ``count`` values."""
     if len(indices) == count:
-        return _pick_all
+        return lambda column: column
     if len(indices) == 1:
         (only,) = indices
         return lambda column: [column[only]]
@@ -158,14 +179,10 @@ def picker(indices: Sequence[int], count: int) -> Callable[[list[Any]], list[Any
     return lambda column: list(pick(column))
 
 
-def _pick_all(column: list[Any]) -> list[Any]:
-    return column
-
-
-def _encode_data(data: list[Any], parts: Sequence[list[Any]]) -> list[bytes]:
-    """Encode the data of each part as NDJSON, or raise InvalidEvent for the first event that JSON cannot express."""
+def _encode_data(data: list[Any], pickers: Sequence[Picker]) -> list[bytes]:
+    """Encode the data as NDJSON, or raise InvalidEvent for the first event that JSON cannot express."""
     try:
-        return json.encode_lines(parts)
+        return json.encode_lines([pick(data) for pick in pickers])
     except json.JSONProblem:
         for i, value in enumerate(data):
             try:

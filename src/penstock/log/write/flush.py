@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -65,25 +65,23 @@ class FlushPartition(msgspec.Struct, gc=False):
     base: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EventLocation:
-    """An event in a partition of an earlier epoch."""
+class EventLocation(NamedTuple):
+    """Where an event is stored, which may be a partition of an earlier epoch."""
 
     partition: str
     partition_id: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FlushDuplicate:
+class FlushDuplicate(NamedTuple):
     """An event that occurs earlier in the same flush: its piece (by ``id()``) and its position in it."""
 
     piece: int
     position: int
 
 
-#: The events that were stored before, by piece (its ``id()``) and position in it: their offset or location.
-Duplicates: TypeAlias = dict[int, dict[int, int | EventLocation | FlushDuplicate]]
+#: The events that were stored before, by piece (its ``id()``) and position in it.
+Duplicates: TypeAlias = dict[int, dict[int, EventLocation | FlushDuplicate]]
 #: The id hashes of the events of each piece (by its ``id()``).
 IdHashes: TypeAlias = dict[int, list[bytes | None]]
 
@@ -172,58 +170,36 @@ def fill_results(
     requests: Sequence[AppendRequest], partitions: dict[PartitionName, FlushPartition], duplicates: Duplicates
 ) -> None:
     """Set the results of the requests: where each event was stored, now or before."""
-    if not duplicates:
-        _fill_results_without_duplicates(requests, partitions)
-        return
-    next_offsets: dict[PartitionName, int] = {name: partition.base for name, partition in partitions.items()}
-    locations: dict[int, Sequence[int | EventLocation]] = {}
-    for request in requests:
-        request.results = []
-        for part in request.parts:
-            appended: list[AppendedEvents] = []
-            for piece in part:
-                name = (piece.queue.id, piece.partition)
-                start = next_offsets[name]
-                partition_id = partitions[name].partition_id
-                skipped = duplicates.get(id(piece))
-                if skipped is None:
-                    end = next_offsets[name] = start + piece.columns.count
-                    locations[id(piece)] = range(start, end)
-                    appended.append(_appended(piece, partition_id, range(start, end)))
-                    continue
-                where, next_offsets[name] = _locate_events(piece, start, skipped, locations)
-                locations[id(piece)] = where
-                appended += _appended_with_duplicates(piece, partition_id, where, skipped)
-            request.results.append(PushResult(appended))
-        request.report_shed()
-
-
-def _fill_results_without_duplicates(
-    requests: Sequence[AppendRequest], partitions: dict[PartitionName, FlushPartition]
-) -> None:
-    """Set the results of a flush without duplicates, which is the common case."""
+    locations: dict[int, list[EventLocation]] = {}
     for request in requests:
         request.results = []
         for part in request.parts:
             appended: list[AppendedEvents] = []
             for piece in part:
                 partition = partitions[piece.queue.id, piece.partition]
+                if duplicates:
+                    skipped = duplicates.get(id(piece), {})
+                    locations[id(piece)] = _locate_events(piece, partition, skipped, locations)
+                    appended += _appended_with_duplicates(piece, locations[id(piece)], skipped)
+                    continue
                 start = partition.base
                 partition.base = end = start + piece.columns.count
-                appended.append(_appended(piece, partition.partition_id, range(start, end)))
+                name, number, offsets = piece.partition, partition.partition_id, range(start, end)
+                appended.append(
+                    AppendedEvents(piece.queue.name, name, number, piece.indices, offsets, piece.columns.ids)
+                )
             request.results.append(PushResult(appended))
-        if request.shed:
-            request.report_shed()
+        request.report_shed()
 
 
 def _locate_events(
     piece: Piece,
-    start: int,
-    skipped: Mapping[int, int | EventLocation | FlushDuplicate],
-    locations: Mapping[int, Sequence[int | EventLocation]],
-) -> tuple[list[int | EventLocation], int]:
-    """Return the location of each event of a piece with duplicates, and the next free offset."""
-    where: list[int | EventLocation] = []
+    partition: FlushPartition,
+    skipped: Mapping[int, EventLocation | FlushDuplicate],
+    locations: Mapping[int, Sequence[EventLocation]],
+) -> list[EventLocation]:
+    """Return the location of each event of a piece, and advance the partition's base past those that are new."""
+    where: list[EventLocation] = []
     for position in range(piece.columns.count):
         duplicate = skipped.get(position)
         if isinstance(duplicate, FlushDuplicate):
@@ -232,36 +208,28 @@ def _locate_events(
         elif duplicate is not None:
             where.append(duplicate)
         else:
-            where.append(start)
-            start += 1
-    return where, start
-
-
-def _appended(piece: Piece, partition_id: int, offsets: Sequence[int]) -> AppendedEvents:
-    return AppendedEvents(piece.queue.name, piece.partition, partition_id, piece.indices, offsets, piece.columns.ids)
+            where.append(EventLocation(piece.partition, partition.partition_id, partition.base))
+            partition.base += 1
+    return where
 
 
 def _appended_with_duplicates(
-    piece: Piece, partition_id: int, where: Sequence[int | EventLocation], skipped: Collection[int]
+    piece: Piece, where: Sequence[EventLocation], skipped: Collection[int]
 ) -> list[AppendedEvents]:
-    """Return the locations of a piece's events by partition, which may be one of an earlier epoch."""
+    """Return the locations of a piece's events by partition."""
     ids = piece.columns.ids
-    by_partition: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    by_partition: dict[tuple[str, int], list[int]] = {}
     for position, location in enumerate(where):
-        if isinstance(location, EventLocation):
-            partition, offset = (location.partition, location.partition_id), location.offset
-        else:
-            partition, offset = (piece.partition, partition_id), location
-        by_partition.setdefault(partition, []).append((position, offset))
+        by_partition.setdefault((location.partition, location.partition_id), []).append(position)
     return [
         AppendedEvents(
             piece.queue.name,
             name,
             number,
-            [piece.indices[position] for position, _offset in events],
-            [offset for _position, offset in events],
-            None if ids is None else [ids[position] for position, _offset in events],
-            frozenset(i for i, (position, _offset) in enumerate(events) if position in skipped),
+            [piece.indices[position] for position in positions],
+            [where[position].offset for position in positions],
+            None if ids is None else [ids[position] for position in positions],
+            frozenset(i for i, position in enumerate(positions) if position in skipped),
         )
-        for (name, number), events in by_partition.items()
+        for (name, number), positions in by_partition.items()
     ]

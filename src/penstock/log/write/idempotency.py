@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from operator import itemgetter
@@ -61,10 +61,7 @@ class IdempotencyKeys:
         has used the key.
         """
         key = request.idempotency_key
-        if key is None:
-            return None
-        params = {"key": key, "fingerprint": request.fingerprint, "skew": self.clock.skew}
-        if (await conn.execute(_sql["claim_request"], params)).rowcount:
+        if key is None or await self._insert_keys(conn, [request]):
             return None
         row = await (await conn.execute(_sql["read_request"], {"key": key})).fetchone()
         stored_fingerprint, result = row if row is not None else (b"", b"")
@@ -89,16 +86,7 @@ class IdempotencyKeys:
     async def claim_all(self, conn: AsyncConnection[Any], requests: Sequence[AppendRequest]) -> list[AppendRequest]:
         """Claim the keys of requests. Set the results of those that were stored before, and return the others."""
         by_key = {request.idempotency_key: request for request in requests if request.idempotency_key is not None}
-        claimed: set[str] = set()
-        if len(by_key) > 1:
-            # In the order of the keys, so that two flushes cannot deadlock.
-            ordered = sorted(by_key.items())
-            params = {
-                "keys": [key for key, _request in ordered],
-                "fingerprints": [request.fingerprint for _key, request in ordered],
-                "skew": self.clock.skew,
-            }
-            claimed = {key for (key,) in await (await conn.execute(_sql["claim_requests"], params)).fetchall()}
+        claimed = await self._insert_keys(conn, [by_key[key] for key in sorted(by_key)])
         new_requests: list[AppendRequest] = []
         for request in requests:
             key = request.idempotency_key
@@ -107,22 +95,34 @@ class IdempotencyKeys:
                 new_requests.append(request)
         return new_requests
 
-    async def store(self, conn: AsyncConnection[Any], key: str, result: bytes) -> None:
-        """Store a result under a key that was claimed in the same transaction."""
-        await conn.execute(_sql["store_request"], {"key": key, "result": result})
+    async def _insert_keys(self, conn: AsyncConnection[Any], requests: Sequence[AppendRequest]) -> set[str]:
+        """Insert the keys of requests, sorted so that two flushes cannot deadlock. Return those that are new."""
+        if not requests:
+            return set()
+        params = {
+            "keys": [request.idempotency_key for request in requests],
+            "fingerprints": [request.fingerprint for request in requests],
+            "skew": self.clock.skew,
+        }
+        return {key for (key,) in await (await conn.execute(_sql["claim_requests"], params)).fetchall()}
+
+    async def store(self, conn: AsyncConnection[Any], results: Mapping[str, bytes]) -> None:
+        """Store results under keys that were claimed in the same transaction."""
+        params = {"keys": list(results), "results": list(results.values())}
+        await conn.execute(_sql["store_requests"], params)
 
     async def store_results(self, conn: AsyncConnection[Any], requests: Sequence[AppendRequest]) -> None:
         """Store the results of requests whose keys were claimed in the same transaction."""
-        keyed = [request for request in requests if request.idempotency_key is not None]
-        if keyed:
-            params = {
-                "keys": [request.idempotency_key for request in keyed],
-                "results": [encode_results(request.results) for request in keyed],
-            }
-            await conn.execute(_sql["store_requests"], params)
+        results = {
+            request.idempotency_key: _encode_results(request.results)
+            for request in requests
+            if request.idempotency_key is not None
+        }
+        if results:
+            await self.store(conn, results)
 
 
-def encode_results(results: Sequence[PushResult]) -> bytes:
+def _encode_results(results: Sequence[PushResult]) -> bytes:
     shed = [result.shed for result in results]
     parts = [[appended.plain() for appended in result.placed()] for result in results]
     return msgspec.msgpack.encode(_StoredResult(parts, shed if any(shed) else []))

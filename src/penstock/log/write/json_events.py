@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest
 from penstock.log.partitioner import Partitioner
-from penstock.log.write.encode import group_by_partition, picker
-from penstock.log.write.piece import Piece, add_pieces
-from penstock.log.write.validation import check_headers, check_ids, micros_of
+from penstock.log.write.encode import EventFields, Picker, build_pieces
+from penstock.log.write.piece import Piece
 
 _MAX_CACHED_DECODERS = 256
 
@@ -37,12 +36,6 @@ class JsonEvents(msgspec.Struct, frozen=True):
         return JsonEvents([self.data[i] for i in which], *picked)
 
 
-class _NamedFields(NamedTuple):
-    keys: list[Any] | None = None
-    ids: list[Any] | None = None
-    times: list[Any] | None = None
-
-
 def encode_json_events(
     partitioner: Partitioner, events: JsonEvents, *, key: str | None = None, max_bytes: int
 ) -> list[Piece]:
@@ -51,11 +44,8 @@ def encode_json_events(
         lines = json.check_lines(events.data)
     except json.JSONProblem as problem:
         raise InvalidEvent(str(problem), index=problem.index, field="data") from None
-    headers = events.headers
-    if headers is not None:
-        headers = [check_headers(header, i) for i, header in enumerate(headers)]
-    fields = _NamedFields(events.keys, events.ids, events.times)
-    return _encode_lines(partitioner, lines, key, fields, headers, max_bytes)
+    fields = EventFields(events.keys, events.ids, events.times, events.headers)
+    return build_pieces(partitioner, lines, fields, _join_lines, key=key, max_bytes=max_bytes) if lines else []
 
 
 def encode_ndjson(
@@ -78,44 +68,11 @@ def encode_ndjson(
     if not lines:
         return []
     fields = _extract_fields(lines, key_field, id_field, time_field)
-    return _encode_lines(partitioner, lines, key, fields, None, max_bytes)
+    return build_pieces(partitioner, lines, fields, _join_lines, key=key, max_bytes=max_bytes)
 
 
-def _encode_lines(
-    partitioner: Partitioner,
-    lines: list[bytes],
-    key: str | None,
-    fields: _NamedFields,
-    headers: list[Any] | None,
-    max_bytes: int,
-) -> list[Piece]:
-    if not lines:
-        return []
-    keys, ids, times = fields
-    if ids is not None:
-        ids = check_ids(ids)
-    if keys is not None and key is not None:
-        keys = [key if own_key is None else own_key for own_key in keys]
-    by_partition = group_by_partition(partitioner, key, keys, ids, len(lines))
-    if keys is None and key is not None:
-        keys = [key] * len(lines)
-    micros = None if times is None else [micros_of(time, i) for i, time in enumerate(times)]
-    pieces: list[Piece] = []
-    queue = partitioner.queue
-    has_optional_columns = any(column is not None for column in (ids, micros, headers))
-    for partition, indices in by_partition.items():
-        if len(indices) == 1 and not has_optional_columns:
-            # The common case of a push to many key partitions.
-            (only,) = indices
-            stored_key = queue.stored_keys(partition, None if keys is None else (keys[only],))
-            add_pieces(pieces, queue, partition, indices, lines[only], (stored_key,), max_bytes)
-            continue
-        pick = picker(indices, len(lines))
-        columns = [None if column is None else pick(column) for column in (ids, micros, headers)]
-        stored_keys = queue.stored_keys(partition, None if keys is None else pick(keys))
-        text = b"\n".join(pick(lines))
-        add_pieces(pieces, queue, partition, indices, text, [stored_keys, *columns], max_bytes)
-    return pieces
+def _join_lines(lines: list[bytes], pickers: Sequence[Picker]) -> list[bytes]:
+    return [b"\n".join(pick(lines)) for pick in pickers]
 
 
 def _check_field_name(option: str, name: object) -> None:
@@ -134,17 +91,17 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _field_decoders: dict[tuple[str, ...], msgspec.json.Decoder[Any] | None] = {}
 
 
-def _extract_fields(lines: Sequence[bytes], *fields: str | None) -> _NamedFields:
+def _extract_fields(lines: Sequence[bytes], *fields: str | None) -> EventFields:
     """Return the values of the top-level fields that hold key, id and time, without decoding the rest."""
     names = tuple(dict.fromkeys(name for name in fields if name is not None))
     if not names:
-        return _NamedFields()
+        return EventFields()
     values = _decode_fields(lines, names) or _decode_fields_slowly(lines, names)
     keys, ids, times = (None if name is None else values[name] for name in fields)
     if keys is not None:
         # Integers are common keys. Other types are refused by the partitioner.
         keys = [str(key) if type(key) is int else key for key in keys]
-    return _NamedFields(keys, ids, times)
+    return EventFields(keys, ids, times)
 
 
 def _decode_fields(lines: Sequence[bytes], names: tuple[str, ...]) -> dict[str, list[Any]] | None:

@@ -78,10 +78,8 @@ class StagedWrites:
         lost_backends = LostBackends()
         while True:
             try:
-                async with self.uploads.pool.connection() as conn:
-                    await lost_backends.terminate(conn)
-                    with lost_backends.track(conn):
-                        is_new = await self._commit_on(conn, queue, write, parts)
+                async with lost_backends.connection(self.uploads.pool) as conn:
+                    is_new = await self._commit_on(conn, queue, write, parts)
                 if is_new:
                     self.uploads.notifier.notify(queue.id)
                 return is_new

@@ -125,13 +125,11 @@ class Upload:
         is_unsure = False
         while True:
             try:
-                async with self._uploads.pool.connection() as conn:
-                    await lost_backends.terminate(conn)
+                async with lost_backends.connection(self._uploads.pool) as conn:
                     if is_unsure and await self._was_published(conn):
                         result = UploadResult(self.events)
                     else:
-                        with lost_backends.track(conn):
-                            result = await self._publish_on(conn, request, is_shed=is_shed)
+                        result = await self._publish_on(conn, request, is_shed=is_shed)
                 self._uploads.notifier.notify(self.queue.id)
                 return result
             except QueueLayoutChanged:
@@ -216,7 +214,7 @@ class Upload:
                 await lock_for_publish(conn, self.queue, self._partition_events)
                 await publish_rows(conn, self.queue, self._id, self._targets, self._afters, self._uploads.clock)
             if idempotency_key := request.idempotency_key:
-                await self._uploads.idempotency_keys.store(conn, idempotency_key, msgspec.msgpack.encode(result))
+                await self._uploads.idempotency_keys.store(conn, {idempotency_key: msgspec.msgpack.encode(result)})
         return result
 
     async def _follow_layout(self) -> None:

@@ -106,76 +106,11 @@ CROSS JOIN LATERAL (
 ) p
 WHERE c.group_id = %(group)s AND c.state = 0 AND p.available_at > clock_timestamp() + %(skew)s
 
--- name: release_leases
--- Releases leases of consumers that are gone, or whose response was lost.
-WITH found AS MATERIALIZED (
-    SELECT p.* FROM {cursors}
-    CROSS JOIN LATERAL (
-        SELECT p.ctid AS before, p.* FROM penstock.positions p
-        WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
-    ) p
-    WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = ANY(%(leases)s::uuid[])
-),
-held AS MATERIALIZED (
-    SELECT f.* FROM found f JOIN penstock.positions p ON p.ctid = f.before FOR NO KEY UPDATE OF p
-),
-released AS (
-    INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at,
-         expiries, suspect_end)
-    SELECT group_id, partition_id, version + 1, next_offset, NULL, next_offset, 'epoch', attempts, skipped, moved_at,
-           expiries, suspect_end
-    FROM held
-    ON CONFLICT DO NOTHING
-    RETURNING partition_id, version
-)
-DELETE FROM penstock.positions p USING released r JOIN held h ON h.partition_id = r.partition_id
-WHERE p.ctid = h.before
-
--- name: group_cursors
-penstock.cursors c
-
--- name: partition_cursors
--- Instead of group_cursors, if the partitions are known: reads only their positions.
-(SELECT %(group)s::integer AS group_id, w.partition_id, 0 AS state
- FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)) c
-
 -- name: leased_partitions
--- The partitions of a lease, among those that the group reads now.
+-- The partitions of leases, among those that the group reads now.
 SELECT p.partition_id FROM penstock.cursors c
 CROSS JOIN LATERAL (
     SELECT p.partition_id, p.lease_id FROM penstock.positions p
     WHERE p.group_id = c.group_id AND p.partition_id = c.partition_id ORDER BY p.version DESC LIMIT 1
 ) p
-WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = %(lease)s
-
--- name: extend
-WITH clock AS MATERIALIZED (SELECT clock_timestamp() + %(skew)s AS now),
-found AS MATERIALIZED (
-    SELECT p.* FROM unnest(%(groups)s::integer[], %(partitions)s::bigint[]) AS w (group_id, partition_id)
-    CROSS JOIN LATERAL (
-        SELECT p.ctid AS before, p.* FROM penstock.positions p
-        WHERE p.group_id = w.group_id AND p.partition_id = w.partition_id ORDER BY p.version DESC LIMIT 1
-    ) p
-    WHERE p.lease_id = %(lease)s AND p.available_at > (SELECT now FROM clock)
-),
-held AS MATERIALIZED (
-    SELECT f.* FROM found f JOIN penstock.positions p ON p.ctid = f.before FOR NO KEY UPDATE OF p
-),
-extended AS (
-    INSERT INTO penstock.positions
-        (group_id, partition_id, version, next_offset, lease_id, lease_end, available_at, attempts, skipped, moved_at,
-         expiries, suspect_end)
-    SELECT group_id, partition_id, version + 1, next_offset, lease_id, lease_end,
-           greatest(available_at, (SELECT now FROM clock) + make_interval(secs => %(seconds)s)), attempts, skipped, moved_at,
-           expiries, suspect_end
-    FROM held
-    ON CONFLICT DO NOTHING
-    RETURNING group_id, partition_id, version, available_at
-),
-replaced AS (
-    DELETE FROM penstock.positions p
-    USING extended e JOIN held h ON h.group_id = e.group_id AND h.partition_id = e.partition_id
-    WHERE p.ctid = h.before
-)
-SELECT group_id, partition_id, available_at FROM extended
+WHERE c.group_id = %(group)s AND c.state = 0 AND p.lease_id = ANY(%(leases)s::uuid[])

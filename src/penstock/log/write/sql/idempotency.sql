@@ -1,10 +1,4 @@
--- name: claim_request
-INSERT INTO penstock.requests (idempotency_key, fingerprint, result, created_at)
-VALUES (%(key)s, %(fingerprint)s, '', clock_timestamp() + %(skew)s)
-ON CONFLICT (idempotency_key) DO NOTHING
-
 -- name: claim_requests
--- Like claim_request, for several keys.
 INSERT INTO penstock.requests (idempotency_key, fingerprint, result, created_at)
 SELECT w.key, w.fingerprint, '', clock_timestamp() + %(skew)s
 FROM unnest(%(keys)s::text[], %(fingerprints)s::bytea[]) AS w (key, fingerprint)
@@ -13,9 +7,6 @@ RETURNING idempotency_key
 
 -- name: read_request
 SELECT fingerprint, result FROM penstock.requests WHERE idempotency_key = %(key)s
-
--- name: store_request
-UPDATE penstock.requests SET result = %(result)s WHERE idempotency_key = %(key)s
 
 -- name: store_requests
 UPDATE penstock.requests r SET result = w.result

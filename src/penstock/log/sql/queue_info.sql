@@ -1,6 +1,7 @@
--- name: group_lag
+-- name: groups
 -- The lag of each group, and in how many partitions it is behind. The cost does not depend on the number of events.
-SELECT g.name, coalesce(sum(greatest(h.end_offset - p.next_offset, 0)), 0)::bigint,
+SELECT g.name, g.subscribed_from, g.query_id, g.created_at,
+       coalesce(sum(greatest(h.end_offset - p.next_offset, 0)), 0)::bigint,
        count(*) FILTER (WHERE h.end_offset > p.next_offset),
        count(*) FILTER (WHERE p.lease_id IS NOT NULL AND p.available_at > clock_timestamp() + %(skew)s),
        g.counts, w.seen_at,
