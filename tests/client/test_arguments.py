@@ -121,7 +121,7 @@ async def test_invalid_operations_are_refused(
         (lambda h: h.wait(2000), "set the wait time with timeout_millis"),
         (lambda h: h.timeout_millis("2000"), "timeout_millis must be a number"),
         (lambda h: h.lease_seconds(float("nan")), "lease_seconds must be a number"),
-        (lambda h: h.auto_ack("yes"), "auto_ack takes True or False"),
+        (lambda h: h.auto_ack("yes"), "auto_ack must be True or False"),
         (lambda h: h.subscription_from("yesterday"), "'yesterday' is not a start position"),
         (lambda h: h.subscription_from(7), "give 'beginning', 'now' or a time"),
         (lambda h: h.subscription_mode("old"), "'all' or 'new', not 'old'"),

@@ -84,27 +84,6 @@ def read_options(given: Mapping[str, object]) -> dict[str, object]:
     return options
 
 
-def check_whole(name: str, value: object, lowest: int, highest: int) -> int:
-    """Return the value if it is a whole number in the range, or raise InvalidOption."""
-    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise InvalidOption(f"{name} must be a whole number from {lowest:,} to {highest:,}, not {value!r}", option=name)
-    return value
-
-
-def check_number(name: str, value: object, lowest: float, highest: float) -> float:
-    """Return the value if it is a number in the range, or raise InvalidOption."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise InvalidOption(f"{name} must be a number from {lowest:,g} to {highest:,g}, not {value!r}", option=name)
-    return value
-
-
-def check_flag(name: str, value: object, hint: str = "") -> bool:
-    """Return the value if it is True or False, or raise InvalidOption."""
-    if not isinstance(value, bool):
-        raise InvalidOption(f"{name} takes True or False, not {value!r}{hint}", option=name)
-    return value
-
-
 def check_time(name: str, value: object) -> datetime | None:
     """Return the value if it is None or a datetime with a time zone, or raise InvalidRequest."""
     if value is None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from penstock.client.arguments import check_whole
 from penstock.core.errors import InvalidRequest, NotFound
+from penstock.core.numbers import check_integer
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 
@@ -55,14 +55,14 @@ class DeadLetterHandle:
         until: datetime | None = None,
     ) -> DeadLetters:
         """Return a page of dead letters, newest failure first."""
-        check_whole("limit", limit, 1, _MAX_COUNT)
-        check_whole("offset", offset, 0, 2**62)
+        check_integer("limit", limit, 1, _MAX_COUNT)
+        check_integer("offset", offset, 0, 2**62)
         selected = self._filter(None, key, error, since, until)
         return await self._session.transport.dead_letters(selected, limit=limit, offset=offset)
 
     async def get(self, id: int) -> DeadLetter:
         """Return one dead letter, with its traceback and its history."""
-        check_whole("id", id, 0, _MAX_ID)
+        check_integer("id", id, 0, _MAX_ID)
         letters = await self._session.transport.dead_letters(self._filter([id], None, None, None, None), limit=1)
         if not letters:
             owner = f"queue {self.queue!r}" if self.group is None else f"group {self.group!r} of queue {self.queue!r}"
@@ -95,7 +95,7 @@ class DeadLetterHandle:
 
         ``limit`` applies unless ``all`` is True or ``ids`` names the dead letters.
         """
-        check_whole("limit", limit, 1, _MAX_COUNT)
+        check_integer("limit", limit, 1, _MAX_COUNT)
         checked_ids = _read_ids(ids)
         selected = self._filter(checked_ids, key, error, since, until)
         return await self._session.transport.redrive(selected, limit=None if all or checked_ids is not None else limit)
@@ -131,5 +131,5 @@ def _read_ids(given: object) -> DeadLetterIds | None:
     if given is None:
         return None
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        return [check_whole("id", given, 0, _MAX_ID)]
-    return [check_whole("id", id, 0, _MAX_ID) for id in given]
+        return [check_integer("id", given, 0, _MAX_ID)]
+    return [check_integer("id", id, 0, _MAX_ID) for id in given]

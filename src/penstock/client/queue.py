@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.client.arguments import (
     EventsToPush,
-    check_flag,
-    check_number,
     check_time,
-    check_whole,
     read_events,
     read_ndjson,
     read_options,
@@ -24,6 +21,7 @@ from penstock.client.dead_letters import DeadLetterHandle
 from penstock.client.settings import HandleSettings
 from penstock.core.errors import InvalidOption, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
+from penstock.core.numbers import check_flag, check_integer, check_number
 from penstock.log.event import Event
 from penstock.log.groups import PartitionPosition
 from penstock.log.options import check_options
@@ -97,11 +95,11 @@ class QueueHandle:
 
     def batch(self, events: int) -> QueueHandle:
         """Pop up to this many events at a time (default 1)."""
-        return self._with(batch=check_whole("batch", events, 1, _MAX_EVENTS))
+        return self._with(batch=check_integer("batch", events, 1, _MAX_EVENTS))
 
     def partitions(self, count: int) -> QueueHandle:
         """Pop from up to this many partitions at a time (default 1)."""
-        return self._with(partitions=check_whole("partitions", count, 1, _MAX_EVENTS))
+        return self._with(partitions=check_integer("partitions", count, 1, _MAX_EVENTS))
 
     def wait(self, on: bool = True) -> QueueHandle:
         """Let a pop wait for events if there are none."""
@@ -227,10 +225,10 @@ class QueueHandle:
         if when_full not in ("wait", "raise"):
             raise InvalidOption(f"when_full is 'wait' or 'raise', not {when_full!r}", option="when_full")
         settings = BufferSettings(
-            check_whole("max_events", max_events, 1, 10_000),
+            check_integer("max_events", max_events, 1, 10_000),
             check_number("linger_millis", linger_millis, 0, _DAY_MILLIS),
-            check_whole("max_bytes", max_bytes, 1024, 16 << 20),
-            check_whole("max_waiting", max_waiting, 1, 10_000_000),
+            check_integer("max_bytes", max_bytes, 1024, 16 << 20),
+            check_integer("max_waiting", max_waiting, 1, 10_000_000),
             when_full,
         )
         return Buffer(self._session, self.name, self.settings.partition, settings)
@@ -283,8 +281,8 @@ class QueueHandle:
             self.name,
             self.settings,
             handler,
-            concurrency=check_whole("concurrency", concurrency, 1, 1000),
-            limit=None if limit is None else check_whole("limit", limit, 0, 2**62),
+            concurrency=check_integer("concurrency", concurrency, 1, 1000),
+            limit=None if limit is None else check_integer("limit", limit, 0, 2**62),
             idle_seconds=None if idle_seconds is None else check_number("idle_seconds", idle_seconds, 0, _WEEK_SECONDS),
             renew=check_flag("renew", renew),
             stop=stop,
@@ -324,8 +322,8 @@ class QueueHandle:
         name = self.settings.partition if partition is None else partition
         if name is None:
             raise InvalidRequest("fetch reads one partition: name it, as in fetch('tenant-A', 0)")
-        check_whole("offset", offset, -(2**62), 2**62)
-        check_whole("limit", limit, 1, _MAX_EVENTS)
+        check_integer("offset", offset, -(2**62), 2**62)
+        check_integer("limit", limit, 1, _MAX_EVENTS)
         return await self._session.transport.fetch(self.name, name, offset, limit)
 
     async def browse(
@@ -346,7 +344,7 @@ class QueueHandle:
             since=check_time("since", since),
             until=check_time("until", until),
             matching=matching,
-            limit=check_whole("limit", limit, 1, _MAX_EVENTS),
+            limit=check_integer("limit", limit, 1, _MAX_EVENTS),
         )
 
     async def find(self, id: str, since: datetime | None = None, until: datetime | None = None) -> Event | None:

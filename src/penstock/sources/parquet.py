@@ -62,7 +62,7 @@ class Parquet(Source):
 
     def _read(self, position: Position, limit: int) -> ReadResult:
         last = position or {"file": "", "row": 0}
-        for path in self._list_files():
+        for path in sorted(self._path.glob("[!.]*.parquet")) if self._path.is_dir() else [self._path]:
             if path.name < last["file"]:
                 continue
             try:
@@ -76,9 +76,6 @@ class Parquet(Source):
                 lines, rejected = _encode_rows(rows, path.name, row)
                 return ReadResult(lines, {"file": path.name, "row": row + len(rows), "mark": mark}, rejected=rejected)
         return ReadResult([], position, ended=not self._follow)
-
-    def _list_files(self) -> list[Path]:
-        return sorted(self._path.glob("[!.]*.parquet")) if self._path.is_dir() else [self._path]
 
 
 def _read_rows(path: Path, start: int, limit: int) -> list[dict[str, Any] | Exception]:

@@ -91,7 +91,9 @@ class ProgressFile:
         lock = LockFile(self._path.with_name(self._path.name + ".lock"), mode=0o644)
         try:
             if not lock.try_acquire():
-                raise Conflict(f"another process writes {self._target_name()}: stop it first")
+                # The progress file in a directory is called ".position".
+                target = self._path.name.removesuffix(".position") or self._path.parent.name
+                raise Conflict(f"another process writes {target}: stop it first")
         except BaseException:
             lock.close()
             raise
@@ -105,10 +107,6 @@ class ProgressFile:
             raise InvalidRequest(
                 f"{self._path} is damaged ({error}): delete it, and up to one batch may be written a second time"
             ) from None
-
-    def _target_name(self) -> str:
-        # The progress file in a directory is called ".position".
-        return self._path.name.removesuffix(".position") or self._path.parent.name
 
     def write(self, progress: FileProgress) -> None:
         """Replace the content of the file; a crash leaves the old or the new content."""

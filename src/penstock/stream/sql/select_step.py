@@ -80,11 +80,6 @@ def with_stream_columns(query: str, columns: Sequence[str]) -> str:
     return "".join([*parts, query[end:]])
 
 
-def stream_names(tree: exp.Expr) -> set[str]:
-    """Return the names by which a query refers to the stream, in lower case."""
-    return {"stream", *(table.alias_or_name.lower() for table in _stream_tables(tree))}
-
-
 def _stream_tables(tree: exp.Expr) -> list[exp.Table]:
     """Return the tables that are the stream, in the order of the text."""
     tables = [table for table in tree.find_all(exp.Table) if [part.name.lower() for part in table.parts] == ["stream"]]
@@ -93,7 +88,7 @@ def _stream_tables(tree: exp.Expr) -> list[exp.Table]:
 
 def _stars(tree: Any) -> Iterator[exp.Star]:
     """Return each ``*`` of the outermost SELECT that stands for the fields of the stream."""
-    names = stream_names(tree)
+    names = {"stream", *(table.alias_or_name.lower() for table in _stream_tables(tree))}
     for item in tree.selects:
         if isinstance(item, exp.Star):
             yield item

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlglot import Token, TokenType, exp
 
@@ -54,9 +54,7 @@ def stream_from_statement(kind: type[_Stream], statement: str, **tables: Any) ->
     queries = list(parser.parse().queries.values())
     if len(queries) != 1:
         raise InvalidRequest(f"give one statement, {_EXAMPLE} ...; a whole file is for `penstock sql`")
-    stream: Any = queries[0].stream
-    compiled: _Stream = stream
-    return compiled
+    return cast(_Stream, queries[0].stream)
 
 
 class _StatementParser:
