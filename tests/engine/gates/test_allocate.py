@@ -270,3 +270,12 @@ def test_a_hold_releases_nothing_and_ends_with_an_empty_bucket() -> None:
     assert allocate([during]).partitions[1] == PartitionAllocation(0, 31 * SECOND)
     after = PartitionDemand(1, 5, [TOKEN], [build_meter(limit, None, 32 * SECOND, held)])
     assert allocate([after]).partitions[1].released == 2
+
+
+@pytest.mark.parametrize(
+    "limit", [Limit("sliding_window", 10 * TOKEN, window_us=SECOND), Limit("concurrency", 10 * TOKEN)], ids=str
+)
+def test_a_hold_applies_to_gates_with_budget_left(limit: Limit) -> None:
+    held = 30 * SECOND
+    demand = PartitionDemand(1, 5, [TOKEN], [build_meter(limit, None, SECOND, held)], held_until_us=held)
+    assert allocate([demand]).partitions[1] == PartitionAllocation(0, held)

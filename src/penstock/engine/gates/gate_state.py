@@ -130,22 +130,6 @@ class _MeterRow(NamedTuple):
         return MeterState(self.at_us, level, tuple(self.grant_times or ()), tuple(self.grant_costs or ()))
 
 
-class _MeterUpdate(NamedTuple):
-    """A row to store. The names are those of the statement's parameters."""
-
-    partitions: int
-    gates: int
-    amounts: str
-    rates: str | None
-    windows: int | None
-    ats: int
-    levels: str | None
-    times: str | None
-    grants: str | None
-    costs: str
-    turns: int
-
-
 class GateState:
     """Loads and stores the state of one query's gates."""
 
@@ -234,7 +218,7 @@ class GateState:
         await conn.execute(_sql["store_partitions"], params)
         updates = [*self._meter_updates(changed, allocation, shared, to_micros(now))]
         if updates:
-            columns = dict(zip(_MeterUpdate._fields, map(list, zip(*updates, strict=True)), strict=True))
+            columns = {name: [update[name] for update in updates] for name in updates[0]}
             params = {
                 name: values if name in ("times", "grants") else int_array(values) for name, values in columns.items()
             }
@@ -248,7 +232,7 @@ class GateState:
 
     def _meter_updates(
         self, changed: Sequence[Candidate], allocation: Allocation, shared: SharedBudgets, now_us: int
-    ) -> Iterator[_MeterUpdate]:
+    ) -> Iterator[dict[str, Any]]:
         for each in changed:
             released = each.allocation.released
             if not released:
@@ -297,19 +281,20 @@ async def _fetch(conn: AsyncConnection[Any], statement: str, params: dict[str, A
 
 def _meter_update(
     partition_id: int, number: int, limit: Limit, meter: Meter, cost: int, turn: int, now_us: int
-) -> _MeterUpdate:
+) -> dict[str, Any]:
+    """Return a row to store. The names are those of the statement's parameters."""
     state = meter.state() or MeterState(now_us)
     is_bucket, is_window = limit.kind == "token_bucket", limit.kind == "sliding_window"
-    return _MeterUpdate(
-        partitions=partition_id,
-        gates=number,
-        amounts=f"{limit.amount}e-9",
-        rates=f"{limit.rate}e-9" if is_bucket else None,
-        windows=limit.window_us if is_window else None,
-        ats=state.at_us,
-        levels=f"{state.level}e-15" if is_bucket else None,
-        times=int_array(state.times) if is_window else None,
-        grants=int_array(state.costs) if is_window else None,
-        costs=f"{cost}e-9",
-        turns=turn,
-    )
+    return {
+        "partitions": partition_id,
+        "gates": number,
+        "amounts": f"{limit.amount}e-9",
+        "rates": f"{limit.rate}e-9" if is_bucket else None,
+        "windows": limit.window_us if is_window else None,
+        "ats": state.at_us,
+        "levels": f"{state.level}e-15" if is_bucket else None,
+        "times": int_array(state.times) if is_window else None,
+        "grants": int_array(state.costs) if is_window else None,
+        "costs": f"{cost}e-9",
+        "turns": turn,
+    }

@@ -101,9 +101,9 @@ def build_meter(limit: Limit, state: MeterState | None, now_us: int, held_until_
         case "token_bucket":
             return BucketMeter(limit, state, now_us, held_until_us)
         case "sliding_window":
-            return WindowMeter(limit, state, now_us, held_until_us)
+            return WindowMeter(limit, state, now_us)
         case "concurrency":
-            return ConcurrencyMeter(limit, in_flight * NANOS_PER_TOKEN, now_us, held_until_us)
+            return ConcurrencyMeter(limit, in_flight * NANOS_PER_TOKEN)
 
 
 def prefetch_target(limits: Sequence[Limit], costs: Sequence[float]) -> int:

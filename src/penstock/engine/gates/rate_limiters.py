@@ -91,10 +91,9 @@ class BucketMeter:
 class WindowMeter:
     """A sliding window that ends now. Both its ends belong to it."""
 
-    def __init__(self, limit: Limit, before: MeterState | None, now_us: int, held_until_us: int = 0) -> None:
+    def __init__(self, limit: Limit, before: MeterState | None, now_us: int) -> None:
         self._limit = limit
         self._now = max(now_us, before.at_us) if before is not None else now_us
-        self._held_until = held_until_us
         first = self._now - limit.window_us
         stored = zip(before.times, before.costs, strict=True) if before is not None else ()
         self._grants = [(at, cost) for at, cost in stored if at >= first]
@@ -102,7 +101,7 @@ class WindowMeter:
 
     @property
     def budget(self) -> int:
-        return max(0, self._limit.amount - self._used) if self._held_until <= self._now else 0
+        return max(0, self._limit.amount - self._used)
 
     def charge(self, cost: int) -> None:
         if not cost:
@@ -124,7 +123,7 @@ class WindowMeter:
                 break
             room += granted
             at = granted_at + self._limit.window_us + 1
-        return max(at, self._held_until)
+        return at
 
     def state(self) -> MeterState:
         return MeterState(self._now, times=tuple(t for t, _ in self._grants), costs=tuple(c for _, c in self._grants))
@@ -133,20 +132,18 @@ class WindowMeter:
 class ConcurrencyMeter:
     """A limit on the released events that are not acknowledged yet."""
 
-    def __init__(self, limit: Limit, in_flight: int, now_us: int, held_until_us: int = 0) -> None:
+    def __init__(self, limit: Limit, in_flight: int) -> None:
         self._left = limit.amount - in_flight
-        self._now = now_us
-        self._held_until = held_until_us
 
     @property
     def budget(self) -> int:
-        return max(0, self._left) if self._held_until <= self._now else 0
+        return max(0, self._left)
 
     def charge(self, cost: int) -> None:
         self._left -= cost
 
-    def free_at(self, cost: int) -> int | None:
-        return self._held_until if self._left >= cost else None
+    def free_at(self, cost: int) -> None:
+        """Return None: only an ack frees the budget."""
 
     def state(self) -> None:
         """Return None: the events in flight are counted for each allocation."""
