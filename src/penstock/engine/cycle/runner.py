@@ -10,12 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from msgspec import structs
 from pyspark.sql import DataFrame
 
 from penstock.core.errors import SparkFailure
 from penstock.db.statements import Statements
-from penstock.engine import plan as plans
 from penstock.engine.cycle.commit import Committer
 from penstock.engine.cycle.models import CommitStats, CommitTarget, ComputedCycle, CycleResult, SparkResult
 from penstock.engine.cycle.output_events import table_to_outputs
@@ -23,7 +21,7 @@ from penstock.engine.cycle.partials import empty_partials, split_result
 from penstock.engine.cycle.prepare import PreparedQuery
 from penstock.engine.cycle.query_context import QueryContext
 from penstock.engine.joins.reader import JoinReader
-from penstock.engine.joins.state import MAX_JOIN_EVENTS, ExpiredEvent, collect_changes
+from penstock.engine.joins.state import ExpiredEvent, collect_changes
 from penstock.engine.ledger import COMMIT_BEFORE
 from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
@@ -114,25 +112,10 @@ class CycleRunner:
         """Commit a cycle exactly once."""
         return self._run(self._committer.commit(result))
 
-    def flush(self) -> CommitStats:
-        """Close all open windows."""
-        if self._prepared.result_tables is None and self._prepared.join_state is None:
-            return CommitStats()
-        plan = self._begin_flush(CyclePlan(0, True, [], [[]]))
-        if plan is None:
-            return CommitStats()
+    def flush(self, plan: CyclePlan) -> CommitStats:
+        """Close all open windows, in a cycle without events."""
         result = self._to_result(plan, [], None, datetime.now(UTC), {})
         return self.commit(replace(result, is_flush=True))
-
-    def plan_expired(self) -> CyclePlan | None:
-        """Plan a cycle that emits rows of a join that expired without a match; None if there are none."""
-        if not self.count_expired(1):
-            return None
-        search = self.load_poison_search()
-        limit = min(self._context.options.max_events_per_cycle, MAX_JOIN_EVENTS)
-        return self._begin_flush(
-            CyclePlan(0, True, [], [[]], limit if search is None else search.expired_rows or limit)
-        )
 
     def count_expired(self, limit: int) -> int:
         """Count the rows of a join that expired without a match and are to be emitted, up to a limit."""
@@ -251,13 +234,6 @@ class CycleRunner:
         )
 
     # Database
-
-    def _begin_flush(self, plan: CyclePlan) -> CyclePlan | None:
-        """Begin a cycle without events; None if another driver took over the query."""
-        # The stored plan has the number 0. Its tasks do not use the number.
-        params = {"query": self._context.id, "fence": self._fence, "plan": plans.encode(plan)}
-        cycle = self._fetch_value(_sql["begin_flush"], params)
-        return None if cycle is None else structs.replace(plan, cycle=cycle)
 
     def _fetch_value(self, statement: str, params: dict[str, Any]) -> Any:
         """Run a statement, and return the only column of its row; None without a row."""

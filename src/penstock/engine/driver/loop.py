@@ -106,27 +106,28 @@ class CycleLoop:
         self._cycles = cycles = self._new_cycle_runner(prepared)
         if self._context.options.available_now:
             self._stop_offsets = self._context.run(self._unread_ends(prepared))
-            if not self._stop_offsets:
-                self._state.started.set()
-                return
         if self._context.stream.gates:
             self._release_loop = self._context.run(self._start_release_loop(cycles))
         with _planning_errors():
             self._planner = planner = self._new_planner(prepared)
+        if self._stop_offsets == {}:
+            self._state.started.set()
+            return
         self._run_cycles(planner, cycles, self._new_prefetcher(planner, cycles, prepared))
         if self._error is not None:
             raise self._error
 
     def finish(self, flush: bool) -> None:
         """Emit expired rows of a join and, with ``flush``, close all open windows."""
-        if self._cycles is None:
+        cycles, planner, prepared = self._cycles, self._planner, self._prepared
+        if cycles is None or planner is None or prepared is None:
             return
         if self._release_loop is not None:
             # Sinks drain what is released by now, not what would follow.
             self._context.run(self._release_loop.close())
-        if flush:
-            self._state.count(self._cycles.flush())
-        self._emit_expired(self._cycles)
+        if flush and (prepared.result_tables is not None or prepared.join_state is not None):
+            self._state.count(cycles.flush(planner.plan_flush()))
+        self._emit_expired(planner, cycles)
 
     def close(self) -> None:
         """Release the lease and all resources."""
@@ -292,9 +293,9 @@ class CycleLoop:
         if not self._stop_offsets:
             self._end(None)
 
-    def _emit_expired(self, cycles: CycleRunner) -> None:
+    def _emit_expired(self, planner: Planner, cycles: CycleRunner) -> None:
         """Emit the rows of a join that expired without a match, cycle by cycle."""
-        while self._error is None and (plan := cycles.plan_expired()) is not None:
+        while self._error is None and (plan := planner.plan_expired()) is not None:
             try:
                 self._state.count(cycles.commit(cycles.compute(plan)[0]))
                 self._state.given_up.clear()

@@ -162,6 +162,17 @@ class Planner:
             for planned in partitions
         )
 
+    def plan_flush(self) -> CyclePlan:
+        """Begin a cycle without events."""
+        return self._begin([])
+
+    def plan_expired(self) -> CyclePlan | None:
+        """Plan a cycle that emits rows of a join that expired without a match; None if there are none."""
+        if not self._has_expired_rows():
+            return None
+        search, limit = self._flags().search, self._config.max_events
+        return self._begin([], limit if search is None else search.expired_rows or limit)
+
     def _plan_now(self) -> CyclePlan | None:
         flags = self._flags()
         if flags.is_paused:
