@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli.command_line import DATABASE_VARIABLES
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = sorted(Path(__file__).parents[2].joinpath("examples").glob("*.py"))
 #: Examples that start Spark and measure time.
 ON_SPARK = ("aggregations", "pipeline", "rate_limiter", "rate_limiter_quickstart", "sensors")

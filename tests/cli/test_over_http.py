@@ -15,6 +15,8 @@ from penstock import SyncPenstock
 from tests.cli.command_line import CommandLine
 from tests.client.server_thread import serve_in_thread
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(database_url: str) -> Iterator[str]:

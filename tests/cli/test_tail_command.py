@@ -16,6 +16,8 @@ from penstock.log.log import Log
 from penstock.log.write.batch import Batch
 from tests.cli.command_line import Arrange, CommandLine
 
+pytestmark = pytest.mark.slow
+
 WAIT = 30.0
 
 

@@ -18,6 +18,8 @@ from tests.cycle_driver import COLUMNS
 from tests.engine.pipelines import Bench
 from tests.log.logs import opened
 
+pytestmark = pytest.mark.slow
+
 PRINTABLE = [name for name in NAMES if name.isprintable()]
 SHORT = [name for name in PRINTABLE if len(name.encode()) <= 60]
 VALUES = schema_of("key", "value")

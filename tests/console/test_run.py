@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 
 from penstock.cli.app import app
 
+pytestmark = pytest.mark.slow
+
 
 def start(database_url: str, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PENSTOCK_DATABASE_URL": database_url}

@@ -16,6 +16,8 @@ from penstock.cli.app import app
 from tests.docs.console import Command, commands_in
 from tests.docs.pages import PAGES, ROOT, Block, blocks_of
 
+pytestmark = pytest.mark.slow
+
 _BLOCKS = [block for page in PAGES for block in blocks_of(page, "console")]
 
 

@@ -40,6 +40,8 @@ from tests.client.server_thread import serve_in_thread
 from tests.docs.console import Command, commands_in
 from tests.docs.pages import PAGES, Block, blocks_of, name_of
 
+pytestmark = pytest.mark.slow
+
 #: An example that takes longer than this hangs.
 _PATIENCE = 30.0
 _LANGUAGES = ("python", "sql", "console", "sh", "output", "json")

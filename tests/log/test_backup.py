@@ -22,6 +22,8 @@ from tests.backups import run_program, take_base_backup
 from tests.conftest import reachable_directory
 from tests.servers import Server
 
+pytestmark = pytest.mark.slow
+
 KEYS = ("ada", "bob", "cyd")
 
 

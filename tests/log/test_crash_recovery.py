@@ -43,6 +43,8 @@ from tests.log.logs import (
 )
 from tests.log.lossy_proxy import Proxy, each_answer, proxied
 
+pytestmark = pytest.mark.slow
+
 
 class Load:
     """Producers and consumers that run until they are stopped, and fail if a call fails."""

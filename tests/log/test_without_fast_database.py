@@ -23,6 +23,8 @@ from tests.log.write.test_dedup import *
 from tests.log.write.test_idempotency import *
 from tests.log.write.test_push import *
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def log(database_url: str, clock: Clock) -> AsyncIterator[Log]:

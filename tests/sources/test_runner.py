@@ -16,6 +16,8 @@ from tests.log.logs import eventually, letters, opened
 from tests.log.lossy_proxy import proxied
 from tests.sources.runs import RUNNER_SCRIPT, data, follow_source, lines, numbers, run_source, start_process
 
+pytestmark = pytest.mark.slow
+
 
 async def test_the_runner_retries_while_the_database_is_unreachable(
     sinks_url: str, log: Log, queue: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

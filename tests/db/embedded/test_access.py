@@ -21,6 +21,8 @@ from tests.db.embedded.server_process import ask, kill_server, running_pid
 from tests.python_process import as_root, run_python
 from tests.servers import Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def copy_home(empty_home: Path, used_home: Path) -> Iterator[Callable[[str], Path]]:

@@ -20,6 +20,8 @@ from tests.db.embedded.server_process import (
     store_row,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class TestCrashes:
     def test_a_killed_server_recovers_committed_rows(self, postgres: EmbeddedPostgres, home: Path) -> None:

@@ -20,6 +20,8 @@ from penstock.db.embedded.server import EmbeddedPostgres
 from tests.db.embedded.server_process import User, ask, foreign_process, running_pid
 from tests.python_process import run_python
 
+pytestmark = pytest.mark.slow
+
 START_AND_RELEASE = """
 import sys
 from pathlib import Path

@@ -23,6 +23,8 @@ from tests.db.embedded.server_process import (
     store_row,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class TestStarting:
     def test_the_first_start_creates_the_database_and_the_next_keeps_it(self, empty_home: Path) -> None:

@@ -15,6 +15,8 @@ from tests.frozen_process import freeze_process
 from tests.server.server_process import run_server, wait_until
 from tests.servers import TEMPLATE, Server
 
+pytestmark = pytest.mark.slow
+
 
 def test_health_and_readiness(client: httpx.Client) -> None:
     assert client.get("/healthz").json() == {"status": "alive"}

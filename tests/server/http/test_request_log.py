@@ -16,6 +16,8 @@ from websockets.sync.client import connect as connect_websocket
 from tests.server.server_process import RunningServer, run_server
 from tests.server.sockets import connect
 
+pytestmark = pytest.mark.slow
+
 
 def test_requests_and_refused_websockets_are_logged_without_errors(shared_url: str, tmp_path: Path) -> None:
     with (tmp_path / "log").open("w+") as log:

@@ -13,6 +13,8 @@ import pytest
 
 from tests.server.server_process import RunningServer, run_server, wait_until
 
+pytestmark = pytest.mark.slow
+
 MEGABYTE = "x" * 1_000_000
 
 

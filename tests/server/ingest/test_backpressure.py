@@ -15,6 +15,8 @@ from tests.server.ingest.push_client import CreateQueue, QueueClient, read_probl
 from tests.server.server_process import RunningServer, run_server, wait_until
 from tests.server.sockets import connect, read_to_end
 
+pytestmark = pytest.mark.slow
+
 NDJSON = "application/x-ndjson"
 LIMIT = re.compile(r'"depth";r=(\d+);t=(\d+)')
 

@@ -23,6 +23,8 @@ from tests.server.access_server import AccessServer
 from tests.server.keys import bearer
 from tests.server.live.sse_client import open_stream
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def log(access_server: AccessServer) -> AsyncIterator[Log]:

@@ -21,6 +21,8 @@ from tests.cycle_driver import CycleDriver
 from tests.server.live.sse_client import SseMessage, apply_message, count_overruns, count_reads, open_stream
 from tests.server.server_process import RunningServer, run_server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def driver(log: Log, request: pytest.FixtureRequest) -> AsyncIterator[CycleDriver]:

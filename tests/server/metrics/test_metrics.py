@@ -22,6 +22,8 @@ from tests import servers
 from tests.server.server_process import RunningServer, run_server
 from tests.servers import Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def shared_url(pg18: Server) -> Iterator[str]:

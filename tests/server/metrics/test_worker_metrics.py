@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import httpx
 import psutil
+import pytest
 
 from penstock import SyncPenstock
 from penstock.server.auth.identity import Role
 from tests.server.access_server import AccessServer
 from tests.server.keys import bearer
 from tests.server.server_process import run_server, wait_until
+
+pytestmark = pytest.mark.slow
 
 
 def test_any_worker_returns_the_metrics_of_all_workers(shared_url: str) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.server.server_process import run_server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_graceful_stop_answers_long_polls_and_keeps_accepted_events(

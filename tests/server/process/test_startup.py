@@ -16,6 +16,8 @@ import pytest
 from tests.cli.command_line import CommandLine
 from tests.server.server_process import RunningServer, run_server
 
+pytestmark = pytest.mark.slow
+
 
 def fail_to_start(*options: str, **environ: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **environ}

@@ -8,8 +8,11 @@ import sys
 
 import httpx
 import psutil
+import pytest
 
 from tests.server.server_process import RunningServer, run_server, wait_until
+
+pytestmark = pytest.mark.slow
 
 
 def workers(running: RunningServer) -> list[psutil.Process]:

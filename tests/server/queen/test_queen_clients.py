@@ -19,6 +19,8 @@ import pytest
 
 from tests.server.server_process import RunningServer
 
+pytestmark = pytest.mark.slow
+
 VERSIONS = ("0.15", "2.6")
 SCRIPTS = Path(__file__).parent / "clients"
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -31,6 +31,8 @@ from tests.server.access_server import run_access_server
 from tests.server.keys import bearer
 from tests.servers import TEMPLATE, Server
 
+pytestmark = pytest.mark.slow
+
 COMMITTED = Path(__file__).parents[3] / "docs" / "reference" / "openapi.json"
 DOCUMENT: dict[str, Any] = json.loads(render_document(ENDPOINTS))
 
