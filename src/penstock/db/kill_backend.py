@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import psycopg
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
 
 _sql = Statements("penstock.db", "kill_backend.sql")
 #: How often to wait a second for the processes to exit.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from psycopg import errors
+from psycopg import AsyncConnection, errors, sql
 
 from penstock.db.statements import Statements, quote_identifier
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection, sql
 
 _sql = Statements("penstock.db", "table_names.sql")
 

@@ -8,10 +8,13 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
 from penstock.core.errors import Conflict, NotFound
 from penstock.core.names import check_name
 from penstock.db.retry import run_with_retry
@@ -19,12 +22,6 @@ from penstock.db.statements import Statements
 from penstock.log import options as opt
 from penstock.log.partitioner import Partitioner
 from penstock.log.queue import Queue
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
 
 _sql = Statements("penstock.log", "catalog.sql")
 _logger = logging.getLogger("penstock.log")

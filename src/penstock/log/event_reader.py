@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from psycopg import AsyncConnection
 
 from penstock.core.errors import CorruptChunk
 from penstock.db.statements import Statements
 from penstock.log.event import Delivery, Event
+from penstock.log.queue import Queue
 from penstock.log.storage.chunk_reader import ChunkRange, find_segment, read_chunks
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log", "event_reader.sql")
 

@@ -6,22 +6,20 @@ import math
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from penstock.core.clock import Clock
 from penstock.core.errors import GroupBusy, InvalidRequest, NotFound
 from penstock.core.names import check_name
 from penstock.db.retry import run_with_retry
 from penstock.db.statements import Statements
+from penstock.log.catalog import Catalog
 from penstock.log.options import check_integer
+from penstock.log.queue import Queue
 from penstock.log.start_position import StartPosition, parse_start_position
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log", "groups.sql")
 

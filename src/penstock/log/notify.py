@@ -9,18 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 import psycopg
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.backoff import Backoff
 from penstock.db.fast.prepared import fetch
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
 
 _logger = logging.getLogger("penstock.log")
 

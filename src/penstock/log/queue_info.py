@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from psycopg_pool import AsyncConnectionPool
+
+from penstock.core.clock import Clock
 from penstock.db.statements import Statements
 from penstock.log.queue import Queue
-
-if TYPE_CHECKING:
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
 
 _sql = Statements("penstock.log", "queue_info.sql")
 

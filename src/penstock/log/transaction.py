@@ -6,37 +6,31 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import psycopg
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.errors import Conflict, DatabaseUnavailable, InvalidRequest, TransactionRefused
 from penstock.core.names import check_name
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
 from penstock.db.user_connection import UserConnection, wrap_user_connection
-from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
+from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
+from penstock.log.groups import Groups
 from penstock.log.notify import CHANNEL
-from penstock.log.read.ack import EventStatus, PartitionAck, group_by_lease, partition_ack
+from penstock.log.read.ack import Acks, EventStatus, PartitionAck, group_by_lease, partition_ack
 from penstock.log.read.ack_request import TransactionAck, group_acks
+from penstock.log.read.position import AckOutcome
+from penstock.log.write.append import Appender
 from penstock.log.write.batch import Batch
 from penstock.log.write.flush import AppendRequest, PartitionName
-from penstock.log.write.idempotency import fingerprint
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.log.catalog import Catalog
-    from penstock.log.groups import Groups
-    from penstock.log.read.ack import Acks
-    from penstock.log.read.position import AckOutcome
-    from penstock.log.write.append import Appender
-    from penstock.log.write.idempotency import IdempotencyKeys
-    from penstock.log.write.piece import Piece
-    from penstock.log.write.push import Pusher
-    from penstock.log.write.result import PushResult
+from penstock.log.write.idempotency import IdempotencyKeys, fingerprint
+from penstock.log.write.piece import Piece
+from penstock.log.write.push import Pusher
+from penstock.log.write.result import PushResult
 
 #: A function that runs in a transaction, with its connection.
 TransactionStep: TypeAlias = Callable[["AsyncConnection[Any]"], Awaitable[None]]

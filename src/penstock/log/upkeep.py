@@ -6,21 +6,18 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
 from penstock.core.errors import PenstockError
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
+from penstock.log.catalog import Catalog
+from penstock.log.storage.segments import Segments
 from penstock.log.write.upload import remove_abandoned_uploads
-
-if TYPE_CHECKING:
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.storage.segments import Segments
 
 _dead_letters = Statements("penstock.log.dead_letters", "dead_letters.sql")
 _backpressure = Statements("penstock.log.write", "backpressure.sql")

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
 from penstock.core.errors import CorruptChunk, NotFound
 from penstock.db.statements import Statements
-from penstock.log.catalog import is_layout_change
+from penstock.log.catalog import Catalog, is_layout_change
 from penstock.log.dead_letters.models import (
     DAMAGED_STAGE,
     DEAD_LETTER_HEADER,
@@ -21,21 +23,15 @@ from penstock.log.dead_letters.models import (
     DeadLetterFilter,
     Redrive,
 )
+from penstock.log.dead_letters.store import DeadLetters
 from penstock.log.event_reader import read_events
+from penstock.log.groups import Groups
+from penstock.log.queue import Queue
 from penstock.log.storage.chunk import ChunkColumns
+from penstock.log.write.append import Appender
 from penstock.log.write.flush import AppendRequest
 from penstock.log.write.piece import Piece
 from penstock.log.write.validation import micros_of
-
-if TYPE_CHECKING:
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.dead_letters.store import DeadLetters
-    from penstock.log.groups import Groups
-    from penstock.log.queue import Queue
-    from penstock.log.write.append import Appender
 
 _sql = Statements("penstock.log.dead_letters", "dead_letters.sql")
 

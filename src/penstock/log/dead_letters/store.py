@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
+from psycopg import AsyncConnection
 from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool
 
 from penstock.core import json
+from penstock.core.clock import Clock
 from penstock.core.errors import CorruptChunk, NotFound
 from penstock.db.statements import Statements, fill_placeholders
+from penstock.log.catalog import Catalog
 from penstock.log.dead_letters.models import (
     DAMAGED_STAGE,
     DEAD_LETTER_HEADER,
@@ -19,18 +23,10 @@ from penstock.log.dead_letters.models import (
     DeadLetterKind,
     FailedEvent,
 )
+from penstock.log.event import Event
 from penstock.log.event_reader import read_events
 from penstock.log.options import MAX_COUNT
-from penstock.log.queue import DEFAULT_KEY
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.event import Event
-    from penstock.log.queue import Queue
+from penstock.log.queue import DEFAULT_KEY, Queue
 
 _sql = Statements("penstock.log.dead_letters", "dead_letters.sql")
 _CONDITIONS = fill_placeholders(_sql["conditions"], kind=_sql["kind"])
@@ -208,18 +204,8 @@ class DeadLetters:
 
     async def _params(self, which: DeadLetterFilter) -> dict[str, Any]:
         queue_id = None if which.queue is None else (await self.catalog.get(which.queue)).id
-        return {
-            "ids": None if which.ids is None else list(which.ids),
-            "queue": queue_id,
-            "group": which.group,
-            "key": which.key,
-            "error": which.error,
-            "since": which.since,
-            "until": which.until,
-            "partition": which.partition,
-            "kind": which.kind,
-            "stage": which.stage,
-        }
+        ids = None if which.ids is None else list(which.ids)
+        return {**asdict(which), "ids": ids, "queue": queue_id}
 
 
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:

@@ -9,30 +9,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 from uuid import UUID
 
 import msgspec
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.db.fast.prepared import fetch
 from penstock.db.pg_arrays import int_array, uuid_array
 from penstock.db.statements import Statements
-from penstock.log.event import Event
+from penstock.log.catalog import Catalog
+from penstock.log.dead_letters.store import DeadLetters
+from penstock.log.event import Delivery, Event
 from penstock.log.group_commit import GroupCommit
+from penstock.log.notify import Notifier
 from penstock.log.read.position import LATE, AckOutcome, EventAck, Position, Status, apply_acks
-from penstock.log.read.position_store import PositionKey, retry_on_conflict
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.dead_letters.store import DeadLetters
-    from penstock.log.event import Delivery
-    from penstock.log.notify import Notifier
-    from penstock.log.read.position_store import PositionStore
+from penstock.log.read.position_store import PositionKey, PositionStore, retry_on_conflict
 
 _sql = Statements("penstock.log.read", "ack.sql")
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from uuid import UUID
 
 from msgspec import Meta, Struct
 
 from penstock.log.event import Event
-from penstock.log.read.ack import AckResult, PartitionAck
+from penstock.log.groups import Group
+from penstock.log.read.ack import AckResult, Acks, PartitionAck
 from penstock.log.read.position import AckOutcome, EventAck, Status
-
-if TYPE_CHECKING:
-    from penstock.log.groups import Group
-    from penstock.log.read.ack import Acks
 
 NonNegativeInt = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 

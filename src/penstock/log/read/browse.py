@@ -7,9 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.errors import CorruptChunk, NotFound
 from penstock.core.names import check_text
@@ -17,14 +19,9 @@ from penstock.db.statements import Statements
 from penstock.log.event import Delivery, Event
 from penstock.log.event_reader import read_events
 from penstock.log.options import MAX_COUNT, check_integer, check_timestamp
+from penstock.log.queue import Queue
+from penstock.log.storage.chunk import StoredChunk
 from penstock.log.storage.chunk_reader import ChunkRow, decode_row
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.log.queue import Queue
-    from penstock.log.storage.chunk import StoredChunk
 
 _sql = Statements("penstock.log.read", "browse.sql")
 _logger = logging.getLogger("penstock.log")

@@ -7,13 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from penstock.log.event import Event
-    from penstock.log.queue import Queue
-    from penstock.log.read.ack import AckResult
-    from penstock.log.read.pop_request import PopRequest
+from penstock.log.event import Event
+from penstock.log.queue import Queue
+from penstock.log.read.ack import AckResult
+from penstock.log.read.pop_request import PopRequest
 
 #: The longest wait of one pop. The loop pops again after that.
 MAX_POP_WAIT_SECONDS = 30.0

@@ -15,35 +15,30 @@ from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from itertools import count
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import psycopg
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable
 from penstock.db.fast.prepared import fetch
 from penstock.db.kill_backend import LostBackends
 from penstock.db.pg_arrays import uuid_array
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements, fill_placeholders
-from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
+from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
 from penstock.log.group_commit import GroupCommit
+from penstock.log.groups import Group, Groups
+from penstock.log.notify import Notifier
+from penstock.log.queue import Queue
+from penstock.log.read.ack import Acks
 from penstock.log.read.lease_id import group_of_lease, new_lease_id
-from penstock.log.read.position_store import PositionKey
+from penstock.log.read.pop_request import PopRequest
+from penstock.log.read.position_store import PositionKey, PositionStore
 from penstock.log.read.round_robin import ALL_PARTITIONS, PartitionSpan, RoundRobin
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.groups import Group, Groups
-    from penstock.log.notify import Notifier
-    from penstock.log.queue import Queue
-    from penstock.log.read.ack import Acks
-    from penstock.log.read.pop_request import PopRequest
-    from penstock.log.read.position_store import PositionStore
 
 _sql = Statements("penstock.log.read", "lease.sql")
 

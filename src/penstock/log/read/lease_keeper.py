@@ -6,14 +6,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from penstock.core.backoff import Backoff
-from penstock.log.read.consume_loop import first_of_each_partition
-
-if TYPE_CHECKING:
-    from penstock.log.event import Event
-    from penstock.log.read.consume_loop import EventSource
+from penstock.log.event import Event
+from penstock.log.read.consume_loop import EventSource, first_of_each_partition
 
 _logger = logging.getLogger("penstock.log")
 

@@ -8,29 +8,26 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from penstock.core.clock import Clock
 from penstock.core.errors import CorruptChunk, GroupBusy
 from penstock.db.retry import run_with_retry
+from penstock.log.catalog import Catalog
 from penstock.log.event import Delivery, Event
-from penstock.log.read.ack import partition_ack
+from penstock.log.groups import Group, Groups
+from penstock.log.notify import Notifier
+from penstock.log.queue import Queue
+from penstock.log.read.ack import Acks, partition_ack
+from penstock.log.read.lease import Lease, LeaseRequest, Leases
+from penstock.log.read.pop_request import PopRequest
 from penstock.log.read.position import EventAck
+from penstock.log.read.position_store import PositionStore
 from penstock.log.storage.chunk import TARGET_BYTES, StoredChunk
 from penstock.log.storage.chunk_reader import ChunkRange, ChunkTooLarge, PartialRead, read_first_chunks
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.groups import Group, Groups
-    from penstock.log.notify import Notifier
-    from penstock.log.queue import Queue
-    from penstock.log.read.ack import Acks
-    from penstock.log.read.lease import Lease, LeaseRequest, Leases
-    from penstock.log.read.pop_request import PopRequest
-    from penstock.log.read.position_store import PositionStore
 
 _logger = logging.getLogger("penstock.log")
 

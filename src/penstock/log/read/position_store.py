@@ -6,24 +6,21 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
+from penstock.core.errors import CorruptChunk
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements
+from penstock.log.catalog import Catalog
+from penstock.log.dead_letters.store import DeadLetters
+from penstock.log.event import Delivery
 from penstock.log.read.position import AT_ONCE, Position
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.core.errors import CorruptChunk
-    from penstock.log.catalog import Catalog
-    from penstock.log.dead_letters.store import DeadLetters
-    from penstock.log.event import Delivery
 
 _sql = Statements("penstock.log.read", "position_store.sql")
 

@@ -56,11 +56,6 @@ _unpack_lazily = msgspec.msgpack.Decoder(
 ).decode
 _unpack_strings = msgspec.msgpack.Decoder(list[str | None]).decode
 
-_NO_COLUMNS = (None, None, None, None)
-_single_event_meta = _pack((1, *_NO_COLUMNS))
-#: The payload's header of one event without keys, ids, times and headers.
-_SINGLE_EVENT_HEADER = len(_single_event_meta).to_bytes(4, "little") + _single_event_meta
-
 
 class PackedStrings(Sequence[str | None]):
     """A column of strings that is decoded on first access. Some readers parse the packed form instead."""
@@ -154,13 +149,8 @@ class StoredChunk:
 
 
 def encode(columns: ChunkColumns) -> bytes:
-    optional = columns.keys, columns.ids, columns.times, columns.headers
-    if columns.count == 1 and optional == _NO_COLUMNS:
-        # The common case in a queue with many key partitions.
-        payload = _SINGLE_EVENT_HEADER + columns.data
-    else:
-        meta = _pack((columns.count, *optional))
-        payload = b"".join((len(meta).to_bytes(4, "little"), meta, columns.data))
+    meta = _pack((columns.count, columns.keys, columns.ids, columns.times, columns.headers))
+    payload = b"".join((len(meta).to_bytes(4, "little"), meta, columns.data))
     if len(payload) < _MIN_COMPRESSED_BYTES:
         return b"%c%b%b" % (_RAW, zlib.crc32(payload).to_bytes(4, "little"), payload)
     return b"%c%b" % (_ZSTD, _codecs.compressor.compress(payload))

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import AsyncConnection
 
 from penstock.core.errors import CorruptChunk
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
+from penstock.log.queue import Queue
 from penstock.log.storage import chunk
 from penstock.log.storage.chunk import StoredChunk
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log.storage", "chunk_reader.sql")
 

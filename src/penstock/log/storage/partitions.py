@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
 from penstock.core.names import check_text
 from penstock.db.statements import Statements, fill_placeholders
+from penstock.log.catalog import Catalog
 from penstock.log.options import MAX_COUNT, check_integer
-
-if TYPE_CHECKING:
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.queue import Queue
+from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log.storage", "partitions.sql")
 
@@ -34,14 +31,9 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatus:
+class PartitionStatus(Partition):
     """A partition and the state of its groups: their largest lag, their largest number of attempts, their leases."""
 
-    id: int
-    name: str
-    epoch: int
-    first: int
-    end: int
     last_at: datetime | None
     lag: int
     leases: int

@@ -9,18 +9,16 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from penstock.core.clock import Clock
 from penstock.db.statements import Statements
+from penstock.log.catalog import Catalog
 from penstock.log.options import check_partitioning
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.queue import Queue
+from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log.storage", "segments.sql")
 _catalog = Statements("penstock.log", "catalog.sql")

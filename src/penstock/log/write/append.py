@@ -12,19 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
+from psycopg_pool import AsyncConnectionPool
 
 from penstock.core import json
+from penstock.core.clock import Clock
 from penstock.core.errors import DatabaseUnavailable
 from penstock.db.fast.prepared import fetch
 from penstock.db.kill_backend import LostBackends
 from penstock.db.pg_arrays import int_array
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.statements import Statements
-from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
+from penstock.log.catalog import MAX_LAYOUT_RETRIES, Catalog, is_layout_change
+from penstock.log.notify import Notifier
+from penstock.log.queue import Queue
 from penstock.log.write.chunk_builder import CALL_BYTES, build_chunks
 from penstock.log.write.dedup import EventWithId, find_stored_ids
 from penstock.log.write.flush import (
@@ -43,16 +48,7 @@ from penstock.log.write.flush import (
     hash_ids,
     id_params,
 )
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.notify import Notifier
-    from penstock.log.queue import Queue
-    from penstock.log.write.idempotency import IdempotencyKeys
+from penstock.log.write.idempotency import IdempotencyKeys
 
 _sql = Statements("penstock.log.write", "append.sql")
 _dead_letters = Statements("penstock.log.dead_letters", "dead_letters.sql")

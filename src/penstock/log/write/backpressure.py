@@ -7,20 +7,17 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
 from penstock.core.errors import QueueFull
 from penstock.db.retry import CONNECTION_ERRORS
 from penstock.db.statements import Statements
-
-if TYPE_CHECKING:
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.queue import Queue
-    from penstock.log.queue_info import GroupInfo, QueueStats
+from penstock.log.queue import Queue
+from penstock.log.queue_info import GroupInfo, QueueStats
 
 _sql = Statements("penstock.log.write", "backpressure.sql")
 _logger = logging.getLogger("penstock.log")

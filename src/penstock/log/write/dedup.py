@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from psycopg import AsyncConnection
+
+from penstock.core.clock import Clock
 from penstock.db.pg_arrays import digest_array
 from penstock.db.statements import Statements
+from penstock.log.catalog import Catalog
+from penstock.log.queue import Queue
 from penstock.log.write.flush import EventLocation
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.queue import Queue
-    from penstock.log.write.piece import Piece
+from penstock.log.write.piece import Piece
 
 _sql = Statements("penstock.log.write", "append.sql")
 

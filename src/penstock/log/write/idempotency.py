@@ -6,21 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
 from penstock.core.errors import IdempotencyConflict
 from penstock.db.statements import Statements
 from penstock.log.write.flush import AppendRequest
 from penstock.log.write.piece import Piece
 from penstock.log.write.result import AppendedEvents, PushResult, RejectedInput
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
 
 _sql = Statements("penstock.log.write", "idempotency.sql")
 

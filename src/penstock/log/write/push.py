@@ -7,24 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from penstock.core.errors import QueueFull
 from penstock.core.names import check_name
+from penstock.log.catalog import Catalog
 from penstock.log.group_commit import GroupCommit
+from penstock.log.partitioner import Partitioner
+from penstock.log.queue import Queue
+from penstock.log.write.append import Appender
+from penstock.log.write.backpressure import Backpressure
 from penstock.log.write.batch import Batch, encode_batch, encode_valid_events
 from penstock.log.write.flush import AppendRequest
-from penstock.log.write.idempotency import fingerprint
+from penstock.log.write.idempotency import IdempotencyKeys, fingerprint
 from penstock.log.write.piece import Piece
 from penstock.log.write.result import PushResult, RejectedInput
-
-if TYPE_CHECKING:
-    from penstock.log.catalog import Catalog
-    from penstock.log.partitioner import Partitioner
-    from penstock.log.queue import Queue
-    from penstock.log.write.append import Appender
-    from penstock.log.write.backpressure import Backpressure
-    from penstock.log.write.idempotency import IdempotencyKeys
 
 #: The most events in a flush.
 _FLUSH_WEIGHT = 16_000

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
+from psycopg import AsyncConnection
 
 from penstock.core.errors import Conflict, DatabaseUnavailable
 from penstock.db.kill_backend import LostBackends
 from penstock.db.pg_arrays import int_array
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements
+from penstock.log.queue import Queue
 from penstock.log.write.upload import (
     DISCARD_SECONDS,
     QueueLayoutChanged,
@@ -29,11 +31,6 @@ from penstock.log.write.upload import (
     lock_for_publish,
     publish_rows,
 )
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.log.queue import Queue
 
 _sql = Statements("penstock.log.write", "upload.sql")
 

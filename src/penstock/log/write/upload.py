@@ -14,31 +14,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import psycopg
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
+from penstock.core.clock import Clock
 from penstock.core.errors import Conflict, DatabaseUnavailable
 from penstock.db.kill_backend import LostBackends
 from penstock.db.pg_arrays import int_array
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry, run_with_retry
 from penstock.db.statements import Statements, fill_placeholders
+from penstock.log.catalog import Catalog
+from penstock.log.notify import Notifier
+from penstock.log.queue import Queue
+from penstock.log.write.append import Appender
 from penstock.log.write.chunk_builder import build_chunks
 from penstock.log.write.flush import AppendRequest
+from penstock.log.write.idempotency import IdempotencyKeys
+from penstock.log.write.piece import Piece
 from penstock.log.write.result import RejectedInput
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-    from psycopg_pool import AsyncConnectionPool
-
-    from penstock.core.clock import Clock
-    from penstock.log.catalog import Catalog
-    from penstock.log.notify import Notifier
-    from penstock.log.queue import Queue
-    from penstock.log.write.append import Appender
-    from penstock.log.write.idempotency import IdempotencyKeys
-    from penstock.log.write.piece import Piece
 
 _sql = Statements("penstock.log.write", "upload.sql")
 _append = Statements("penstock.log.write", "append.sql")
