@@ -129,7 +129,7 @@ class Log:
         self._popper = Popper(
             pool, catalog, groups, leases, acks, positions, notifier, clock, retry, min_bytes=self._min_pop_bytes
         )
-        self._browser = Browser(pool)
+        self._browser = Browser(pool, catalog)
         self._redriver = Redriver(pool, catalog, groups, dead_letters, appender, clock)
         self._transactions = Transactions(pool, catalog, groups, acks, self._pusher, appender, keys)
         self._upkeep = UpkeepLoop(pool, catalog, self.segments, clock)

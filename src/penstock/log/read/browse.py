@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import psycopg
@@ -16,12 +17,14 @@ from psycopg_pool import AsyncConnectionPool
 from penstock.core.errors import CorruptChunk, NotFound
 from penstock.core.names import check_text
 from penstock.db.statements import Statements
+from penstock.log.catalog import Catalog
 from penstock.log.event import Delivery, Event
 from penstock.log.event_reader import read_events
 from penstock.log.options import MAX_COUNT, check_integer, check_timestamp
 from penstock.log.queue import Queue
 from penstock.log.storage.chunk import StoredChunk
 from penstock.log.storage.chunk_reader import ChunkRow, decode_row
+from penstock.log.storage.partitions import list_partitions
 
 _sql = Statements("penstock.log.read", "browse.sql")
 _logger = logging.getLogger("penstock.log")
@@ -38,6 +41,7 @@ class Browser:
     """Reads events and leaves every group's position unchanged."""
 
     pool: AsyncConnectionPool[Any]
+    catalog: Catalog
 
     async def fetch(self, queue: Queue, partition: str, offset: int, limit: int) -> list[Event]:
         """Return events of a partition from an offset on. A negative offset counts from the end.
@@ -47,14 +51,13 @@ class Browser:
         check_text(partition, "the partition")
         check_integer("offset", offset, -MAX_COUNT, MAX_COUNT)
         check_integer("limit", limit, 1, _MAX_EVENTS)
+        partitions = await list_partitions(self.pool, self.catalog, queue, name=partition)
+        if not partitions:
+            raise NotFound(f"queue {queue.name!r} has no partition {partition!r}")
+        current = max(partitions, key=attrgetter("epoch"))
+        first = max(current.first, current.end + offset if offset < 0 else offset)
         async with self.pool.connection() as conn:
-            statement = _sql.table("partition_bounds", queue.id, queue.segment)
-            row = await (await conn.execute(statement, {"queue": queue.id, "name": partition})).fetchone()
-            if row is None:
-                raise NotFound(f"queue {queue.name!r} has no partition {partition!r}")
-            partition_id, start, end = row
-            first = max(start, end + offset if offset < 0 else offset)
-            return await _read_undamaged(conn, queue, partition_id, first, limit)
+            return await _read_undamaged(conn, queue, current.id, first, limit)
 
     async def read(self, queue: Queue, partition_id: int, offset: int, limit: int) -> list[Event]:
         check_integer("the number of a partition", partition_id, 0, MAX_COUNT)

@@ -41,16 +41,22 @@ class PartitionStatus(Partition):
 
 
 async def list_partitions(
-    pool: AsyncConnectionPool[Any], catalog: Catalog, queue: Queue, limit: int | None = None
+    pool: AsyncConnectionPool[Any],
+    catalog: Catalog,
+    queue: Queue,
+    limit: int | None = None,
+    *,
+    name: str | None = None,
 ) -> list[Partition]:
-    """Return the partitions of all epochs, the largest first."""
+    """Return the partitions of all epochs, or those of one name, the largest first."""
     if limit is not None:
         check_integer("limit", limit, 1, MAX_COUNT)
+    params = {"queue": queue.id, "limit": limit, "name": name}
     while True:
         try:
             async with pool.connection() as conn:
                 statement = _sql.table("largest_partitions", queue.id, queue.segment)
-                rows = await (await conn.execute(statement, {"queue": queue.id, "limit": limit})).fetchall()
+                rows = await (await conn.execute(statement, params)).fetchall()
             return [Partition(*row) for row in rows]
         except psycopg.errors.UndefinedTable:
             # The segment was dropped meanwhile. If the queue was deleted, this raises NotFound.

@@ -130,7 +130,7 @@ class StagedWrites:
 
     async def _publish(self, conn: AsyncConnection[Any], queue: Queue, parts: Sequence[StagedUpload]) -> None:
         upload_ids = [part.upload for part in parts]
-        taken = await (await conn.execute(_sql["take_all"], {"uploads": int_array(upload_ids)})).fetchall()
+        taken = await (await conn.execute(_sql["take"], {"uploads": int_array(upload_ids)})).fetchall()
         if len(taken) != len(upload_ids):
             raise UploadLost(
                 f"staged events for queue {queue.name!r} are lost, because they waited for the commit for too long or "

@@ -39,6 +39,7 @@ from penstock.log.write.result import RejectedInput
 
 _sql = Statements("penstock.log.write", "upload.sql")
 _append = Statements("penstock.log.write", "append.sql")
+_catalog = Statements("penstock.log", "catalog.sql")
 
 #: Pieces are collected up to this many bytes, so that chunks are not small.
 _STAGE_BYTES = 4 << 20
@@ -148,7 +149,7 @@ class Upload:
         async def delete(conn: AsyncConnection[Any]) -> None:
             async with conn.transaction():
                 await conn.execute(self._statement("discard"), {"upload": self._id})
-                await conn.execute(_sql["take"], {"upload": self._id})
+                await conn.execute(_sql["take"], {"uploads": int_array([self._id])})
 
         try:
             await run_with_retry(self._uploads.pool, DISCARD_SECONDS, delete)
@@ -197,7 +198,8 @@ class Upload:
     async def _publish_on(self, conn: AsyncConnection[Any], request: AppendRequest, *, is_shed: bool) -> UploadResult:
         result = UploadResult(0, shed=self.events) if is_shed else UploadResult(self.events)
         async with conn.transaction():
-            if await (await conn.execute(_sql["take"], {"upload": self._id})).fetchone() is None:
+            taken = await conn.execute(_sql["take"], {"uploads": int_array([self._id])})
+            if taken.rowcount == 0:
                 raise _upload_lost(self.queue)
             stored_result = await self._uploads.idempotency_keys.claim(conn, request)
             if stored_result is not None:
@@ -224,8 +226,8 @@ class Upload:
 
     async def _was_published(self, conn: AsyncConnection[Any]) -> bool:
         params = {"partitions": int_array(sorted(self._partition_events)), "flush": self._flush_id}
-        row = await (await conn.execute(self._statement("was_published"), params)).fetchone()
-        return row is not None and bool(row[0])
+        statement = _append.table("was_flushed", self.queue.id, self.queue.segment)
+        return await (await conn.execute(statement, params)).fetchone() is not None
 
 
 @dataclass(slots=True, eq=False)
@@ -312,11 +314,11 @@ async def publish_rows(
 
 async def discard_uploads(conn: AsyncConnection[Any], queue: Queue, upload_ids: Sequence[int]) -> None:
     """Delete the staged rows of uploads in all segments. The uploads are locked."""
-    segments = await (await conn.execute(_sql["segments"], {"queue": queue.id})).fetchall()
+    segments = await (await conn.execute(_catalog["segments"], {"queue": queue.id})).fetchall()
     for upload_id in upload_ids:
         for (segment,) in segments:
             await conn.execute(_sql.table("discard", queue.id, segment), {"upload": upload_id})
-    await conn.execute(_sql["take_all"], {"uploads": int_array(upload_ids)})
+    await conn.execute(_sql["take"], {"uploads": int_array(upload_ids)})
 
 
 async def remove_abandoned_uploads(conn: AsyncConnection[Any], queue: Queue, clock: Clock) -> int:

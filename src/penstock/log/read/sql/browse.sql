@@ -17,16 +17,6 @@ LIMIT %(limit)s OFFSET %(offset)s
 -- name: is_of_queue
 SELECT 1 FROM penstock.partitions WHERE id = %(partition)s AND queue_id = %(queue)s
 
--- name: partition_bounds
--- A partition with its first offset and the one after its last.
-SELECT p.id,
-       coalesce((SELECT l.first_offset FROM penstock.segment_lanes l
-                 WHERE l.partition_id = p.id ORDER BY l.end_offset LIMIT 1), p.sealed_end),
-       coalesce((SELECT c.end_offset FROM {chunks} c
-                 WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1), p.sealed_end)
-FROM penstock.partitions p
-WHERE p.queue_id = %(queue)s AND p.name = %(name)s ORDER BY p.epoch DESC LIMIT 1
-
 -- name: segments_between
 SELECT segment FROM penstock.segments
 WHERE queue_id = %(queue)s

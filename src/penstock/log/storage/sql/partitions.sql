@@ -8,7 +8,7 @@ CROSS JOIN LATERAL (
            coalesce((SELECT c.end_offset FROM {chunks} c
                      WHERE c.partition_id = p.id ORDER BY c.end_offset DESC LIMIT 1), p.sealed_end) AS end_offset
 ) b
-WHERE p.queue_id = %(queue)s
+WHERE p.queue_id = %(queue)s AND (%(name)s::text IS NULL OR p.name = %(name)s)
 ORDER BY b.end_offset - b.first_offset DESC, p.id
 LIMIT %(limit)s
 

@@ -15,11 +15,7 @@ CROSS JOIN unnest(%(numbers)s::bigint[], %(counts)s::integer[], %(starts)s::inte
     AS i (number, event_count, start, size)
 
 -- name: take
--- Takes the upload, so that upkeep does not delete its rows. No row: upkeep has deleted it before.
-DELETE FROM penstock.uploads WHERE id = %(upload)s RETURNING id
-
--- name: take_all
--- Like take, for several uploads.
+-- Takes uploads, so that upkeep does not delete their rows. No row: upkeep has deleted the upload before.
 DELETE FROM penstock.uploads WHERE id = ANY(%(uploads)s::bigint[]) RETURNING id
 
 -- name: uploads_of_write
@@ -78,20 +74,8 @@ INSERT INTO {chunks} SELECT * FROM gone
 -- name: discard
 DELETE FROM {chunks} c WHERE c.partition_id = -%(upload)s::bigint
 
--- name: was_published
-SELECT EXISTS (
-    SELECT FROM unnest(%(partitions)s::bigint[]) AS w (partition_id)
-    CROSS JOIN LATERAL (
-        SELECT c.flush_id FROM {chunks} c WHERE c.partition_id = w.partition_id ORDER BY c.end_offset DESC LIMIT 100000
-    ) c
-    WHERE c.flush_id = %(flush)s
-)
-
 -- name: abandoned
 -- Uploads without recent activity.
 SELECT u.id FROM penstock.uploads u
 WHERE u.queue_id = %(queue)s AND u.seen_at < clock_timestamp() + %(skew)s - make_interval(secs => %(seconds)s)
 ORDER BY u.id FOR UPDATE SKIP LOCKED
-
--- name: segments
-SELECT segment FROM penstock.segments WHERE queue_id = %(queue)s ORDER BY segment
