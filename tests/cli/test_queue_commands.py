@@ -109,8 +109,12 @@ def test_show_prints_options_size_partitions_and_groups(cli: CommandLine, arrang
     ]
     (group,) = shown["groups"]
     assert group.pop("seen_at")
+    assert group.pop("created_at")
     assert group == {
+        "queue": "orders",
         "group": "billing",
+        "subscribed_from": "beginning",
+        "query_id": None,
         "lag": 14,
         "partitions_behind": 3,
         "leases": 0,

@@ -11,11 +11,6 @@ def int_array(values: Iterable[int | None]) -> str:
     return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
 
 
-def dense_int_array(values: Iterable[int]) -> str:
-    """Format integers for ``%(name)s::bigint[]``, faster than :func:`int_array`."""
-    return "{" + ",".join(map(str, values)) + "}"
-
-
 def uuid_array(values: Iterable[UUID | None]) -> str:
     """Format UUIDs or NULLs for ``%(name)s::uuid[]``."""
     return "{" + ",".join(["NULL" if value is None else value.hex for value in values]) + "}"

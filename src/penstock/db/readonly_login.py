@@ -101,7 +101,7 @@ class ReadOnlyLogin:
             can_create = await _fetch_value(conn, "can_create", {"reader": READER_ROLE})
         raise ReadOnlyLoginMissing(
             "the read-only login does not exist: create one, and set PENSTOCK_READER_URL to it",
-            statements=_render(names),
+            statements=render_reader_role(owner=names["owner"], database=names["database"]),
             can_create=bool(can_create),
         )
 
@@ -144,7 +144,10 @@ async def ensure_reader_role(conn: Connection) -> None:
 
 def render_reader_role(*, owner: str, database: str, reader: str = READER_ROLE, has_role: bool = False) -> str:
     """Return the SQL that creates the login, unless ``has_role``, and grants its rights."""
-    return _render({"owner": owner, "database": database, "reader": reader}, has_role=has_role)
+    names = {"owner": owner, "database": database, "reader": reader}
+    blocks = ("limits", "grants") if has_role else ("create", "limits", "grants")
+    parts = [_fill(_roles[block], names).as_string() for block in blocks]
+    return "\n".join([*parts, f"-- Set a password with psql: \\password {reader}"]) + "\n"
 
 
 async def _grant(conn: Connection) -> None:
@@ -170,13 +173,6 @@ def _fill(text: str, names: dict[str, str]) -> sql.SQL:
     return sql.SQL(
         fill_placeholders(text, **{name: sql.Identifier(value).as_string() for name, value in names.items()})
     )
-
-
-def _render(names: dict[str, str], *, has_role: bool = False) -> str:
-    blocks = ("limits", "grants") if has_role else ("create", "limits", "grants")
-    parts = [_fill(_roles[block], names).as_string() for block in blocks]
-    password = f"-- Set a password with psql: \\password {names['reader']}"
-    return "\n".join([*parts, password]) + "\n"
 
 
 def _write_password(path: Path, password: str) -> None:

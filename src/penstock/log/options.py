@@ -29,6 +29,7 @@ class _NumberRule(NamedTuple):
     type: _NumberType
     lowest: float
     highest: float
+    default: float | None
     is_nullable: bool = False
 
 
@@ -39,19 +40,20 @@ _FLAG = _NumberType("true or false", (bool,))
 DEFAULT_DEPTH = 100_000
 
 _NUMBERS: dict[str, _NumberRule] = {
-    "lease_seconds": _NumberRule(_SECONDS, 0.1, MAX_LEASE_SECONDS),
-    "retry_limit": _NumberRule(_COUNT, 0, 1_000_000_000),
-    "retry_delay_ms": _NumberRule(_COUNT, 0, 86_400_000),
-    "expiry_limit": _NumberRule(_COUNT, 1, 1_000_000_000, is_nullable=True),
-    "delay_seconds": _NumberRule(_SECONDS, 0, 366 * 86400),
-    "quiet_seconds": _NumberRule(_SECONDS, 0, 366 * 86400),
-    "retention_seconds": _NumberRule(_SECONDS, 1, 1e18, is_nullable=True),
-    "retention_drops_unread": _NumberRule(_FLAG, 0, 1),
-    "dedup_window_seconds": _NumberRule(_SECONDS, 0, 366 * 86400),
-    "max_depth_events": _NumberRule(_COUNT, 1, MAX_COUNT, is_nullable=True),
-    "max_event_bytes": _NumberRule(_COUNT, 1, 64 << 20, is_nullable=True),
-    "max_redrives": _NumberRule(_COUNT, 0, 1_000_000),
-    "away_seconds": _NumberRule(_SECONDS, 300, 366 * 86400, is_nullable=True),
+    "lease_seconds": _NumberRule(_SECONDS, 0.1, MAX_LEASE_SECONDS, 300.0),
+    "retry_limit": _NumberRule(_COUNT, 0, 1_000_000_000, 3),
+    "retry_delay_ms": _NumberRule(_COUNT, 0, 86_400_000, 1000),
+    "expiry_limit": _NumberRule(_COUNT, 1, 1_000_000_000, None, is_nullable=True),
+    "delay_seconds": _NumberRule(_SECONDS, 0, 366 * 86400, 0.0),
+    "quiet_seconds": _NumberRule(_SECONDS, 0, 366 * 86400, 0.0),
+    "retention_seconds": _NumberRule(_SECONDS, 1, 1e18, None, is_nullable=True),
+    "retention_drops_unread": _NumberRule(_FLAG, 0, 1, False),
+    "max_depth_events": _NumberRule(_COUNT, 1, MAX_COUNT, DEFAULT_DEPTH, is_nullable=True),
+    "max_event_bytes": _NumberRule(_COUNT, 1, 64 << 20, None, is_nullable=True),
+    "max_redrives": _NumberRule(_COUNT, 0, 1_000_000, 10),
+    "away_seconds": _NumberRule(_SECONDS, 300, 366 * 86400, 86_400.0, is_nullable=True),
+    # The default depends on the partitioning. None turns it off.
+    "dedup_window_seconds": _NumberRule(_SECONDS, 0, 366 * 86400, 0.0),
 }
 
 _YES_OR_NO = ("yes", "no")
@@ -71,22 +73,9 @@ _ALIASES = {
 }
 
 DEFAULTS: dict[str, Any] = {
-    "lease_seconds": 300.0,
-    "retry_limit": 3,
-    "retry_delay_ms": 1000,
-    "expiry_limit": None,
-    "delay_seconds": 0.0,
-    "quiet_seconds": 0.0,
-    "retention_seconds": None,
-    "retention_drops_unread": False,
-    "max_depth_events": DEFAULT_DEPTH,
-    "max_event_bytes": None,
-    "max_redrives": 10,
+    **{name: rule.default for name, rule in _NUMBERS.items() if name != "dedup_window_seconds"},
     "overflow": "refuse",
-    "away_seconds": 86_400.0,
-    "key_field": None,
-    "id_field": None,
-    "time_field": None,
+    **dict.fromkeys(_FIELD_NAMES),
 }
 #: Deduplication is on for queues by key, whose events are usually commands, and off for hash queues, whose events are
 #: usually measurements in large numbers.
@@ -199,11 +188,7 @@ def _check(name: str, given: str, value: object) -> Any:
         return value
     rule = _NUMBERS[name]
     if value is None:
-        if rule.is_nullable:
-            return None
-        if name == "dedup_window_seconds":
-            return 0.0
-        return DEFAULTS[name]
+        return None if rule.is_nullable else rule.default
     if not isinstance(value, rule.type.types) or (isinstance(value, bool) and rule.type is not _FLAG):
         raise InvalidOption(f"{given} must be {rule.type.description}, not {short_repr(value)}", option=given)
     if isinstance(value, float) and not math.isfinite(value):

@@ -55,14 +55,6 @@ class MemoryReservation(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadableEnd:
-    """The offset at which the readable part of a lease ends, and the append time of the event there if it is early."""
-
-    offset: int
-    early_append: datetime | None = None
-
-
 class _PartlyReadChunks:
     """A cache of the chunk that each group has read in part, per partition. Chunks never change."""
 
@@ -199,15 +191,16 @@ class Popper:
             problem = first_damaged.get(lease.partition_id)
             if problem is not None:
                 chunks = [stored for stored in chunks if stored.end <= problem.start]
-            readable = _readable_end(lease, chunks, visible_until)
-            if lease.partition_id in read.cut_short:
-                end = min(readable.offset, read.cut_short[lease.partition_id])
-                readable = _ReadableEnd(end, readable.early_append)
+            readable_end = min(lease.end, read.cut_short.get(lease.partition_id, lease.end))
+            early: StoredChunk | None = None
+            if visible_until is not None:
+                early = next((stored for stored in chunks if stored.appended_at > visible_until), None)
+            if early is not None:
+                readable_end = min(readable_end, max(early.first, lease.start))
             if problem is not None:
-                end = min(readable.offset, max(problem.start, lease.start))
-                readable = _ReadableEnd(end, readable.early_append)
-            deliverable = _deliverable(lease, chunks, group.id, readable.offset)
-            first, end = lease.start, readable.offset
+                readable_end = min(readable_end, max(problem.start, lease.start))
+            deliverable = _deliverable(lease, chunks, group.id, readable_end)
+            first, end = lease.start, readable_end
             if deliverable:
                 _, first = deliverable[0]
                 _, last = deliverable[-1]
@@ -231,13 +224,13 @@ class Popper:
             if deliverable:
                 if end < lease.end or first > lease.start:
                     await self.positions.shorten_lease(delivery, first, end)
-            elif chunks and readable.offset > lease.start:
-                await self.positions.skip_to(delivery, readable.offset)
-            elif problem is not None and readable.early_append is None:
-                await self._skip_damaged(delivery, lease, problem)
-            elif readable.early_append is not None:
-                due_at = readable.early_append + timedelta(seconds=queue.delay_seconds)
+            elif chunks and readable_end > lease.start:
+                await self.positions.skip_to(delivery, readable_end)
+            elif early is not None:
+                due_at = early.appended_at + timedelta(seconds=queue.delay_seconds)
                 await self.positions.postpone(delivery, due_at)
+            elif problem is not None:
+                await self._skip_damaged(delivery, lease, problem)
             is_partly_read = bool(chunks) and end < chunks[-1].end
             self._partly_read.put(group.id, lease.partition_id, chunks[-1] if is_partly_read else None)
         if newer_format is not None and not events:
@@ -320,22 +313,13 @@ class Popper:
         """Return the time up to which events are delivered, or None if the queue has no delay."""
         if queue.delay_seconds <= 0:
             return None
-        now = await run_with_retry(self.pool, self.retry_seconds, self._database_time)
-        return now - timedelta(seconds=queue.delay_seconds)
-
-    async def _database_time(self, conn: AsyncConnection[Any]) -> datetime:
-        row = await (await conn.execute("SELECT clock_timestamp() + %s", (self.clock.skew,))).fetchone()
-        assert row is not None  # noqa: S101 - a SELECT without FROM returns a row
-        now: datetime = row[0]
-        return now
-
-
-def _readable_end(lease: Lease, chunks: Sequence[StoredChunk], visible_until: datetime | None) -> _ReadableEnd:
-    if visible_until is not None:
-        for stored in chunks:
-            if stored.appended_at > visible_until:
-                return _ReadableEnd(max(stored.first, lease.start), stored.appended_at)
-    return _ReadableEnd(lease.end)
+        offset = self.clock.skew - timedelta(seconds=queue.delay_seconds)
+        cursor = await run_with_retry(
+            self.pool, self.retry_seconds, lambda conn: conn.execute("SELECT clock_timestamp() + %s", (offset,))
+        )
+        until: datetime
+        ((until,),) = await cursor.fetchall()
+        return until
 
 
 def _deliverable(lease: Lease, chunks: Sequence[StoredChunk], group_id: int, end: int) -> list[tuple[StoredChunk, int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from penstock.db.pg_arrays import dense_int_array
+from penstock.db.pg_arrays import int_array
 from penstock.log.storage import chunk
 from penstock.log.storage.chunk import ChunkColumns
 from penstock.log.write.piece import PIECE_EVENTS, Piece
@@ -40,11 +40,11 @@ class ChunkBatch:
     def params(self) -> dict[str, Any]:
         sizes = list(map(len, self.bodies))
         return {
-            "partitions": dense_int_array(self.partitions),
-            "counts": dense_int_array(self.counts),
-            "after": dense_int_array(self.after),
-            "starts": dense_int_array(list(accumulate(sizes, initial=1))[:-1]),
-            "sizes": dense_int_array(sizes),
+            "partitions": int_array(self.partitions),
+            "counts": int_array(self.counts),
+            "after": int_array(self.after),
+            "starts": int_array(list(accumulate(sizes, initial=1))[:-1]),
+            "sizes": int_array(sizes),
             "bodies": b"".join(self.bodies),
         }
 
@@ -56,21 +56,15 @@ def build_chunks(
     calls = [ChunkBatch()]
     for partition_id, pieces in partitions:
         events = 0
-        for columns, target in _merge_pieces(pieces):
+        for run in _mergeable_runs(pieces):
+            columns = _merge(run)
             body = chunk.encode(columns)
             if calls[-1].size and calls[-1].size + len(body) > max_call_bytes:
                 calls.append(ChunkBatch())
                 events = 0
             events += columns.count
-            calls[-1].add(partition_id, columns.count, events, target, body)
+            calls[-1].add(partition_id, columns.count, events, run[0].target_group, body)
     return calls
-
-
-def _merge_pieces(pieces: Sequence[Piece]) -> Sequence[tuple[ChunkColumns, int | None]]:
-    """Return the columns of each chunk, and the only group that it is for."""
-    if len(pieces) == 1:
-        return ((pieces[0].columns, pieces[0].target_group),)
-    return [(_merge(run), run[0].target_group) for run in _mergeable_runs(pieces)]
 
 
 def _mergeable_runs(pieces: Sequence[Piece]) -> list[list[Piece]]:

@@ -121,14 +121,7 @@ def add_pieces(
 ) -> None:
     """Append the events of one partition to ``pieces``, split into pieces of limited size.
 
-    Args:
-        pieces: The list to extend.
-        queue: The queue.
-        partition: The name of the partition.
-        indices: The positions of the events in the push.
-        text: The events' data as NDJSON.
-        columns: The columns beside the data, in the order of :class:`ChunkColumns`.
-        max_bytes: The size limit of an event.
+    ``text`` is the events' data as NDJSON. ``columns`` are those beside it, in the order of :class:`ChunkColumns`.
     """
     if len(indices) <= PIECE_EVENTS and len(text) <= TARGET_BYTES and len(text) <= max_bytes:
         pieces.append(Piece(queue, partition, indices, ChunkColumns(text, len(indices), *columns)))

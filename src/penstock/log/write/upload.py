@@ -245,11 +245,8 @@ class Uploads:
     ) -> Upload:
         """Start an upload.
 
-        Args:
-            queue: The queue.
-            writer: The writer that the upload belongs to, for staged writes.
-            version: The version of that writer.
-            keep: How long the staged rows may wait for another process to publish them.
+        In a staged write it belongs to a ``version`` of a ``writer``, and its rows are kept for so long until another
+        process publishes them.
         """
 
         async def insert(conn: AsyncConnection[Any]) -> int:
