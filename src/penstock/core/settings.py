@@ -203,21 +203,21 @@ def _check_range(name: str, value: int, highest: int) -> None:
         raise ConfigurationError(f"{name} is {value}: set it to a whole number from 1 to {highest}")
 
 
-def _parse_integer(name: str, value: str) -> int:
+def parse_integer(name: str, value: str) -> int:
     try:
         return int(value)
     except ValueError:
         raise ConfigurationError(f"{name} is {value!r}: set it to a whole number, in digits") from None
 
 
-def _parse_seconds(name: str, value: str) -> float:
+def parse_number(name: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise ConfigurationError(f"{name} is {value!r}: set it to a number of seconds") from None
+        raise ConfigurationError(f"{name} is {value!r}: set it to a number") from None
 
 
-def _parse_switch(name: str, value: str) -> bool:
+def parse_switch(name: str, value: str) -> bool:
     if value.lower() not in (*_ON, *_OFF):
         raise ConfigurationError(f"{name} is {value!r}: set it to 1 (on) or 0 (off)")
     return value.lower() in _ON
@@ -243,15 +243,15 @@ def _parse_text(name: str, value: str) -> str:
 _VARIABLES: Mapping[str, tuple[str, Callable[[str, str], object]]] = {
     "reader_url": ("PENSTOCK_READER_URL", _parse_text),
     "data_dir": ("PENSTOCK_DATA_DIR", _parse_directory),
-    "pool_size": ("PENSTOCK_POOL_SIZE", _parse_integer),
-    "fast_database": ("PENSTOCK_FAST_DATABASE", _parse_switch),
-    "max_event_bytes": ("PENSTOCK_MAX_EVENT_BYTES", _parse_integer),
-    "auto_upgrade": ("PENSTOCK_AUTO_UPGRADE", _parse_switch),
+    "pool_size": ("PENSTOCK_POOL_SIZE", parse_integer),
+    "fast_database": ("PENSTOCK_FAST_DATABASE", parse_switch),
+    "max_event_bytes": ("PENSTOCK_MAX_EVENT_BYTES", parse_integer),
+    "auto_upgrade": ("PENSTOCK_AUTO_UPGRADE", parse_switch),
     "log_level": ("PENSTOCK_LOG_LEVEL", lambda name, value: value.upper()),
-    "tracing": ("PENSTOCK_TRACING", _parse_switch),
+    "tracing": ("PENSTOCK_TRACING", parse_switch),
     "url": ("PENSTOCK_URL", _parse_text),
     "api_key": ("PENSTOCK_API_KEY", _parse_text),
     "tls_ca_file": ("PENSTOCK_TLS_CA_FILE", lambda name, value: Path(value)),
-    "retry_seconds": ("PENSTOCK_RETRY_SECONDS", _parse_seconds),
+    "retry_seconds": ("PENSTOCK_RETRY_SECONDS", parse_number),
 }
 """Environment variable and parser of each setting but ``database_url``."""

@@ -54,6 +54,13 @@ class CycleRecord:
         wait = (self.took or {}).get(COMMIT_BEFORE, 0.0) / 1000
         return max(0.0, (self.committed_at - self.planned_at).total_seconds() - wait)
 
+    @property
+    def freshness_seconds(self) -> float | None:
+        """The time from the append of the oldest event to the commit."""
+        if self.committed_at is None or self.oldest_at is None:
+            return None
+        return (self.committed_at - self.oldest_at).total_seconds()
+
 
 @dataclass(frozen=True, slots=True)
 class Activity:

@@ -129,10 +129,10 @@ def _create_log(
     database: Database, clock: Clock | None, server_metrics: ServerMetrics, tracing: TracingMiddleware | None
 ) -> Log:
     if tracing is None:
-        return Log(database, clock=clock, committed=server_metrics.observe_commit)
+        return Log(database, clock=clock, committed=server_metrics.commits.observe)
 
     def on_commit(seconds: float) -> None:
-        server_metrics.observe_commit(seconds)
+        server_metrics.commits.observe(seconds)
         tracing.record_commit(seconds)
 
     return Log(database, clock=clock, committed=on_commit, stamp=tracing.trace_headers)

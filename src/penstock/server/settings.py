@@ -11,13 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.core.errors import ConfigurationError
-from penstock.core.settings import Settings
+from penstock.core.settings import Settings, parse_integer, parse_number, parse_switch
 
 DEFAULT_PORT = 6632
 REQUEST_LOGS = ("all", "errors", "none")
-
-_ON = ("1", "true", "yes", "on")
-_OFF = ("0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,34 +155,14 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
 )
 
 
-def _parse_int(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigurationError(f"{name} is {text!r}: it must be a whole number") from None
-
-
-def _parse_float(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigurationError(f"{name} is {text!r}: it must be a number") from None
-
-
-def _parse_bool(name: str, text: str) -> bool:
-    if text.lower() not in (*_ON, *_OFF):
-        raise ConfigurationError(f"{name} is {text!r}: it must be 1 (on) or 0 (off)")
-    return text.lower() in _ON
-
-
 #: Parsers of environment variables, by the type of the setting.
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "str": lambda _, text: text,
     "str | None": lambda _, text: text,
-    "int": _parse_int,
-    "float": _parse_float,
-    "float | None": _parse_float,
-    "bool": _parse_bool,
+    "int": parse_integer,
+    "float": parse_number,
+    "float | None": parse_number,
+    "bool": parse_switch,
     "Path | None": lambda _, text: Path(text).expanduser(),
     "tuple[str, ...]": lambda _, text: tuple(part.strip() for part in text.split(",") if part.strip()),
 }

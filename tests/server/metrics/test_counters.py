@@ -22,7 +22,7 @@ def test_metrics_are_added_up_over_workers(tmp_path: Path) -> None:
     one, two = ServerMetrics(tmp_path), ServerMetrics(tmp_path)
     one.count_push("orders", accepted=3, rejected=1)
     two.count_push("orders", accepted=4, duplicates=2)
-    two.observe_commit(0.003)
+    two.commits.observe(0.003)
     for process in (one, two):
         assert value(process, counters.RECEIVED, "orders") == 10
         assert value(process, counters.ACCEPTED, "orders") == 7
@@ -45,7 +45,7 @@ from pathlib import Path
 from penstock.server.metrics.counters import ServerMetrics
 metrics = ServerMetrics(Path(sys.argv[1]))
 metrics.count_push("orders", accepted=5)
-metrics.count_request_start()
+metrics.requests_in_progress.add(1)
 print("counted", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -167,7 +167,7 @@ class QueryDetail:
     def _show_tiles(self, query: QueryData) -> None:
         info, activity, times = query.info, query.activity, self._view.times
         self._rate.set(formatting.rate(_input_rate(query.cycles)), f"cycle {formatting.number(info.cycle)}")
-        freshness = _mean([_freshness(cycle) for cycle in _recent(query.cycles)])
+        freshness = _mean([cycle.freshness_seconds for cycle in _recent(query.cycles)])
         self._freshness.set(formatting.duration(freshness), f"committed {times.ago(info.committed_at)}")
         lag = sum(group.lag for group in query.groups)
         self._lag.set(formatting.compact(lag), "events to read" if lag else "all read")
@@ -214,7 +214,7 @@ def _cycle_row(view: View, cycle: CycleRecord) -> list[TableCell | str]:
         TableCell(cycle.state, tone=_CYCLE_TONES.get(cycle.state, "info")),
         view.times.clock(cycle.committed_at),
         formatting.duration(cycle.seconds),
-        formatting.duration(_freshness(cycle)),
+        formatting.duration(cycle.freshness_seconds),
         formatting.number(cycle.events_in),
         formatting.number(cycle.windows),
         formatting.number(cycle.late),
@@ -239,12 +239,6 @@ def _output_rate(cycles: Sequence[CycleRecord]) -> float:
     recent = [(age, cycle) for age, cycle in ages if age <= _RESULT_SECONDS]
     events = sum(cycle.events_out or 0 for _, cycle in recent)
     return events / max((age for age, _ in recent), default=_RESULT_SECONDS)
-
-
-def _freshness(cycle: CycleRecord) -> float | None:
-    if cycle.committed_at is None or cycle.oldest_at is None:
-        return None
-    return (cycle.committed_at - cycle.oldest_at).total_seconds()
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

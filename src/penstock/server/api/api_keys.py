@@ -40,8 +40,6 @@ class KeyList(Struct, frozen=True):
 
 
 class CreateKeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A key to create."""
-
     name: str
     roles: list[Role]
     queues: Sequence[str] = ALL_QUEUES
@@ -55,8 +53,6 @@ class RotateKeyRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AuditQuery(Struct, frozen=True):
-    """Which audit entries to return."""
-
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50
     who: str | None = None
 
@@ -96,7 +92,6 @@ async def rotate_api_key(call: ApiCall, body: RotateKeyRequest) -> NewKey:
 
 @routes.delete("/v1/keys/{key}", "Revoke a key", Role.ADMIN, problems=("not-found",))
 async def revoke_api_key(call: ApiCall) -> None:
-    """Revoke a key."""
     authenticator = await _reauthorize(call)
     await _audit(call, authenticator, "key revoke", await _store(call).revoke(call.path["key"]))
 

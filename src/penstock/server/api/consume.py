@@ -11,9 +11,10 @@ from penstock.log.read.pop_request import PopRequest
 from penstock.log.start_position import parse_start_position
 from penstock.protocol import messages
 from penstock.protocol.events import EventDocument, EventList
-from penstock.server.api.push import account_pushes, to_batch
+from penstock.server.api.push import to_batch
 from penstock.server.auth.identity import Role
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
+from penstock.server.ingest.accounting import account_pushes
 from penstock.server.ingest.push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
@@ -44,7 +45,7 @@ async def pop_events(call: ApiCall, body: messages.PopOptions) -> EventList:
     )
     events = await wait_for_events(call, call.services.log.pop(request, call.reserve_memory()))
     if events:
-        call.services.metrics.count_delivered(request.queue, len(events))
+        call.services.metrics.delivered.add(len(events), request.queue)
     return EventList([EventDocument.of(event) for event in events])
 
 
@@ -54,13 +55,12 @@ async def ack_events(call: ApiCall, body: messages.AckRequest) -> messages.AckRe
     queue = call.path["queue"]
     results = await _run_to_completion(call.services.log.ack_leased(queue, call.path["group"], body.acks))
     for status, count in Counter(ack.status for ack in body.acks).items():
-        call.services.metrics.count_acked(queue, status, count)
+        call.services.metrics.acked.add(count, queue, status)
     return messages.AckResponse(results)
 
 
 @routes.post(f"{_GROUP}/extend", "Extend a lease", Role.CONSUME)
 async def extend_lease(call: ApiCall, body: messages.ExtendRequest) -> messages.ExtendResponse:
-    """Extend a lease."""
     until = await call.services.log.extend_leased(
         call.path["queue"], call.path["group"], body.lease_id, body.partition_ids, body.seconds
     )
@@ -89,7 +89,6 @@ async def release_lease(call: ApiCall, body: messages.ReleaseRequest) -> None:
     ),
 )
 async def commit_transaction(call: ApiCall, body: messages.TransactionRequest) -> messages.TransactionResponse:
-    """Acknowledge and push events atomically."""
     queues = [batch.queue for batch in body.pushes]
     call.require_access([ack.queue for ack in body.acks], Role.CONSUME)
     if queues:
@@ -101,7 +100,7 @@ async def commit_transaction(call: ApiCall, body: messages.TransactionRequest) -
         result = await _run_to_completion(log.transact_leased(body.acks, batches, idempotency_key=idempotency_key))
         results += result.pushes
     for ack in body.acks:
-        call.services.metrics.count_acked(ack.queue, ack.status, 1)
+        call.services.metrics.acked.add(1, ack.queue, ack.status)
     return messages.TransactionResponse(result.acked, [messages.BatchResult.of(push) for push in result.pushes])
 
 

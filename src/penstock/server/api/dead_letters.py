@@ -40,8 +40,6 @@ class DeadLetterQuery(Struct, frozen=True):
 
 
 class ListDeadLettersQuery(DeadLetterQuery, frozen=True):
-    """Which dead letters, and which page of them."""
-
     limit: Annotated[int, Meta(ge=1, le=messages.MAX_EVENTS)] = 100
     offset: NonNegativeInt = 0
 
@@ -58,7 +56,6 @@ async def list_dead_letters(call: ApiCall, query: ListDeadLettersQuery) -> messa
 
 @routes.get("/v1/dead-letters/count", "Count dead letters", Role.READ, Role.CONSUME, checks_queues=True)
 async def count_dead_letters(call: ApiCall, query: DeadLetterQuery) -> messages.Count:
-    """Return the number of dead letters that match."""
     which = query.to_filter()
     await _require_access(call, which)
     return messages.Count(await call.services.log.count_dead_letters(which))

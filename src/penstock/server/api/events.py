@@ -76,7 +76,6 @@ class _EventCollector:
     problems=("not-found", "invalid-name", "too-large", "overloaded"),
 )
 async def list_events(call: ApiCall, query: EventsQuery) -> EventList:
-    """Return events without consuming them."""
     return await call.services.searches.run(call.request, _search(call, query))
 
 

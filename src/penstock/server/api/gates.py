@@ -21,8 +21,6 @@ class GateList(Struct, frozen=True):
 
 
 class ListGatesQuery(Struct, frozen=True):
-    """Which gates to return."""
-
     query: str | None = None
     key: str | None = None
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
@@ -51,7 +49,6 @@ async def update_gate(call: ApiCall, body: GateChange) -> None:
 # A consumer of the released events may hold the gate, for example after a Retry-After of its destination.
 @routes.post("/v1/gates/{query}/hold", "Hold a gate for some time", Role.CONSUME, checks_queues=True)
 async def hold_gate(call: ApiCall, body: HoldGateRequest) -> None:
-    """Release no events for some time."""
     admin, query = GateAdmin(call.services.log.database), call.path["query"]
     call.require_access_silently(await admin.sink(query))
     await admin.change(query, GateChange(key=body.key, hold_seconds=body.seconds))

@@ -16,8 +16,6 @@ routes = EndpointGroup("Groups", problems=("not-found", "invalid-name"))
 
 
 class GroupList(Struct, frozen=True):
-    """Groups with their lag."""
-
     groups: list[GroupInfo]
 
 
@@ -41,13 +39,11 @@ async def list_groups(call: ApiCall, query: ListGroupsQuery) -> GroupList:
 
 @routes.get("/v1/queues/{queue}/groups", "List the groups of a queue", Role.READ, Role.CONSUME)
 async def list_queue_groups(call: ApiCall) -> GroupList:
-    """Return the groups of a queue."""
     return GroupList(await call.services.log.groups(call.path["queue"]))
 
 
 @routes.get("/v1/queues/{queue}/groups/{group}/partitions", "List the positions of a group", Role.READ, Role.CONSUME)
 async def list_group_positions(call: ApiCall) -> messages.PartitionPositionList:
-    """Return the position of a group in each partition."""
     positions = await call.services.log.group_positions(call.path["queue"], call.path["group"])
     return messages.PartitionPositionList(positions)
 
@@ -67,7 +63,6 @@ async def seek_group(call: ApiCall, body: messages.SeekRequest) -> messages.Seek
 
 @routes.patch("/v1/queues/{queue}/groups/{group}", "Set whether a group counts for the depth of its queue", Role.ADMIN)
 async def update_group(call: ApiCall, body: messages.GroupUpdate) -> None:
-    """Set whether a group counts for the depth of its queue."""
     await call.services.log.configure_group(call.path["queue"], call.path["group"], counts=body.counts)
 
 

@@ -6,8 +6,7 @@ import msgspec
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from penstock.core.errors import NotFound
-from penstock.core.names import check_key, check_text
+from penstock.core.names import check_key
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.live.sse_ws import EventStream, Subscription, stream_over_websocket
@@ -23,8 +22,6 @@ _MAX_KEYS = 1_000
 
 
 class LiveResultsQuery(msgspec.Struct):
-    """Which windows to follow, and from where."""
-
     #: Keys, separated by commas; all if not given.
     keys: str | None = None
     #: The header Last-Event-ID for clients that cannot set headers.
@@ -32,8 +29,6 @@ class LiveResultsQuery(msgspec.Struct):
 
 
 class TailQuery(msgspec.Struct):
-    """Which events to follow, and from where."""
-
     partition: str | None = None
     key: str | None = None
     last_event_id: str | None = None
@@ -48,7 +43,6 @@ async def stream_query_results(call: ApiCall, query: LiveResultsQuery) -> Respon
 
 @routes.get("/v1/queries/{query}/live", "Follow the results of a query over a WebSocket", Role.READ, is_websocket=True)
 async def stream_query_results_over_websocket(call: WebSocketCall, query: LiveResultsQuery) -> None:
-    """Send the open windows of a query, then the changes of each cycle."""
     with await _subscribe_to_query(call, query) as subscriber:
         await stream_over_websocket(await call.accept(), subscriber, call.reauthorize)
 
@@ -70,7 +64,6 @@ async def stream_queue_tail(call: ApiCall, query: TailQuery) -> Response:
     is_websocket=True,
 )
 async def stream_queue_tail_over_websocket(call: WebSocketCall, query: TailQuery) -> None:
-    """Send the events that are appended to a queue."""
     with await _subscribe_to_queue(call, query) as subscriber:
         await stream_over_websocket(await call.accept(), subscriber, call.reauthorize)
 
@@ -88,11 +81,7 @@ async def _subscribe_to_queue(call: ApiCall | WebSocketCall, query: TailQuery) -
     broadcasters.check_capacity()
     if query.key is not None:
         check_key(query.key)
-    if query.partition is not None:
-        check_text(query.partition, "the partition")
-    queue = await call.services.log.catalog.find(call.path["queue"])
-    if queue is None:
-        raise NotFound(f"there is no queue {call.path['queue']!r}")
+    queue = await call.services.log.queue(call.path["queue"])
     partition = query.partition
     if partition is None and query.key is not None and queue.epoch == 0:
         partition = queue.partition_for_key(query.key)

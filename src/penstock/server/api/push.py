@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-
 from penstock.core import json
-from penstock.core.errors import (
-    IdempotencyConflict,
-    InvalidEvent,
-    InvalidRequest,
-    PenstockError,
-)
-from penstock.log.log import Log
+from penstock.core.errors import InvalidRequest
 from penstock.log.write.batch import Batch
 from penstock.log.write.envelopes import is_array, read_envelopes
-from penstock.log.write.result import PushResult
 from penstock.protocol import messages
 from penstock.server.auth.identity import Role
-from penstock.server.ingest.accounting import count_push, producer_id
+from penstock.server.ingest.accounting import account_pushes
 from penstock.server.ingest.push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
@@ -42,38 +32,6 @@ async def push_batches(call: ApiCall, body: messages.PushRequest) -> messages.Pu
         batches = [to_batch(batch) for batch in body.batches]
         results += await call.services.log.push(batches, idempotency_key=idempotency_key)
     return messages.PushResponse([messages.BatchResult.of(result) for result in results])
-
-
-@asynccontextmanager
-async def account_pushes(call: ApiCall, queues: Sequence[str]) -> AsyncIterator[list[PushResult]]:
-    """Check the rate limit of the producer, and count the push. The block adds the results, one per queue."""
-    services = call.services
-    services.producer_rates.check(producer_id(call))
-    results: list[PushResult] = []
-    try:
-        yield results
-    except IdempotencyConflict:
-        # The message of the log contains the stored key, which the caller does not know.
-        given = call.request.headers.get("idempotency-key", "")
-        raise IdempotencyConflict(
-            f"the idempotency key {given!r} was used for other events; use a new key for new events"
-        ) from None
-    except InvalidEvent:
-        for queue in queues[:1]:
-            # Only for existing queues: a client must not create series by naming many queues.
-            if await _exists(services.log, queue):
-                services.metrics.count_push(queue, accepted=0, rejected=1)
-        raise
-    for queue, result in zip(queues, results, strict=True):
-        count_push(call, queue, result)
-
-
-async def _exists(log: Log, queue: str) -> bool:
-    try:
-        await log.queue(queue)
-    except PenstockError:
-        return False
-    return True
 
 
 def to_batch(given: messages.PushBatch) -> Batch:

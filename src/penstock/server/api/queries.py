@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert, structs
 
 from penstock.core.errors import Conflict, NotFound
 from penstock.engine import commands
@@ -17,7 +17,7 @@ from penstock.engine.client_queries import (
     find_client_query,
     list_client_queries,
 )
-from penstock.engine.ledger import Activity, CycleRecord, read_activity, read_cycles
+from penstock.engine.ledger import Activity, read_activity, read_cycles
 from penstock.engine.registry import QueryInfo, Registry
 from penstock.log.queue_info import GroupInfo
 from penstock.server.auth.identity import Role
@@ -32,8 +32,6 @@ _RECENT = timedelta(minutes=5)
 
 
 class QueryListing(Struct, frozen=True, kw_only=True):
-    """A query in a list."""
-
     name: str
     #: spark, or clients: clients of Queen's protocol, which compute the query themselves.
     computed_by: str
@@ -70,8 +68,6 @@ class RecentActivity(Struct, frozen=True):
 
 
 class QueryDetails(QueryListing, frozen=True, kw_only=True):
-    """A query with its state."""
-
     #: Its steps as text.
     description: list[str]
     #: None if it has no windows, or none yet.
@@ -85,7 +81,7 @@ class QueryDetails(QueryListing, frozen=True, kw_only=True):
     groups: list[GroupInfo]
 
 
-class CycleDetails(Struct, frozen=True):
+class CycleDetails(Struct, frozen=True, rename={"events_in": "events", "events_out": "outputs"}):
     """A cycle. Its results are null unless it was committed."""
 
     cycle: int
@@ -98,8 +94,8 @@ class CycleDetails(Struct, frozen=True):
     seconds: float | None
     #: Time from the append of its oldest event to its commit.
     freshness_seconds: float | None
-    events: int | None
-    outputs: int | None
+    events_in: int | None
+    events_out: int | None
     windows: int | None
     late: int | None
     dead: int | None
@@ -116,8 +112,6 @@ class CycleList(Struct, frozen=True):
 
 
 class ListCyclesQuery(Struct, frozen=True):
-    """Which cycles to return."""
-
     limit: Annotated[int, Meta(ge=1, le=1000)] = 20
     failed: bool = False
     before: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
@@ -135,7 +129,6 @@ async def list_queries(call: ApiCall) -> QueryList:
 
 @routes.get(_QUERY, "Get a query", Role.READ)
 async def get_query(call: ApiCall) -> QueryDetails:
-    """Return one query."""
     log = call.services.log
     if (client_query := await find_client_query(log, call.path["query"])) is not None:
         return _to_client_details(client_query, await count_open_rows(log, client_query.name))
@@ -148,12 +141,11 @@ async def get_query(call: ApiCall) -> QueryDetails:
 
 @routes.get(f"{_QUERY}/cycles", "List the cycles of a query", Role.READ)
 async def list_cycles(call: ApiCall, query: ListCyclesQuery) -> CycleList:
-    """Return the newest cycles of a query."""
     info = await _find_query(call)
     cycles = await read_cycles(
         call.services.log.database, info.id, limit=query.limit, failed=query.failed, before=query.before
     )
-    return CycleList([_to_cycle_details(cycle) for cycle in cycles])
+    return CycleList(convert(cycles, list[CycleDetails], from_attributes=True))
 
 
 @routes.post(f"{_QUERY}/pause", "Pause a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
@@ -165,7 +157,6 @@ async def pause_query(call: ApiCall) -> None:
 
 @routes.post(f"{_QUERY}/resume", "Resume a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
 async def resume_query(call: ApiCall) -> None:
-    """Resume a paused query."""
     await _refuse_client_query(call)
     await commands.resume(call.services.log.database, call.path["query"])
 
@@ -232,7 +223,7 @@ def _to_listing(info: QueryInfo, groups: Sequence[GroupInfo]) -> QueryListing:
 def _to_details(info: QueryInfo, groups: Sequence[GroupInfo], activity: Activity) -> QueryDetails:
     listing = _to_listing(info, groups)
     return QueryDetails(
-        **{name: getattr(listing, name) for name in QueryListing.__struct_fields__},
+        **structs.asdict(listing),
         description=info.description,
         open_windows=activity.open_windows if activity.has_result else None,
         watermark=activity.watermark,
@@ -269,7 +260,7 @@ def _to_client_listing(query: ClientQuery) -> QueryListing:
 def _to_client_details(query: ClientQuery, rows: int) -> QueryDetails:
     listing = _to_client_listing(query)
     return QueryDetails(
-        **{name: getattr(listing, name) for name in QueryListing.__struct_fields__},
+        **structs.asdict(listing),
         description=query.description,
         open_windows=rows,
         watermark=None,
@@ -277,27 +268,4 @@ def _to_client_details(query: ClientQuery, rows: int) -> QueryDetails:
         history_seconds=0.0,
         lately=None,
         groups=query.groups,
-    )
-
-
-def _to_cycle_details(cycle: CycleRecord) -> CycleDetails:
-    freshness = None
-    if cycle.committed_at is not None and cycle.oldest_at is not None:
-        freshness = (cycle.committed_at - cycle.oldest_at).total_seconds()
-    return CycleDetails(
-        cycle=cycle.cycle,
-        state=cycle.state,
-        planned=cycle.planned,
-        planned_at=cycle.planned_at,
-        committed_at=cycle.committed_at,
-        seconds=cycle.seconds,
-        freshness_seconds=freshness,
-        events=cycle.events_in,
-        outputs=cycle.events_out,
-        windows=cycle.windows,
-        late=cycle.late,
-        dead=cycle.dead,
-        watermark=cycle.watermark,
-        took=cycle.took,
-        error=cycle.error,
     )

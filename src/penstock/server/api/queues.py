@@ -17,8 +17,6 @@ routes = EndpointGroup("Queues", problems=("not-found", "invalid-name"))
 
 
 class ListPartitionsQuery(Struct, frozen=True):
-    """How many partitions to return."""
-
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
 
 
@@ -77,7 +75,6 @@ async def configure_queue(call: ApiCall, body: messages.QueueConfiguration) -> m
     problems=("not-found", "invalid-name", "invalid-option"),
 )
 async def update_queue(call: ApiCall, body: messages.QueueUpdate) -> messages.QueueDocument:
-    """Change the given options of an existing queue."""
     name = call.path["queue"]
     await call.services.log.catalog.refresh(name)
     return messages.QueueDocument.of(await call.services.log.configure(name, body.options))

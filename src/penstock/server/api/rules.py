@@ -36,8 +36,6 @@ class RuleCondition(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SaveRuleRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule to save."""
-
     #: The queue of the results.
     on: str
     when: RuleCondition
@@ -61,8 +59,6 @@ class RuleDocument(SaveRuleRequest, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class FiringAlertDocument(Struct, frozen=True):
-    """A rule that fires for a key."""
-
     rule: str
     key: str
     since: datetime

@@ -71,8 +71,6 @@ class _ActiveRow(NamedTuple):
 
 
 class ApiKeyStore:
-    """The API keys of a database."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
 

@@ -59,8 +59,6 @@ class AuditRecord:
 
 
 class AuditLog:
-    """The audit log of a database."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._failures: list[AuditEntry] = []

@@ -55,8 +55,6 @@ class VerifyingKey(NamedTuple):
 
 
 class TokenVerifier:
-    """Verifies bearer tokens."""
-
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._keys = _load_keys(settings)

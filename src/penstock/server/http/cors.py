@@ -15,19 +15,22 @@ import ipaddress
 import re
 from functools import lru_cache
 
-from starlette.types import Scope, Send
+from starlette.responses import Response
+from starlette.types import Scope
 
 from penstock.server.http.errors import Problem
 from penstock.server.settings import ServerSettings
 
 _PORT = re.compile(r":\d+$")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-_ALLOWED_METHODS = b"GET, POST, PUT, PATCH, DELETE"
-_ALLOWED_HEADERS = (
-    b"Authorization, Content-Type, Content-Encoding, Idempotency-Key, Last-Event-ID, X-API-Key, X-Request-Id"
-)
+_PREFLIGHT_HEADERS = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, Content-Encoding, Idempotency-Key, Last-Event-ID, X-API-Key, X-Request-Id"
+    ),
+    "Access-Control-Max-Age": "600",
+}
 _EXPOSED_HEADERS = b"Retry-After, RateLimit, RateLimit-Policy, X-Request-Id"
-_PREFLIGHT_SECONDS = b"600"
 
 
 class OriginPolicy:
@@ -74,14 +77,8 @@ def is_preflight(scope: Scope) -> bool:
     )
 
 
-async def send_preflight_response(send: Send) -> None:
-    headers = [
-        (b"access-control-allow-methods", _ALLOWED_METHODS),
-        (b"access-control-allow-headers", _ALLOWED_HEADERS),
-        (b"access-control-max-age", _PREFLIGHT_SECONDS),
-    ]
-    await send({"type": "http.response.start", "status": 204, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+def preflight_response() -> Response:
+    return Response(status_code=204, headers=_PREFLIGHT_HEADERS)
 
 
 @lru_cache(256)

@@ -21,8 +21,6 @@ _ZSTD_INPUT_BYTES = 512
 
 
 class Decompressor(Protocol):
-    """Decompresses a body."""
-
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the output for more input."""
 
@@ -31,8 +29,6 @@ class Decompressor(Protocol):
 
 
 class NoCompression:
-    """Passes a body through."""
-
     def feed(self, data: bytes) -> Iterator[bytes]:
         yield data
 

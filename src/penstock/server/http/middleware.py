@@ -14,7 +14,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.server.http.cors import OriginPolicy, cors_headers, is_preflight, send_preflight_response
+from penstock.server.http.cors import OriginPolicy, cors_headers, is_preflight, preflight_response
 from penstock.server.http.errors import PROBLEM_JSON, ErrorFormat, Problem, internal_problem
 from penstock.server.http.json_log import RequestLog, format_timestamp
 from penstock.server.metrics.counters import ServerMetrics
@@ -105,7 +105,7 @@ class RequestMiddleware:
         if allowed_origin is not None:
             extra_headers += cors_headers(allowed_origin)
         status = sent = 0
-        self._metrics.count_request_start()
+        self._metrics.requests_in_progress.add(1)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status, sent
@@ -130,7 +130,7 @@ class RequestMiddleware:
 
         try:
             if allowed_origin is not None and is_preflight(scope):
-                await send_preflight_response(send_with_headers)
+                await preflight_response()(scope, receive, send_with_headers)
             else:
                 policy.check(scope, host, foreign_origin)
                 _decode_path(scope)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
@@ -18,37 +17,28 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from penstock.server.http.errors import Problem, retry_after
 from penstock.server.http.request import HAS_FULL_BODY
+from penstock.server.settings import ServerSettings
 
 MAX_HEAD_BYTES = 64 << 10
 MAX_HEADERS = 200
 _CHECK_SECONDS = 1.0
+_MAX_HEAD_SECONDS = 10.0
 
 #: uvicorn's log of WebSockets, switched off: the request middleware logs all failures.
 _silent_logger = logging.getLogger("uvicorn.error.websocket")
 _silent_logger.setLevel(logging.CRITICAL)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Limits of the connections of a process.
-
-    Attributes:
-        connections: Connections at a time.
-        head_seconds: How long the head of a request may take to arrive.
-        stalled_seconds: How long a client may accept no data.
-    """
-
-    connections: int
-    head_seconds: float
-    stalled_seconds: float
-
-
 class LimitedConfig(uvicorn.Config):
-    """uvicorn's configuration with our limits."""
+    """uvicorn's configuration with the limits of our settings."""
 
-    def __init__(self, *args: Any, limits: ConnectionLimits, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, settings: ServerSettings, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.limits = limits
+        self.max_connections = settings.max_connections
+        #: How long the head of a request may take to arrive.
+        self.head_seconds = min(settings.request_seconds, _MAX_HEAD_SECONDS)
+        #: How long a client may accept no data.
+        self.stalled_seconds = settings.idle_seconds
 
 
 class _StallTimeout(asyncio.Protocol):
@@ -73,7 +63,7 @@ class _StallTimeout(asyncio.Protocol):
 
     def check_timeouts(self, now: float) -> None:
         """Disconnect a stalled client."""
-        if self.stalled_since and now - self.stalled_since > self.config.limits.stalled_seconds:
+        if self.stalled_since and now - self.stalled_since > self.config.stalled_seconds:
             self.transport.abort()
 
 
@@ -91,7 +81,7 @@ class HttpConnection(_StallTimeout, HttpToolsProtocol):
         """Wait for a request, unless there are too many connections."""
         super().connection_made(transport)
         self.waiting_since = self.loop.time()
-        if len(self.connections) > self.config.limits.connections:
+        if len(self.connections) > self.config.max_connections:
             self._refuse(Problem("overloaded", "the server has too many connections; try again", {}, retry_after(1)))
 
     def data_received(self, data: bytes) -> None:
@@ -132,10 +122,9 @@ class HttpConnection(_StallTimeout, HttpToolsProtocol):
     def check_timeouts(self, now: float) -> None:
         """Disconnect a stalled client, or one whose request does not arrive."""
         super().check_timeouts(now)
-        limits = self.config.limits
-        if self.waiting_since and now - self.waiting_since > limits.head_seconds:
+        if self.waiting_since and now - self.waiting_since > self.config.head_seconds:
             if self._head_bytes:
-                seconds = f"{limits.head_seconds:g} s"
+                seconds = f"{self.config.head_seconds:g} s"
                 self._refuse(Problem("request-timeout", f"the headers of the request did not arrive within {seconds}"))
             else:
                 self.transport.close()

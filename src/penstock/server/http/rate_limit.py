@@ -1,4 +1,4 @@
-"""Rate limit per producer: one token bucket each, in this process.
+"""Rate limit per producer: one token bucket each, in this process; and the RateLimit headers (IETF draft).
 
 One event costs one token, and a bucket holds the tokens of one second. The number of events in a push is known only
 after it was read, so a push may overdraw its bucket; until the bucket is filled again, the producer is refused.
@@ -6,8 +6,10 @@ after it was read, so a push may overdraw its bucket; until the bucket is filled
 
 from __future__ import annotations
 
+import math
 import time
 
+from penstock.log.write.backpressure import QueueCapacity
 from penstock.server.http.errors import Problem, retry_after
 
 _MAX_BUCKETS = 10_000
@@ -61,3 +63,19 @@ class ProducerRateLimiter:
         rate = self.rate or 0.0
         at, tokens = self._buckets.get(producer, (0.0, rate))
         return min(rate, tokens + (time.monotonic() - at) * rate)
+
+
+def depth_headers(capacity: QueueCapacity | None) -> dict[str, str]:
+    """Return the remaining events of a queue with a depth limit, and the time until it is empty."""
+    if capacity is None:
+        return {}
+    return {
+        "RateLimit-Policy": f'"depth";q={capacity.limit}',
+        "RateLimit": f'"depth";r={capacity.remaining};t={math.ceil(capacity.empty_in)}',
+    }
+
+
+def merge_headers(*headers: dict[str, str]) -> dict[str, str]:
+    """Merge headers; values under the same name become a list."""
+    names = {name for each in headers for name in each}
+    return {name: ", ".join(each[name] for each in headers if name in each) for name in sorted(names)}

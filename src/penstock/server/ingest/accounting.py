@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from penstock.core.errors import IdempotencyConflict, InvalidEvent, PenstockError
+from penstock.log.log import Log
 from penstock.log.write.result import PushResult
 from penstock.server.auth.authorize import client_address
 from penstock.server.routing.call import ApiCall
@@ -10,6 +15,38 @@ from penstock.server.routing.call import ApiCall
 def producer_id(call: ApiCall) -> str:
     """Return the identity of the producer: the caller, or its address while access control is off."""
     return call.caller or client_address(call.request)
+
+
+@asynccontextmanager
+async def account_pushes(call: ApiCall, queues: Sequence[str]) -> AsyncIterator[list[PushResult]]:
+    """Check the rate limit of the producer, and count the push. The block adds the results, one per queue."""
+    services = call.services
+    services.producer_rates.check(producer_id(call))
+    results: list[PushResult] = []
+    try:
+        yield results
+    except IdempotencyConflict:
+        # The message of the log contains the stored key, which the caller does not know.
+        given = call.request.headers.get("idempotency-key", "")
+        raise IdempotencyConflict(
+            f"the idempotency key {given!r} was used for other events; use a new key for new events"
+        ) from None
+    except InvalidEvent:
+        for queue in queues[:1]:
+            # Only for existing queues: a client must not create series by naming many queues.
+            if await _exists(services.log, queue):
+                services.metrics.count_push(queue, accepted=0, rejected=1)
+        raise
+    for queue, result in zip(queues, results, strict=True):
+        count_push(call, queue, result)
+
+
+async def _exists(log: Log, queue: str) -> bool:
+    try:
+        await log.queue(queue)
+    except PenstockError:
+        return False
+    return True
 
 
 def count_push(call: ApiCall, queue: str, result: PushResult) -> None:

@@ -19,11 +19,11 @@ from msgspec import structs
 from penstock.core import json
 from penstock.core.errors import InvalidEvent
 from penstock.log.write.batch import MAX_REJECTED, too_many_rejected
-from penstock.log.write.envelopes import is_array
+from penstock.log.write.envelopes import is_array, split_values
 from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.result import RejectedInput
 from penstock.server.http.errors import Problem
-from penstock.server.ingest.envelopes import check_text, invalid_json, read_values
+from penstock.server.ingest.json_body import invalid_json, read_json
 
 _ATTRIBUTE_NAME = re.compile(r"[a-z0-9]+")
 _REQUIRED = ("id", "source", "type")
@@ -40,16 +40,10 @@ class _CloudEvent(NamedTuple):
     headers: dict[str, str]
 
 
-def read_structured(body: bytes, key_field: str | None, *, is_batch: bool) -> JsonEvents:
-    """Return one CloudEvent, or an array of them."""
-    values = _split_values(body, is_batch=is_batch)
-    return _to_json_events([_read_structured(value, key_field, index) for index, value in enumerate(values)])
-
-
-def read_valid_structured(
-    body: bytes, key_field: str | None, *, is_batch: bool
+def read_structured(
+    body: bytes, key_field: str | None, *, is_batch: bool, partial: bool
 ) -> tuple[JsonEvents, list[RejectedInput]]:
-    """Return the valid CloudEvents, and separately the values that are not CloudEvents."""
+    """Return the CloudEvents of a body, and for a partial push separately the values that are none."""
     events: list[_CloudEvent] = []
     indices: list[int] = []
     rejected: list[RejectedInput] = []
@@ -58,6 +52,8 @@ def read_valid_structured(
             events.append(_read_structured(value, key_field, index))
             indices.append(index)
         except InvalidEvent as error:
+            if not partial:
+                raise
             rejected.append(RejectedInput(index, error.field, error.reason, value))
             if len(rejected) > MAX_REJECTED:
                 raise too_many_rejected(error) from None
@@ -77,7 +73,7 @@ def read_binary(body: bytes, headers: Mapping[str, str], key_field: str | None) 
 
 
 def _split_values(body: bytes, *, is_batch: bool) -> list[bytes]:
-    check_text(body)
+    values = read_json(split_values, body)
     if is_batch != is_array(body):
         raise Problem(
             "invalid-json",
@@ -85,7 +81,7 @@ def _split_values(body: bytes, *, is_batch: bool) -> list[bytes]:
             if is_batch
             else "a CloudEvent is an object; send an array as application/cloudevents-batch+json",
         )
-    return read_values(body)
+    return values
 
 
 def _read_structured(text: bytes, key_field: str | None, index: int) -> _CloudEvent:

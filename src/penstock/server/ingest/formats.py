@@ -9,16 +9,16 @@ import msgspec
 from msgspec import structs
 from starlette.datastructures import Headers
 
+from penstock.log.write import envelopes
 from penstock.log.write.batch import Batch
 from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.result import RejectedInput
 from penstock.server.http.errors import Problem
-from penstock.server.ingest import cloudevents, envelopes
+from penstock.server.ingest import cloudevents
+from penstock.server.ingest.json_body import read_json
 
 
 class BodyFormat(Enum):
-    """The format of a push's body."""
-
     #: An event or an array of events, each an object with ``data`` and optional key, id, time and headers.
     JSON = "application/json"
     #: One line per event; the line is its data.
@@ -88,7 +88,7 @@ def parse_body(
 ) -> tuple[Batch, list[RejectedInput]]:
     """Return the events of a body that is in memory, and for a partial push the values that are not events."""
     if body_format is BodyFormat.JSON and not query.envelope:
-        text = b"\n".join(map(_to_line, envelopes.read_values(body)))
+        text = b"\n".join(map(_to_line, read_json(envelopes.split_values, body)))
         return ndjson_batch(queue, text, query, headers), []
     events, rejected = _read_events(body_format, body, query, headers)
     if body_format is BodyFormat.JSON:
@@ -111,11 +111,11 @@ def _read_events(
     if body_format is BodyFormat.BINARY_CLOUD_EVENT:
         return cloudevents.read_binary(body, headers, query.key_field), []
     if body_format is BodyFormat.JSON:
-        return envelopes.read_valid_envelopes(body) if query.partial else (envelopes.read_envelopes(body), [])
+        if query.partial:
+            return read_json(envelopes.read_valid_envelopes, body)
+        return read_json(envelopes.read_envelopes, body), []
     is_batch = body_format is BodyFormat.CLOUD_EVENTS
-    if query.partial:
-        return cloudevents.read_valid_structured(body, query.key_field, is_batch=is_batch)
-    return cloudevents.read_structured(body, query.key_field, is_batch=is_batch), []
+    return cloudevents.read_structured(body, query.key_field, is_batch=is_batch, partial=query.partial)
 
 
 def _refuse_field_names(query: PushQuery) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from penstock.core.errors import IdempotencyConflict, InvalidEvent, QueueFull
+from penstock.core.errors import InvalidEvent, QueueFull
 from penstock.log.queue import Queue
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult, RejectedInput
@@ -18,9 +19,9 @@ from penstock.server.http.body import MAX_BODY_BYTES, RequestBody
 from penstock.server.http.decompress import content_encoding
 from penstock.server.http.errors import Problem, to_problem
 from penstock.server.http.memory_budget import PUSH_OVERHEAD_BYTES, BudgetReservation
-from penstock.server.http.rate_limit_headers import depth_headers, merge_headers
+from penstock.server.http.rate_limit import depth_headers, merge_headers
 from penstock.server.http.responses import json_response
-from penstock.server.ingest.accounting import count_push, producer_id
+from penstock.server.ingest.accounting import account_pushes, producer_id
 from penstock.server.ingest.formats import BodyFormat, PushQuery, detect_format, ndjson_batch, parse_body
 from penstock.server.ingest.push_openapi import PUSH_OPENAPI
 from penstock.server.ingest.upload import upload_lines
@@ -85,17 +86,12 @@ async def push_events(call: ApiCall, query: PushQuery) -> Response:
     """Store the events of a request. The response is sent after the commit."""
     begun = time.perf_counter()
     services = call.services
-    producer = producer_id(call)
-    try:
-        services.producer_rates.check(producer)
+    async with account_pushes(call, [call.path["queue"]]) as results:
         queue = await services.log.catalog.get(call.path["queue"])
         with services.request_memory.reserve() as reservation:
             reservation.grow(PUSH_OVERHEAD_BYTES)
             result = await _receive(call, query, queue, reservation)
-    except InvalidEvent:
-        services.metrics.count_push(call.path["queue"], accepted=0, rejected=1)
-        raise
-    count_push(call, queue.name, result)
+        results.append(result)
     response = QueuePushResponse(
         result.accepted,
         result.duplicates,
@@ -104,7 +100,9 @@ async def push_events(call: ApiCall, query: PushQuery) -> Response:
         result.replayed,
         round((time.perf_counter() - begun) * 1000, 3),
     )
-    headers = merge_headers(depth_headers(services.log.capacity(queue)), services.producer_rates.headers(producer))
+    headers = merge_headers(
+        depth_headers(services.log.capacity(queue)), services.producer_rates.headers(producer_id(call))
+    )
     return json_response(response, headers=headers)
 
 
@@ -152,21 +150,11 @@ async def _receive_ndjson(
 
 
 async def _push(
-    call: ApiCall,
-    query: PushQuery,
-    batch: Batch,
-    idempotency_key: str | None,
-    rejected: list[RejectedInput] | None = None,
+    call: ApiCall, query: PushQuery, batch: Batch, idempotency_key: str | None, rejected: Sequence[RejectedInput] = ()
 ) -> PushResult:
-    try:
-        (result,) = await call.services.log.push(
-            [batch], idempotency_key=idempotency_key, partial=query.partial, rejected=rejected or ()
-        )
-    except IdempotencyConflict:
-        # The message of the log contains the stored key, which the caller does not know.
-        raise IdempotencyConflict(
-            "this Idempotency-Key was used for other events; use a new key for new events"
-        ) from None
+    (result,) = await call.services.log.push(
+        [batch], idempotency_key=idempotency_key, partial=query.partial, rejected=rejected
+    )
     return result
 
 

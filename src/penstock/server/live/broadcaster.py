@@ -11,6 +11,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import psycopg
 
@@ -22,6 +23,9 @@ from penstock.server.metrics.counters import ServerMetrics
 
 logger = logging.getLogger("penstock.server")
 
+_FollowedT = TypeVar("_FollowedT")
+_PositionT = TypeVar("_PositionT")
+
 #: Time between two reads without a notification: one may be lost.
 _POLL_SECONDS = 1.0
 #: Shortest pause between two reads; at least as long as the last read took.
@@ -30,7 +34,7 @@ _MIN_PAUSE_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
 
 
-class Broadcaster(ABC):
+class Broadcaster(ABC, Generic[_FollowedT, _PositionT]):
     """Reads one source and sends what is new to all subscribers."""
 
     #: The label of its metrics.
@@ -41,48 +45,64 @@ class Broadcaster(ABC):
         self._topic = topic
         self._metrics = metrics
         self._on_empty = on_empty
-        self._subscribers: set[Subscriber] = set()
+        #: The keys that each subscriber follows; None for all.
+        self._keys: dict[Subscriber, _FollowedT | None] = {}
+        #: Subscribers without a first message: the position after which they resume; None to start anew.
+        self._starting: dict[Subscriber, _PositionT | None] = {}
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
 
-    def add(self, subscriber: Subscriber) -> None:
-        self._subscribers.add(subscriber)
+    def subscribe(self, keys: _FollowedT | None, last_id: str) -> Subscriber:
+        """Add a subscriber of some keys or all; ``last_id`` is the id of the last message that the client received."""
+        subscriber = Subscriber(self._restart, self._count_overrun)
+        self._keys[subscriber] = keys
+        self._starting[subscriber] = self.parse_position(last_id)
         self._metrics.live_subscribers.add(1, self.kind)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         self._wake.set()
+        return subscriber
 
     def remove(self, subscriber: Subscriber) -> None:
-        if subscriber in self._subscribers:
-            self._subscribers.discard(subscriber)
+        if subscriber in self._keys:
+            del self._keys[subscriber]
+            self._starting.pop(subscriber, None)
             self._metrics.live_subscribers.add(-1, self.kind)
-            self.forget(subscriber)
-        if not self._subscribers and self._task is not None:
+        if not self._keys and self._task is not None:
             self._task.cancel()
             self._on_empty()
 
     def close(self) -> None:
         """End the streams of all subscribers."""
-        for subscriber in self._subscribers:
+        for subscriber in self._keys:
             subscriber.close()
-
-    def count_overrun(self) -> None:
-        self._metrics.live_overruns.add(1, self.kind)
 
     @property
     def subscriber_count(self) -> int:
-        return len(self._subscribers)
+        return len(self._keys)
 
     @abstractmethod
     async def read_and_send(self) -> None:
         """Read what is new and offer it to the subscribers."""
 
     @abstractmethod
-    def forget(self, subscriber: Subscriber) -> None:
-        """Drop the state of a subscriber that left."""
+    def parse_position(self, last_id: str) -> _PositionT | None:
+        """Return the position of a message id; None if it is not one of this source."""
+
+    @abstractmethod
+    def position_after_overrun(self, subscriber: Subscriber) -> _PositionT | None:
+        """Return the position from which a subscriber that was too slow restarts; None to start anew."""
+
+    def _restart(self, subscriber: Subscriber) -> None:
+        if subscriber in self._keys:
+            self._starting[subscriber] = self.position_after_overrun(subscriber)
+            self._wake.set()
+
+    def _count_overrun(self) -> None:
+        self._metrics.live_overruns.add(1, self.kind)
 
     async def _run(self) -> None:
-        while self._subscribers:
+        while self._keys:
             seen = self._notifier.count(self._topic)
             self._wake.clear()
             begun = time.monotonic()
@@ -117,7 +137,7 @@ class Broadcaster(ABC):
     def _fail(self, error: Exception) -> None:
         """End all streams with a problem."""
         message = problem_message(to_problem(error))
-        for subscriber in self._subscribers:
+        for subscriber in self._keys:
             subscriber.offer(message)
             subscriber.close()
 

@@ -21,7 +21,7 @@ from penstock.server.metrics.counters import ServerMetrics
 _MAX_RESUMED = 16
 
 
-class QueryBroadcaster(Broadcaster):
+class QueryBroadcaster(Broadcaster[frozenset[str], int]):
     """Reads once per cycle for all subscribers of a query.
 
     Args:
@@ -48,22 +48,13 @@ class QueryBroadcaster(Broadcaster):
         self._results = results
         self._stream_id = stream_id
         self._position: QueryPosition | None = None
-        #: The keys that each subscriber follows; None for all.
-        self._keys: dict[Subscriber, frozenset[str] | None] = {}
-        #: Subscribers without a first message: the cycle to resume after, or None for a snapshot.
-        self._starting: dict[Subscriber, int | None] = {}
 
-    def subscribe(self, keys: frozenset[str] | None, last_id: str) -> Subscriber:
-        """Add a subscriber of some keys or all; ``last_id`` is the id of the last message that the client received."""
-        subscriber = Subscriber(self._restart, self.count_overrun)
-        self._keys[subscriber] = keys
-        self._starting[subscriber] = parse_resume_id(self._stream_id, last_id)
-        self.add(subscriber)
-        return subscriber
+    def parse_position(self, last_id: str) -> int | None:
+        """Return the cycle to resume after."""
+        return parse_resume_id(self._stream_id, last_id)
 
-    def forget(self, subscriber: Subscriber) -> None:
-        self._keys.pop(subscriber, None)
-        self._starting.pop(subscriber, None)
+    def position_after_overrun(self, _subscriber: Subscriber) -> None:
+        """Start with a snapshot."""
 
     async def read_and_send(self) -> None:
         """Read the changes of the last cycles, and the first messages of starting subscribers, in one transaction."""
@@ -119,11 +110,6 @@ class QueryBroadcaster(Broadcaster):
                 return None
             followed |= keys
         return frozenset(followed)
-
-    def _restart(self, subscriber: Subscriber) -> None:
-        if subscriber in self._keys:
-            self._starting[subscriber] = None
-            self._wake.set()
 
 
 def _too_many_windows() -> Problem:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
-from psycopg.rows import class_row
+from psycopg.rows import class_row, scalar_row
 
 from penstock.core.errors import NotFound
 from penstock.core.timestamps import EPOCH
@@ -95,8 +95,6 @@ def parse_resume_id(stream_id: int, resume_id: str) -> int | None:
 
 @dataclass(frozen=True)
 class ResultRead:
-    """The result of one read."""
-
     position: QueryPosition
     #: Changes since the previous position.
     changes: ResultChanges | None
@@ -108,21 +106,11 @@ class ResultRead:
 
 
 class LiveResultReader(Protocol):
-    """Reads the results of a query."""
-
     async def read(
         self, since: QueryPosition | None, resumed: Iterable[int], *, snapshot: bool, keys: frozenset[str] | None
     ) -> ResultRead:
         """Read the changes since a position and since each resumed cycle, and a snapshot if one is needed."""
         ...
-
-
-class _Commit(NamedTuple):
-    committed_at: datetime
-
-
-class _ChangedKey(NamedTuple):
-    key: str | None
 
 
 class QueryResultReader:
@@ -149,9 +137,9 @@ class QueryResultReader:
                     must_restart = True
             missed: dict[int, ResultChanges] = {}
             for cycle in resumed:
-                commit = await self._find_commit(conn, cycle)
-                if commit is not None and cycle <= position.cycle:
-                    missed[cycle] = await self._read_changes(conn, position, commit.committed_at, followed)
+                committed_at = await self._find_commit(conn, cycle)
+                if committed_at is not None and cycle <= position.cycle:
+                    missed[cycle] = await self._read_changes(conn, position, committed_at, followed)
             snapshot = snapshot or must_restart or any(cycle not in missed for cycle in resumed)
             everything = await self._read_snapshot(conn, position, followed) if snapshot else None
         return ResultRead(position, changes, missed, everything, must_restart)
@@ -163,8 +151,8 @@ class QueryResultReader:
             raise NotFound("the query was deleted")
         return position
 
-    async def _find_commit(self, conn: Connection, cycle: int) -> _Commit | None:
-        cursor = conn.cursor(row_factory=class_row(_Commit))
+    async def _find_commit(self, conn: Connection, cycle: int) -> datetime | None:
+        cursor = conn.cursor(row_factory=scalar_row)
         return await (await cursor.execute(_sql["commit"].encode(), {"query": self._id, "cycle": cycle})).fetchone()
 
     async def _read_snapshot(self, conn: Connection, position: QueryPosition, keys: list[str] | None) -> ResultChanges:
@@ -180,9 +168,9 @@ class QueryResultReader:
         closed = await self._read_rows(conn, "closed", since=since, keys=keys)
         replaced: list[str | None] = []
         if position.has_sessions:
-            cursor = conn.cursor(row_factory=class_row(_ChangedKey))
+            cursor = conn.cursor(row_factory=scalar_row)
             changed = await (await cursor.execute(self._statement("changed_keys"), {"since": since})).fetchall()
-            replaced = [row.key for row in changed if keys is None or row.key in keys]
+            replaced = [key for key in changed if keys is None or key in keys]
             rows = await self._read_rows(conn, "open_of_keys", keys=[key or "" for key in replaced])
         else:
             rows = await self._read_rows(conn, "changed", since=since, keys=keys)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from penstock.core.errors import NotFound
 from penstock.db.statements import Statements
@@ -24,7 +24,6 @@ from penstock.server.live.tail_feed import TailBroadcaster
 from penstock.server.metrics.counters import ServerMetrics
 
 _sql = Statements("penstock.server.live", "registry.sql")
-_BroadcasterT = TypeVar("_BroadcasterT", bound=Broadcaster)
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class BroadcasterRegistry:
         self._metrics = metrics
         self._stopping = stopping
         self._max_subscribers = max_subscribers
-        self._broadcasters: dict[_SourceKey, Broadcaster] = {}
+        self._broadcasters: dict[_SourceKey, Broadcaster[Any, Any]] = {}
         self._closing: asyncio.Task[None] | None = None
 
     def check_capacity(self) -> None:
@@ -70,66 +69,50 @@ class BroadcasterRegistry:
             return query
         raise NotFound(f"there is no query {name!r}: GET /v1/queries lists all queries")
 
-    @contextmanager
-    def subscribe_to_query(self, query: LiveQuery, keys: frozenset[str] | None, last_id: str) -> Iterator[Subscriber]:
+    def subscribe_to_query(
+        self, query: LiveQuery, keys: frozenset[str] | None, last_id: str
+    ) -> AbstractContextManager[Subscriber]:
         """Subscribe to the results of a query, of some keys or all."""
-        broadcaster = self._find_or_create(
-            _SourceKey("client query" if query.is_client_query else "query", query.id),
-            QueryBroadcaster,
-            lambda on_empty: self._create_query_broadcaster(query, on_empty),
-        )
+        database, notifier = self._log.database, self._log.notifier
+
+        def create(on_empty: Callable[[], None]) -> QueryBroadcaster:
+            if query.is_client_query:
+                client_results, topic = ClientQueryResults(database, query.id), client_cycle_topic(query.id)
+                # Ids of the two kinds of queries overlap; negative stream ids keep them apart.
+                return QueryBroadcaster(client_results, -query.id, notifier, topic, self._metrics, on_empty)
+            results = QueryResultReader(database, query.id, query.name)
+            return QueryBroadcaster(results, query.id, notifier, cycle_topic(query.id), self._metrics, on_empty)
+
+        source = _SourceKey("client query" if query.is_client_query else "query", query.id)
+        return self._subscribe(source, create, keys, last_id)
+
+    def subscribe_to_queue(
+        self, queue: Queue, partition: str | None, key: str | None, last_id: str
+    ) -> AbstractContextManager[Subscriber]:
+        """Subscribe to the events appended to a queue, or to one of its partitions."""
+
+        def create(on_empty: Callable[[], None]) -> TailBroadcaster:
+            return TailBroadcaster(self._log, self._metrics, queue, partition, on_empty)
+
+        return self._subscribe(_SourceKey("queue", queue.id, partition), create, key, last_id)
+
+    @contextmanager
+    def _subscribe(
+        self, source: _SourceKey, create: Callable[[Callable[[], None]], Broadcaster[Any, Any]], keys: Any, last_id: str
+    ) -> Iterator[Subscriber]:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close_on_stop())
+        broadcaster = self._broadcasters.get(source)
+        if broadcaster is None:
+            broadcaster = self._broadcasters[source] = create(lambda: self._remove(source))
         subscriber = broadcaster.subscribe(keys, last_id)
         try:
             yield subscriber
         finally:
             broadcaster.remove(subscriber)
 
-    @contextmanager
-    def subscribe_to_queue(
-        self, queue: Queue, partition: str | None, key: str | None, last_id: str
-    ) -> Iterator[Subscriber]:
-        """Subscribe to the events appended to a queue, or to one of its partitions."""
-        broadcaster = self._find_or_create(
-            _SourceKey("queue", queue.id, partition),
-            TailBroadcaster,
-            lambda on_empty: TailBroadcaster(self._log, self._metrics, queue, partition, on_empty),
-        )
-        subscriber = broadcaster.subscribe(key, last_id)
-        try:
-            yield subscriber
-        finally:
-            broadcaster.remove(subscriber)
-
-    def _create_query_broadcaster(self, query: LiveQuery, on_empty: Callable[[], None]) -> QueryBroadcaster:
-        database, notifier = self._log.database, self._log.notifier
-        if query.is_client_query:
-            # Ids of the two kinds of queries overlap; negative stream ids keep them apart.
-            return QueryBroadcaster(
-                ClientQueryResults(database, query.id),
-                -query.id,
-                notifier,
-                client_cycle_topic(query.id),
-                self._metrics,
-                on_empty,
-            )
-        results = QueryResultReader(database, query.id, query.name)
-        return QueryBroadcaster(results, query.id, notifier, cycle_topic(query.id), self._metrics, on_empty)
-
-    def _find_or_create(
-        self,
-        key: _SourceKey,
-        kind: type[_BroadcasterT],
-        create: Callable[[Callable[[], None]], _BroadcasterT],
-    ) -> _BroadcasterT:
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close_on_stop())
-        broadcaster = self._broadcasters.get(key)
-        if not isinstance(broadcaster, kind):
-            broadcaster = self._broadcasters[key] = create(lambda: self._remove(key))
-        return broadcaster
-
-    def _remove(self, key: _SourceKey) -> None:
-        self._broadcasters.pop(key, None)
+    def _remove(self, source: _SourceKey) -> None:
+        self._broadcasters.pop(source, None)
 
     async def _close_on_stop(self) -> None:
         await self._stopping.wait()

@@ -35,8 +35,6 @@ _MAX_DIGITS = 18
 
 
 class TailEvent(msgspec.Struct):
-    """An event in a message."""
-
     partition: str
     offset: int
     key: str | None
@@ -55,7 +53,7 @@ class _PartitionEnd(NamedTuple):
     end_offset: int
 
 
-class TailBroadcaster(Broadcaster):
+class TailBroadcaster(Broadcaster[str, Mapping[int, int]]):
     """Reads new events once for all subscribers of a queue, or of one partition of it."""
 
     kind = "queue"
@@ -69,22 +67,19 @@ class TailBroadcaster(Broadcaster):
         self._partition = partition
         #: The offset up to which events were sent, by partition.
         self._sent: dict[int, int] | None = None
-        #: The key that each subscriber follows; None for all.
-        self._keys: dict[Subscriber, str | None] = {}
-        #: Subscribers without a first message: the offsets to resume from, by partition; None to start at the end.
-        self._starting: dict[Subscriber, Mapping[int, int] | None] = {}
 
-    def subscribe(self, key: str | None, last_id: str) -> Subscriber:
-        """Add a subscriber of one key or all; ``last_id`` is the id of the last message that the client received."""
-        subscriber = Subscriber(self._restart, self.count_overrun)
-        self._keys[subscriber] = key
-        self._starting[subscriber] = _parse_offsets(last_id)
-        self.add(subscriber)
-        return subscriber
+    def parse_position(self, last_id: str) -> Mapping[int, int] | None:
+        """Parse a message id to offsets by partition."""
+        offsets: dict[int, int] = {}
+        for part in last_id.split(",")[: MAX_RESUMABLE_PARTITIONS + 1] if last_id else ():
+            partition, _, offset = part.partition(":")
+            if not (_is_offset(partition) and _is_offset(offset)):
+                return None
+            offsets[int(partition)] = int(offset)
+        return offsets or None
 
-    def forget(self, subscriber: Subscriber) -> None:
-        self._keys.pop(subscriber, None)
-        self._starting.pop(subscriber, None)
+    def position_after_overrun(self, subscriber: Subscriber) -> Mapping[int, int] | None:
+        return subscriber.missed_since
 
     async def read_and_send(self) -> None:
         """Read the events appended since the last read, and the first messages of starting subscribers."""
@@ -189,11 +184,6 @@ class TailBroadcaster(Broadcaster):
                     events += [Event(delivery, chunk, offset) for offset in offsets]
         return events, skipped
 
-    def _restart(self, subscriber: Subscriber) -> None:
-        if subscriber in self._keys:
-            self._starting[subscriber] = subscriber.missed_since
-            self._wake.set()
-
 
 def _to_message(events: Sequence[Event], skipped: int, id: str, since: Mapping[int, int]) -> LiveMessage:
     ordered = sorted(events, key=lambda event: event.appended_at)
@@ -214,17 +204,6 @@ def _format_offsets(ends: Sequence[_PartitionEnd]) -> str:
     if len(ends) > MAX_RESUMABLE_PARTITIONS:
         return ""
     return ",".join(f"{end.id}:{end.end_offset}" for end in ends)
-
-
-def _parse_offsets(id: str) -> Mapping[int, int] | None:
-    """Parse a message id; None if it is not one."""
-    offsets: dict[int, int] = {}
-    for part in id.split(",")[: MAX_RESUMABLE_PARTITIONS + 1] if id else ():
-        partition, _, offset = part.partition(":")
-        if not (_is_offset(partition) and _is_offset(offset)):
-            return None
-        offsets[int(partition)] = int(offset)
-    return offsets or None
 
 
 def _is_offset(text: str) -> bool:

@@ -53,23 +53,8 @@ LIVE_OVERRUNS = MetricFamily(
     "penstock_live_overruns", "counter", "Times a live subscriber was too slow and had to restart.", ("kind",)
 )
 
-PROCESS_FAMILIES = (
-    REQUESTS,
-    REQUEST_SECONDS,
-    REQUESTS_IN_PROGRESS,
-    PROBLEMS,
-    BACKPRESSURE,
-    RECEIVED,
-    ACCEPTED,
-    DUPLICATES,
-    REJECTED,
-    DELIVERED,
-    ACKED,
-    COMMIT_SECONDS,
-    LIVE_SUBSCRIBERS,
-    LIVE_READS,
-    LIVE_OVERRUNS,
-)
+#: All metrics of this module.
+PROCESS_FAMILIES = tuple(each for each in list(vars().values()) if isinstance(each, MetricFamily))
 _BY_NAME = {family.name: family for family in PROCESS_FAMILIES}
 
 #: Problem types that ask the client to retry later.
@@ -88,8 +73,6 @@ THROUGHPUT_SECONDS = 10
 
 
 class SeriesFamily:
-    """The series of one metric in this process."""
-
     __slots__ = ("_bounds", "_cells", "_family", "_file", "_indexes", "_size")
 
     def __init__(self, file: CounterFile, family: MetricFamily) -> None:
@@ -147,16 +130,16 @@ class ServerMetrics:
                 series[family].reset()
         self._requests = series[REQUESTS]
         self._request_seconds = series[REQUEST_SECONDS]
-        self._in_progress = series[REQUESTS_IN_PROGRESS]
+        self.requests_in_progress = series[REQUESTS_IN_PROGRESS]
         self._problems = series[PROBLEMS]
         self._backpressure = series[BACKPRESSURE]
         self._received = series[RECEIVED]
         self._accepted = series[ACCEPTED]
         self._duplicates = series[DUPLICATES]
         self._rejected = series[REJECTED]
-        self._delivered = series[DELIVERED]
-        self._acked = series[ACKED]
-        self._commits = series[COMMIT_SECONDS]
+        self.delivered = series[DELIVERED]
+        self.acked = series[ACKED]
+        self.commits = series[COMMIT_SECONDS]
         self.live_subscribers = series[LIVE_SUBSCRIBERS]
         self.live_reads = series[LIVE_READS]
         self.live_overruns = series[LIVE_OVERRUNS]
@@ -168,16 +151,13 @@ class ServerMetrics:
         """Release the counter file for another worker."""
         self._file.close()
 
-    def count_request_start(self) -> None:
-        self._in_progress.add(1)
-
     def count_response(self, scope: Scope, state: Mapping[str, Any], status: int, seconds: float) -> None:
         """Count a finished request. Status 0 means that the client disconnected before the response.
 
         The duration of a live stream is not observed: it says nothing about the server. An unknown address has no
         route, so that clients cannot create series by requesting many addresses.
         """
-        self._in_progress.add(-1)
+        self.requests_in_progress.add(-1)
         method, route = scope.get("method", "GET"), state.get("route", "")
         self._requests.add(1, method, route, str(status))
         if "streams" not in state and route:
@@ -200,15 +180,6 @@ class ServerMetrics:
             self._duplicates.add(duplicates, queue)
         if rejected:
             self._rejected.add(rejected, queue)
-
-    def observe_commit(self, seconds: float) -> None:
-        self._commits.observe(seconds)
-
-    def count_delivered(self, queue: str, events: int) -> None:
-        self._delivered.add(events, queue)
-
-    def count_acked(self, queue: str, status: str, events: int) -> None:
-        self._acked.add(events, queue, status)
 
     def throughput(self) -> float:
         """Return the events per second that all workers accepted in the last whole seconds."""

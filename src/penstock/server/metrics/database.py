@@ -114,52 +114,11 @@ SINK_RESTING = MetricFamily(
     "penstock_sink_resting", "gauge", "1 while the circuit breaker of the sink is open, else 0.", _GROUP
 )
 
-#: For each statement, the metric of each column. A histogram has two columns: ``<column>_counts`` and ``<column>_sum``.
-_COLUMNS: Mapping[str, Mapping[str, MetricFamily]] = {
-    "queues": {
-        "events": QUEUE_DEPTH,
-        "appended": QUEUE_APPENDED,
-        "shed": QUEUE_SHED,
-        "partitions": QUEUE_PARTITIONS,
-    },
-    "groups": {
-        "lag": GROUP_LAG,
-        "counts": GROUP_COUNTS,
-        "partitions_behind": GROUP_BEHIND,
-        "leases": GROUP_LEASES,
-        "oldest_seconds": GROUP_OLDEST,
-        "dropped": GROUP_DROPPED,
-    },
-    "dead_letters": {"events": DEAD_LETTERS},
-    "queries": {
-        "running": QUERY_RUNNING,
-        "paused": QUERY_PAUSED,
-        "cycles": QUERY_CYCLES,
-        "failed_cycles": QUERY_FAILED,
-        "events": QUERY_EVENTS,
-        "output_events": QUERY_OUTPUTS,
-        "windows": QUERY_WINDOWS,
-        "late_events": QUERY_LATE,
-        "dead_letters": QUERY_DEAD,
-        "cycle": CYCLE,
-        "freshness": FRESHNESS,
-        "last_commit_seconds": QUERY_COMMIT_AGE,
-        "watermark_lag_seconds": QUERY_WATERMARK_LAG,
-        "events_per_second": QUERY_THROUGHPUT,
-    },
-    "gates": {"allowed": GATE_ALLOWED, "waiting": GATE_WAITING, "longest_wait_seconds": GATE_LONGEST},
-    "sinks": {
-        "written": SINK_WRITTEN,
-        "retries": SINK_RETRIES,
-        "busy": SINK_BUSY,
-        "dead_letters": SINK_DEAD,
-        "lost": SINK_LOST,
-        "running": SINK_RUNNING,
-        "resting": SINK_RESTING,
-    },
-}
-
-DATABASE_FAMILIES = (*(family for columns in _COLUMNS.values() for family in columns.values()), OPEN_WINDOWS)
+#: All metrics of this module.
+DATABASE_FAMILIES = tuple(each for each in list(vars().values()) if isinstance(each, MetricFamily))
+#: By the column of a statement that holds its values.
+_BY_COLUMN = {family.name.removeprefix("penstock_"): family for family in DATABASE_FAMILIES}
+_STATEMENTS = ("queues", "groups", "dead_letters", "queries", "gates", "sinks")
 
 #: Series per metric in one scrape.
 _MAX_SERIES = 2_000
@@ -212,7 +171,7 @@ class DatabaseMetrics:
         is_complete = True
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS), self._database.connection(_TIMEOUT_SECONDS) as conn:
-                for statement in (*_COLUMNS, "open_windows"):
+                for statement in (*_STATEMENTS, "open_windows"):
                     is_complete = await _read_statement(conn, statement, samples) and is_complete
         except (TimeoutError, psycopg.Error, DatabaseError) as error:
             logger.warning("could not read metrics from the database", extra={"reason": type(error).__name__})
@@ -232,7 +191,7 @@ async def _read_statement(conn: Connection, name: str, samples: _Samples) -> boo
                 await _count_open_windows(conn, samples)
             else:
                 for row in await _fetch(conn, name):
-                    _add_samples(samples, _COLUMNS[name], row)
+                    _add_samples(samples, row)
     except (psycopg.errors.QueryCanceled, psycopg.errors.UndefinedTable):
         return False
     return True
@@ -243,13 +202,12 @@ async def _fetch(conn: Connection, name: str) -> list[dict[str, Any]]:
     return await (await cursor.execute(_sql[name].encode(), {"limit": _MAX_SERIES})).fetchall()
 
 
-def _add_samples(samples: _Samples, columns: Mapping[str, MetricFamily], row: Mapping[str, Any]) -> None:
-    for column, family in columns.items():
-        labels = tuple(row[label] for label in family.labels)
-        if family.bounds:
-            samples[family][labels] = _histogram(row[f"{column}_counts"], row[f"{column}_sum"])
-        elif row[column] is not None:
-            samples[family][labels] = row[column]
+def _add_samples(samples: _Samples, row: Mapping[str, Any]) -> None:
+    for column, value in row.items():
+        family = _BY_COLUMN.get(column)
+        if family is not None and value is not None:
+            labels = tuple(row[label] for label in family.labels)
+            samples[family][labels] = _histogram(value, row[f"{column}_sum"]) if family.bounds else value
 
 
 async def _count_open_windows(conn: Connection, samples: _Samples) -> None:

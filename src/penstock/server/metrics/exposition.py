@@ -30,8 +30,6 @@ ALL_FAMILIES = (UPTIME, WORKERS, THROUGHPUT, DATABASE, DATABASE_SECONDS, *PROCES
 
 
 class MetricsSnapshot:
-    """The samples of all metrics at one time."""
-
     def __init__(self, samples: Iterable[MetricSamples]) -> None:
         self._samples = {each.family: each for each in samples}
 

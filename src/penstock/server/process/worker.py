@@ -12,7 +12,6 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Protocol
 
 import uvicorn
 import uvloop
@@ -20,27 +19,12 @@ import uvloop
 from penstock.core.errors import ConfigurationError
 from penstock.server.app import create_app
 from penstock.server.http.middleware import RequestMiddleware
-from penstock.server.http.protocol import (
-    ConnectionLimits,
-    HttpConnection,
-    LimitedConfig,
-    WebSocketConnection,
-    enforce_timeouts,
-)
+from penstock.server.http.protocol import HttpConnection, LimitedConfig, WebSocketConnection, enforce_timeouts
 from penstock.server.services import Services
 from penstock.server.settings import ServerSettings
 
-_MAX_HEAD_SECONDS = 10.0
 _MIN_DATABASE_CONNECTIONS = 3
 _MAX_MESSAGE_BYTES = 64 << 10
-
-
-class AppFactory(Protocol):
-    """Creates the application of a process. It passes its services to ``on_start``, so that the process stops them."""
-
-    def __call__(
-        self, settings: ServerSettings, /, *, on_start: Callable[[Services], None] | None
-    ) -> RequestMiddleware: ...
 
 
 class Worker:
@@ -52,7 +36,7 @@ class Worker:
         on_ready: Called when the worker accepts requests.
         parent: The read end of a pipe whose write end the supervisor holds. The worker stops when the supervisor dies.
             With a supervisor, the worker handles SIGTERM only: the supervisor handles Ctrl-C and kills workers.
-        create: Creates the application.
+        create: Creates the application, with the arguments of :func:`create_app`.
         max_message_bytes: The largest WebSocket message from a client.
     """
 
@@ -63,7 +47,7 @@ class Worker:
         on_ready: Callable[[], None],
         parent: int | None = None,
         *,
-        create: AppFactory = create_app,
+        create: Callable[..., RequestMiddleware] = create_app,
         max_message_bytes: int = _MAX_MESSAGE_BYTES,
     ) -> None:
         self._settings = _divide_limits(settings)
@@ -114,9 +98,7 @@ class Worker:
             timeout_graceful_shutdown=settings.stop_seconds,
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
-            limits=ConnectionLimits(
-                settings.max_connections, min(settings.request_seconds, _MAX_HEAD_SECONDS), settings.idle_seconds
-            ),
+            settings=settings,
         )
         # uvicorn's warnings are about mistakes of clients, which get a response.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

@@ -27,8 +27,6 @@ class QueenError(msgspec.Struct):
 
 
 class QueenErrorFormat(ErrorFormat):
-    """Renders errors for Queen's clients."""
-
     prefix = "queen"
     media_type = "application/json"
     schema = QueenError

@@ -23,8 +23,6 @@ _NUMBER_MASK = (1 << 62) - 1
 
 
 class IdKind(IntEnum):
-    """The kind of object that a number identifies."""
-
     QUEUE = 1
     PARTITION = 2
     QUERY = 3

@@ -12,7 +12,5 @@ Offset = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class Pagination(msgspec.Struct):
-    """The page that a response contains."""
-
     limit: int
     offset: int

@@ -16,8 +16,6 @@ _sql = Statements("penstock.server.queen", "queues.sql")
 
 @dataclass(frozen=True, slots=True)
 class NamespacedQueue:
-    """A queue with its namespace and task."""
-
     id: int
     name: str
     namespace: str

@@ -17,8 +17,6 @@ from penstock.server.services import Services
 
 @dataclass(slots=True)
 class ApiCall:
-    """A call of an endpoint."""
-
     request: HttpRequest
     services: Services
     #: The decoded path parameters.

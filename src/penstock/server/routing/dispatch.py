@@ -35,8 +35,6 @@ _MAX_CACHED_LENGTH = 256
 
 
 class EndpointDispatcher:
-    """The ASGI application of one endpoint."""
-
     def __init__(self, endpoint: Endpoint, services: Services) -> None:
         self._endpoint = endpoint
         self._services = services

@@ -82,7 +82,6 @@ def render_document(endpoints: Sequence[Endpoint]) -> bytes:
     },
 )
 async def get_openapi_document(call: ApiCall) -> Response:
-    """Return this document."""
     return Response(call.services.openapi(), media_type="application/json")
 
 

@@ -42,8 +42,6 @@ class WebSocketCall:
 
 
 class WebSocketDispatcher:
-    """The ASGI application of one WebSocket endpoint."""
-
     def __init__(self, endpoint: Endpoint, services: Services) -> None:
         self._endpoint = endpoint
         self._services = services

@@ -1,18 +1,20 @@
--- Metrics of queues, groups and queries: the labels of a series first, then one column per metric. Each statement does
--- one lookup per partition in use, or per queue, group or query; none reads events.
+-- Metrics of queues, groups and queries: the labels of a series first, then one column per metric, named as the metric
+-- without its prefix. The column of a histogram holds the counts of its buckets; another one ends in _sum. Each
+-- statement does one lookup per partition in use, or per queue, group or query; none reads events.
 
 -- name: queues
-SELECT d.queue, d.partitions, d.events, d.appended, d.shed
+SELECT d.queue, d.partitions AS queue_partitions, d.events AS queue_events, d.appended AS queue_appended_events,
+       d.shed AS queue_shed_events
 FROM penstock.depth d
 ORDER BY d.queue
 LIMIT %(limit)s
 
 -- name: groups
-SELECT l.queue, l.group_name AS "group", l.lag, (l.counts AND NOT l.away)::int AS counts, l.partitions_behind, l.leases,
-       g.dropped,
+SELECT l.queue, l.group_name AS "group", l.lag AS group_lag_events, (l.counts AND NOT l.away)::int AS group_counts,
+       l.partitions_behind AS group_partitions_behind, l.leases AS group_leases, g.dropped AS group_dropped_events,
        CASE WHEN l.lag > 0
             THEN greatest(extract(epoch FROM clock_timestamp() - penstock.oldest_unread(g.id, q.id, q.segment)), 0)
-            ELSE 0 END::float8 AS oldest_seconds
+            ELSE 0 END::float8 AS group_oldest_seconds
 FROM penstock.lag l
 JOIN penstock.queues q ON q.name = l.queue
 JOIN penstock.groups g ON g.queue_id = q.id AND g.name = l.group_name
@@ -20,7 +22,7 @@ ORDER BY l.queue, l.group_name
 LIMIT %(limit)s
 
 -- name: dead_letters
-SELECT q.name AS queue, d.group_name AS "group", d.events
+SELECT q.name AS queue, d.group_name AS "group", d.events AS dead_letters
 FROM penstock.queues q
 CROSS JOIN LATERAL (
     SELECT l.group_name, count(*) AS events FROM penstock.dead_letters l
@@ -30,16 +32,19 @@ ORDER BY q.id, d.group_name
 LIMIT %(limit)s
 
 -- name: queries
-SELECT q.name AS query, (q.lease_until > clock_timestamp())::int AS running, q.is_paused::int AS paused,
-       coalesce(t.cycles, 0) AS cycles, coalesce(t.failed, 0) AS failed_cycles,
-       coalesce(t.events_in, 0) AS events, coalesce(t.events_out, 0) AS output_events,
-       coalesce(t.windows, 0) AS windows, coalesce(t.late, 0) AS late_events, coalesce(t.dead, 0) AS dead_letters,
-       coalesce(t.cycle_counts, '{}') AS cycle_counts, coalesce(t.cycle_seconds, 0) AS cycle_sum,
-       coalesce(t.fresh_counts, '{}') AS freshness_counts, coalesce(t.fresh_seconds, 0) AS freshness_sum,
+SELECT q.name AS query, (q.lease_until > clock_timestamp())::int AS query_running, q.is_paused::int AS query_paused,
+       coalesce(t.cycles, 0) AS query_cycles, coalesce(t.failed, 0) AS query_failed_cycles,
+       coalesce(t.events_in, 0) AS query_events, coalesce(t.events_out, 0) AS query_output_events,
+       coalesce(t.windows, 0) AS query_windows, coalesce(t.late, 0) AS query_late_events,
+       coalesce(t.dead, 0) AS query_dead_letters,
+       coalesce(t.cycle_counts, '{}') AS query_cycle_seconds, coalesce(t.cycle_seconds, 0) AS query_cycle_seconds_sum,
+       coalesce(t.fresh_counts, '{}') AS query_freshness_seconds,
+       coalesce(t.fresh_seconds, 0) AS query_freshness_seconds_sum,
        CASE WHEN l.committed_at IS NOT NULL
-            THEN greatest(extract(epoch FROM clock_timestamp() - l.committed_at), 0) END::float8 AS last_commit_seconds,
-       extract(epoch FROM clock_timestamp() - w.watermark)::float8 AS watermark_lag_seconds,
-       coalesce(p.events, 0) / 10.0::float8 AS events_per_second
+            THEN greatest(extract(epoch FROM clock_timestamp() - l.committed_at), 0)
+            END::float8 AS query_last_commit_seconds,
+       extract(epoch FROM clock_timestamp() - w.watermark)::float8 AS query_watermark_lag_seconds,
+       coalesce(p.events, 0) / 10.0::float8 AS query_events_per_second
 FROM penstock.queries q
 LEFT JOIN penstock.query_totals t ON t.query_id = q.id
 LEFT JOIN LATERAL (
@@ -69,16 +74,18 @@ SELECT id AS query_id, name AS query FROM penstock.queries WHERE result IS NOT N
 SELECT count(*) FROM penstock.state_{id}
 
 -- name: gates
-SELECT q.name AS query, sum(l.allowed)::bigint AS allowed, count(*) FILTER (WHERE l.denied_since IS NOT NULL) AS waiting,
-       greatest(extract(epoch FROM clock_timestamp() - min(l.denied_since)), 0)::float8 AS longest_wait_seconds
+SELECT q.name AS query, sum(l.allowed)::bigint AS gate_allowed_events,
+       count(*) FILTER (WHERE l.denied_since IS NOT NULL) AS gate_waiting_lanes,
+       greatest(extract(epoch FROM clock_timestamp() - min(l.denied_since)), 0)::float8 AS gate_longest_wait_seconds
 FROM penstock.gate_lanes l JOIN penstock.queries q ON q.id = l.query_id
 GROUP BY q.id, q.name
 ORDER BY q.id
 LIMIT %(limit)s
 
 -- name: sinks
-SELECT q.name AS queue, g.name AS "group", t.written, t.retries, t.busy, t.dead_letters, t.lost,
-       r.running::int, (r.running AND t.is_resting)::int AS resting
+SELECT q.name AS queue, g.name AS "group", t.written AS sink_written_events, t.retries AS sink_retries,
+       t.busy AS sink_busy, t.dead_letters AS sink_dead_letters, t.lost AS sink_lost_events,
+       r.running::int AS sink_running, (r.running AND t.is_resting)::int AS sink_resting
 FROM penstock.sink_totals t
 JOIN penstock.groups g ON g.id = t.group_id
 JOIN penstock.queues q ON q.id = g.queue_id

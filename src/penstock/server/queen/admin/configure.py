@@ -29,8 +29,6 @@ routes = queen_routes("invalid-option", "invalid-name")
 
 
 class ConfigureRequest(msgspec.Struct):
-    """The configuration of a queue in a request."""
-
     queue: str
     namespace: str | None = None
     task: str | None = None
@@ -40,8 +38,6 @@ class ConfigureRequest(msgspec.Struct):
 
 
 class ConfiguredQueue(msgspec.Struct, rename="camel"):
-    """The configuration of a queue after a request."""
-
     queue_id: str
     partition_id: str
     queue: str

@@ -25,8 +25,6 @@ _MAX_PAGE_BYTES = 64 << 20
 
 
 class DeadLetterParameters(msgspec.Struct, rename="camel"):
-    """Filters and pages the list of dead letters."""
-
     queue: str = ""
     consumer_group: str = ""
     partition: str = ""
@@ -62,8 +60,6 @@ class DeadMessages(msgspec.Struct):
 
 
 class DeletedDeadMessages(msgspec.Struct):
-    """The number of deleted dead letters."""
-
     deleted: int
     success: bool = True
 

@@ -37,8 +37,6 @@ class QueueGroup(msgspec.Struct, rename="camel"):
 
 
 class LaggingPartition(msgspec.Struct):
-    """A partition in which a group is behind."""
-
     consumer_group: str
     queue_name: str
     partition_name: str
@@ -58,8 +56,6 @@ class LaggingParameters(msgspec.Struct, rename="camel"):
 
 
 class GroupPartition(msgspec.Struct, rename="camel"):
-    """The position of a group in a partition."""
-
     partition: str
     worker_id: str | None
     last_consumed_at: datetime | None
@@ -70,8 +66,6 @@ class GroupPartition(msgspec.Struct, rename="camel"):
 
 
 class GroupPartitions(msgspec.Struct):
-    """The positions of a group in a queue."""
-
     partitions: list[GroupPartition]
 
 
@@ -82,8 +76,6 @@ class DeleteGroupParameters(msgspec.Struct, rename="camel"):
 
 
 class DeletedGroup(msgspec.Struct, rename="camel"):
-    """The result of deleting a group in all its queues."""
-
     consumer_group: str
     deleted_partitions: int
     metadata_deleted: bool
@@ -91,14 +83,10 @@ class DeletedGroup(msgspec.Struct, rename="camel"):
 
 
 class DeletedQueueGroup(DeletedGroup, rename="camel"):
-    """The result of deleting a group in one queue."""
-
     queue_name: str = ""
 
 
 class RefreshedStatistics(msgspec.Struct):
-    """Statistics need no refresh: every request computes them."""
-
     success: bool = True
 
 
@@ -156,9 +144,10 @@ async def list_lagging_partitions(call: ApiCall, query: LaggingParameters) -> li
     ]
 
 
-@routes.get(_GROUP, "Show the positions of a group", Role.READ, Role.CONSUME, checks_queues=True)
+@routes.get(
+    _GROUP, "Show the positions of a group", Role.READ, Role.CONSUME, checks_queues=True, problems=("not-found",)
+)
 async def get_group(call: ApiCall) -> dict[str, GroupPartitions]:
-    """Show the positions of a group, by queue and partition."""
     described: dict[str, GroupPartitions] = {}
     for group in await groups_in_path(call):
         positions = await read_positions(call.services.log, group.queue, group.group)

@@ -19,8 +19,6 @@ _UNHEALTHY = {"responses": {"503": {"description": "The database cannot be reach
 
 
 class QueenHealth(msgspec.Struct):
-    """The state of the server and its database."""
-
     status: str
     database: str
     version: str

@@ -132,8 +132,6 @@ class MessageDetail(ListedMessage, rename="camel", kw_only=True):
 
 
 class MovedMessage(msgspec.Struct, rename="camel"):
-    """The result of moving a message."""
-
     partition_id: str
     transaction_id: str
     message: str
@@ -266,14 +264,12 @@ async def get_message(call: ApiCall) -> MessageDetail:
 
 @routes.delete(_MESSAGE, "Refused: the log is append-only", Role.ADMIN, checks_queues=True)
 async def delete_message(call: ApiCall) -> MovedMessage:
-    """Refuse to delete a message: the log is append-only."""
     await _message_in_path(call)
     raise Problem("conflict", _APPEND_ONLY)
 
 
 @routes.delete("/api/v1/queues/{queue}/clear", "Refused: the log is append-only", Role.ADMIN)
 async def clear_queue(call: ApiCall) -> MovedMessage:
-    """Refuse to clear a queue: the log is append-only."""
     raise Problem("conflict", _APPEND_ONLY)
 
 

@@ -26,8 +26,6 @@ _ANYONE = (Role.READ, Role.CONSUME, Role.PRODUCE)
 
 
 class QueueListParameters(msgspec.Struct):
-    """Filters and pages the list of queues."""
-
     namespace: str = ""
     task: str = ""
     limit: Limit = 1000
@@ -47,8 +45,6 @@ class QueueResource(msgspec.Struct, rename="camel"):
 
 
 class QueueResourceDetail(QueueResource, rename="camel", kw_only=True):
-    """A queue with its options."""
-
     options: dict[str, Any]
 
 
@@ -73,8 +69,6 @@ class Tasks(msgspec.Struct):
 
 
 class PartitionListParameters(msgspec.Struct):
-    """Selects the partitions of a queue, or one of them."""
-
     queue: str
     partition: str = ""
     limit: Limit = 1000

@@ -42,8 +42,6 @@ class GroupSeek(msgspec.Struct, rename="camel"):
 
 
 class GroupSeekResult(msgspec.Struct, rename="camel"):
-    """The new position of a group in a queue."""
-
     consumer_group: str
     queue_name: str
     seek_to_end: bool

@@ -90,15 +90,11 @@ class TraceNames(msgspec.Struct):
 
 
 class TraceListParameters(msgspec.Struct):
-    """Pages the traces under a name."""
-
     limit: Limit = 100
     offset: Offset = 0
 
 
 class TraceNameListParameters(TraceListParameters):
-    """Pages the names of traces."""
-
     limit: Limit = 50
 
 

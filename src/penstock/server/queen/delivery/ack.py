@@ -118,7 +118,7 @@ async def _ack(call: ApiCall, items: Sequence[MessageAck], group: str | None) ->
         result = AckByIdResult(ack) if isinstance(ack, str) else next(applied)
         partition = result.partition
         if isinstance(ack, AckById) and partition is not None and not result.problem:
-            call.services.metrics.count_acked(partition.queue, ack.status, 1)
+            call.services.metrics.acked.add(1, partition.queue, ack.status)
         results.append(
             MessageAckResult(
                 len(results),

@@ -59,14 +59,6 @@ class AckByIdResult(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionByIdResult:
-    """The results of a transaction: one for each batch, and one for each ack in the order of the request."""
-
-    pushes: list[PushResult]
-    acks: list[AckOutcome]
-
-
-@dataclass(frozen=True, slots=True)
 class _ResolvedAcks:
     """The acks of one group in one partition under one lease, by offset."""
 
@@ -106,10 +98,11 @@ class AcksById:
         *,
         leases: Sequence[UUID] = (),
         also: TransactionStep | None = None,
-    ) -> TransactionByIdResult:
+    ) -> tuple[list[PushResult], list[AckOutcome]]:
         """Ack and push in one transaction, or raise TransactionRefused and do neither.
 
-        An ack that names no lease must hold one of ``leases``, if there are any. ``also`` runs in the transaction.
+        Return the result of each batch, and that of each ack in the order of the request. An ack that names no lease
+        must hold one of ``leases``, if there are any. ``also`` runs in the transaction.
         """
         claimed = [await self._claim_lease(ack, leases) for ack in acks] if leases else acks
         resolved, refused = await self._resolve(claimed)
@@ -125,7 +118,7 @@ class AcksById:
         done = await self._log.transact_offsets([partition_acks.ack for partition_acks in resolved], batches, also=also)
         indices = [index for partition_acks in resolved for index in partition_acks.indices]
         outcomes = dict(zip(indices, done.outcomes, strict=True))
-        return TransactionByIdResult(done.pushes, [outcomes[index] for index in range(len(acks))])
+        return done.pushes, [outcomes[index] for index in range(len(acks))]
 
     async def queues_of_lease(self, lease_id: UUID) -> set[str]:
         """Return the names of the queues that a lease has partitions of."""

@@ -204,7 +204,7 @@ def _response(
     if not events:
         return None
     call.services.component(AcksById).remember(events)
-    call.services.metrics.count_delivered(events[0].queue, len(events))
+    call.services.metrics.delivered.add(len(events), events[0].queue)
     messages = [_message(event, request.auto_ack) for event in events]
     first = messages[0]
     sizes = {"partitions": request.partitions, "batch": request.batch, "waitMs": 0}

@@ -88,11 +88,13 @@ async def commit_transaction(call: ApiCall, body: Operations) -> OperationResult
     if items:
         call.services.producer_rates.check(producer_id(call))
     try:
-        done = await call.services.component(AcksById).transact(acks, await messages.batches(log), leases=leases)
+        pushes, outcomes = await call.services.component(AcksById).transact(
+            acks, await messages.batches(log), leases=leases
+        )
     except TransactionRefused as error:
         return OperationResults(transaction_id, False, [], f"ACK operation failed: {error}")
-    messages.count(call, done.pushes)
-    return OperationResults(transaction_id, True, _results(operations, messages.results(done.pushes), done.acks))
+    messages.count(call, pushes)
+    return OperationResults(transaction_id, True, _results(operations, messages.results(pushes), outcomes))
 
 
 def _check_operations(body: Operations) -> list[AckOperation | PushOperation]:

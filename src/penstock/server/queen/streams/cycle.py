@@ -65,8 +65,6 @@ class CycleCommit(msgspec.Struct):
 
 
 class CycleAckResult(msgspec.Struct):
-    """The result of a cycle's ack."""
-
     count: int
     lease_released: bool
     dlq: bool
@@ -116,7 +114,9 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
 
     acks = [] if ack is None else [ack]
     try:
-        done = await call.services.component(AcksById).transact(acks, await messages.batches(log), also=write_state)
+        pushes, outcomes = await call.services.component(AcksById).transact(
+            acks, await messages.batches(log), also=write_state
+        )
     except TransactionRefused as error:
         return _rolled_back(body, f"{INVALID_LEASE}: {error}" if error.problem in _LEASE_PROBLEMS else str(error))
     except DataError as error:
@@ -124,7 +124,7 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
     log.notifier.wake_local(client_cycle_topic(query.id))
     ack_result = None
     if body.ack is not None:
-        (outcome,) = done.acks
+        (outcome,) = outcomes
         count = 1 if body.ack.count is None else body.ack.count
         ack_result = CycleAckResult(count, outcome.released or body.release_lease, outcome.dead)
     return CycleCommitResult(
@@ -133,7 +133,7 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
         body.partition_id,
         partition.queue,
         state.count,
-        messages.results(done.pushes),
+        messages.results(pushes),
         ack_result,
     )
 

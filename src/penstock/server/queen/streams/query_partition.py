@@ -27,8 +27,6 @@ class StreamQuery:
 
 
 class QueryPartition(NamedTuple):
-    """A query and a partition of its source."""
-
     query: StreamQuery
     partition: PartitionRef
 

@@ -1,4 +1,4 @@
-"""JSON bodies: an event or an array of events, in envelopes or bare. The data is not decoded."""
+"""JSON bodies: an event or an array of events. The data is not decoded."""
 
 from __future__ import annotations
 
@@ -6,30 +6,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.core import json
-from penstock.log.write import envelopes
-from penstock.log.write.json_events import JsonEvents
-from penstock.log.write.result import RejectedInput
 from penstock.server.http.errors import Problem
 
 _T = TypeVar("_T")
 
 
-def read_values(body: bytes) -> list[bytes]:
-    """Return the text of each element of an array, or of a single value."""
-    return _read(envelopes.split_values, body)
-
-
-def read_envelopes(body: bytes) -> JsonEvents:
-    """Return the events of a body, or raise InvalidEvent for the first value that is not one."""
-    return _read(envelopes.read_envelopes, body)
-
-
-def read_valid_envelopes(body: bytes) -> tuple[JsonEvents, list[RejectedInput]]:
-    """Return the events of a body, and separately the values that are not events."""
-    return _read(envelopes.read_valid_envelopes, body)
-
-
-def _read(read: Callable[[bytes], _T], body: bytes) -> _T:
+def read_json(read: Callable[[bytes], _T], body: bytes) -> _T:
+    """Read a body with a function of :mod:`penstock.log.write.envelopes`; raise a problem if it is not JSON."""
     check_text(body)
     try:
         return read(body)
