@@ -73,7 +73,7 @@ def test_events_go_into_a_table(cli: CommandLine, sinks_url: str) -> None:
         (["run", "cli-wrong", "--to", "paper:a4"], "is not a sink"),
         (["webhook", "cli-wrong", "http://127.0.0.1:9/x", "--idle-seconds", "0"], "not a public address"),
         (["webhook", "cli-wrong", "https://example.com", "--header", "nonsense"], "has no colon"),
-        (["run", "cli-wrong", "--to", "console", "--from", "now"], "--from must be beginning or end"),
+        (["run", "cli-wrong", "--to", "console", "--from", "now"], "'now' is not one of 'beginning', 'end'"),
     ],
 )
 def test_errors_are_printed_in_one_line(cli: CommandLine, arguments: list[str], says: str) -> None:

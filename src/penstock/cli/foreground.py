@@ -63,8 +63,13 @@ class StopSignals:
         self._previous_handlers = {}
 
 
-def run_queries(starters: Sequence[Callable[[], Query]], out: Output, report_seconds: float) -> list[Query]:
-    """Start queries one after the other and wait for all. If one fails, stop the others and raise its error."""
+def run_queries(starters: Sequence[Callable[[], Query]], out: Output, report_seconds: float) -> None:
+    """Start queries one after the other, wait for all, and print their final status.
+
+    If one fails, stop the others and raise its error.
+    """
+    from penstock.engine.status import StatusReporter
+
     queries: list[Query] = []
     with StopSignals() as signals:
         try:
@@ -82,7 +87,8 @@ def run_queries(starters: Sequence[Callable[[], Query]], out: Output, report_sec
             _stop(queries)
     for query in queries:
         query.wait()
-    return queries
+    for query in queries:
+        print_status(out, query, StatusReporter(query.status))
 
 
 def _stop(queries: Sequence[Query]) -> None:

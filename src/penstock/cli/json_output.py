@@ -106,38 +106,27 @@ def dead_letter(letter: DeadLetter) -> dict[str, Any]:
     return {**{name: getattr(letter, name) for name in names}, "data": msgspec.Raw(letter.raw)}
 
 
-def query_listing(query: QueryInfo, groups: Sequence[GroupInfo]) -> dict[str, Any]:
-    """Return an entry of ``query list`` for a query that Spark computes."""
-    return {
+def query_listing(query: QueryInfo | ClientQuery, groups: Sequence[GroupInfo]) -> dict[str, Any]:
+    """Return an entry of ``query list``. Spark or clients compute the query."""
+    from penstock.engine.client_queries import ClientQuery
+
+    listing = {
         "name": query.name,
         "computed_by": "spark",
         "state": query.state,
-        "is_paused": query.is_paused,
-        "driver": query.driver if query.is_running else None,
+        "is_paused": False,
+        "driver": None,
         "queues": [group.queue for group in groups],
         "sink": query.sink,
         "lag": sum(group.lag for group in groups),
-        "cycle": query.cycle,
-        "committed_at": query.committed_at,
-        "created_at": query.created_at,
-    }
-
-
-def client_query_listing(query: ClientQuery) -> dict[str, Any]:
-    """Return an entry of ``query list`` for a query that clients compute."""
-    return {
-        "name": query.name,
-        "computed_by": "clients",
-        "state": query.state,
-        "is_paused": False,
-        "driver": None,
-        "queues": [query.queue],
-        "sink": query.sink,
-        "lag": query.lag,
         "cycle": 0,
         "committed_at": query.committed_at,
         "created_at": query.created_at,
     }
+    if isinstance(query, ClientQuery):
+        return {**listing, "computed_by": "clients", "queues": [query.queue]}
+    driver = query.driver if query.is_running else None
+    return {**listing, "is_paused": query.is_paused, "driver": driver, "cycle": query.cycle}
 
 
 def query_details(

@@ -45,17 +45,12 @@ class Tail:
         """Return the newest events, oldest first. :meth:`follow` returns those appended from now on."""
         partitions = await self._transport.partitions(self._queue)
         self._next_offsets = {partition.id: partition.end for partition in partitions}
-        newest: list[Event] = []
-        appended = 0
-        while count and not newest:
-            events = await self._transport.browse(self._queue, key=self._key, limit=count + appended)
-            newest = [event for event in events if event.offset < self._next_offsets.get(event.partition_id, 0)]
-            newest = newest[:count]
-            if len(newest) == count or len(events) < count + appended:
-                break
-            # The page held events appended since the offsets were read: read a page larger by their number.
-            appended, newest = appended + count - len(newest), []
-        return sorted(newest, key=_append_order)
+        events = await self._transport.browse(self._queue, key=self._key, limit=count) if count else []
+        for event in events:
+            # The page may contain events appended since the offsets were read.
+            next_offset = max(self._next_offsets.get(event.partition_id, 0), event.offset + 1)
+            self._next_offsets[event.partition_id] = next_offset
+        return sorted(events, key=_append_order)
 
     async def follow(self) -> AsyncIterator[list[Event]]:
         """Yield events as they are appended, without end."""

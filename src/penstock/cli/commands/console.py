@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import secrets
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.session import CommandSession
+from penstock.cli.session import CommandSession, child_environment
 from penstock.cli.supervised_process import supervise
 
 if TYPE_CHECKING:
@@ -73,23 +72,7 @@ def run_console_process(settings: ServerSettings, port: int | None) -> Iterator[
 
 
 def _environment(settings: ServerSettings) -> dict[str, str]:
-    """Return the server's settings as environment variables. Options would show a database password to other users."""
-    environment = dict(os.environ)
-    core = settings.core
-    if core.database_url is None:
-        for name in (
-            "PENSTOCK_DATABASE_URL",
-            "DATABASE_URL",
-            "PGHOST",
-            "PGHOSTADDR",
-            "PGPORT",
-            "PGDATABASE",
-            "PGSERVICE",
-        ):
-            environment.pop(name, None)
-        environment["PENSTOCK_DATA_DIR"] = str(core.data_dir)
-    elif core.database_url:
-        environment["PENSTOCK_DATABASE_URL"] = core.database_url
+    environment = child_environment(settings.core)
     for name, path in (("PENSTOCK_TLS_CERT", settings.tls_cert), ("PENSTOCK_TLS_KEY", settings.tls_key)):
         if path is not None:
             environment[name] = str(path)

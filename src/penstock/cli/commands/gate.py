@@ -16,7 +16,7 @@ from penstock.core.formatting import number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.gates.admin import GateChange, GateInfo
+    from penstock.engine.gates.admin import GateInfo
 
 app = typer.Typer(help="Gates: show and change the rate limits of a query's lanes.")
 
@@ -76,28 +76,20 @@ async def set_limits(
     clear: Annotated[bool, typer.Option("--clear", help="Remove earlier changes.")] = False,
 ) -> None:
     """Change limits while the query runs. Limits of a key take precedence; limits that are not given stay."""
-    from penstock.engine.gates.admin import GateChange
-
-    change = GateChange(
-        key=key, gate=gate, rate=rate, capacity=capacity, limit=limit, window_seconds=window, weight=weight, clear=clear
-    )
-    await _change(session, query, change, "changed")
+    limits = {"rate": rate, "capacity": capacity, "limit": limit, "window_seconds": window, "weight": weight}
+    await _change(session, query, key, "changed", gate=gate, clear=clear, **limits)
 
 
 @command(app, "pause", examples=["penstock gate pause ota-limiter tenant-7", "penstock gate pause ota-limiter"])
 async def pause(session: CommandSession, query: QueryName, key: Key = None) -> None:
     """Close the gates until they are resumed. Events wait in their queue."""
-    from penstock.engine.gates.admin import GateChange
-
-    await _change(session, query, GateChange(key=key, paused=True), "paused")
+    await _change(session, query, key, "paused", paused=True)
 
 
 @command(app, "resume", examples=["penstock gate resume ota-limiter tenant-7"])
 async def resume(session: CommandSession, query: QueryName, key: Key = None) -> None:
     """Resume paused or held gates."""
-    from penstock.engine.gates.admin import GateChange
-
-    await _change(session, query, GateChange(key=key, paused=False, hold_seconds=0), "resumed")
+    await _change(session, query, key, "resumed", paused=False, hold_seconds=0)
 
 
 @command(app, "hold", examples=["penstock gate hold ota-limiter tenant-7 --seconds 30"])
@@ -110,9 +102,7 @@ async def hold(
     ] = 60.0,
 ) -> None:
     """Close the gates for a time and restart with empty buckets, for example after a partner's Retry-After."""
-    from penstock.engine.gates.admin import GateChange
-
-    await _change(session, query, GateChange(key=key, hold_seconds=seconds), "held")
+    await _change(session, query, key, "held", hold_seconds=seconds)
 
 
 async def _read_gates(session: CommandSession, query: str | None, key: str | None, limit: int) -> Sequence[GateInfo]:
@@ -122,13 +112,13 @@ async def _read_gates(session: CommandSession, query: str | None, key: str | Non
         return await GateAdmin(log.database).list(query, key, limit=limit)
 
 
-async def _change(session: CommandSession, query: str, change: GateChange, state: str) -> None:
-    from penstock.engine.gates.admin import GateAdmin
+async def _change(session: CommandSession, query: str, key: str | None, state: str, **change: Any) -> None:
+    from penstock.engine.gates.admin import GateAdmin, GateChange
 
     async with session.log() as log:
-        await GateAdmin(log.database).change(query, change)
-    lane = "all lanes" if change.key is None else f"lane {change.key}"
-    session.out.result({"query": query, "key": change.key, "state": state}, f"Query {query}, {lane}: {state}.")
+        await GateAdmin(log.database).change(query, GateChange(key=key, **change))
+    lane = "all lanes" if key is None else f"lane {key}"
+    session.out.result({"query": query, "key": key, "state": state}, f"Query {query}, {lane}: {state}.")
 
 
 def _print_gates(session: CommandSession, gates: Sequence[GateInfo]) -> None:

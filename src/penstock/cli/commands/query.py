@@ -40,7 +40,9 @@ async def list_queries(session: CommandSession) -> None:
     async with session.log() as log:
         groups = await log.groups()
         listing = [json_output.query_listing(info, _groups_of(info, groups)) for info in await Registry(log).list()]
-        listing += [json_output.client_query_listing(query) for query in await list_client_queries(log, groups=groups)]
+        listing += [
+            json_output.query_listing(query, query.groups) for query in await list_client_queries(log, groups=groups)
+        ]
         listing.sort(key=itemgetter("name"))
     rows = [
         (

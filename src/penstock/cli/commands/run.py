@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import FAILED, INTERRUPTED, command
-from penstock.cli.session import CommandSession
+from penstock.cli.session import CommandSession, child_environment
 from penstock.cli.times import parse_time
 
 if TYPE_CHECKING:
@@ -185,9 +185,8 @@ def _run_streams(
     report_seconds: float,
     options: dict[str, Any],
 ) -> None:
-    from penstock.cli.foreground import print_status, run_queries
+    from penstock.cli.foreground import run_queries
     from penstock.core.errors import InvalidRequest
-    from penstock.engine.status import StatusReporter
 
     streams = program.streams()
     if not streams:
@@ -198,8 +197,7 @@ def _run_streams(
     queries = _assign_query_ids(streams, ids, file)
     settings = session.settings()
     starters = [partial(stream.start, name, settings=settings, **options) for name, stream in queries.items()]
-    for query in run_queries(starters, session.out, report_seconds):
-        print_status(session.out, query, StatusReporter(query.status))
+    run_queries(starters, session.out, report_seconds)
 
 
 def _assign_query_ids(streams: Mapping[str, Stream], ids: Mapping[str, str], file: Path) -> dict[str, Stream]:
@@ -271,16 +269,11 @@ def serve_metrics(session: CommandSession, host: str, port: int | None) -> Itera
 
 def _export_database(session: CommandSession) -> None:
     """Export the database of the options to the environment, for clients that the file opens."""
-    from penstock.core.settings import LIBPQ_VARIABLES
-
-    session.settings()  # raises if they are invalid
-    shared = session.options
-    if shared.database_url is not None:
-        os.environ["PENSTOCK_DATABASE_URL"] = shared.database_url
-    elif shared.data_dir is not None:
-        for name in ("PENSTOCK_DATABASE_URL", "DATABASE_URL", *LIBPQ_VARIABLES):
-            os.environ.pop(name, None)
-        os.environ["PENSTOCK_DATA_DIR"] = str(shared.data_dir.expanduser().absolute())
+    settings = session.settings()  # raises if they are invalid
+    if session.options.database_url is not None or session.options.data_dir is not None:
+        environment = child_environment(settings)
+        os.environ.clear()
+        os.environ.update(environment)
 
 
 def _start_spark(session: CommandSession, master: str | None, conf: Mapping[str, str]) -> None:

@@ -16,22 +16,11 @@ from penstock.cli.session import CommandSession
 _auth_option: Any = partial(typer.Option, rich_help_panel="Authentication")
 
 
-def register(app: typer.Typer) -> None:
-    examples = [
-        "penstock serve",
-        "penstock serve --port 8080 --workers 2",
-        "penstock serve --console",
-        "penstock serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key",
-    ]
-    command(app, "serve", examples=examples)(serve)
-
-
 def _limit(help: str, default: str, metavar: str) -> Any:
     return typer.Option(help=help, show_default=default, metavar=metavar, rich_help_panel="Limits")
 
 
-def serve(
-    session: CommandSession,
+def server_options(
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port; 0 selects a free port.", show_default="6632")
@@ -55,10 +44,6 @@ def serve(
     request_log: Annotated[
         str | None,
         typer.Option(metavar="WHICH", help="The requests to log: all, errors or none.", show_default="all"),
-    ] = None,
-    console: Annotated[bool, typer.Option("--console", help="Also run the console, in its own process.")] = False,
-    console_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port of the console.", show_default="6633")
     ] = None,
     require_access: Annotated[bool, _auth_option("--require-access", help="Require API keys on loopback too.")] = False,
     jwt_jwks: Annotated[
@@ -89,6 +74,27 @@ def serve(
         float | None, _limit("The maximum push rate of one producer.", "no limit", "N")
     ] = None,
 ) -> None:
+    """The options of the server. Each is a field of ServerSettings, apart from the plural of repeated options."""
+
+
+def register(app: typer.Typer) -> None:
+    examples = [
+        "penstock serve",
+        "penstock serve --port 8080 --workers 2",
+        "penstock serve --console",
+        "penstock serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key",
+    ]
+    command(app, "serve", examples=examples, options=server_options)(serve)
+
+
+def serve(
+    session: CommandSession,
+    console: Annotated[bool, typer.Option("--console", help="Also run the console, in its own process.")] = False,
+    console_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port of the console.", show_default="6633")
+    ] = None,
+    **options: Any,
+) -> None:
     """Serve the queues over HTTP until Ctrl-C.
 
     Each option can also be set with an environment variable: PENSTOCK_ and its name. Addresses other than loopback
@@ -98,26 +104,9 @@ def serve(
     from penstock.server.run import serve as run
     from penstock.server.settings import ServerSettings
 
-    settings = ServerSettings.from_env(
-        session.settings(),
-        host=host,
-        port=port,
-        workers=workers,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        cors_origins=tuple(cors_origin) if cors_origin else None,
-        trusted_proxies=tuple(trusted_proxy) if trusted_proxy else None,
-        request_log=request_log,
-        require_access=require_access or None,
-        jwt_jwks=jwt_jwks,
-        jwt_secret_file=jwt_secret_file,
-        jwt_audience=jwt_audience,
-        jwt_issuer=jwt_issuer,
-        request_seconds=request_seconds,
-        min_bytes_per_second=min_bytes_per_second,
-        max_upload_bytes=max_upload_bytes,
-        max_held_bytes=max_held_bytes,
-        producer_events_per_second=producer_events_per_second,
-    )
+    options["cors_origins"] = tuple(options.pop("cors_origin") or ()) or None
+    options["trusted_proxies"] = tuple(options.pop("trusted_proxy") or ()) or None
+    options["require_access"] = options["require_access"] or None
+    settings = ServerSettings.from_env(session.settings(), **options)
     with run_console_process(settings, console_port) if console else nullcontext():
         run(settings)

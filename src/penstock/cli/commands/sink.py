@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,7 +18,6 @@ from penstock.core.errors import InvalidRequest, SinkClosed
 from penstock.core.formatting import number
 
 if TYPE_CHECKING:
-    from penstock.log.start_position import StartPosition
     from penstock.sinks.base import Sink
 
 app = typer.Typer(help="Sinks: write the events of a queue to files, webhooks, tables or the terminal.")
@@ -41,10 +40,8 @@ def sink_options(
         int,
         _option(min=0, metavar="N", help="Attempts with a single event before it becomes a dead letter; 0: no limit."),
     ] = 10,
-    from_: Annotated[
-        str, _option("--from", metavar="POSITION", help="Where a new group starts: beginning or end.")
-    ] = "beginning",
-    count: Annotated[
+    start: Annotated[Literal["beginning", "end"], _option("--from", help="Where a new group starts.")] = "beginning",
+    counts: Annotated[
         bool | None,
         _option(
             "--count/--no-count",
@@ -58,13 +55,8 @@ def sink_options(
             min=0, metavar="SECONDS", help="Exit after this long without an event.", show_default="run until Ctrl-C"
         ),
     ] = None,
-) -> dict[str, Any]:
-    """Return the options of the consumer group, and the idle timeout."""
-    if from_ not in ("beginning", "end"):
-        raise InvalidRequest(f"--from must be beginning or end, not {from_!r}")
-    start: StartPosition = from_  # type: ignore[assignment]  # checked above
-    consumer = {"batch": batch, "every": every, "attempts": attempts or None, "start": start, "counts": count}
-    return {"consumer": consumer, "idle_seconds": idle_seconds}
+) -> None:
+    """The fields of SinkOptions, and the idle timeout."""
 
 
 @command(
@@ -226,16 +218,17 @@ async def _run(
 ) -> None:
     from penstock.sinks.runner import Sinks
 
-    chosen = sink_options(**options)
+    idle_seconds = options.pop("idle_seconds")
+    options["attempts"] = options["attempts"] or None
     async with session.log() as log:
         await find_queue(log, queue)
         runner = Sinks(log=log)
         for sink in sinks:
-            runner.add(queue, sink, group=group, **chosen["consumer"])
+            runner.add(queue, sink, group=group, **options)
         for worker in runner.workers:
             session.out.hint(f"{queue} → {worker.group} ({worker.sink.guarantee.replace('_', ' ')})")
         try:
-            await runner.run(chosen["idle_seconds"])
+            await runner.run(idle_seconds)
         except SinkClosed as error:
             raise BrokenPipeError from error
         finally:

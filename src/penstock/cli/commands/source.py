@@ -48,17 +48,8 @@ def source_options(
     batch: Annotated[
         int, typer.Option(min=1, max=100_000, metavar="N", help="The maximum number of events per push.")
     ] = 5_000,
-) -> dict[str, Any]:
-    """Return the options of the source runner, and the idle timeout."""
-    runner = {
-        "name": name,
-        "key": key,
-        "key_field": key_field,
-        "id_field": id_field,
-        "time_field": time_field,
-        "batch": batch,
-    }
-    return {"runner": runner, "idle_seconds": idle_seconds}
+) -> None:
+    """The options of a source runner, and the idle timeout."""
 
 
 @command(
@@ -181,18 +172,18 @@ async def forget_(
 async def _run_source(session: CommandSession, queue: str, source: Source, options: dict[str, Any]) -> None:
     from penstock.sources.runner import SourceRunner
 
-    chosen = source_options(**options)
+    idle_seconds = options.pop("idle_seconds")
     async with session.log() as log:
         await find_queue(log, queue)
-        runner = SourceRunner(log, source, queue, **chosen["runner"])
+        runner = SourceRunner(log, source, queue, **options)
         try:
-            await runner.run(chosen["idle_seconds"])
+            await runner.run(idle_seconds)
         finally:
-            if session.out.json:
-                session.out.line({"queue": queue, "pushed": runner.pushed, "rejected": runner.rejected})
-            else:
-                rejected = f", {number(runner.rejected)} became dead letters" if runner.rejected else ""
-                session.out.note(f"{number(runner.pushed)} events pushed to {queue}{rejected}")
+            rejected = f", {number(runner.rejected)} became dead letters" if runner.rejected else ""
+            session.out.result(
+                {"queue": queue, "pushed": runner.pushed, "rejected": runner.rejected},
+                f"{number(runner.pushed)} events pushed to {queue}{rejected}",
+            )
 
 
 def register(root: typer.Typer) -> None:
@@ -253,10 +244,7 @@ async def simulate(
                 await _push(transport, name, events)
                 pushed += len(events)
         finally:
-            if session.out.json:
-                session.out.line({"queue": name, "pushed": pushed})
-            else:
-                session.out.note(f"{number(pushed)} events pushed to {name}")
+            session.out.result({"queue": name, "pushed": pushed}, f"{number(pushed)} events pushed to {name}")
 
 
 async def _batch_due_events(

@@ -107,9 +107,8 @@ def _run(
 ) -> None:
     import asyncio
 
-    from penstock.cli.foreground import print_status, run_queries
+    from penstock.cli.foreground import run_queries
     from penstock.core.errors import InvalidRequest
-    from penstock.engine.status import StatusReporter
 
     if not application.queries:
         raise InvalidRequest(f"{file.name} has no query: add one, such as INSERT INTO totals SELECT ...")
@@ -125,8 +124,7 @@ def _run(
     # With --available-now, a query that reads the output of another starts after that one has ended.
     rounds = [[starter] for starter in starters] if options.get("available_now") else [starters]
     for batch in rounds:
-        for query in run_queries(batch, session.out, report_seconds):
-            print_status(session.out, query, StatusReporter(query.status))
+        run_queries(batch, session.out, report_seconds)
 
 
 def _sinks_of_query(name: str, application: Application, bindings: Sequence[SinkBinding]) -> Iterator[SinkBinding]:

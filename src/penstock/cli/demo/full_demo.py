@@ -25,9 +25,10 @@ from penstock.cli.demo.processes import Process
 from penstock.cli.demo.snapshot import QUERIES, QUEUES, Snapshot, existing_names, read_snapshot
 from penstock.cli.demo.steps import Check, Step, check_count, checks_document, print_checks, step
 from penstock.cli.demo.traffic import WARM_UP, EventGenerator, event_generators, phases
+from penstock.cli.session import child_environment
 from penstock.core.errors import Conflict, GroupBusy, QueueFull
 from penstock.core.formatting import number
-from penstock.core.settings import LIBPQ_VARIABLES, Settings
+from penstock.core.settings import Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
@@ -250,13 +251,7 @@ class _Demo:
         return await server.url(), await console.url()
 
     async def _start_process(self, name: str, *arguments: str, **variables: str) -> Process:
-        # The database is named in the environment: other users can read the options of a process.
-        targets = ("PENSTOCK_URL", "PENSTOCK_DATABASE_URL", "PENSTOCK_DATA_DIR", "DATABASE_URL", *LIBPQ_VARIABLES)
-        environ = {name: value for name, value in os.environ.items() if name not in targets} | variables
-        if self._settings.database_url is None:
-            environ["PENSTOCK_DATA_DIR"] = str(self._settings.data_dir)
-        else:
-            environ["PENSTOCK_DATABASE_URL"] = self._settings.database_url
+        environ = child_environment(self._settings) | variables
         process = await Process.start(name, *arguments, directory=self._logs, environ=environ)
         self._processes.append(process)
         return process
