@@ -30,7 +30,7 @@ _PATIENCE_SECONDS = 90.0
 _COUNT_MOVES = """() => {
     window.moves = 0
     const all = { subtree: true, childList: true, characterData: true, attributes: true }
-    const isOfFrame = (node) => (node.closest ? node : node.parentElement)?.closest('.ps-head, .ps-foot')
+    const isOfFrame = (node) => (node.closest ? node : node.parentElement)?.closest('main > header, main > footer')
     const count = (changes) => { window.moves += changes.some((each) => !isOfFrame(each.target)) ? 1 : 0 }
     new MutationObserver(count).observe(document.querySelector('main'), all)
 }"""

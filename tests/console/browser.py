@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 #: Pages poll every second, and the machine may be busy.
 TIMEOUT_MS = 40_000
@@ -64,6 +65,40 @@ def open_page(browser: Browser, base_url: str, variant: Variant = DESKTOP, *, is
 def _is_local(url: str, base_url: str) -> bool:
     host = base_url.partition("://")[2]
     return url.partition("://")[2].startswith(host) or url.startswith(("data:", "blob:"))
+
+
+def tile_number(page: Page, title: str) -> Locator:
+    return page.locator(".ps-tile", has=page.get_by_text(title, exact=True)).locator(".ps-tile-number")
+
+
+def type_over(page: Page, label: str, text: str) -> None:
+    """Replace the text of an editor."""
+    page.get_by_role("textbox", name=label).click()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(text)
+
+
+def check_pages(browser: Browser, base_url: str, variant: Variant, paths: Sequence[str]) -> None:
+    """Open each path at a size and in a theme, and check its accessibility and width."""
+    with open_page(browser, base_url, variant) as page:
+        for path in paths:
+            page.goto(path)
+            expect(page.locator(".ps-card, .ps-empty").first).to_be_visible()
+            if page.locator(".cm-content").count():
+                expect(page.locator(".cm-content")).to_have_attribute("aria-label", re.compile("SQL|JSON"))
+            check_accessible(page)
+            check_fits(page)
+
+
+def check_dialog(page: Page, button: str) -> None:
+    """Open a dialog, and check its accessibility and width."""
+    page.get_by_role("button", name=button).click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    if page.locator(".cm-content").count():
+        expect(page.locator(".cm-content")).to_have_attribute("aria-label", "Data of the event, JSON")
+    check_all_variants(page, ".q-dialog", (DESKTOP, VARIANTS[-1]))
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
 
 
 def check_all_variants(page: Page, within: str | None = None, variants: Sequence[Variant] = VARIANTS) -> None:

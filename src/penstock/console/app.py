@@ -94,7 +94,7 @@ def _register_error_pages(console: ConsoleServices, pages: Sequence[Page]) -> No
             logger.error("could not build a page", exc_info=error)
         ui.add_head_html(HEAD)
         with (
-            elements.element("main", "ps-main"),
+            elements.element("main", "ps-main ps-stack"),
             elements.empty_state("This page could not be loaded", error_message(error), icon="cloud_off"),
         ):
             elements.button("Try again", ui.navigate.reload)

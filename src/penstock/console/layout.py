@@ -10,7 +10,7 @@ from nicegui import ui
 
 from penstock.console.assets import asset_url
 from penstock.console.page import Page, View
-from penstock.console.widgets.elements import element, text
+from penstock.console.widgets.elements import badge, element, set_badge, text
 
 #: HTML in the head of every page.
 HEAD = f'<link rel="stylesheet" href="{asset_url("console.css")}"><script src="{asset_url("console.js")}"></script>'
@@ -28,21 +28,21 @@ def layout(view: View, page: Page, pages: Sequence[Page]) -> Iterator[None]:
     ui.add_head_html(HEAD)
     ui.run_javascript(_ON_LOAD)
     ui.on("penstock_hidden", lambda event: view.set_hidden(bool(event.args)))
-    with element("div", "ps-shell"):
+    with element("div", "ps-layout"):
         _navigation(view, page, pages)
-        with element("main", "ps-main", id="main", tabindex="-1"):
-            with element("header", "ps-head"):
+        with element("main", "ps-main ps-stack", id="main", tabindex="-1"):
+            with element("header", "ps-row ps-between"):
                 text(page.title, tag="h1")
                 _connection_state(view)
             yield
-            with element("footer", "ps-foot"):
+            with element("footer", "ps-row ps-phone"):
                 _foot(view)
     view.start_session_checks()
 
 
 def _navigation(view: View, current: Page, pages: Sequence[Page]) -> None:
     with element("nav", "ps-nav", aria_label="Pages"):
-        with element("a", "ps-brand", href="/", aria_label="Penstock"):
+        with element("a", "ps-row ps-brand ps-desktop", href="/", aria_label="Penstock"):
             element("img", src=asset_url("icon.svg"), alt="", width="24", height="24")
             text("Penstock")
         with element("ul", "ps-pages"):
@@ -51,11 +51,11 @@ def _navigation(view: View, current: Page, pages: Sequence[Page]) -> None:
                     continue
                 with element("li"):
                     current_page = {"aria_current": "page"} if page is current else {}
-                    with element("a", "ps-page", href=page.path, aria_label=page.title, **current_page):
+                    with element("a", "ps-nav-item", href=page.path, aria_label=page.title, **current_page):
                         ui.icon(page.icon).props("aria-hidden=true")
-                        text(page.title, "ps-long")
-                        text(page.short or page.title, "ps-short")
-        with element("div", "ps-nav-foot"):
+                        text(page.title, "ps-desktop")
+                        text(page.short or page.title, "ps-phone")
+        with element("div", "ps-desktop"):
             _foot(view)
 
 
@@ -64,17 +64,17 @@ def _foot(view: View) -> None:
     _theme_switch()
     if view.viewer.session is not None:
         roles = ", ".join(sorted(role.value for role in view.viewer.identity.roles))
-        text(f"{view.viewer.identity.id} · {roles}", "ps-who")
+        text(f"{view.viewer.identity.id} · {roles}", "ps-user ps-muted ps-small ps-break")
         form = element("form", method="post", action="/sign-out")
-        with form, element("button", "ps-link", type="submit"):
+        with form, element("button", "ps-nav-item", type="submit"):
             ui.icon("logout").props("aria-hidden=true")
             text("Sign out")
 
 
 def _theme_switch() -> None:
-    with element("button", "ps-link ps-theme", type="button", aria_label="Theme: system, light or dark") as switch:
+    with element("button", "ps-nav-item", type="button", aria_label="Theme: system, light or dark") as switch:
         for name, icon in _THEME_ICONS.items():
-            with element("span", f"ps-theme-{name}"):
+            with element("span", f"ps-row ps-theme-{name}"):
                 ui.icon(icon).props("aria-hidden=true")
                 text(f"{name.capitalize()} theme")
     switch.on("click", js_handler="() => penstock.nextTheme()")
@@ -82,19 +82,18 @@ def _theme_switch() -> None:
 
 def _connection_state(view: View) -> None:
     """Create the note that tells whether the values are live, and the time zone."""
-    with element("p", "ps-state", role="status"):
-        dot = element("span", "ps-dot", aria_hidden="true")
-        label = text("Live")
-        text(f"· times in {view.times.name}", "ps-muted ps-zone")
-    is_live = True
+    time_zone = f"times in {view.times.name}"
+    with element("p", "ps-row ps-small", role="status"):
+        state = badge("Live", "good")
+        note = text(time_zone, "ps-muted")
 
     def report_error(error: Exception | None) -> None:
-        nonlocal is_live
-        if (error is None) == is_live:
-            return
-        is_live = error is None
-        dot.classes(remove="ps-off" if is_live else "", add="" if is_live else "ps-off")
-        since = view.times.clock(datetime.now(UTC))
-        label.set_text("Live" if is_live else f"The database cannot be reached; values are from {since}")
+        if error is None:
+            set_badge(state, "Live", "good")
+            note.set_text(time_zone)
+        elif state.text == "Live":
+            set_badge(state, "Not live", "bad")
+            since = view.times.clock(datetime.now(UTC))
+            note.set_text(f"The database cannot be reached; values are from {since}")
 
     view.report_error = report_error

@@ -82,7 +82,7 @@ class View:
         self.times = TimeFormatter(unquote(request.cookies.get("penstock_zone", "UTC")))
         self._address = client_address(request)
         self._request_id: str = request.scope["state"].get("request_id", "")
-        self._subscriptions: list[PollSubscription[Any]] = []
+        self._subscriptions: set[PollSubscription[Any]] = set()
         self._is_connected = self._is_hidden = False
         #: Set by the layout: shows that a read failed, or with None that reads succeed again.
         self.report_error: Callable[[Exception | None], None] = lambda _: None
@@ -107,12 +107,17 @@ class View:
         """Whether the viewer has access to all queues."""
         return not self.viewer.identity.is_limited
 
-    def is_allowed(self, *roles: Role, queue: str | None = None) -> bool:
-        """Return whether the viewer has one of the roles, for a queue or for all queues."""
+    def missing_permission(self, role: Role, *, queue: str | None = None) -> str:
+        """Return the permission that the viewer lacks to act in a role, or an empty string.
+
+        ``queue`` is the queue that the viewer needs access to; all queues if None.
+        """
         identity = self.viewer.identity
-        if not identity.has_role(frozenset(roles)):
-            return False
-        return identity.can_access(queue) if queue is not None else not identity.is_limited
+        if not identity.has_role(frozenset({role})):
+            return f"Your key needs the role {role.value}"
+        if queue is None:
+            return "" if self.can_see_all else "Your key needs access to all queues"
+        return "" if self.can_see(queue) else f"Your key needs access to the queue {queue}"
 
     async def poll(
         self,
@@ -134,7 +139,7 @@ class View:
 
         poller = self.console.pollers.get(key, read, seconds)
         subscription = poller.subscribe(deliver, self.report_error)
-        self._subscriptions = [*(open_one for open_one in self._subscriptions if not open_one.is_closed), subscription]
+        self._subscriptions.add(subscription)
         try:
             subscription.deliver(await poller.latest())
         except EXPECTED_ERRORS as error:
@@ -142,31 +147,35 @@ class View:
         subscription.set_visible(self._is_connected and not self._is_hidden)
         return subscription
 
+    def stop_polling(self, subscription: PollSubscription[Any]) -> None:
+        self._subscriptions.discard(subscription)
+        subscription.close()
+
     @asynccontextmanager
     async def action(
-        self, name: str, *roles: Role, subject: str = "", queue: str | None = None, done: str = ""
+        self, name: str, role: Role, *, subject: str = "", queue: str | None = None, done: str = ""
     ) -> AsyncIterator[None]:
-        """Run the block as an action of the viewer: check the roles, write the audit log, and notify the user.
+        """Run the block as an action of the viewer: check the role, write the audit log, and notify the user.
 
         An error of the database or of Penstock ends the block and is shown to the user. Statements after the block run
         even then.
 
         Args:
             name: The action in the audit log.
-            roles: The viewer needs one of these.
+            role: The role that the viewer needs.
             subject: The object of the action in the audit log.
             queue: The queue that the viewer needs access to; all queues if None.
             done: The notification after success.
         """
         try:
-            await self._check_permission(roles, queue)
+            await self._check_permission(role, queue)
             yield
         except (Problem, *EXPECTED_ERRORS) as error:
             message = error_message(error)
             ui.notify(message, type="negative", position="bottom", close_button="Close", timeout=10_000)
             return
         authenticator = self.console.authenticator
-        if authenticator is not None and frozenset(roles) == {Role.ADMIN}:
+        if authenticator is not None and role is Role.ADMIN:
             entry = AuditEntry(self.viewer.identity.id, name, subject, self._address, "200", self._request_id)
             try:
                 await authenticator.audit.write([entry])
@@ -175,13 +184,12 @@ class View:
         if done:
             ui.notify(done, type="positive", position="bottom")
 
-    async def _check_permission(self, roles: tuple[Role, ...], queue: str | None) -> None:
+    async def _check_permission(self, role: Role, queue: str | None) -> None:
         if not await self.check_session():
             raise Problem("unauthenticated", "You are signed out: sign in again")
-        if not self.is_allowed(*roles, queue=queue):
-            required = " or ".join(sorted(role.value for role in roles))
-            scope = "" if queue is None else f" for the queue {queue}"
-            raise Problem("forbidden", f"Your key does not have the role {required}{scope}: sign in with one that does")
+        missing = self.missing_permission(role, queue=queue)
+        if missing:
+            raise Problem("forbidden", f"{missing}: sign in with one that has it")
 
     async def check_session(self) -> bool:
         """Reload the viewer's permissions. If the session is no longer valid, open the sign-in page."""
@@ -220,9 +228,8 @@ class View:
             subscription.set_visible(self._is_connected and not self._is_hidden)
 
     def _close(self) -> None:
-        subscriptions, self._subscriptions = self._subscriptions, []
-        for subscription in subscriptions:
-            subscription.close()
+        for subscription in list(self._subscriptions):
+            self.stop_polling(subscription)
 
 
 def url_for(path: str, **params: str | int | None) -> str:

@@ -37,9 +37,8 @@ class PollSubscription(Generic[T]):
     ) -> None:
         self._poller = poller
         self._on_value = on_value
-        self._on_error = on_error
+        self.on_error = on_error
         self.is_visible = False
-        self.is_closed = False
 
     def set_visible(self, is_visible: bool) -> None:
         """Resume or pause the delivery of values. A tab in the background is not visible."""
@@ -49,7 +48,6 @@ class PollSubscription(Generic[T]):
 
     def close(self) -> None:
         self.is_visible = False
-        self.is_closed = True
         self._poller.unsubscribe(self)
 
     def deliver(self, value: T) -> None:
@@ -59,14 +57,11 @@ class PollSubscription(Generic[T]):
             # The other pages still get the value.
             logger.exception("a page could not show a polled value")
 
-    def deliver_error(self, error: Exception) -> None:
-        self._on_error(error)
-
 
 class Poller(Generic[T]):
     """Reads a value at an interval while a subscribed page is visible."""
 
-    def __init__(self, read: Callable[[], Awaitable[T]], seconds: float, on_empty: Callable[[], None]) -> None:
+    def __init__(self, read: Callable[[], Awaitable[T]], seconds: float, on_empty: Callable[[], object]) -> None:
         self._read = read
         self._seconds = seconds
         self._on_empty = on_empty
@@ -116,7 +111,7 @@ class Poller(Generic[T]):
                 value = await self.latest()
             except EXPECTED_ERRORS as error:
                 for subscription in self._visible_subscriptions():
-                    subscription.deliver_error(error)
+                    subscription.on_error(error)
             except Exception:
                 logger.exception("a poller failed")
             else:
@@ -137,10 +132,6 @@ class Pollers:
 
     def get(self, key: Hashable, read: Callable[[], Awaitable[T]], seconds: float = 1.0) -> Poller[T]:
         """Return the poller of ``key``, or create one that calls ``read`` every ``seconds``."""
-        poller = self._pollers.get(key)
-        if poller is None:
-            poller = self._pollers[key] = Poller(read, seconds, lambda: self._remove(key))
-        return poller
-
-    def _remove(self, key: Hashable) -> None:
-        self._pollers.pop(key, None)
+        if key not in self._pollers:
+            self._pollers[key] = Poller(read, seconds, on_empty=lambda: self._pollers.pop(key, None))
+        return self._pollers[key]

@@ -44,7 +44,7 @@ async def test_first_refresh_reads_ledgers(log: Log) -> None:
     history = OverviewHistory(log.database, DatabaseMetrics(log.database, 0.0))
     await history.refresh()
     # The two cycles may belong to different steps of five seconds.
-    assert sum(ledger_point.events_in * 5 for ledger_point in history.ledger_points) == 75
+    assert sum((ledger_point.read or 0.0) * 5 for ledger_point in history.ledger_points) == 75
     assert all(
         ledger_point.freshness is not None and ledger_point.freshness > 0 for ledger_point in history.ledger_points
     )

@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from penstock import Stream, agg
 from penstock.log.log import Log
 from penstock.log.write.batch import Batch
-from tests.console.browser import check_all_variants
+from tests.console.browser import check_all_variants, tile_number
 from tests.console.conftest import run_with_log
 from tests.console.console_process import ConsoleProcess
 from tests.console.scripted_query import ScriptedQuery
-
-
-def tile(page: Page, title: str) -> Locator:
-    """The number of a tile."""
-    return page.locator(".ps-tile", has=page.get_by_text(title, exact=True)).locator(".ps-figure")
 
 
 async def push(log: Log, count: int) -> None:
@@ -46,12 +41,12 @@ def traffic(console: ConsoleProcess) -> None:
 
 def test_push_updates_tiles(page: Page, console: ConsoleProcess) -> None:
     page.goto("/")
-    expect(tile(page, "Lag")).to_have_text(re.compile(r"\d"))
-    before = int(tile(page, "Lag").inner_text().replace(",", ""))
+    expect(tile_number(page, "Lag")).to_have_text(re.compile(r"\d"))
+    before = int(tile_number(page, "Lag").inner_text().replace(",", ""))
     run_with_log(console.database_url, lambda log: push(log, 20))
-    expect(tile(page, "Lag")).to_have_text(f"{before + 20:,}")
+    expect(tile_number(page, "Lag")).to_have_text(f"{before + 20:,}")
     # A rate needs two samples with a push between them.
-    expect(tile(page, "Events in")).to_have_text(re.compile(r"[1-9]"))
+    expect(tile_number(page, "Events in")).to_have_text(re.compile(r"[1-9]"))
 
 
 def test_problems_are_listed_by_severity_with_links(page: Page) -> None:

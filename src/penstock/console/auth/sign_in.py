@@ -32,22 +32,22 @@ _PAGE = """<!doctype html>
 <script src="{script}"></script>
 </head>
 <body class="ps-sign-in">
-<main class="ps-sign-in-card">
+<main class="ps-card ps-stack">
 <img src="{icon}" alt="" width="36" height="36">
 <h1>Penstock</h1>
 <p class="ps-muted">Sign in with an API key that has the role read or admin.</p>
-<form method="post" action="{action}">
+<form class="ps-stack" method="post" action="{action}">
 <input type="hidden" name="next" value="{next}">
-<label for="key">API key</label>
-<input id="key" name="key" type="password" autocomplete="current-password" spellcheck="false" required autofocus
- placeholder="penstock_…"{described}>
+<label class="ps-field ps-stack">API key
+<input name="key" type="password" autocomplete="current-password" spellcheck="false" required autofocus
+ placeholder="penstock_…"{described}></label>
 {error}
-<button type="submit">Sign in</button>
+<button class="ps-button ps-button-primary" type="submit">Sign in</button>
 </form>
 <details>
 <summary>No key yet?</summary>
 <p>An operator creates one on the command line:</p>
-<pre><code>penstock key create me --role admin</code></pre>
+<pre class="ps-code-block">penstock key create me --role admin</pre>
 <p class="ps-muted">The role <code>read</code> can see everything and change nothing.</p>
 </details>
 </main>
@@ -128,7 +128,7 @@ def _render_form(target: str, error: str = "", status: int = 200) -> Response:
         script=asset_url("console.js"),
         action=SIGN_IN,
         next=escape(target),
-        error=f'<p id="error" class="ps-trouble" role="alert">{escape(error)}</p>' if error else "",
+        error=f'<p id="error" class="ps-field-error" role="alert">{escape(error)}</p>' if error else "",
         described=' aria-describedby="error" aria-invalid="true"' if error else "",
     )
     return HTMLResponse(page, status_code=status)

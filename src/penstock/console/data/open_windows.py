@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from psycopg import sql
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import dict_row
 
 from penstock.db.pool import Connection, Database
 from penstock.db.statements import Statements, fill_placeholders, quote_identifier
@@ -68,13 +68,15 @@ class OpenWindowsRequest:
 
 
 class WindowRow(NamedTuple):
-    """An open window. ``values`` has the order of the columns."""
+    """An open window."""
 
     key: str | None
     start: datetime
     end: datetime
     updated_at: datetime
-    values: Sequence[Any]
+    values: Mapping[str, Any]
+    #: The values of the last closed windows of the key, oldest first.
+    history: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -89,42 +91,26 @@ class OpenWindows:
     sums: Mapping[str, float | None]
     largest: Mapping[str, float | None]
     rows: Sequence[WindowRow]
-    #: The values of the last closed windows of each key, oldest first.
-    history: Mapping[str, Sequence[float]]
-
-
-@dataclass(frozen=True, slots=True)
-class _QueryRow:
-    id: int
-    name: str
-    description: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _ColumnRow:
-    name: str
-    type: str
 
 
 async def list_windowed_queries(database: Database) -> list[WindowedQuery]:
     """Return all queries that have windows, by name."""
     async with database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(_QueryRow))
-        rows = await (await cursor.execute(_sql["queries"])).fetchall()
-    return [WindowedQuery(row.id, row.name, tuple(row.description)) for row in rows]
+        rows = await (await conn.execute(_sql["queries"])).fetchall()
+    return [WindowedQuery(id, name, tuple(description)) for id, name, description in rows]
 
 
 async def read_columns(database: Database, query: WindowedQuery) -> tuple[WindowColumn, ...]:
     """Return the columns of a query's result."""
     view = sql.Identifier("penstock_live", query.name).as_string()
     async with database.connection() as conn:
-        cursor = conn.cursor(row_factory=class_row(_ColumnRow))
-        rows = await (await cursor.execute(_sql["columns"], {"view": view})).fetchall()
-    columns = [row for row in rows if row.name not in _COMMON_COLUMNS]
-    # The second column of a view may repeat the key under the name of its field.
-    if columns and rows[1] is columns[0] and columns[0].type == "text":
-        columns = columns[1:]
-    return tuple(WindowColumn(column.name, column.type in _NUMERIC_TYPES) for column in columns)
+        rows = await (await conn.execute(_sql["columns"], {"view": view})).fetchall()
+    return tuple(
+        WindowColumn(name, column_type in _NUMERIC_TYPES)
+        for position, (name, column_type) in enumerate(rows)
+        # The second column of a view may repeat the key under the name of its field.
+        if name not in _COMMON_COLUMNS and (position, column_type) != (1, "text")
+    )
 
 
 async def read_open_windows(database: Database, request: OpenWindowsRequest) -> OpenWindows:
@@ -135,8 +121,9 @@ async def read_open_windows(database: Database, request: OpenWindowsRequest) -> 
         totals = await (await totals_cursor.execute(_fill("totals", request), _params(request))).fetchone()
         assert totals is not None  # noqa: S101 - an aggregate has one row
         cursor = await conn.execute(_fill("rows", request), _params(request))
+        names = [column.name for column in request.columns]
         rows = [
-            WindowRow(key, start, end, updated_at, values)
+            WindowRow(key, start, end, updated_at, dict(zip(names, values, strict=True)))
             for key, start, end, updated_at, *values in await cursor.fetchall()
         ]
         history = await _read_history(conn, request, rows)
@@ -146,10 +133,9 @@ async def read_open_windows(database: Database, request: OpenWindowsRequest) -> 
         totals["keys"],
         totals["matching"],
         totals["updated_at"],
-        sums={name: _to_float(totals[f"sum_{i}"]) for i, name in numbers},
-        largest={name: _to_float(totals[f"max_{i}"]) for i, name in numbers},
-        rows=rows,
-        history=history,
+        sums={name: totals[f"sum_{i}"] for i, name in numbers},
+        largest={name: totals[f"max_{i}"] for i, name in numbers},
+        rows=[row._replace(history=history.get(row.key or "", ())) for row in rows],
     )
 
 
@@ -179,7 +165,9 @@ def _fill(name: str, request: OpenWindowsRequest, column: str = "") -> bytes:
     current = f"({fill_placeholders(_sql['current_windows'], view=view)})"
     text = fill_placeholders(
         _sql[name],
-        aggregates="".join(f", sum(v.{number}) AS sum_{i}, max(v.{number}) AS max_{i}" for i, number in numbers),
+        aggregates="".join(
+            f", sum(v.{number})::float8 AS sum_{i}, max(v.{number})::float8 AS max_{i}" for i, number in numbers
+        ),
         values="".join(f", v.{_quote(selected.name)}" for selected in request.columns),
         matches="v.key ILIKE %(search)s" if request.search else "true",
         order=f"v.{order}",
@@ -197,7 +185,3 @@ def _quote(name: str) -> str:
 
 def _escape_like(search: str) -> str:
     return search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("\0", "")
-
-
-def _to_float(value: Any) -> float | None:
-    return None if value is None else float(value)

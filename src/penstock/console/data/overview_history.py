@@ -6,8 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from psycopg.rows import class_row
 
@@ -27,35 +26,6 @@ _LEDGER_STEP_SECONDS = 5.0
 _MAX_GAP_SECONDS = 15.0
 
 LabelValues: TypeAlias = Mapping[tuple[str, ...], float]
-
-
-@dataclass(frozen=True, slots=True)
-class _QueueRow:
-    name: str
-    max_depth_events: int | None
-    is_output: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _FiringRow:
-    rule: str
-    key: str
-    since: datetime
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class _FailedQueryRow:
-    name: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class _FailingSinkRow:
-    queue: str
-    sink: str
-    error: str
-    is_resting: bool
 
 
 class SinkFailure(NamedTuple):
@@ -85,16 +55,20 @@ class OverviewSnapshot:
     failing_sinks: Mapping[tuple[str, str], SinkFailure]
 
     def values(self, family: MetricFamily) -> LabelValues:
-        """Return the values of a metric by its labels."""
+        """Return the values of a metric, which is no histogram, by its labels."""
         sampled = self.samples.sampled.get(family)
-        samples = {} if sampled is None else sampled.samples
-        return {labels: value for labels, value in samples.items() if not isinstance(value, HistogramValue)}
+        return {} if sampled is None else cast(LabelValues, sampled.samples)
 
     def histograms(self, family: MetricFamily) -> Mapping[tuple[str, ...], HistogramValue]:
         """Return the histograms of a metric by its labels."""
         sampled = self.samples.sampled.get(family)
-        samples = {} if sampled is None else sampled.samples
-        return {labels: value for labels, value in samples.items() if isinstance(value, HistogramValue)}
+        return {} if sampled is None else cast(Mapping[tuple[str, ...], HistogramValue], sampled.samples)
+
+    def events_read(self) -> LabelValues:
+        """Return the number of events that each group has read, by queue and group."""
+        appended = self.values(database_metrics.QUEUE_APPENDED)
+        lags = self.values(database_metrics.GROUP_LAG)
+        return {(queue, group): appended.get((queue,), 0.0) - lag for (queue, group), lag in lags.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +76,13 @@ class OverviewPoint:
     """The values of the overview at one time. Unknown values are None."""
 
     at: int
-    pushed: float | None
-    read: float | None
-    results: float | None
-    freshness: float | None
-    backlog: float | None
-    dead: float | None
-    firing: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerPoint:
-    """Throughput and freshness of all queries in one step of the past, from their ledgers."""
-
-    at: int
-    events_in: float
-    events_out: float
-    freshness: float | None
+    pushed: float | None = None
+    read: float | None = None
+    results: float | None = None
+    freshness: float | None = None
+    backlog: float | None = None
+    dead: float | None = None
+    firing: float | None = None
 
 
 class OverviewHistory:
@@ -128,8 +92,8 @@ class OverviewHistory:
         self._database = database
         self._source = source
         self.snapshots: deque[OverviewSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
-        #: The minutes before the first snapshot.
-        self.ledger_points: list[LedgerPoint] = []
+        #: The minutes before the first snapshot. Only the ledgers of queries go back that far.
+        self.ledger_points: list[OverviewPoint] = []
 
     async def refresh(self) -> deque[OverviewSnapshot]:
         """Add a snapshot if there are new samples, and return all snapshots, oldest first."""
@@ -142,28 +106,26 @@ class OverviewHistory:
         return self.snapshots
 
 
-async def _read_ledgers(conn: Connection) -> list[LedgerPoint]:
-    cursor = conn.cursor(row_factory=class_row(LedgerPoint))
+async def _read_ledgers(conn: Connection) -> list[OverviewPoint]:
+    cursor = conn.cursor(row_factory=class_row(OverviewPoint))
     await cursor.execute(_sql["ledger_points"], {"step": _LEDGER_STEP_SECONDS, "seconds": MAX_SNAPSHOTS})
     return await cursor.fetchall()
 
 
 async def _take_snapshot(conn: Connection, samples: DatabaseSamples) -> OverviewSnapshot:
-    queues = await (await conn.cursor(row_factory=class_row(_QueueRow)).execute(_sql["queues"])).fetchall()
-    firing = await (await conn.cursor(row_factory=class_row(_FiringRow)).execute(_sql["firing"])).fetchall()
-    failed = await (
-        await conn.cursor(row_factory=class_row(_FailedQueryRow)).execute(_sql["failed_queries"])
-    ).fetchall()
-    sinks = await (await conn.cursor(row_factory=class_row(_FailingSinkRow)).execute(_sql["failing_sinks"])).fetchall()
+    queues = await (await conn.execute(_sql["queues"])).fetchall()
+    firing = await (await conn.execute(_sql["firing"])).fetchall()
+    failed_queries = await (await conn.execute(_sql["failed_queries"])).fetchall()
+    failing_sinks = await (await conn.execute(_sql["failing_sinks"])).fetchall()
     return OverviewSnapshot(
         int(time.time() * 1000),
         samples,
-        limits={queue.name: queue.max_depth_events for queue in queues},
-        output_queues=frozenset(queue.name for queue in queues if queue.is_output),
-        firing=[(alert.rule, alert.key) for alert in firing],
-        firing_count=firing[0].total if firing else 0,
-        failed_queries={query.name: query.error for query in failed},
-        failing_sinks={(sink.queue, sink.sink): SinkFailure(sink.error, sink.is_resting) for sink in sinks},
+        limits={queue: max_depth for queue, max_depth, _ in queues},
+        output_queues=frozenset(queue for queue, _, is_output in queues if is_output),
+        firing=[(rule, key) for rule, key, _ in firing],
+        firing_count=next((total for _, _, total in firing), 0),
+        failed_queries=dict(failed_queries),
+        failing_sinks={(queue, sink): SinkFailure(error, resting) for queue, sink, error, resting in failing_sinks},
     )
 
 
@@ -177,7 +139,7 @@ def compute_point(
     return OverviewPoint(
         now.at,
         pushed=_rate(before, now, lambda snapshot: _pushed(snapshot, can_see)),
-        read=_rate(before, now, lambda snapshot: _read(snapshot, can_see)),
+        read=_rate(before, now, lambda snapshot: _visible(snapshot.events_read(), can_see)),
         results=_rate(before, now, lambda snapshot: snapshot.values(database_metrics.QUERY_OUTPUTS))
         if can_see_all
         else None,
@@ -197,13 +159,6 @@ def _pushed(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> Label
     """Return the number of events that producers, not queries or rules, have appended to each queue."""
     appended = _visible(snapshot.values(database_metrics.QUEUE_APPENDED), can_see)
     return {(queue,): value for (queue,), value in appended.items() if queue not in snapshot.output_queues}
-
-
-def _read(snapshot: OverviewSnapshot, can_see: Callable[[str], bool]) -> LabelValues:
-    """Return the number of events that each group has read."""
-    appended = snapshot.values(database_metrics.QUEUE_APPENDED)
-    lags = _visible(snapshot.values(database_metrics.GROUP_LAG), can_see)
-    return {(queue, group): appended.get((queue,), 0.0) - lag for (queue, group), lag in lags.items()}
 
 
 def _rate(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.console.formatting import TimeFormatter
 from penstock.console.page import Page, View, url_for
 from penstock.console.widgets import elements
-from penstock.console.widgets.tables import DataTable, TableCell, number_columns
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.engine.alerts.store import FiringAlert
@@ -50,16 +51,16 @@ async def build(view: View) -> None:
         "penstock rule save hot --on readings.5s --value avg --above 80",
         icon="notifications_none",
     )
-    with elements.element("div", "ps-stack ps-wide-gap") as content:
+    with elements.element("div", "ps-stack") as content:
         with elements.card("Firing now") as firing_card:
-            firing_table = DataTable("Firing alerts", ["Rule", "Key", "Since", *number_columns("For")])
+            firing_table = DataTable("Firing alerts", _firing_columns(view.times))
         with elements.element("div", "ps-row") as no_alerts:
             elements.badge("OK", "good")
             elements.text("No alert is firing.", "ps-muted")
         with elements.card("Rules"):
-            rule_table = DataTable("Rules", ["Rule", "Fires when", "On", "Alerts go to", *number_columns("Firing")])
+            rule_table = DataTable("Rules", _RULE_COLUMNS)
         with elements.card("Recent alerts", hint=f"the last {_MAX_RECENT}") as recent_card:
-            recent_table = DataTable("Recent alerts", ["When", "State", "Rule", "Key", *number_columns("Value")])
+            recent_table = DataTable("Recent alerts", _recent_columns(view.times))
 
     def show(alerts: AlertsData) -> None:
         empty.set_visibility(not alerts.rules)
@@ -67,42 +68,36 @@ async def build(view: View) -> None:
         firing_card.set_visibility(bool(alerts.firing))
         no_alerts.set_visibility(not alerts.firing)
         recent_card.set_visibility(bool(alerts.recent))
-        firing_table.set([_firing_row(view, alert) for alert in alerts.firing[:_MAX_FIRING]])
-        rule_table.set([_rule_row(info) for info in alerts.rules])
-        recent_table.set([_recent_row(view, event) for event in alerts.recent])
+        firing_table.set(alerts.firing[:_MAX_FIRING])
+        rule_table.set(alerts.rules)
+        recent_table.set(alerts.recent)
 
     await view.poll("alerts", lambda: read_alerts(view.log), show)
 
 
-def _firing_row(view: View, alert: FiringAlert) -> list[TableCell | str]:
+def _firing_columns(times: TimeFormatter) -> list[TableColumn[FiringAlert]]:
     return [
-        TableCell(alert.rule, tone="bad"),
-        TableCell(alert.key or "(no key)", classes="ps-strong"),
-        view.times.clock(alert.since),
-        view.times.ago(alert.since).removesuffix(" ago"),
+        TableColumn("Rule", lambda alert: TableCell(alert.rule, tone="bad")),
+        TableColumn("Key", lambda alert: TableCell(alert.key or "(no key)", classes="ps-strong")),
+        TableColumn("Since", lambda alert: times.clock(alert.since)),
+        number_column("For", lambda alert: times.ago(alert.since).removesuffix(" ago")),
     ]
 
 
-def _rule_row(info: RuleInfo) -> list[TableCell | str]:
-    rule = info.rule
-    return [
-        TableCell(rule.name, classes="ps-strong"),
-        describe_condition(rule.value, rule.condition),
-        TableCell(rule.queue, href=url_for("/queues", queue=rule.queue)),
-        TableCell(rule.alerts, href=url_for("/queues", queue=rule.alerts)),
-        TableCell(formatting.number(info.firing), tone="bad" if info.firing else None),
-    ]
+def _recent_columns(times: TimeFormatter) -> list[TableColumn[Event]]:
+    def field(event: Event, name: str) -> Any:
+        return event.data.get(name) if isinstance(event.data, dict) else None
 
+    def state(event: Event) -> TableCell:
+        value = str(field(event, "state") or "unknown")
+        return TableCell(value, tone="bad" if value == "firing" else "good")
 
-def _recent_row(view: View, event: Event) -> list[TableCell | str]:
-    data: Any = event.data if isinstance(event.data, dict) else {}
-    state = str(data.get("state", "unknown"))
     return [
-        view.times.clock(event.appended_at),
-        TableCell(state, tone="bad" if state == "firing" else "good"),
-        str(data.get("rule", "–")),
-        str(data.get("key") or event.key or "–"),
-        view.times.value(data.get("value")),
+        TableColumn("When", lambda event: times.clock(event.appended_at)),
+        TableColumn("State", state),
+        TableColumn("Rule", lambda event: str(field(event, "rule") or "–")),
+        TableColumn("Key", lambda event: str(field(event, "key") or event.key or "–")),
+        number_column("Value", lambda event: times.value(field(event, "value"))),
     ]
 
 
@@ -125,5 +120,19 @@ def describe_condition(value: str, condition: Condition) -> str:
         case "absent":
             return f"no window closes for {formatting.duration(condition.limit)}"
 
+
+def _queue_cell(queue: str) -> TableCell:
+    return TableCell(queue, href=url_for("/queues", queue=queue))
+
+
+_RULE_COLUMNS: list[TableColumn[RuleInfo]] = [
+    TableColumn("Rule", lambda info: TableCell(info.rule.name, classes="ps-strong")),
+    TableColumn("Fires when", lambda info: describe_condition(info.rule.value, info.rule.condition)),
+    TableColumn("On", lambda info: _queue_cell(info.rule.queue)),
+    TableColumn("Alerts go to", lambda info: _queue_cell(info.rule.alerts)),
+    number_column(
+        "Firing", lambda info: TableCell(formatting.number(info.firing), tone="bad" if info.firing else None)
+    ),
+]
 
 PAGE = Page("/alerts", "Alerts", "notifications", build, needs_all=True)

@@ -18,7 +18,6 @@ from penstock.log.write.json_events import JsonEvents
 from penstock.server.auth.identity import Role
 
 PATH = "/dead-letters"
-_DISABLED_REASON = "Your key needs the role admin"
 #: Largest data that can be edited in the browser.
 _MAX_EDITABLE_CHARACTERS = 1_000_000
 
@@ -36,10 +35,10 @@ async def build(view: View, id: int) -> None:
         error = elements.text(letter.error, "ps-error", tag="pre")
         error.props["tabindex"] = "0"
         if letter.traceback:
-            trace = elements.text(letter.traceback, "ps-trace", tag="pre")
+            trace = elements.text(letter.traceback, "ps-code-block", tag="pre")
             trace.props["tabindex"] = "0"
             trace.props["aria-label"] = "Traceback"
-    with elements.element("div", "ps-grid-side"):
+    with elements.element("div", "ps-grid ps-main-and-side"):
         _event(view, letter)
         with elements.element("div", "ps-stack"):
             _facts(view, letter)
@@ -89,9 +88,9 @@ def _describe_entry(view: View, entry: dict[str, Any]) -> tuple[str, str]:
 
 def _event(view: View, letter: DeadLetter) -> None:
     was_event = bool(letter.group)
-    is_allowed = view.is_allowed(Role.ADMIN, queue=letter.queue)
+    reason = view.missing_permission(Role.ADMIN, queue=letter.queue)
     hint = "Edit before the redrive" if was_event else "Not stored as an event: correct the data and push it"
-    with elements.card("Data", hint=hint, classes="ps-top"):
+    with elements.card("Data", hint=hint):
         before = payloads.format_json(letter.raw)
         if len(before) > _MAX_EDITABLE_CHARACTERS:
             # highlight_json escapes the data.
@@ -99,16 +98,14 @@ def _event(view: View, letter: DeadLetter) -> None:
             text = None
         else:
             text = code_editor(before, "JSON", "Data of the event, JSON", height="24rem")
-            text.set_enabled(is_allowed)
+            text.set_enabled(not reason)
 
         async def send() -> None:
             edited = before if text is None else (text.value or "")
-            if not was_event:
-                await _push(view, letter, edited)
-            elif edited == before:
-                await _redrive(view, letter, None)
+            if was_event:
+                await _redrive(view, letter, None if edited == before else edited)
             else:
-                await _redrive(view, letter, edited)
+                await _push(view, letter, edited)
 
         async def purge() -> None:
             if not await elements.confirm(
@@ -120,13 +117,9 @@ def _event(view: View, letter: DeadLetter) -> None:
                 ui.navigate.to(PATH)
 
         with elements.element("div", "ps-row ps-end"):
-            elements.button(
-                "Purge", purge, icon="delete", tone="danger", enabled=is_allowed, disabled_reason=_DISABLED_REASON
-            )
+            elements.button("Purge", purge, icon="delete", tone="danger", disabled_reason=reason)
             label = "Redrive" if was_event else "Push corrected"
-            elements.button(
-                label, send, icon="replay", tone="primary", enabled=is_allowed, disabled_reason=_DISABLED_REASON
-            )
+            elements.button(label, send, icon="replay", tone="primary", disabled_reason=reason)
 
 
 async def _redrive(view: View, letter: DeadLetter, data: str | None) -> None:

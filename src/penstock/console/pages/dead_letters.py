@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nicegui import ui
 
-from penstock.console.assets import asset_url
+from penstock.console.formatting import TimeFormatter
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages import dead_letter
 from penstock.console.widgets import elements, forms, payloads
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, DeadLetterKind
@@ -22,27 +20,10 @@ _PAGE_SIZE = 50
 #: Dead letters redriven in one transaction.
 _REDRIVE_BATCH = 500
 
-_KINDS = (
-    "Error",
-    "Queue",
-    TableColumn("Group", classes="ps-desk"),
-    TableColumn("Stage", classes="ps-desk"),
-    TableColumn("Count", is_number=True),
-    TableColumn("First", is_number=True, classes="ps-desk"),
-    TableColumn("Last", is_number=True),
-)
-_LETTERS = (
-    TableColumn("Number", is_number=True),
-    "Key",
-    "Error",
-    TableColumn("Data", classes="ps-desk"),
-    TableColumn("Attempts", is_number=True, classes="ps-desk"),
-    TableColumn("Failed", is_number=True),
-)
+_NOT_FOUND = ("No such dead letters", "They were redriven or purged, or the queue was deleted.")
 
 
 async def build(view: View) -> None:
-    ui.add_head_html(f'<link rel="stylesheet" href="{asset_url("detail_pages.css")}">')
     if "id" in view.params:
         await dead_letter.build(view, forms.parse_int(view.params, "id"))
     elif "kind" in view.params:
@@ -62,8 +43,18 @@ async def _build_kinds(view: View) -> None:
         count = elements.tile("Dead letters")
         kinds_tile = elements.tile("Kinds of error")
         last = elements.tile("Last failure")
+    times = view.times
+    columns: list[TableColumn[DeadLetterKind]] = [
+        TableColumn("Error", _kind_cell),
+        TableColumn("Queue", lambda kind: TableCell(kind.queue, href=url_for("/queues", queue=kind.queue))),
+        TableColumn("Group", lambda kind: kind.group or "–", classes="ps-desktop"),
+        TableColumn("Stage", lambda kind: kind.stage, classes="ps-desktop"),
+        number_column("Count", lambda kind: formatting.number(kind.count)),
+        number_column("First", lambda kind: times.ago(kind.first_failed_at), classes="ps-desktop"),
+        number_column("Last", lambda kind: times.ago(kind.failed_at)),
+    ]
     with elements.card("By kind of error", hint="latest failure first") as card:
-        table = DataTable("Dead letters by kind of error", _KINDS)
+        table = DataTable("Dead letters by kind of error", columns)
     sample_note = elements.text(
         f"Counts cover the newest {formatting.number(KIND_SAMPLE)} dead letters of each queue.", "ps-muted ps-small"
     )
@@ -88,25 +79,15 @@ async def _build_kinds(view: View) -> None:
         count.set(formatting.compact(total), tone="bad" if total else "good")
         kinds_tile.set(formatting.number(len(visible)))
         newest = max((kind.failed_at for kind in visible), default=None)
-        last.set(view.times.clock(newest), view.times.ago(newest) if newest is not None else "")
-        table.set(
-            [
-                TableCell(kind.kind or "no error message", href=_kind_url(kind), classes="ps-strong ps-wide-text"),
-                TableCell(kind.queue, href=url_for("/queues", queue=kind.queue)),
-                kind.group or "–",
-                kind.stage,
-                formatting.number(kind.count),
-                view.times.ago(kind.first_failed_at),
-                view.times.ago(kind.failed_at),
-            ]
-            for kind in visible
-        )
+        last.set(times.clock(newest), times.ago(newest) if newest is not None else "")
+        table.set(visible)
 
     await view.poll(("dead letters", queue_filter), read, show, seconds=2.0)
 
 
-def _kind_url(kind: DeadLetterKind) -> str:
-    return url_for(PATH, queue=kind.queue, group=kind.group or None, stage=kind.stage, kind=kind.kind)
+def _kind_cell(kind: DeadLetterKind) -> TableCell:
+    href = url_for(PATH, queue=kind.queue, group=kind.group or None, stage=kind.stage, kind=kind.kind)
+    return TableCell(kind.kind or "no error message", href=href, classes="ps-strong ps-long-text")
 
 
 async def _build_kind(view: View) -> None:
@@ -115,7 +96,7 @@ async def _build_kind(view: View) -> None:
     selection = DeadLetterFilter(queue=queue or None, group=group or None, kind=kind, stage=stage)
     forms.breadcrumb(("Dead letters", PATH), current=kind or "no error message")
     if not queue or not view.can_see(queue):
-        elements.empty_state("No such dead letters", "They were redriven or purged, or the queue was deleted.")
+        elements.empty_state(*_NOT_FOUND)
         return
     page = forms.parse_int(view.params, "page")
     try:
@@ -123,9 +104,7 @@ async def _build_kind(view: View) -> None:
     except NotFound:
         letters = []
     if not letters:
-        elements.empty_state(
-            "No such dead letters", "They were redriven or purged, or the queue was deleted.", icon="task_alt"
-        )
+        elements.empty_state(*_NOT_FOUND, icon="task_alt")
         return
     total = await view.log.count_dead_letters(selection)
     with elements.element("div", "ps-row ps-between"):
@@ -136,29 +115,33 @@ async def _build_kind(view: View) -> None:
             elements.badge(f"stage {stage}", "idle")
         _buttons(view, queue, selection, total, can_redrive=bool(group))
     with elements.card(f"{formatting.number(total)} dead letters", hint="latest failure first"):
-        table = DataTable("Dead letters", _LETTERS)
-    table.set(_rows(view, letters[:_PAGE_SIZE]))
+        DataTable("Dead letters", _letter_columns(view.times)).set(letters[:_PAGE_SIZE])
     params = {"queue": queue, "group": group, "stage": stage, "kind": kind}
     forms.pager(PATH, params, page, len(letters) > _PAGE_SIZE, "the dead letters")
 
 
-def _rows(view: View, letters: Sequence[DeadLetter]) -> list[list[TableCell | str]]:
+def _letter_columns(times: TimeFormatter) -> list[TableColumn[DeadLetter]]:
+    def error(letter: DeadLetter) -> TableCell:
+        return TableCell(letter.error.partition("\n")[0][:200], classes="ps-long-text")
+
+    def data(letter: DeadLetter) -> TableCell:
+        return TableCell(payloads.preview(letter.raw), classes="ps-mono ps-muted ps-ellipsis")
+
     return [
-        [
-            TableCell(f"#{letter.id}", href=url_for(PATH, id=letter.id), classes="ps-strong"),
-            "–" if letter.key is None else letter.key,
-            TableCell(letter.error.partition("\n")[0][:200], classes="ps-wide-text"),
-            TableCell(payloads.preview(letter.raw), classes="ps-mono ps-muted ps-clip"),
-            formatting.number(letter.attempts),
-            view.times.ago(letter.failed_at),
-        ]
-        for letter in letters
+        number_column(
+            "Number",
+            lambda letter: TableCell(f"#{letter.id}", href=url_for(PATH, id=letter.id), classes="ps-strong"),
+        ),
+        TableColumn("Key", lambda letter: "–" if letter.key is None else letter.key),
+        TableColumn("Error", error),
+        TableColumn("Data", data, classes="ps-desktop"),
+        number_column("Attempts", lambda letter: formatting.number(letter.attempts), classes="ps-desktop"),
+        number_column("Failed", lambda letter: times.ago(letter.failed_at)),
     ]
 
 
 def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int, *, can_redrive: bool) -> None:
-    is_allowed = view.is_allowed(Role.ADMIN, queue=queue)
-    reason = "Your key needs the role admin"
+    reason = view.missing_permission(Role.ADMIN, queue=queue)
 
     async def redrive() -> None:
         question = f"Redrive {formatting.number(total)} dead letters?"
@@ -189,17 +172,9 @@ def _buttons(view: View, queue: str, selection: DeadLetterFilter, total: int, *,
             ui.navigate.to(PATH)
 
     with elements.element("div", "ps-row"):
-        elements.button(
-            "Redrive all",
-            redrive,
-            icon="replay",
-            tone="primary",
-            enabled=is_allowed and can_redrive,
-            disabled_reason=reason
-            if not is_allowed
-            else "These were not stored as events: open one, correct it and push it",
-        )
-        elements.button("Purge all", purge, icon="delete", tone="danger", enabled=is_allowed, disabled_reason=reason)
+        no_event = "" if can_redrive else "These were not stored as events: open one, correct it and push it"
+        elements.button("Redrive all", redrive, icon="replay", tone="primary", disabled_reason=reason or no_event)
+        elements.button("Purge all", purge, icon="delete", tone="danger", disabled_reason=reason)
 
 
 PAGE = Page(PATH, "Dead letters", "report", build, short="Dead")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from msgspec import structs
 from nicegui import ui
@@ -12,7 +11,7 @@ from nicegui import ui
 from penstock.console.page import View
 from penstock.console.pages.gate_formatting import format_available, format_limit, format_next, format_state
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.tables import DataTable, TableColumn
+from penstock.console.widgets.tables import DataTable, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
@@ -21,15 +20,6 @@ from penstock.server.auth.identity import Role
 PATH = "/gates"
 _MAX_ROWS = 20
 
-_COLUMNS = (
-    "Gate",
-    "State",
-    TableColumn("Available", is_number=True),
-    TableColumn("Limit", is_number=True),
-    TableColumn("Next event", is_number=True),
-    TableColumn("Spent", is_number=True, classes="ps-desk"),
-)
-_DISABLED_REASON = "Your key needs the role admin to change gates"
 _KINDS = {"token_bucket": "token bucket", "sliding_window": "sliding window", "concurrency": "in flight"}
 #: The options of each kind of gate that can be changed, with their labels.
 _FIELDS: dict[str, Sequence[tuple[str, str]]] = {
@@ -63,41 +53,42 @@ async def build(view: View, query: str, key: str | None) -> None:
         backlog_tile = elements.tile("Events waiting")
         since_tile = elements.tile("Waiting since")
         passed_tile = elements.tile("Passed")
+
+    def name(gate: GateInfo) -> str:
+        return f"{gate.gate} · {_KINDS[gate.kind]}{'' if key is not None else f' · {gate.key or scope}'}"
+
+    columns: list[TableColumn[GateInfo]] = [
+        TableColumn("Gate", name),
+        TableColumn("State", format_state),
+        number_column("Available", format_available),
+        number_column("Limit", format_limit),
+        number_column("Next event", lambda gate: format_next(view, gate)),
+        number_column("Spent", lambda gate: formatting.compact(gate.cost_total), classes="ps-desktop"),
+    ]
     with elements.card("Now"):
-        table = DataTable("Gates", _COLUMNS)
+        table = DataTable("Gates", columns)
 
     def show(gates: Sequence[GateInfo]) -> None:
-        now = datetime.now(UTC)
         # The gates of a key share its backlog and its total.
         keys = {gate.key: gate for gate in gates}.values()
         denied = min((gate.denied_since for gate in gates if gate.denied_since is not None), default=None)
         waiting = sum(gate.backlog for gate in keys)
-        backlog_tile.set(formatting.compact(waiting), tone="warn" if waiting else None)
+        backlog_tile.set(formatting.compact(waiting), tone="warn" if waiting else "idle")
         since_tile.set("–" if denied is None else view.times.clock(denied))
         passed_tile.set(formatting.compact(sum(gate.allowed_total for gate in keys)))
-        table.set(
-            [
-                f"{gate.gate} · {_KINDS[gate.kind]}{'' if key is not None else f' · {gate.key or scope}'}",
-                format_state(gate),
-                format_available(gate),
-                format_limit(gate),
-                format_next(view, gate, now),
-                formatting.compact(gate.cost_total),
-            ]
-            for gate in gates[:_MAX_ROWS]
-        )
+        table.set(gates[:_MAX_ROWS])
 
     await view.poll(("gate", query, key), read, show)
-    is_allowed = view.is_allowed(Role.ADMIN)
-    if not is_allowed:
-        elements.text("Your key needs the role admin to change limits.", "ps-muted", tag="p")
+    reason = view.missing_permission(Role.ADMIN)
+    if reason:
+        elements.text(f"{reason} to change limits.", "ps-muted", tag="p")
     with elements.element("div", "ps-grid"):
         for gate in distinct_gates:
-            _limit_card(view, admin, query, key, gate, is_allowed)
-        _flow_card(view, admin, query, key, is_allowed, any(gate.paused for gate in first))
+            _limit_card(view, admin, query, key, gate, reason)
+        _flow_card(view, admin, query, key, reason, any(gate.paused for gate in first))
 
 
-def _limit_card(view: View, admin: GateAdmin, query: str, key: str | None, gate: GateInfo, is_allowed: bool) -> None:
+def _limit_card(view: View, admin: GateAdmin, query: str, key: str | None, gate: GateInfo, reason: str) -> None:
     hint = "for keys without their own limit" if key is None else "for this key only"
     with elements.card(f"Limit of gate {gate.gate}", hint=hint):
         current = {
@@ -111,7 +102,7 @@ def _limit_card(view: View, admin: GateAdmin, query: str, key: str | None, gate:
             for option, label in _FIELDS[gate.kind]:
                 field = ui.number(label, value=current[option], min=0).props("outlined dense").classes("ps-grow")
                 field.props["aria-label"] = f"{label}, gate {gate.gate}"
-                field.set_enabled(is_allowed)
+                field.set_enabled(not reason)
                 inputs[option] = field
 
         async def save() -> None:
@@ -128,12 +119,10 @@ def _limit_card(view: View, admin: GateAdmin, query: str, key: str | None, gate:
                 current.update(changed)
 
         with elements.element("div", "ps-row ps-end"):
-            elements.button(
-                "Change the limit", save, tone="primary", enabled=is_allowed, disabled_reason=_DISABLED_REASON
-            )
+            elements.button("Change the limit", save, tone="primary", disabled_reason=reason)
 
 
-def _flow_card(view: View, admin: GateAdmin, query: str, key: str | None, is_allowed: bool, is_paused: bool) -> None:
+def _flow_card(view: View, admin: GateAdmin, query: str, key: str | None, reason: str, is_paused: bool) -> None:
     subject = _subject(query, key)
     scope = "all keys" if key is None else key
 
@@ -165,14 +154,14 @@ def _flow_card(view: View, admin: GateAdmin, query: str, key: str | None, is_all
 
     with elements.card("Flow", hint="paused" if is_paused else ""):
         with elements.element("div", "ps-row"):
-            elements.button("Pause", pause, icon="pause", enabled=is_allowed, disabled_reason=_DISABLED_REASON)
-            elements.button("Resume", resume, icon="play_arrow", enabled=is_allowed, disabled_reason=_DISABLED_REASON)
+            elements.button("Pause", pause, icon="pause", disabled_reason=reason)
+            elements.button("Resume", resume, icon="play_arrow", disabled_reason=reason)
         with elements.element("div", "ps-row"):
             seconds = ui.number("Hold for seconds", value=30, min=1).props("outlined dense").classes("ps-grow")
-            seconds.set_enabled(is_allowed)
-            elements.button("Hold", hold, icon="hourglass_top", enabled=is_allowed, disabled_reason=_DISABLED_REASON)
+            seconds.set_enabled(not reason)
+            elements.button("Hold", hold, icon="hourglass_top", disabled_reason=reason)
         with elements.element("div", "ps-row ps-end"):
-            elements.button("Reset", clear, tone="danger", enabled=is_allowed, disabled_reason=_DISABLED_REASON)
+            elements.button("Reset", clear, tone="danger", disabled_reason=reason)
 
 
 def _subject(query: str, key: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from penstock.console.page import View
 from penstock.console.widgets.tables import TableCell
@@ -37,14 +37,14 @@ def format_limit(gate: GateInfo) -> str:
             return f"{formatting.number(gate.limit)} in flight"
 
 
-def format_next(view: View, gate: GateInfo, now: datetime) -> str:
+def format_next(view: View, gate: GateInfo) -> str:
     """Format the time at which the next event can pass, or the action that it depends on."""
     if gate.paused:
         return "after resume"
     next_at = gate.hold_until or gate.next_at
     if next_at is None:
         return "–" if gate.denied_since is None else "after an ack"
-    left = (next_at - now).total_seconds()
+    left = (next_at - datetime.now(UTC)).total_seconds()
     if left <= 0:
         return "now"
     return f"in {formatting.duration(left)}" if left < 60 else view.times.clock(next_at)

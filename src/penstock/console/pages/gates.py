@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nicegui import ui
-
-from penstock.console.assets import asset_url
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages import gate_detail
 from penstock.console.pages.gate_formatting import format_available, format_limit, format_next, format_state
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.db.statements import Statements
 from penstock.engine.gates.admin import GateAdmin, GateInfo
@@ -23,20 +20,8 @@ PATH = "/gates"
 #: Largest number of gates on the page.
 _MAX_GATES = 200
 
-_COLUMNS = (
-    "Key",
-    TableColumn("Query", classes="ps-desk"),
-    "State",
-    TableColumn("Available", is_number=True),
-    TableColumn("Limit", is_number=True, classes="ps-desk"),
-    TableColumn("Waiting", is_number=True, classes="ps-desk"),
-    TableColumn("Next event", is_number=True),
-    TableColumn("Passed", is_number=True, classes="ps-desk"),
-)
-
 
 async def build(view: View) -> None:
-    ui.add_head_html(f'<link rel="stylesheet" href="{asset_url("detail_pages.css")}">')
     admin = GateAdmin(view.database)
     query, search = view.params.get("query", ""), view.params.get("search", "")
     waiting = bool(view.params.get("waiting"))
@@ -63,11 +48,9 @@ async def build(view: View) -> None:
         forms.submit_button("Show")
     with elements.element("div", "ps-row"):
         for name in [query] if query else names[:6]:
-            with elements.element("a", "ps-step", href=url_for(PATH, query=name, change="all")):
-                ui.icon("tune").props("aria-hidden=true")
-                elements.text(f"All keys of {name}")
+            elements.link(f"All keys of {name}", url_for(PATH, query=name, change="all"), "ps-button", "tune")
     with elements.card("By key", hint="by query; waiting keys first") as card:
-        table = DataTable("Gates by key", _COLUMNS)
+        table = DataTable("Gates by key", _columns(view))
     empty = elements.empty_state("No gate matches", "Try another part of a key.", icon="search_off")
 
     async def read() -> Sequence[GateInfo]:
@@ -78,7 +61,7 @@ async def build(view: View) -> None:
         denied = [gate.denied_since for gate in gates if gate.denied_since is not None]
         since = min(denied, default=None)
         shown_tile.set(formatting.number(len(gates)), "there may be more" if len(gates) == _MAX_GATES else "")
-        waiting_tile.set(formatting.number(len(denied)), tone="warn" if denied else None)
+        waiting_tile.set(formatting.number(len(denied)), tone="warn" if denied else "idle")
         if since is None:
             longest_tile.set("–")
         else:
@@ -88,7 +71,7 @@ async def build(view: View) -> None:
         backlog_tile.set(formatting.compact(sum(backlogs.values())))
         card.set_visibility(bool(gates))
         empty.set_visibility(not gates)
-        table.set(_row(view, gate, now) for gate in gates)
+        table.set(gates)
 
     await view.poll(("gates", query, search, waiting), read, show)
 
@@ -99,20 +82,20 @@ async def _list_gated_queries(view: View) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _row(view: View, gate: GateInfo, now: datetime) -> list[TableCell | str]:
+def _columns(view: View) -> list[TableColumn[GateInfo]]:
+    def key(gate: GateInfo) -> TableCell:
+        href = url_for(PATH, query=gate.query, key=gate.key, change="all" if gate.key is None else None)
+        return TableCell("all keys" if gate.key is None else gate.key, href=href, classes="ps-strong ps-break")
+
     return [
-        TableCell(
-            "all keys" if gate.key is None else gate.key,
-            href=url_for(PATH, query=gate.query, key=gate.key, change="all" if gate.key is None else None),
-            classes="ps-strong ps-break",
-        ),
-        gate.query,
-        format_state(gate),
-        format_available(gate),
-        format_limit(gate),
-        formatting.compact(gate.backlog),
-        format_next(view, gate, now),
-        formatting.compact(gate.allowed_total),
+        TableColumn("Key", key),
+        TableColumn("Query", lambda gate: gate.query, classes="ps-desktop"),
+        TableColumn("State", format_state),
+        number_column("Available", format_available),
+        number_column("Limit", format_limit, classes="ps-desktop"),
+        number_column("Waiting", lambda gate: formatting.compact(gate.backlog), classes="ps-desktop"),
+        number_column("Next event", lambda gate: format_next(view, gate)),
+        number_column("Passed", lambda gate: formatting.compact(gate.allowed_total), classes="ps-desktop"),
     ]
 
 

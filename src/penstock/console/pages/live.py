@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from nicegui import ui
 
@@ -54,6 +56,8 @@ class _LiveBoard:
         sort = numbers[0] if numbers else "key"
         self._request = OpenWindowsRequest(query, columns, sort, bool(numbers), "", 0, _ROWS)
         self._subscription: PollSubscription[OpenWindows] | None = None
+        #: The largest value of each numeric column, for the bars.
+        self._largest: Mapping[str, float | None] = {}
 
     async def build(self) -> None:
         request = self._request
@@ -64,36 +68,63 @@ class _LiveBoard:
             self._updated = elements.tile("Updated")
         with elements.card(request.query.name) as card:
             with elements.element("div", "ps-row ps-between"):
-                search = ui.input(label="Search keys", on_change=lambda event: self._search(str(event.value or "")))
+                search = ui.input(
+                    "Search keys", on_change=lambda event: self._change(search=str(event.value or "").strip(), offset=0)
+                )
                 search.props('outlined dense clearable debounce="300"').classes("ps-search")
                 all_windows = ui.switch(
-                    "All open windows", on_change=lambda event: self._show_all_windows(bool(event.value))
+                    "All open windows", on_change=lambda event: self._change(all_windows=bool(event.value), offset=0)
                 )
-                all_windows.tooltip("Off: only the current window of each key").classes("ps-switch")
+                all_windows.tooltip("Off: only the current window of each key")
                 with elements.element("div", "ps-row"):
                     self._range = elements.text("", "ps-muted ps-small")
                     self._previous = elements.button("Previous", lambda: self._turn_pages(-1), icon="chevron_left")
                     self._next = elements.button("Next", lambda: self._turn_pages(1), icon="chevron_right")
-            self._table = DataTable(f"Open windows of {request.query.name}", self._columns())
+            self._table = DataTable[WindowRow](f"Open windows of {request.query.name}", self._columns())
             self._table.on_sort(self._sort)
         card.props["aria-label"] = f"Open windows of {request.query.name}"
         await self._poll()
 
-    def _columns(self) -> list[TableColumn]:
-        columns = [TableColumn("Key", sort="key"), TableColumn("Window", sort="window_end", classes="ps-roomy")]
-        for name, is_number in self._request.columns:
-            classes = "ps-figure-column" if is_number else ""
-            columns.append(TableColumn(name, is_number=is_number, sort=name, classes=classes))
-        # Narrow screens have no room for these two; a tile shows the time of the last update.
+    def _columns(self) -> list[TableColumn[WindowRow]]:
+        times = self._view.times
+
+        def window(row: WindowRow) -> TableCell:
+            return TableCell(f"{times.clock(row.start)} – {times.clock(row.end)}", classes="ps-muted ps-nowrap")
+
+        # Narrow screens have no room for the other columns; a tile shows the time of the last update.
         return [
-            *columns,
-            TableColumn("History", classes="ps-course ps-desk"),
-            TableColumn("Updated", is_number=True, sort="updated_at", classes="ps-desk"),
+            TableColumn(
+                "Key",
+                lambda row: TableCell("(no key)" if row.key is None else row.key, classes="ps-strong ps-break"),
+                sort="key",
+            ),
+            TableColumn("Window", window, sort="window_end", classes="ps-desktop"),
+            *map(self._value_column, self._request.columns),
+            TableColumn("History", lambda row: TableCell("", sparkline=row.history), classes="ps-desktop"),
+            TableColumn(
+                "Updated",
+                lambda row: TableCell(times.ago(row.updated_at), classes="ps-muted"),
+                is_number=True,
+                sort="updated_at",
+                classes="ps-desktop",
+            ),
         ]
+
+    def _value_column(self, column: WindowColumn) -> TableColumn[WindowRow]:
+        name, is_number = column
+
+        def cell(row: WindowRow) -> TableCell | str:
+            value = row.values[name]
+            if not is_number or value is None:
+                return self._view.times.value(value)
+            largest = self._largest[name] or 0.0
+            return TableCell(formatting.number(float(value)), bar=float(value) / largest if largest > 0 else None)
+
+        return TableColumn(name, cell, is_number, "ps-number-column" if is_number else "", sort=name)
 
     async def _poll(self) -> None:
         if self._subscription is not None:
-            self._subscription.close()
+            self._view.stop_polling(self._subscription)
             self._subscription = None
         request = self._request
         self._table.sorted_by, self._table.is_descending = request.sort, request.is_descending
@@ -107,26 +138,20 @@ class _LiveBoard:
         if request is self._request:
             self._subscription = subscription
         else:
-            subscription.close()  # a newer request replaced this one
+            self._view.stop_polling(subscription)  # a newer request replaced this one
 
-    async def _search(self, text: str) -> None:
-        self._request = replace(self._request, search=text.strip(), offset=0)
-        await self._poll()
-
-    async def _show_all_windows(self, all_windows: bool) -> None:
-        self._request = replace(self._request, all_windows=all_windows, offset=0)
+    async def _change(self, **changes: Any) -> None:
+        self._request = replace(self._request, **changes)
         await self._poll()
 
     async def _sort(self, by: str) -> None:
         known = {"key", "window_end", "updated_at", *(column.name for column in self._request.columns)}
         if by in known:
             descending = not self._request.is_descending if by == self._request.sort else by != "key"
-            self._request = replace(self._request, sort=by, is_descending=descending, offset=0)
-            await self._poll()
+            await self._change(sort=by, is_descending=descending, offset=0)
 
     async def _turn_pages(self, pages: int) -> None:
-        self._request = replace(self._request, offset=max(0, self._request.offset + pages * _ROWS))
-        await self._poll()
+        await self._change(offset=max(0, self._request.offset + pages * _ROWS))
 
     def _show(self, result: OpenWindows) -> None:
         self._keys.set(formatting.number(result.keys), f"{formatting.number(result.windows)} windows shown")
@@ -138,23 +163,8 @@ class _LiveBoard:
         self._range.set_text(f"{shown} of {formatting.number(result.matching)}")
         self._previous.set_enabled(self._request.offset > 0)
         self._next.set_enabled(last < result.matching)
-        self._table.set([self._row(result, row) for row in result.rows])
-
-    def _row(self, result: OpenWindows, row: WindowRow) -> list[TableCell | str]:
-        times = self._view.times
-        cells: list[TableCell | str] = [
-            TableCell("(no key)" if row.key is None else row.key, classes="ps-strong ps-key"),
-            TableCell(f"{times.clock(row.start)} – {times.clock(row.end)}", classes="ps-muted ps-nowrap ps-roomy"),
-        ]
-        for (name, is_number), value in zip(self._request.columns, row.values, strict=True):
-            if is_number and value is not None:
-                largest = result.largest.get(name)
-                bar = float(value) / largest if largest and largest > 0 else None
-                cells.append(TableCell(formatting.number(float(value)), bar=bar))
-            else:
-                cells.append(times.value(value))
-        history = result.history.get(row.key or "", ())
-        return [*cells, TableCell("", sparkline=history), TableCell(times.ago(row.updated_at), classes="ps-muted")]
+        self._largest = result.largest
+        self._table.set(result.rows)
 
 
 PAGE = Page("/live", "Live board", "leaderboard", build, needs_all=True, short="Live")

@@ -6,13 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from penstock.console.data.health_issues import HealthIssue, find_health_issues
-from penstock.console.data.overview_history import (
-    MAX_SNAPSHOTS,
-    LedgerPoint,
-    OverviewPoint,
-    OverviewSnapshot,
-    compute_point,
-)
+from penstock.console.data.overview_history import MAX_SNAPSHOTS, OverviewPoint, OverviewSnapshot, compute_point
 from penstock.console.page import Page, View
 from penstock.console.widgets import elements
 from penstock.console.widgets.charts import ChartLine, TimeChart
@@ -43,11 +37,11 @@ class _Overview:
             "penstock push orders '{\"amount\": 12.5}'",
         )
         self._empty.set_visibility(False)
-        with elements.element("div", "ps-stack ps-wide-gap") as self._content:
+        with elements.element("div", "ps-stack") as self._content:
             self._build_tiles()
-            with elements.card("Needs attention", classes="ps-attention"):
-                self._issues = elements.element("ul", "ps-findings")
-            with elements.element("div", "ps-two"):
+            with elements.card("Needs attention"):
+                self._issues = elements.element("ul", "ps-stack")
+            with elements.element("div", "ps-grid ps-wide-columns"):
                 self._build_charts()
 
     def _build_tiles(self) -> None:
@@ -85,7 +79,8 @@ class _Overview:
     def show(self, snapshots: Sequence[OverviewSnapshot]) -> None:
         view = self._view
         if self._last_snapshot is None and snapshots and view.can_see_all:
-            self._points.extend(_ledger_points(view.console.overview_history.ledger_points, snapshots[0].at))
+            ledger_points = view.console.overview_history.ledger_points
+            self._points.extend(point for point in ledger_points if point.at < snapshots[0].at)
         for snapshot in snapshots:
             if self._last_snapshot is None or snapshot.at > self._last_snapshot.at:
                 self._points.append(compute_point(self._last_snapshot, snapshot, view.can_see, view.can_see_all))
@@ -118,10 +113,10 @@ class _Overview:
             formatting.compact(now.backlog), f"oldest {formatting.duration(oldest)}" if now.backlog else "all read"
         )
         self._dead.set(
-            formatting.compact(now.dead), "to redrive or purge" if now.dead else "none", "bad" if now.dead else None
+            formatting.compact(now.dead), "to redrive or purge" if now.dead else "none", "bad" if now.dead else "idle"
         )
         self._alerts.set(
-            formatting.compact(now.firing), "firing" if now.firing else "none firing", "bad" if now.firing else None
+            formatting.compact(now.firing), "firing" if now.firing else "none firing", "bad" if now.firing else "idle"
         )
 
     def _show_charts(self) -> None:
@@ -139,34 +134,15 @@ class _Overview:
         self._issues.clear()
         with self._issues:
             for issue in issues[:_MAX_ISSUES]:
-                with elements.element("li"):
+                with elements.element("li", "ps-row"):
                     elements.badge(_ISSUE_LABELS[issue.tone], issue.tone)
-                    with elements.element("a", "ps-break", href=issue.href):
-                        elements.text(issue.message)
+                    elements.link(issue.message, issue.href, "ps-break")
             if len(issues) > _MAX_ISSUES:
                 elements.text(f"and {formatting.number(len(issues) - _MAX_ISSUES)} more", "ps-muted", tag="li")
             if not issues:
-                with elements.element("li"):
+                with elements.element("li", "ps-row"):
                     elements.badge("OK", "good")
                     elements.text("No problems.", "ps-muted")
-
-
-def _ledger_points(ledger: Sequence[LedgerPoint], until: int) -> list[OverviewPoint]:
-    """Return the points before the first snapshot. Only the ledgers of queries go back that far."""
-    return [
-        OverviewPoint(
-            point.at,
-            pushed=None,
-            read=point.events_in,
-            results=point.events_out,
-            freshness=point.freshness,
-            backlog=None,
-            dead=None,
-            firing=None,
-        )
-        for point in ledger
-        if point.at < until
-    ]
 
 
 def _series(points: Sequence[OverviewPoint], name: str) -> list[tuple[int, float | None]]:

@@ -19,21 +19,17 @@ def push_button(view: View, queue: str) -> None:
         lambda: _open_dialog(view, queue),
         icon="add",
         tone="primary",
-        enabled=view.is_allowed(Role.PRODUCE, queue=queue),
-        disabled_reason="Your key needs the role produce for this queue",
+        disabled_reason=view.missing_permission(Role.PRODUCE, queue=queue),
     )
 
 
 async def _open_dialog(view: View, queue: str) -> None:
-    with view.client.content, ui.dialog() as dialog, ui.card().classes("ps-dialog ps-wide"):
-        dialog.props["aria-label"] = f"Push an event to {queue}"
-        elements.text(f"Push an event to {queue}", tag="h2")
+    with view.client.content, elements.dialog(f"Push an event to {queue}") as dialog:
         with elements.element("div", "ps-row"):
             key = ui.input("Key", placeholder="none").props("outlined dense").classes("ps-grow")
             id = ui.input("Id", placeholder="none").props("outlined dense").classes("ps-grow")
         data = code_editor('{\n  "test": true\n}', "JSON", "Data of the event, JSON", height="14rem")
-        error = elements.text("", "ps-trouble")
-        error.props["role"] = "alert"
+        error = elements.error_text()
 
         async def push() -> None:
             error.set_text("")

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock.console.data.overview_history import OverviewSnapshot
+from penstock.console.formatting import TimeFormatter
 from penstock.console.page import Page, View, url_for
 from penstock.console.pages.query_detail import STATE_TONES, QueryDetail
 from penstock.console.widgets import elements
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_columns
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.engine.client_queries import ClientQuery, list_client_queries
 from penstock.server.metrics import database as database_metrics
 from penstock.server.metrics.family import MetricFamily
 
-_COLUMNS: Sequence[TableColumn | str] = (
-    "Query",
-    "State",
-    *number_columns(
-        "Events", "Lag", "Freshness", "Watermark behind", "Open windows", "Late", "Dead letters", "Failed cycles"
-    ),
-)
-_CLIENT_COLUMNS: Sequence[TableColumn | str] = (
-    "Query",
-    "State",
-    "Reads",
-    "Writes",
-    "Group",
-    *number_columns("Lag"),
-    "Last commit",
-)
 _CLIENT_POLL_SECONDS = 5.0
 
 
@@ -49,11 +35,11 @@ async def _build_list(view: View) -> None:
         icon="account_tree",
     )
     with elements.card("Queries") as spark_card:
-        spark_table = DataTable("Queries", _COLUMNS)
+        spark_table = DataTable("Queries", _SPARK_COLUMNS)
     with elements.card(
         "Computed by clients", hint="streams that clients run, with their state in penstock.state"
     ) as client_card:
-        client_table = DataTable("Computed by clients", _CLIENT_COLUMNS)
+        client_table = DataTable("Computed by clients", _client_columns(view.times))
     has_spark_queries = has_client_queries = False
 
     def update_visibility() -> None:
@@ -65,13 +51,13 @@ async def _build_list(view: View) -> None:
         nonlocal has_spark_queries
         snapshot = snapshots[-1]
         names = sorted(query for (query,) in snapshot.values(database_metrics.QUERY_RUNNING))
-        spark_table.set([_spark_row(snapshot, name) for name in names])
+        spark_table.set([_SparkQuery(snapshot, name) for name in names])
         has_spark_queries = bool(names)
         update_visibility()
 
     def show_client_queries(queries: Sequence[ClientQuery]) -> None:
         nonlocal has_client_queries
-        client_table.set([_client_row(view, query) for query in queries])
+        client_table.set(queries)
         has_client_queries = bool(queries)
         update_visibility()
 
@@ -81,42 +67,62 @@ async def _build_list(view: View) -> None:
     await view.poll("overview", view.console.overview_history.refresh, show_spark_queries)
 
 
-def _client_row(view: View, query: ClientQuery) -> list[TableCell | str]:
+def _client_columns(times: TimeFormatter) -> list[TableColumn[ClientQuery]]:
     return [
-        TableCell(query.name, classes="ps-strong"),
-        TableCell(query.state, tone=STATE_TONES[query.state]),
-        query.queue,
-        query.sink or "–",
-        query.group,
-        formatting.compact(query.lag),
-        view.times.ago(query.committed_at),
+        TableColumn("Query", lambda query: TableCell(query.name, classes="ps-strong")),
+        TableColumn("State", lambda query: TableCell(query.state, tone=STATE_TONES[query.state])),
+        TableColumn("Reads", lambda query: query.queue),
+        TableColumn("Writes", lambda query: query.sink or "–"),
+        TableColumn("Group", lambda query: query.group),
+        number_column("Lag", lambda query: formatting.compact(query.lag)),
+        TableColumn("Last commit", lambda query: times.ago(query.committed_at)),
     ]
 
 
-def _spark_row(snapshot: OverviewSnapshot, name: str) -> list[TableCell | str]:
-    def value(family: MetricFamily) -> float | None:
-        return snapshot.values(family).get((name,))
+@dataclass(frozen=True, slots=True)
+class _SparkQuery:
+    snapshot: OverviewSnapshot
+    name: str
 
-    state = "stopped"
-    if value(database_metrics.QUERY_RUNNING):
-        state = "paused" if value(database_metrics.QUERY_PAUSED) else "running"
-    lag = sum(lag for (_, group), lag in snapshot.values(database_metrics.GROUP_LAG).items() if group == name)
-    freshness = snapshot.histograms(database_metrics.FRESHNESS).get((name,))
-    cycles = 0.0 if freshness is None else sum(freshness.counts)
-    mean_freshness = freshness.sum / cycles if freshness is not None and cycles else None
-    failed = value(database_metrics.QUERY_FAILED) or 0
-    return [
-        TableCell(name, href=url_for("/queries", query=name), classes="ps-strong"),
-        TableCell(state, tone=STATE_TONES[state]),
-        f"{formatting.rate(value(database_metrics.QUERY_THROUGHPUT))}/s",
-        formatting.compact(lag),
-        formatting.duration(mean_freshness),
-        formatting.duration(value(database_metrics.QUERY_WATERMARK_LAG)),
-        formatting.number(value(database_metrics.OPEN_WINDOWS)),
-        formatting.compact(value(database_metrics.QUERY_LATE)),
-        formatting.compact(value(database_metrics.QUERY_DEAD)),
-        TableCell(formatting.number(failed), tone="bad" if name in snapshot.failed_queries else None),
-    ]
+    def value(self, family: MetricFamily) -> float | None:
+        return self.snapshot.values(family).get((self.name,))
 
+    def state(self) -> TableCell:
+        state = "stopped"
+        if self.value(database_metrics.QUERY_RUNNING):
+            state = "paused" if self.value(database_metrics.QUERY_PAUSED) else "running"
+        return TableCell(state, tone=STATE_TONES[state])
+
+    def lag(self) -> float:
+        lags = self.snapshot.values(database_metrics.GROUP_LAG)
+        return sum(lag for (_, group), lag in lags.items() if group == self.name)
+
+    def mean_freshness(self) -> float | None:
+        freshness = self.snapshot.histograms(database_metrics.FRESHNESS).get((self.name,))
+        cycles = 0.0 if freshness is None else sum(freshness.counts)
+        return freshness.sum / cycles if freshness is not None and cycles else None
+
+    def failed_cycles(self) -> TableCell:
+        failed = formatting.number(self.value(database_metrics.QUERY_FAILED) or 0)
+        return TableCell(failed, tone="bad" if self.name in self.snapshot.failed_queries else None)
+
+
+_SPARK_COLUMNS: list[TableColumn[_SparkQuery]] = [
+    TableColumn(
+        "Query",
+        lambda query: TableCell(query.name, href=url_for("/queries", query=query.name), classes="ps-strong"),
+    ),
+    TableColumn("State", _SparkQuery.state),
+    number_column("Events", lambda query: f"{formatting.rate(query.value(database_metrics.QUERY_THROUGHPUT))}/s"),
+    number_column("Lag", lambda query: formatting.compact(query.lag())),
+    number_column("Freshness", lambda query: formatting.duration(query.mean_freshness())),
+    number_column(
+        "Watermark behind", lambda query: formatting.duration(query.value(database_metrics.QUERY_WATERMARK_LAG))
+    ),
+    number_column("Open windows", lambda query: formatting.number(query.value(database_metrics.OPEN_WINDOWS))),
+    number_column("Late", lambda query: formatting.compact(query.value(database_metrics.QUERY_LATE))),
+    number_column("Dead letters", lambda query: formatting.compact(query.value(database_metrics.QUERY_DEAD))),
+    number_column("Failed cycles", _SparkQuery.failed_cycles),
+]
 
 PAGE = Page("/queries", "Queries", "account_tree", build, needs_all=True)

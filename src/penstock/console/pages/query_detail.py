@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from penstock.console.formatting import TimeFormatter
 from penstock.console.page import View, url_for
-from penstock.console.widgets import elements
+from penstock.console.widgets import elements, forms
 from penstock.console.widgets.charts import BarSeries, StackedBarChart
 from penstock.console.widgets.elements import Tone
 from penstock.console.widgets.pipeline import PipelineDiagram
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_columns
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.engine import commands
@@ -42,12 +43,6 @@ _PHASE_COLOURS = {
 }
 #: Phases that always take less than this are left out of the chart.
 _SHORTEST_PHASE_MS = 0.5
-_CYCLE_COLUMNS: Sequence[TableColumn | str] = (
-    *number_columns("Cycle"),
-    "State",
-    "Committed",
-    *number_columns("Duration", "Freshness", "Events", "Windows closed", "Late", "Dead letters"),
-)
 #: The tone of each state of a query.
 STATE_TONES: dict[str, Tone] = {"running": "good", "paused": "warn", "stopped": "idle"}
 _CYCLE_TONES: dict[str, Tone] = {"committed": "good", "failed": "bad"}
@@ -100,28 +95,21 @@ class QueryDetail:
         self._failures.set_visibility(False)
         self._shown_failures: list[tuple[int, str | None]] = []
         with elements.card("Cycles"):
-            self._cycles = DataTable("Cycles", _CYCLE_COLUMNS)
+            self._cycles = DataTable("Cycles", _cycle_columns(self._view.times))
         await self._view.poll(("query", self._name), lambda: read_query(self._view, self._name), self._show)
 
     def _build_head(self) -> None:
-        is_admin = self._view.is_allowed(Role.ADMIN)
-        reason = "Your key needs the role admin to pause and resume queries"
+        reason = self._view.missing_permission(Role.ADMIN)
         with elements.element("div", "ps-row ps-between"):
             with elements.element("div", "ps-row"):
-                with elements.element("a", href="/queries"):
-                    elements.text("All queries")
-                elements.text("/", "ps-muted")
-                elements.text(self._name, "ps-strong ps-break")
+                forms.breadcrumb(("All queries", "/queries"), current=self._name)
                 self._state = elements.badge("…")
                 self._driver = elements.text("", "ps-muted ps-small ps-break ps-driver")
             with elements.element("div", "ps-row"):
-                with elements.element("a", "ps-tab", href=url_for("/live", query=self._name)):
-                    elements.text("Live board")
-                self._pause_button = elements.button(
-                    "Pause", self._pause, icon="pause", enabled=is_admin, disabled_reason=reason
-                )
+                elements.link("Live board", url_for("/live", query=self._name), "ps-button")
+                self._pause_button = elements.button("Pause", self._pause, icon="pause", disabled_reason=reason)
                 self._resume_button = elements.button(
-                    "Resume", self._resume, icon="play_arrow", tone="primary", enabled=is_admin, disabled_reason=reason
+                    "Resume", self._resume, icon="play_arrow", tone="primary", disabled_reason=reason
                 )
         self._resume_button.set_visibility(False)
 
@@ -150,8 +138,7 @@ class QueryDetail:
             self._show_state("running", is_paused=False)
 
     def _show_state(self, state: str, *, is_paused: bool) -> None:
-        self._state.set_text(state)
-        self._state.classes(replace=f"ps-badge ps-tone-{STATE_TONES[state]}")
+        elements.set_badge(self._state, state, STATE_TONES[state])
         self._pause_button.set_visibility(not is_paused)
         self._resume_button.set_visibility(is_paused)
 
@@ -178,8 +165,8 @@ class QueryDetail:
         )
         closed = f"{formatting.compact(activity.windows)} closed in 5 min"
         self._windows.set(formatting.compact(activity.open_windows) if activity.has_result else "–", closed)
-        self._late.set(formatting.compact(activity.late), "in 5 min", "warn" if activity.late else None)
-        self._dead.set(formatting.compact(activity.dead), "in 5 min", "bad" if activity.dead else None)
+        self._late.set(formatting.compact(activity.late), "in 5 min", "warn" if activity.late else "idle")
+        self._dead.set(formatting.compact(activity.dead), "in 5 min", "bad" if activity.dead else "idle")
 
     def _show_cycles(self, cycles: Sequence[CycleRecord]) -> None:
         committed = [cycle for cycle in reversed(cycles) if cycle.took is not None]
@@ -191,7 +178,7 @@ class QueryDetail:
             [self._view.times.clock(cycle.committed_at) for cycle in committed],
             [bars for bars in series if max(bars.values, default=0.0) >= _SHORTEST_PHASE_MS],
         )
-        self._cycles.set([_cycle_row(self._view, cycle) for cycle in cycles[:_TABLE_CYCLES]])
+        self._cycles.set(cycles[:_TABLE_CYCLES])
 
     def _show_failures(self, failures: Sequence[CycleRecord]) -> None:
         errors = [(cycle.cycle, cycle.error) for cycle in failures]
@@ -208,17 +195,17 @@ class QueryDetail:
                     elements.text(cycle.error, "ps-error ps-mono", tag="p")
 
 
-def _cycle_row(view: View, cycle: CycleRecord) -> list[TableCell | str]:
+def _cycle_columns(times: TimeFormatter) -> list[TableColumn[CycleRecord]]:
     return [
-        formatting.number(cycle.cycle),
-        TableCell(cycle.state, tone=_CYCLE_TONES.get(cycle.state, "info")),
-        view.times.clock(cycle.committed_at),
-        formatting.duration(cycle.seconds),
-        formatting.duration(cycle.freshness_seconds),
-        formatting.number(cycle.events_in),
-        formatting.number(cycle.windows),
-        formatting.number(cycle.late),
-        formatting.number(cycle.dead),
+        number_column("Cycle", lambda cycle: formatting.number(cycle.cycle)),
+        TableColumn("State", lambda cycle: TableCell(cycle.state, tone=_CYCLE_TONES.get(cycle.state, "info"))),
+        TableColumn("Committed", lambda cycle: times.clock(cycle.committed_at)),
+        number_column("Duration", lambda cycle: formatting.duration(cycle.seconds)),
+        number_column("Freshness", lambda cycle: formatting.duration(cycle.freshness_seconds)),
+        number_column("Events", lambda cycle: formatting.number(cycle.events_in)),
+        number_column("Windows closed", lambda cycle: formatting.number(cycle.windows)),
+        number_column("Late", lambda cycle: formatting.number(cycle.late)),
+        number_column("Dead letters", lambda cycle: formatting.number(cycle.dead)),
     ]
 
 

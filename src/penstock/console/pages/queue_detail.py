@@ -4,37 +4,19 @@ from __future__ import annotations
 
 from shlex import quote
 
-from penstock.console.data.queue_summary import GroupSummary, QueueSummary, QueueSummaryReader
+from penstock.console.data.queue_summary import GroupSummary, QueueSummary, read_queues
 from penstock.console.page import View, url_for
 from penstock.console.pages import push_event, queue_events, queue_group, queue_options
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.core.errors import NotFound
 from penstock.log.queue import Queue
 from penstock.log.queue_info import QueueInfo
+from penstock.log.storage.partitions import PartitionStatus
 
 PATH = "/queues"
 _PAGE_SIZE = 50
-
-_GROUPS = (
-    "Group",
-    TableColumn("Lag", is_number=True),
-    TableColumn("Events read/s", is_number=True, classes="ps-desk"),
-    TableColumn("Partitions behind", is_number=True, classes="ps-desk"),
-    TableColumn("Leases", is_number=True, classes="ps-desk"),
-    TableColumn("Oldest unread", is_number=True),
-    TableColumn("Read by", classes="ps-desk"),
-    "State",
-)
-_PARTITIONS = (
-    "Partition",
-    TableColumn("Events", is_number=True),
-    TableColumn("Offsets", is_number=True, classes="ps-desk"),
-    TableColumn("Lag", is_number=True),
-    TableColumn("Leases", is_number=True, classes="ps-desk"),
-    TableColumn("Last event", is_number=True),
-)
 
 
 async def build(view: View, name: str) -> None:
@@ -90,8 +72,24 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
         dead_tile = elements.tile("Dead letters", href=url_for("/dead-letters", queue=name))
     size_tile.set(formatting.size(info.size.bytes), f"{formatting.compact(info.size.appended)} appended in total")
     queries = {group.group: group.query_id for group in await view.log.groups(name)}
+    largest_lag = 0
+    columns: list[TableColumn[GroupSummary]] = [
+        TableColumn(
+            "Group",
+            lambda group: TableCell(
+                group.name, href=url_for(PATH, queue=name, group=group.name), classes="ps-strong ps-break"
+            ),
+        ),
+        number_column("Lag", lambda group: _lag_cell(group.lag, largest_lag)),
+        number_column("Events read/s", lambda group: formatting.rate(group.rate), classes="ps-desktop"),
+        number_column("Partitions behind", lambda group: formatting.number(group.behind), classes="ps-desktop"),
+        number_column("Leases", lambda group: formatting.number(group.leases), classes="ps-desktop"),
+        number_column("Oldest unread", lambda group: formatting.duration(group.oldest_seconds) if group.lag else "–"),
+        TableColumn("Read by", lambda group: _reader(group, queries.get(group.name)), classes="ps-desktop"),
+        TableColumn("State", lambda group: _state(group, queries.get(group.name))),
+    ]
     with elements.card("Groups", hint="each has its own position") as card:
-        table = DataTable("Groups", _GROUPS)
+        table = DataTable("Groups", columns)
     empty = elements.empty_state(
         "No groups yet",
         "A group is created when a consumer, a query or a sink reads from the queue for the first time.",
@@ -100,40 +98,24 @@ async def _build_groups(view: View, info: QueueInfo) -> None:
     )
 
     def show(queues: list[QueueSummary]) -> None:
+        nonlocal largest_lag
         queue = next((queue for queue in queues if queue.name == name), None)
         if queue is None:
             return
         events_tile.set(formatting.compact(queue.events))
         rate_tile.set(formatting.rate(queue.rate), f"{formatting.number(queue.shed)} shed" if queue.shed else "")
         partitions_tile.set(formatting.number(queue.partitions))
-        dead_tile.set(formatting.compact(queue.dead), tone="bad" if queue.dead else None)
+        dead_tile.set(formatting.compact(queue.dead), tone="bad" if queue.dead else "idle")
         card.set_visibility(bool(queue.groups))
         empty.set_visibility(not queue.groups)
-        table.set(_group_rows(queue, queries))
+        largest_lag = max((group.lag for group in queue.groups), default=0)
+        table.set(queue.groups)
 
-    await view.poll("queues", QueueSummaryReader(view.console.database_metrics).read, show)
+    await view.poll("queues", lambda: read_queues(view.console.overview_history), show)
 
 
-def _group_rows(queue: QueueSummary, queries: dict[str, str | None]) -> list[list[TableCell | str]]:
-    largest_lag = max((group.lag for group in queue.groups), default=0)
-    rows: list[list[TableCell | str]] = []
-    for group in queue.groups:
-        query = queries.get(group.name)
-        rows.append(
-            [
-                TableCell(
-                    group.name, href=url_for(PATH, queue=queue.name, group=group.name), classes="ps-strong ps-break"
-                ),
-                TableCell(formatting.compact(group.lag), bar=group.lag / largest_lag if largest_lag else None),
-                formatting.rate(group.rate),
-                formatting.number(group.behind),
-                formatting.number(group.leases),
-                formatting.duration(group.oldest_seconds) if group.lag else "–",
-                _reader(group, query),
-                _state(group, query),
-            ]
-        )
-    return rows
+def _lag_cell(lag: int, largest: int) -> TableCell:
+    return TableCell(formatting.compact(lag), bar=lag / largest if largest else None)
 
 
 def _reader(group: GroupSummary, query: str | None) -> TableCell | str:
@@ -170,24 +152,30 @@ async def _build_partitions(view: View, name: str) -> None:
             icon="view_column",
         )
         return
-    with elements.card("Partitions", hint="by name; lag of the slowest group"):
-        table = DataTable("Partitions", _PARTITIONS)
     largest_lag = max(partition.lag for partition in partitions)
-    table.set(
-        [
-            TableCell(
+    columns: list[TableColumn[PartitionStatus]] = [
+        TableColumn(
+            "Partition",
+            lambda partition: TableCell(
                 partition.name,
                 href=url_for(PATH, queue=name, tab="events", partition=partition.name),
                 classes="ps-break",
             ),
-            formatting.number(partition.end - partition.first),
-            f"{formatting.number(partition.first)} – {formatting.number(partition.end)}",
-            TableCell(formatting.number(partition.lag), bar=partition.lag / largest_lag if largest_lag else None),
-            formatting.number(partition.leases),
-            view.times.ago(partition.last_at) if partition.last_at is not None else "–",
-        ]
-        for partition in partitions[:_PAGE_SIZE]
-    )
+        ),
+        number_column("Events", lambda partition: formatting.number(partition.end - partition.first)),
+        number_column(
+            "Offsets",
+            lambda partition: f"{formatting.number(partition.first)} – {formatting.number(partition.end)}",
+            classes="ps-desktop",
+        ),
+        number_column("Lag", lambda partition: _lag_cell(partition.lag, largest_lag)),
+        number_column("Leases", lambda partition: formatting.number(partition.leases), classes="ps-desktop"),
+        number_column(
+            "Last event", lambda partition: "–" if partition.last_at is None else view.times.ago(partition.last_at)
+        ),
+    ]
+    with elements.card("Partitions", hint="by name; lag of the slowest group"):
+        DataTable("Partitions", columns).set(partitions[:_PAGE_SIZE])
     forms.pager(
         PATH,
         {"queue": name, "tab": "partitions", "search": search or None},

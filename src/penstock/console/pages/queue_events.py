@@ -33,8 +33,7 @@ async def build(view: View, queue: Queue) -> None:
         forms.text_field("until", "Until", filters["until"], kind="datetime-local")
         forms.submit_button("Show")
         if any(filters.values()):
-            with elements.element("a", "ps-step", href=url_for(PATH, queue=queue.name, tab="events")):
-                elements.text("Clear")
+            elements.link("Clear", url_for(PATH, queue=queue.name, tab="events"), "ps-button")
     try:
         async with asyncio.timeout(_SEARCH_TIMEOUT_SECONDS):
             events = await _read_events(view, queue, filters, limit)
@@ -56,10 +55,9 @@ async def build(view: View, queue: Queue) -> None:
         _offset_links(queue, filters["partition"], int(filters["offset"]), events, limit)
     elif len(events) >= limit and limit < _MAX_LIMIT:
         with elements.element("div", "ps-row"):
-            more = {**filters, "limit": str(min(limit * 2, _MAX_LIMIT))}
-            given = {name: value or None for name, value in more.items()}
-            with elements.element("a", "ps-step", href=url_for(PATH, queue=queue.name, tab="events", **given)):
-                elements.text("Show more")
+            given = {name: value or None for name, value in filters.items()}
+            href = url_for(PATH, queue=queue.name, tab="events", limit=min(limit * 2, _MAX_LIMIT), **given)
+            elements.link("Show more", href, "ps-button")
 
 
 async def _read_events(view: View, queue: Queue, filters: dict[str, str], limit: int) -> Sequence[Event]:
@@ -101,8 +99,7 @@ def _offset_links(queue: Queue, partition: str, start: int, events: Sequence[Eve
 
 def _offset_link(queue: Queue, partition: str, offset: int, label: str) -> None:
     href = url_for(PATH, queue=queue.name, tab="events", partition=partition, offset=offset)
-    with elements.element("a", "ps-step", href=href):
-        elements.text(label)
+    elements.link(label, href, "ps-button")
 
 
 def _render_events(view: View, events: Sequence[Event], *, opened: bool) -> str:
@@ -128,13 +125,14 @@ def _render_event(view: View, event: Event, is_open: bool) -> str:
         *([("Redriven", "for one group only")] if event.is_redriven else []),
         *event.headers.items(),
     ]
-    listed = "".join(f'<div><dt class="ps-muted">{escape(n)}</dt><dd>{escape(v)}</dd></div>' for n, v in facts)
+    listed = "".join(f'<div><dt class="ps-muted ps-small">{escape(n)}</dt><dd>{escape(v)}</dd></div>' for n, v in facts)
     return (
         f'<details class="ps-event"{" open" if is_open else ""}><summary>'
         f"<span>{escape(view.times.clock(event.appended_at))}</span>"
         f'<span class="ps-strong">{escape(key)}</span>'
         f'<span class="ps-muted">{escape(where)}</span>'
         f"<code>{escape(payloads.preview(event.raw))}</code></summary>"
-        f'<div class="ps-event-body"><dl class="ps-about">{listed}</dl>{payloads.highlight_json(event.raw)}</div>'
+        f'<div class="ps-event-body ps-stack"><dl class="ps-grid ps-properties">{listed}</dl>'
+        f"{payloads.highlight_json(event.raw)}</div>"
         "</details>"
     )

@@ -11,7 +11,7 @@ from nicegui import ui
 from penstock.console.data.sink_summary import SinkSummary, read_sink_summary
 from penstock.console.page import View, url_for
 from penstock.console.widgets import elements, forms
-from penstock.console.widgets.tables import DataTable, TableCell, TableColumn
+from penstock.console.widgets.tables import DataTable, TableCell, TableColumn, number_column
 from penstock.core import formatting
 from penstock.log.groups import PartitionPosition
 from penstock.log.queue_info import GroupInfo
@@ -20,23 +20,12 @@ from penstock.server.auth.identity import Role
 PATH = "/queues"
 _MAX_PARTITIONS = 50
 
-_COLUMNS = (
-    "Partition",
-    TableColumn("Lag", is_number=True),
-    TableColumn("Next offset", is_number=True, classes="ps-desk"),
-    TableColumn("Attempts", is_number=True),
-    "State",
-    TableColumn("Last moved", is_number=True, classes="ps-desk"),
-)
-
 
 async def build(view: View, queue: str, name: str) -> None:
     group = await _find_group(view, queue, name)
     with elements.element("div", "ps-row ps-between"):
         with elements.element("div", "ps-row"):
-            with elements.element("a", "ps-step", href=url_for(PATH, queue=queue)):
-                ui.icon("chevron_left").props("aria-hidden=true")
-                elements.text("All groups")
+            elements.link("All groups", url_for(PATH, queue=queue), "ps-button", "chevron_left")
             elements.text(f"Group {name}", "ps-strong ps-break", tag="h3")
         if group is not None:
             _seek_button(view, group)
@@ -59,8 +48,25 @@ async def build(view: View, queue: str, name: str) -> None:
                 ("Counts for the queue's depth", "yes" if group.counts else "no"),
             ]
         )
+    largest_lag = 0
+
+    def partition(position: PartitionPosition) -> TableCell:
+        href = url_for(PATH, queue=queue, tab="events", partition=position.partition, offset=position.next_offset)
+        return TableCell(position.partition, href=href, classes="ps-break")
+
+    def lag(position: PartitionPosition) -> TableCell:
+        return TableCell(formatting.number(position.lag), bar=position.lag / largest_lag if largest_lag else None)
+
+    columns: list[TableColumn[PartitionPosition]] = [
+        TableColumn("Partition", partition),
+        number_column("Lag", lag),
+        number_column("Next offset", lambda position: formatting.number(position.next_offset), classes="ps-desktop"),
+        number_column("Attempts", lambda position: formatting.number(position.attempts)),
+        TableColumn("State", _position_state),
+        number_column("Last moved", lambda position: view.times.ago(position.moved_at), classes="ps-desktop"),
+    ]
     with elements.card("Partitions with the largest lag", hint=f"up to {_MAX_PARTITIONS}") as card:
-        table = DataTable("Partitions with unread events", _COLUMNS)
+        table = DataTable("Partitions with unread events", columns)
     all_read = elements.empty_state(
         "The group has read all events", "Partitions with unread events are listed here.", icon="done_all"
     )
@@ -71,12 +77,13 @@ async def build(view: View, queue: str, name: str) -> None:
         return group, positions, await read_sink_summary(view.database, queue, name)
 
     def show(data: tuple[GroupInfo | None, list[PartitionPosition], SinkSummary | None]) -> None:
+        nonlocal largest_lag
         group, positions, sink = data
         if group is None:
             return
         if show_sink is not None and sink is not None:
             show_sink(sink, group.lag)
-        lag_tile.set(formatting.compact(group.lag), tone="warn" if group.away and group.lag else None)
+        lag_tile.set(formatting.compact(group.lag), tone="warn" if group.away and group.lag else "idle")
         partitions_tile.set(formatting.number(group.partitions_behind))
         leases_tile.set(formatting.number(group.leases))
         since = view.times.ago(group.seen_at)
@@ -84,31 +91,19 @@ async def build(view: View, queue: str, name: str) -> None:
         card.set_visibility(bool(positions))
         all_read.set_visibility(not positions)
         largest_lag = max((position.lag for position in positions), default=0)
-        table.set(
-            [
-                TableCell(
-                    position.partition,
-                    href=url_for(
-                        PATH, queue=queue, tab="events", partition=position.partition, offset=position.next_offset
-                    ),
-                    classes="ps-break",
-                ),
-                TableCell(formatting.number(position.lag), bar=position.lag / largest_lag if largest_lag else None),
-                formatting.number(position.next_offset),
-                formatting.number(position.attempts),
-                TableCell("leased", tone="good")
-                if position.leased
-                else TableCell("waiting", tone="warn" if position.attempts else "idle"),
-                view.times.ago(position.moved_at),
-            ]
-            for position in positions
-        )
+        table.set(positions)
 
     await view.poll(("group", queue, name), read, show)
 
 
 async def _find_group(view: View, queue: str, name: str) -> GroupInfo | None:
     return next((group for group in await view.log.groups(queue) if group.group == name), None)
+
+
+def _position_state(position: PartitionPosition) -> TableCell:
+    if position.leased:
+        return TableCell("leased", tone="good")
+    return TableCell("waiting", tone="warn" if position.attempts else "idle")
 
 
 def _reader(group: GroupInfo, sink: SinkSummary | None) -> str:
@@ -125,11 +120,11 @@ def _sink_card(queue: str) -> Callable[[SinkSummary, int], None]:
             written_tile = elements.tile("Written")
             retries_tile = elements.tile("Retries")
             dead_tile = elements.tile("Dead letters", href=url_for("/dead-letters", queue=queue))
-        error = elements.text("", "ps-trouble ps-break", tag="p")
+        error = elements.text("", "ps-field-error ps-break", tag="p")
 
     def show(sink: SinkSummary, lag: int) -> None:
         if not sink.is_running:
-            state_tile.set("stopped", "no process runs it", "warn" if lag else None)
+            state_tile.set("stopped", "no process runs it", "warn" if lag else "idle")
         elif sink.is_resting:
             state_tile.set("resting", "retries at a long interval", "bad")
         elif sink.error:
@@ -139,7 +134,7 @@ def _sink_card(queue: str) -> Callable[[SinkSummary, int], None]:
         written_tile.set(formatting.compact(sink.written))
         busy = f"{formatting.number(sink.busy)} because the target was busy"
         retries_tile.set(formatting.compact(sink.retries + sink.busy), busy)
-        dead_tile.set(formatting.compact(sink.dead_letters), "in total", "bad" if sink.dead_letters else None)
+        dead_tile.set(formatting.compact(sink.dead_letters), "in total", "bad" if sink.dead_letters else "idle")
         error.set_text(sink.error or "")
         error.set_visibility(bool(sink.error))
 
@@ -147,17 +142,10 @@ def _sink_card(queue: str) -> Callable[[SinkSummary, int], None]:
 
 
 def _seek_button(view: View, group: GroupInfo) -> None:
-    is_allowed = view.is_allowed(Role.CONSUME, queue=group.queue)
-    reason = "Your key needs the role consume for this queue"
+    reason = view.missing_permission(Role.CONSUME, queue=group.queue)
     if group.query_id is not None:
         reason = f"The query {group.query_id} would count events twice: reset the query instead"
-    elements.button(
-        "Seek",
-        lambda: _seek(view, group),
-        icon="fast_rewind",
-        enabled=is_allowed and group.query_id is None,
-        disabled_reason=reason,
-    )
+    elements.button("Seek", lambda: _seek(view, group), icon="fast_rewind", disabled_reason=reason)
 
 
 async def _seek(view: View, group: GroupInfo) -> None:
@@ -181,15 +169,11 @@ async def _seek(view: View, group: GroupInfo) -> None:
 
 
 async def _choose_target(view: View, group: GroupInfo) -> datetime | Literal["beginning", "end"] | None:
-    with ui.dialog() as dialog, ui.card().classes("ps-dialog"):
-        dialog.props["aria-label"] = f"Seek the group {group.group}"
-        elements.text(f"Seek the group {group.group}", tag="h2")
-        elements.text(
-            "The group continues from the new position in every partition. Consumers lose their leases, and events "
-            "after the new position are delivered again.",
-            "ps-muted",
-            tag="p",
-        )
+    with elements.dialog(
+        f"Seek the group {group.group}",
+        "The group continues from the new position in every partition. Consumers lose their leases, and events "
+        "after the new position are delivered again.",
+    ) as dialog:
         choices = {
             "beginning": "Beginning: read all stored events again",
             "end": "End: skip all unread events",
@@ -199,8 +183,7 @@ async def _choose_target(view: View, group: GroupInfo) -> datetime | Literal["be
         position.props["aria-label"] = "Position"
         time = ui.input(f"Time ({view.times.name})").props("type=datetime-local outlined dense stack-label step=1")
         time.bind_visibility_from(position, "value", value="time")
-        error = elements.text("", "ps-trouble")
-        error.props["role"] = "alert"
+        error = elements.error_text()
 
         def choose() -> None:
             target = position.value if position.value != "time" else forms.parse_time(time.value, view.times.zone)

@@ -54,32 +54,30 @@ _WARNINGS = {
     "dedup_window_seconds": "With a shorter time, an event that is pushed again later is stored as a new event.",
     "max_event_bytes": "Pushes with a larger event are refused.",
 }
-_DISABLED_REASON = "Your key needs the role admin to change queues"
 
 
 def build(view: View, queue: Queue) -> None:
     defaults = {**DEFAULTS, "dedup_window_seconds": DEFAULT_DEDUP_SECONDS[queue.partitioning]}
+
+    def source(name: str) -> TableCell:
+        is_default = getattr(queue, name) == defaults[name]
+        return TableCell("default", tone="idle") if is_default else TableCell("set", tone="info")
+
     chosen = view.params.get("option")
     if chosen in defaults:
         _change_card(view, queue, chosen, defaults[chosen])
     with elements.card("Options", hint="penstock queue configure changes them too"):
-        table = DataTable("Options", ("Option", "Value", TableColumn("Description", classes="ps-desk"), "Source"))
-        table.set(
-            [
-                TableCell(option.name, href=_option_url(queue, option.name), classes="ps-mono"),
-                _format_value(option.name, getattr(queue, option.name)),
-                _DESCRIPTIONS.get(option.name, ""),
-                TableCell("default", tone="idle")
-                if getattr(queue, option.name) == defaults[option.name]
-                else TableCell("set", tone="info"),
-            ]
-            for option in fields(queue)
-            if option.name in defaults
-        )
+        columns: list[TableColumn[str]] = [
+            TableColumn("Option", lambda name: TableCell(name, href=_option_url(queue, name), classes="ps-mono")),
+            TableColumn("Value", lambda name: _format_value(name, getattr(queue, name))),
+            TableColumn("Description", lambda name: _DESCRIPTIONS.get(name, ""), classes="ps-desktop"),
+            TableColumn("Source", source),
+        ]
+        DataTable("Options", columns).set(field.name for field in fields(queue) if field.name in defaults)
 
 
 def _change_card(view: View, queue: Queue, name: str, default: Any) -> None:
-    is_allowed = view.is_allowed(Role.ADMIN, queue=queue.name)
+    reason = view.missing_permission(Role.ADMIN, queue=queue.name)
     current = getattr(queue, name)
     with elements.card(f"Change {name}", hint=_DESCRIPTIONS.get(name, "")):
         choices = option_choices(name)
@@ -91,9 +89,8 @@ def _change_card(view: View, queue: Queue, name: str, default: Any) -> None:
             field = ui.input(label, value=format_option(current), placeholder=_input_hint(name)).props("outlined dense")
             field.props["hint"] = _input_hint(name)
         field.props["aria-label"] = label
-        field.set_enabled(is_allowed)
-        error_text = elements.text("", "ps-trouble")
-        error_text.props["role"] = "alert"
+        field.set_enabled(not reason)
+        error_text = elements.error_text()
 
         async def change(text: str) -> None:
             try:
@@ -106,22 +103,14 @@ def _change_card(view: View, queue: Queue, name: str, default: Any) -> None:
                 await _confirm_change(view, queue, name, value)
 
         with elements.element("div", "ps-row ps-end"):
-            with elements.element("a", "ps-step", href=_option_url(queue, None)):
-                elements.text("Cancel")
+            elements.link("Cancel", _option_url(queue, None), "ps-button")
             if current != default:
                 elements.button(
                     f"Reset to {_format_value(name, default)}, the default",
                     lambda: change(format_option(default)),
-                    enabled=is_allowed,
-                    disabled_reason=_DISABLED_REASON,
+                    disabled_reason=reason,
                 )
-            elements.button(
-                "Change it",
-                lambda: change(str(field.value or "")),
-                tone="primary",
-                enabled=is_allowed,
-                disabled_reason=_DISABLED_REASON,
-            )
+            elements.button("Change it", lambda: change(str(field.value or "")), tone="primary", disabled_reason=reason)
 
 
 async def _confirm_change(view: View, queue: Queue, name: str, value: Any) -> None:

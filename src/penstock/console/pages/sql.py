@@ -8,7 +8,6 @@ from itertools import groupby
 
 from nicegui import ui
 
-from penstock.console.assets import asset_url
 from penstock.console.page import Page, View
 from penstock.console.widgets import elements, query_result
 from penstock.console.widgets.editor import code_editor
@@ -51,8 +50,7 @@ _EXAMPLES = {
 
 
 async def build(view: View) -> None:
-    ui.add_head_html(f'<link rel="stylesheet" href="{asset_url("detail_pages.css")}">')
-    if not view.is_allowed(Role.READ):
+    if view.missing_permission(Role.READ):
         elements.empty_state("Your key may not run SQL", "Sign in with a key that has the role read for all queues.")
         return
     try:
@@ -72,7 +70,7 @@ def _show_setup(view: View, missing: ReadOnlyLoginMissing) -> None:
             "the database, set PENSTOCK_READER_URL to the login, and restart the console.",
             tag="p",
         )
-        script = elements.text(missing.statements, "ps-script", tag="pre")
+        script = elements.text(missing.statements, "ps-code-block", tag="pre")
         script.props["tabindex"] = "0"
         script.props["aria-label"] = "Statements that create the login"
         if missing.can_create:
@@ -88,11 +86,7 @@ def _create_login_button(view: View) -> None:
     with elements.element("div", "ps-row ps-end"):
         elements.text("Penstock's role may create roles, so it can create the login.", "ps-muted")
         elements.button(
-            "Create the login",
-            create_login,
-            tone="primary",
-            enabled=view.is_allowed(Role.ADMIN),
-            disabled_reason="Your key needs the role admin",
+            "Create the login", create_login, tone="primary", disabled_reason=view.missing_permission(Role.ADMIN)
         )
 
 
@@ -104,7 +98,7 @@ class _SqlEditor:
         self._task: asyncio.Task[AdhocResult] | None = None
         view.client.on_delete(self._stop)
         examples = {**_EXAMPLES, **_query_examples(tables)}
-        with elements.element("div", "ps-sql"):
+        with elements.element("div", "ps-grid ps-main-and-side"):
             with elements.element("div", "ps-stack"):
                 with elements.card("Statement", hint=self._limits()):
                     self._text = code_editor(
@@ -112,12 +106,12 @@ class _SqlEditor:
                     )
                     with elements.element("div", "ps-row ps-between"):
                         example = ui.select(list(examples), label="Examples", with_input=False)
-                        example.props("outlined dense options-dense").classes("ps-ready")
+                        example.props("outlined dense options-dense").classes("ps-search")
                         example.on_value_change(lambda event: self._set_text(examples.get(event.value or "", "")))
                         with elements.element("div", "ps-row"):
                             self._stop_button = elements.button("Stop", self._stop, icon="stop")
                             self._stop_button.set_visibility(False)
-                            elements.text("Ctrl+Enter", "ps-muted ps-small ps-desk")
+                            elements.text("Ctrl+Enter", "ps-muted ps-small ps-desktop")
                             self._run_button = elements.button("Run", self._run, icon="play_arrow", tone="primary")
                 self._output = elements.element("div", "ps-stack")
                 self._output.props["aria-live"] = "polite"
@@ -221,7 +215,7 @@ def _quote_name(name: str) -> str:
 
 def _table_list(tables: Sequence[VisibleTable], set_text: Callable[[str], None]) -> None:
     titles = {"penstock_live": "Live", "penstock_history": "History", "penstock": "State"}
-    with elements.card("Tables"), elements.element("div", "ps-views", tabindex="0"):
+    with elements.card("Tables"), elements.element("div", "ps-table-list", tabindex="0"):
         for schema, tables_of_schema in groupby(tables, key=lambda table: table.schema):
             elements.text(titles.get(schema, schema), "ps-muted ps-small", tag="h3")
             for table in tables_of_schema:

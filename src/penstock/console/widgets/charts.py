@@ -14,6 +14,64 @@ _FORMATS = {"number": "penstock.number", "seconds": "penstock.seconds", "millise
 #: Not inherited, since a chart measures its labels before they are part of the page.
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 _TEXT = {"color": "var(--ps-muted)", "fontSize": 11, "fontFamily": _FONT}
+_LEGEND = {
+    # One line with paging: on a phone, a second line would cover the axis.
+    "type": "scroll",
+    "top": 0,
+    "left": 0,
+    "right": 0,
+    "pageIconColor": "var(--ps-muted)",
+    "pageIconInactiveColor": "var(--ps-line)",
+    "pageIconSize": 9,
+    "pageTextStyle": _TEXT,
+    "icon": "roundRect",
+    "itemWidth": 10,
+    "itemHeight": 3,
+    "itemGap": 14,
+    "inactiveColor": "var(--ps-line)",
+    "textStyle": {**_TEXT, "fontSize": 12},
+}
+_CATEGORY_AXIS: dict[str, Any] = {
+    "axisLine": {"lineStyle": {"color": "var(--ps-line)"}},
+    "axisTick": {"show": False},
+    "axisLabel": {**_TEXT, "hideOverlap": True},
+}
+
+
+def _create_chart(label: str, height: int, unit: str, **options: Any) -> ui.echart:
+    """Create a chart without series. ``options`` are added to those that all charts have."""
+    chart = ui.echart({**_base_options(unit), **options, "series": []}, renderer="svg").classes("ps-chart")
+    chart.style(f"height: {height}px")
+    chart.props["role"] = "img"
+    chart.props["aria-label"] = label
+    return chart
+
+
+def _base_options(unit: str) -> dict[str, Any]:
+    return {
+        "animation": False,
+        "textStyle": {"fontFamily": _FONT},
+        "grid": {"left": 4, "right": 26, "top": 28, "bottom": 4, "containLabel": True},
+        "legend": _LEGEND,
+        "tooltip": {
+            "trigger": "axis",
+            "confine": True,
+            "backgroundColor": "var(--ps-surface)",
+            "borderColor": "var(--ps-line)",
+            "textStyle": {"color": "var(--ps-text)", "fontSize": 12, "fontFamily": _FONT},
+            "axisPointer": {"lineStyle": {"color": "var(--ps-muted)"}, "shadowStyle": {"opacity": 0.08}},
+            ":valueFormatter": _FORMATS[unit],
+        },
+        "yAxis": {
+            "type": "value",
+            "min": 0,
+            # Without values, ECharts would draw no axis and leave no room for the labels of the time axis.
+            ":max": "(extent) => extent.max > 0 ? null : 3",
+            "splitNumber": 3,
+            "axisLabel": {**_TEXT, ":formatter": _FORMATS[unit]},
+            "splitLine": {"lineStyle": {"color": "var(--ps-grid)"}},
+        },
+    }
 
 
 @dataclass(frozen=True)
@@ -28,15 +86,20 @@ class ChartLine:
 
 
 class TimeChart:
-    """Lines over time."""
+    """Lines over time. ``whole`` is for values that are whole numbers."""
 
     def __init__(
         self, label: str, lines: Sequence[ChartLine], *, unit: str = "number", whole: bool = False, height: int = 190
     ) -> None:
-        self._chart = ui.echart(_time_chart_options(lines, unit, whole), renderer="svg").classes("ps-chart")
-        self._chart.style(f"height: {height}px")
-        self._chart.props["role"] = "img"
-        self._chart.props["aria-label"] = label
+        axis_label = {**_CATEGORY_AXIS["axisLabel"], ":formatter": "penstock.clock"}
+        axis = {**_CATEGORY_AXIS, "axisLabel": axis_label, "type": "time", "splitNumber": 4}
+        self._chart = _create_chart(label, height, unit, xAxis=axis)
+        options = self._chart.options
+        options["series"] = [_line_series(line) for line in lines]
+        options["yAxis"]["minInterval"] = 1 if whole else 0
+        if len(lines) == 1:
+            options["legend"] = {"show": False}
+            options["grid"]["top"] = 10
 
     def set(self, series: Sequence[Iterable[tuple[int, float | None]]], span: tuple[int, int]) -> None:
         """Replace the points of each line: milliseconds since the epoch, and value."""
@@ -45,73 +108,6 @@ class TimeChart:
         for line, data in zip(options["series"], series, strict=True):
             line["data"] = [[at, None if value is None else round(value, 4)] for at, value in data]
         self._chart.update()
-
-
-def _time_chart_options(lines: Sequence[ChartLine], unit: str, whole: bool) -> dict[str, Any]:
-    return {
-        **_base_options(unit),
-        "legend": _legend() if len(lines) > 1 else {"show": False},
-        "grid": {**_base_options(unit)["grid"], "top": 28 if len(lines) > 1 else 10},
-        "xAxis": {
-            "type": "time",
-            "axisLine": {"lineStyle": {"color": "var(--ps-line)"}},
-            "axisTick": {"show": False},
-            "axisLabel": {**_TEXT, "hideOverlap": True, ":formatter": "penstock.clock"},
-            "splitLine": {"show": False},
-            "splitNumber": 4,
-        },
-        "yAxis": {**_value_axis(unit), "minInterval": 1 if whole else 0},
-        "series": [_line_series(line) for line in lines],
-    }
-
-
-def _base_options(unit: str) -> dict[str, Any]:
-    return {
-        "animation": False,
-        "textStyle": {"fontFamily": _FONT},
-        "grid": {"left": 4, "right": 26, "top": 28, "bottom": 4, "containLabel": True},
-        "tooltip": {
-            "trigger": "axis",
-            "confine": True,
-            "backgroundColor": "var(--ps-surface)",
-            "borderColor": "var(--ps-line)",
-            "textStyle": {"color": "var(--ps-text)", "fontSize": 12, "fontFamily": _FONT},
-            "axisPointer": {"lineStyle": {"color": "var(--ps-muted)"}, "shadowStyle": {"opacity": 0.08}},
-            ":valueFormatter": _FORMATS[unit],
-        },
-    }
-
-
-def _value_axis(unit: str) -> dict[str, Any]:
-    return {
-        "type": "value",
-        "min": 0,
-        # Without values, ECharts would draw no axis and leave no room for the labels of the time axis.
-        ":max": "(extent) => extent.max > 0 ? null : 3",
-        "splitNumber": 3,
-        "axisLabel": {**_TEXT, ":formatter": _FORMATS[unit]},
-        "splitLine": {"lineStyle": {"color": "var(--ps-grid)"}},
-    }
-
-
-def _legend() -> dict[str, Any]:
-    return {
-        # One line with paging: on a phone, a second line would cover the axis.
-        "type": "scroll",
-        "top": 0,
-        "left": 0,
-        "right": 0,
-        "pageIconColor": "var(--ps-muted)",
-        "pageIconInactiveColor": "var(--ps-line)",
-        "pageIconSize": 9,
-        "pageTextStyle": _TEXT,
-        "icon": "roundRect",
-        "itemWidth": 10,
-        "itemHeight": 3,
-        "itemGap": 14,
-        "inactiveColor": "var(--ps-line)",
-        "textStyle": {**_TEXT, "fontSize": 12},
-    }
 
 
 def _line_series(line: ChartLine) -> dict[str, Any]:
@@ -143,27 +139,8 @@ class StackedBarChart:
     """Stacked bars by category."""
 
     def __init__(self, label: str, *, unit: str = "milliseconds", height: int = 200) -> None:
-        options = {
-            **_base_options(unit),
-            "legend": _legend(),
-            "xAxis": {
-                "type": "category",
-                "data": [],
-                "axisTick": {"show": False},
-                "axisLine": {"lineStyle": {"color": "var(--ps-line)"}},
-                "axisLabel": {**_TEXT, "hideOverlap": True},
-            },
-            "yAxis": _value_axis(unit),
-            "series": [],
-        }
-        options["grid"]["right"] = 28
-        options["tooltip"]["axisPointer"] = {
-            "type": "shadow",
-            "shadowStyle": {"color": "var(--ps-muted)", "opacity": 0.1},
-        }
-        self._chart = ui.echart(options, renderer="svg").classes("ps-chart").style(f"height: {height}px")
-        self._chart.props["role"] = "img"
-        self._chart.props["aria-label"] = label
+        self._chart = _create_chart(label, height, unit, xAxis={**_CATEGORY_AXIS, "type": "category"})
+        self._chart.options["tooltip"]["axisPointer"]["type"] = "shadow"
 
     def set(self, categories: Sequence[str], series: Sequence[BarSeries]) -> None:
         """Replace the bars: one bar for each category, with a value of each series."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,51 +31,43 @@ def text(content: object, classes: str = "", tag: str = "span") -> ui.label:
     return created.classes(classes)
 
 
-def card(title: str = "", *, hint: str = "", classes: str = "") -> Element:
+def card(title: str, *, hint: str = "") -> Element:
     """Create a section with a title. ``hint`` is shown beside the title."""
-    section = element("section", f"ps-card {classes}")
-    if title:
-        section.props["aria-label"] = title
-        with section, element("header", "ps-card-head"):
-            text(title, tag="h2")
-            if hint:
-                text(hint, "ps-muted")
+    with element("section", "ps-card ps-stack", aria_label=title) as section, element("header", "ps-row ps-between"):
+        text(title, tag="h2")
+        if hint:
+            text(hint, "ps-muted ps-small")
     return section
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tile:
     """A number with a title and a note."""
 
     value: ui.label
     note: ui.label
     frame: Element
-    tone: Tone | None = None
 
-    def set(self, value: str, note: str = "", tone: Tone | None = None) -> None:
+    def set(self, value: str, note: str = "", tone: Tone = "idle") -> None:
         self.value.set_text(value)
         self.note.set_text(note)
-        if tone != self.tone:
-            self.frame.classes(remove=f"ps-tone-{self.tone}", add=f"ps-tone-{tone}" if tone else "")
-            self.tone = tone
+        self.frame.classes(replace=f"ps-tile ps-stack ps-tone-{tone}")
 
 
 def tile(title: str, unit: str = "", *, href: str = "") -> Tile:
     """Create a tile, which is a link if ``href`` is given."""
-    frame = element("a", "ps-tile", href=href) if href else element("div", "ps-tile")
-    with frame:
-        text(title, "ps-tile-title")
+    with element("a", "ps-tile ps-stack", href=href) if href else element("div", "ps-tile ps-stack") as frame:
+        text(title, "ps-muted ps-small")
         with element("span", "ps-tile-value"):
-            value = text("–", "ps-figure")
-            if unit:
-                text(unit, "ps-unit")
-        note = text("", "ps-tile-note")
+            value = text("–", "ps-tile-number")
+            text(unit, "ps-muted ps-small")
+        note = text("", "ps-tile-note ps-muted ps-small ps-ellipsis")
     return Tile(value, note, frame)
 
 
 def tiles() -> Element:
     """Create a row for tiles."""
-    return element("div", "ps-tiles")
+    return element("div", "ps-grid ps-tiles")
 
 
 def badge(content: str, tone: Tone = "idle") -> ui.label:
@@ -82,11 +75,30 @@ def badge(content: str, tone: Tone = "idle") -> ui.label:
     return text(content, f"ps-badge ps-tone-{tone}")
 
 
+def set_badge(label: ui.label, content: str, tone: Tone) -> None:
+    label.set_text(content)
+    label.classes(replace=f"ps-badge ps-tone-{tone}")
+
+
+def error_text() -> ui.label:
+    """Create the place for the error of an input."""
+    created = text("", "ps-field-error")
+    created.props["role"] = "alert"
+    return created
+
+
+def link(label: str, href: str, classes: str = "", icon: str = "", **attributes: str) -> None:
+    with element("a", classes, href=href, **attributes):
+        if icon:
+            ui.icon(icon).props("aria-hidden=true")
+        text(label)
+
+
 def command_line(command: str) -> Element:
     """Create a shell command with a button that copies it."""
     with element("div", "ps-command") as created:
         text(command, tag="code").props["tabindex"] = "0"
-        copy_button = element("button", "ps-copy", type="button", aria_label=f"Copy: {command}")
+        copy_button = element("button", "ps-button", type="button", aria_label=f"Copy: {command}")
         with copy_button:
             ui.icon("content_copy").props("aria-hidden=true")
         copy_button.on("click", js_handler=f"(event) => penstock.copy({json.dumps(command)}, event.currentTarget)")
@@ -95,7 +107,7 @@ def command_line(command: str) -> Element:
 
 def empty_state(title: str, reason: str = "", command: str = "", icon: str = "water_drop") -> Element:
     """Create the placeholder of a list without entries: the reason, and the command to run next."""
-    with element("div", "ps-empty") as created:
+    with element("div", "ps-empty ps-stack") as created:
         ui.icon(icon).props("aria-hidden=true")
         text(title, tag="h3")
         if reason:
@@ -111,30 +123,35 @@ def button(
     *,
     icon: str = "",
     tone: Literal["plain", "primary", "danger"] = "plain",
-    enabled: bool = True,
     disabled_reason: str = "",
 ) -> ui.button:
-    """Create a button. If it is not enabled, its tooltip shows the reason."""
+    """Create a button. If there is a reason to disable it, its tooltip shows the reason."""
     created = ui.button(label, on_click=on_click, icon=icon or None, color=None).props("no-caps unelevated dense")
     created.classes(f"ps-button ps-button-{tone}")
-    if not enabled:
+    if disabled_reason:
         created.disable()
-        if disabled_reason:
-            created.tooltip(disabled_reason)
-            created.props["title"] = disabled_reason
+        created.tooltip(disabled_reason)
+        created.props["title"] = disabled_reason
     return created
+
+
+@contextmanager
+def dialog(title: str, detail: str = "") -> Iterator[ui.dialog]:
+    """Create a dialog. Elements that are created inside become its content."""
+    with ui.dialog() as created, ui.card().classes("ps-dialog"):
+        created.props["aria-label"] = title
+        text(title, tag="h2")
+        if detail:
+            text(detail, "ps-muted", tag="p")
+        yield created
 
 
 async def confirm(question: str, detail: str, confirm_label: str, *, danger: bool = True) -> bool:
     """Ask the user to confirm an action."""
-    with ui.dialog() as dialog, ui.card().classes("ps-dialog"):
-        dialog.props["aria-label"] = question
-        text(question, tag="h2")
-        text(detail, "ps-muted", tag="p")
-        with element("div", "ps-row ps-end"):
-            button("Cancel", lambda: dialog.submit(False))
-            button(confirm_label, lambda: dialog.submit(True), tone="danger" if danger else "primary")
-    return bool(await open_dialog(dialog))
+    with dialog(question, detail) as created, element("div", "ps-row ps-end"):
+        button("Cancel", lambda: created.submit(False))
+        button(confirm_label, lambda: created.submit(True), tone="danger" if danger else "primary")
+    return bool(await open_dialog(created))
 
 
 async def open_dialog(dialog: ui.dialog) -> Any:

@@ -9,36 +9,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
 
-from nicegui import ui
 from nicegui.element import Element
 
 from penstock.console.page import url_for
-from penstock.console.widgets.elements import element, text
+from penstock.console.widgets.elements import element, link, text
 
 
 def breadcrumb(*parents: tuple[str, str], current: str) -> None:
     """Create links to the parent pages, given as names and URLs, and the name of the current one."""
-    with element("nav", "ps-trail", aria_label="Breadcrumb"):
+    with element("nav", "ps-row", aria_label="Breadcrumb"):
         for name, href in parents:
-            with element("a", href=href):
-                text(name)
+            link(name, href)
             text("/", "ps-muted").props["aria-hidden"] = "true"
         text(current, "ps-strong ps-break", tag="h2")
 
 
 def tabs(label: str, current: str, choices: Mapping[str, tuple[str, str]]) -> None:
     """Create the tabs of a page: name -> title and URL."""
-    with element("nav", "ps-tabs", aria_label=label):
+    with element("nav", "ps-row", aria_label=label):
         for name, (title, href) in choices.items():
             attributes = {"aria_current": "page"} if name == current else {}
-            with element("a", "ps-tab", href=href, **attributes):
-                text(title)
+            link(title, href, "ps-tab", **attributes)
 
 
 @contextmanager
 def filter_form(path: str, label: str, hidden: Mapping[str, str | None]) -> Iterator[Element]:
     """Create a form that opens ``path`` with its fields, and with ``hidden`` parameters, in the query string."""
-    with element("form", "ps-filters", method="get", action=path, aria_label=label, role="search") as form:
+    with element("form", "ps-row ps-filters", method="get", action=path, aria_label=label, role="search") as form:
         for name, value in hidden.items():
             if value:
                 element("input", type="hidden", name=name, value=value)
@@ -47,7 +44,7 @@ def filter_form(path: str, label: str, hidden: Mapping[str, str | None]) -> Iter
 
 def text_field(name: str, label: str, value: str = "", *, kind: str = "text", hint: str = "", width: str = "") -> None:
     """Create an input with a label. ``hint`` is its placeholder."""
-    with element("label", "ps-field") as wrapper:
+    with element("label", "ps-field ps-stack") as wrapper:
         if width:
             wrapper.style(f"flex-basis: {width}")
         text(label)
@@ -59,7 +56,7 @@ def text_field(name: str, label: str, value: str = "", *, kind: str = "text", hi
 
 def select_field(name: str, label: str, options: Mapping[str, str], value: str = "") -> None:
     """Create a select: value -> label of each option."""
-    with element("label", "ps-field"):
+    with element("label", "ps-field ps-stack"):
         text(label)
         with element("select", name=name):
             for option, option_label in options.items():
@@ -69,14 +66,14 @@ def select_field(name: str, label: str, options: Mapping[str, str], value: str =
 
 
 def checkbox(name: str, label: str, value: bool) -> None:
-    with element("label", "ps-tick"):
+    with element("label", "ps-row"):
         attributes = {"checked": "checked"} if value else {}
         element("input", type="checkbox", name=name, value="1", **attributes)
         text(label)
 
 
 def submit_button(label: str = "Show") -> None:
-    with element("button", "ps-submit", type="submit"):
+    with element("button", "ps-button", type="submit"):
         text(label)
 
 
@@ -84,27 +81,25 @@ def pager(path: str, params: Mapping[str, str | int | None], page: int, has_more
     """Create links to the previous and the next page. ``name`` is the plural of the entries."""
     if page == 0 and not has_more:
         return
-    with element("nav", "ps-row ps-pager", aria_label=f"Pages of {name}"):
+    with element("nav", "ps-row", aria_label=f"Pages of {name}"):
         _pager_link("Previous", "chevron_left", url_for(path, **params, page=page - 1 or None) if page > 0 else "")
         text(f"Page {page + 1:,}", "ps-muted")
         _pager_link("Next", "chevron_right", url_for(path, **params, page=page + 1) if has_more else "")
 
 
 def _pager_link(label: str, icon: str, href: str) -> None:
-    if not href:
-        text(label, "ps-step ps-off").props["aria-disabled"] = "true"
-        return
-    with element("a", "ps-step", href=href):
-        ui.icon(icon).props("aria-hidden=true")
-        text(label)
+    if href:
+        link(label, href, "ps-button", icon)
+    else:
+        text(label, "ps-button disabled").props["aria-disabled"] = "true"
 
 
 def description_list(pairs: Sequence[tuple[str, str]]) -> None:
     """Create a list of names and values."""
-    with element("dl", "ps-about"):
+    with element("dl", "ps-grid ps-properties"):
         for name, value in pairs:
             with element("div"):
-                text(name, "ps-muted", tag="dt")
+                text(name, "ps-muted ps-small", tag="dt")
                 text(value, "ps-break", tag="dd")
 
 

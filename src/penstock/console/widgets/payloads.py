@@ -43,4 +43,4 @@ def highlight_json(raw: bytes) -> str:
     parts.append(escape(shown[last:]))
     if len(formatted) > MAX_CHARACTERS:
         parts.append(f'\n<em class="ps-muted">… {len(formatted) - MAX_CHARACTERS:,} more characters</em>')
-    return f'<pre class="ps-json" tabindex="0">{"".join(parts)}</pre>'
+    return f'<pre class="ps-json ps-code-block" tabindex="0">{"".join(parts)}</pre>'

@@ -71,7 +71,6 @@ class PipelineDiagram:
     def __init__(self) -> None:
         # _render_node escapes all names.
         self._html = LiveHtml()
-        self._content = ""
 
     def show(self, description: Sequence[str], read: float, written: float, groups: Sequence[GroupInfo]) -> None:
         """Draw the diagram with the events read and written per second."""
@@ -86,28 +85,25 @@ class PipelineDiagram:
             is_sink = i == len(steps) - 1 and node.queue is not None
             rate = read if i == 0 else written if is_sink else None
             html += [_render_arrow(rate), _render_node(node)]
-        content = "".join([*html, "</div>"])
-        if content != self._content:
-            self._content = content
-            self._html.set_content(content)
+        self._html.set_content("".join([*html, "</div>"]))
 
 
 def _render_node(node: PipelineNode, note: str = "") -> str:
     label = escape(node.label)
     classes = "ps-flow-node"
     if node.queue is not None:
-        classes += " ps-queue"
+        classes += " ps-flow-queue"
         label = f'<a href="{escape(url_for("/queues", queue=node.queue))}">{label}</a>'
     small = f'<span class="ps-muted ps-small">{escape(note)}</span>' if note else ""
     return (
         f'<div class="{classes}"><span class="ps-flow-kind">{escape(node.kind)}</span>'
-        f'<span class="ps-flow-what">{label}</span>{small}</div>'
+        f'<span class="ps-flow-label">{label}</span>{small}</div>'
     )
 
 
 def _render_arrow(rate: float | None) -> str:
     label = "" if rate is None else f"{formatting.rate(rate)}/s"
-    return f'<div class="ps-flow-arrow"><span class="ps-figure">{label}</span></div>'
+    return f'<div class="ps-flow-arrow"><span class="ps-flow-rate">{label}</span></div>'
 
 
 def _aria_label(nodes: Sequence[PipelineNode], read: float, written: float) -> str:

@@ -25,14 +25,10 @@ _MAX_CELL_CHARACTERS = 300
 
 def show_table(result: AdhocResult, times: TimeFormatter) -> None:
     """Show all rows, with times in the viewer's time zone."""
-    table = DataTable(
-        "Result", [TableColumn(column.name, is_number=column.kind == "number") for column in result.columns]
-    )
-    table.html.classes("ps-tall")
+    table = DataTable("Result", [_column(index, column, times) for index, column in enumerate(result.columns)])
+    table.html.classes("ps-tall-table")
     table.html.props["tabindex"] = "0"
-    table.set(
-        [_cell(value, column, times) for value, column in zip(row, result.columns, strict=True)] for row in result.rows
-    )
+    table.set(result.rows)
 
 
 def format_csv(result: AdhocResult) -> bytes:
@@ -120,6 +116,10 @@ def summarize(result: AdhocResult) -> str:
     return f"{rows} in {formatting.duration(result.seconds)}{truncation}"
 
 
+def _column(index: int, column: AdhocColumn, times: TimeFormatter) -> TableColumn[Sequence[str | None]]:
+    return TableColumn(column.name, lambda row: _cell(row[index], column, times), is_number=column.kind == "number")
+
+
 def _cell(value: str | None, column: AdhocColumn, times: TimeFormatter) -> TableCell | str:
     if value is None:
         return TableCell("null", classes="ps-muted")
@@ -129,7 +129,7 @@ def _cell(value: str | None, column: AdhocColumn, times: TimeFormatter) -> Table
         time = _parse_timestamp(value)
         return TableCell(value if time is None else times.full(time), classes="ps-nowrap")
     shown = value if len(value) <= _MAX_CELL_CHARACTERS else f"{value[:_MAX_CELL_CHARACTERS]}…"
-    return TableCell(shown, classes="ps-wide-text" if len(value) > 60 else "")
+    return TableCell(shown, classes="ps-long-text" if len(value) > 60 else "")
 
 
 def _format_number(text: str) -> str:

@@ -5,24 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from penstock.console.widgets.elements import Tone, element
 from penstock.console.widgets.live_html import LiveHtml
 
-
-@dataclass(frozen=True)
-class TableColumn:
-    """A column. If ``sort`` is set, a click on the title sorts the table by it."""
-
-    title: str
-    is_number: bool = False
-    classes: str = ""
-    sort: str = ""
-
-
-def number_columns(*titles: str) -> list[TableColumn]:
-    return [TableColumn(title, is_number=True) for title in titles]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,21 +26,38 @@ class TableCell:
     classes: str = ""
 
 
-class DataTable:
+@dataclass(frozen=True)
+class TableColumn(Generic[T]):
+    """A column. If ``sort`` is set, a click on the title sorts the table by it."""
+
+    title: str
+    #: Returns the cell of a row.
+    cell: Callable[[T], TableCell | str]
+    is_number: bool = False
+    classes: str = ""
+    sort: str = ""
+
+    @property
+    def all_classes(self) -> str:
+        return f"ps-number {self.classes}" if self.is_number else self.classes
+
+
+def number_column(title: str, cell: Callable[[T], TableCell | str], *, classes: str = "") -> TableColumn[T]:
+    return TableColumn(title, cell, is_number=True, classes=classes)
+
+
+class DataTable(Generic[T]):
     """A table whose content is sent as a whole, so that an update is one message to the browser.
 
-    Args:
-        label: The accessible name of the table.
-        columns: The columns; a string is the title of a text column.
+    ``label`` is its accessible name.
     """
 
-    def __init__(self, label: str, columns: Sequence[TableColumn | str]) -> None:
-        self.label = label
-        self.columns = [TableColumn(column) if isinstance(column, str) else column for column in columns]
+    def __init__(self, label: str, columns: Sequence[TableColumn[T]]) -> None:
+        self._label = label
+        self._columns = columns
         #: The sort key of the column that the rows are sorted by, for the arrow beside its title.
         self.sorted_by = ""
         self.is_descending = True
-        self._content = ""
         with element("div", "ps-scroll", tabindex="0", role="region", aria_label=label):
             # _render_cell escapes all values.
             self.html = LiveHtml()
@@ -65,19 +70,16 @@ class DataTable:
             js_handler="(event) => { const by = event.target.closest('[data-sort]'); if (by) emit(by.dataset.sort); }",
         )
 
-    def set(self, rows: Iterable[Sequence[TableCell | str]]) -> None:
+    def set(self, rows: Iterable[T]) -> None:
         """Replace all rows."""
-        head = "".join(map(self._render_title, self.columns))
-        body = "".join(f"<tr>{''.join(map(_render_cell, row, self.columns))}</tr>" for row in rows)
-        content = (
-            f'<table class="ps-table"><caption>{escape(self.label)}</caption>'
+        head = "".join(map(self._render_title, self._columns))
+        body = "".join(f"<tr>{''.join(_render_cell(column, row) for column in self._columns)}</tr>" for row in rows)
+        self.html.set_content(
+            f'<table class="ps-table"><caption>{escape(self._label)}</caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
-        if content != self._content:
-            self._content = content
-            self.html.set_content(content)
 
-    def _render_title(self, column: TableColumn) -> str:
+    def _render_title(self, column: TableColumn[T]) -> str:
         title, aria_sort = escape(column.title), ""
         if column.sort:
             arrow = ""
@@ -85,11 +87,11 @@ class DataTable:
                 arrow = "↓" if self.is_descending else "↑"
                 aria_sort = f' aria-sort="{"descending" if self.is_descending else "ascending"}"'
             title = f'<button type="button" data-sort="{escape(column.sort)}">{title} <span>{arrow}</span></button>'
-        classes = f"{'ps-number ' if column.is_number else ''}{column.classes}".strip()
-        return f'<th scope="col" class="{classes}"{aria_sort}>{title}</th>'
+        return f'<th scope="col" class="{column.all_classes}"{aria_sort}>{title}</th>'
 
 
-def _render_cell(cell: TableCell | str, column: TableColumn) -> str:
+def _render_cell(column: TableColumn[T], row: T) -> str:
+    cell = column.cell(row)
     if isinstance(cell, str):
         cell = TableCell(cell)
     content = escape(cell.text)
@@ -102,13 +104,12 @@ def _render_cell(cell: TableCell | str, column: TableColumn) -> str:
     if cell.bar is not None:
         width = max(0.0, min(1.0, cell.bar)) * 100
         content = f'<span class="ps-bar" style="--part:{width:.1f}%">{content}</span>'
-    classes = f"{'ps-number ' if column.is_number else ''}{column.classes} {cell.classes}".strip()
-    return f'<td class="{classes}" data-title="{escape(column.title)}">{content}</td>'
+    return f'<td class="{column.all_classes} {cell.classes}">{content}</td>'
 
 
 def _render_sparkline(values: Sequence[float], width: int = 96, height: int = 22) -> str:
     if len(values) < 2:
-        return f'<svg class="ps-spark" width="{width}" height="{height}" aria-hidden="true"></svg>'
+        return ""
     low, high = min(values), max(values)
     span = (high - low) or 1.0
     step = width / (len(values) - 1)
@@ -118,6 +119,6 @@ def _render_sparkline(values: Sequence[float], width: int = 96, height: int = 22
     ]
     line = " ".join(f"{x},{y}" for x, y in points)
     return (
-        f'<svg class="ps-spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" aria-hidden="true">'
+        f'<svg class="ps-sparkline" width="{width}" height="{height}" aria-hidden="true">'
         f'<polygon points="0,{height} {line} {width},{height}"/><polyline points="{line}"/></svg>'
     )

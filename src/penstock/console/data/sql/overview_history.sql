@@ -3,8 +3,8 @@
 -- name: ledger_points
 -- Events read and written per second by all queries in the last minutes, in steps, and their mean freshness.
 SELECT (extract(epoch FROM s.at) * 1000)::bigint AS at,
-       (sum(s.events_in) / %(step)s)::float8 AS events_in,
-       (sum(s.events_out) / %(step)s)::float8 AS events_out,
+       (sum(s.events_in) / %(step)s)::float8 AS read,
+       (sum(s.events_out) / %(step)s)::float8 AS results,
        avg(s.age)::float8 AS freshness
 FROM penstock.queries q
 CROSS JOIN LATERAL (
@@ -26,7 +26,7 @@ SELECT q.name, q.max_depth_events,
 FROM penstock.queues q ORDER BY q.id LIMIT 2000
 
 -- name: firing
-SELECT s.rule, s.key, s.since, count(*) OVER () AS total FROM penstock.rule_states s WHERE s.is_firing
+SELECT s.rule, s.key, count(*) OVER () AS total FROM penstock.rule_states s WHERE s.is_firing
 ORDER BY s.since DESC, s.rule, s.key LIMIT 20
 
 -- name: failing_sinks

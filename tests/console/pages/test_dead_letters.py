@@ -1,0 +1,70 @@
+"""Pages of dead letters: redrive, edit and purge."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.browser import DESKTOP, VARIANTS, Variant, check_pages, tile_number, type_over
+from tests.console.console_process import ConsoleProcess
+from tests.console.queue_actions import create_dead_letters, event_numbers, pop
+
+
+def test_redrive_delivers_dead_letter_again(page: Page, console: ConsoleProcess, queue: str) -> None:
+    (id,) = create_dead_letters(console, queue, ["KeyError: 'total'"])
+    page.goto(f"/dead-letters?queue={queue}")
+    page.get_by_role("link", name="KeyError: 'total'").click()
+    page.get_by_role("link", name=f"#{id}").click()
+    expect(page.get_by_label("Traceback")).to_contain_text("KeyError")
+    page.get_by_role("button", name="Redrive").click()
+
+    expect(page.get_by_role("heading", name="Group billing")).to_be_visible()
+    (event,) = pop(console, queue)
+    assert event.is_redriven
+
+
+def test_dead_letter_is_edited_before_redrive(page: Page, console: ConsoleProcess, queue: str) -> None:
+    (id,) = create_dead_letters(console, queue, ["no"])
+    page.goto(f"/dead-letters?id={id}")
+    type_over(page, "Data of the event", '{"n": }')
+    page.get_by_role("button", name="Redrive").click()
+    expect(page.get_by_text("JSON is malformed")).to_be_visible()
+    type_over(page, "Data of the event", '{"n": 42}')
+    page.get_by_role("button", name="Redrive").click()
+
+    expect(page.get_by_role("heading", name="Group billing")).to_be_visible()
+    assert event_numbers(pop(console, queue)) == [42]
+
+
+def test_dead_letters_of_one_kind_are_redriven_or_purged(page: Page, console: ConsoleProcess, queue: str) -> None:
+    create_dead_letters(
+        console, queue, ["order 10001 is too old", "order 10002 is too old", "HTTP 404", "HTTP 404", "HTTP 404"]
+    )
+    page.goto(f"/dead-letters?queue={queue}")
+    expect(tile_number(page, "Dead letters")).to_have_text("5")
+    page.get_by_role("link", name="order # is too old").click()
+    page.get_by_role("button", name="Redrive all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Redrive all").click()
+    page.wait_for_url("**/dead-letters")
+    page.goto(f"/dead-letters?queue={queue}")
+    expect(tile_number(page, "Dead letters")).to_have_text("3")
+    page.get_by_role("link", name="HTTP 404").click()
+    page.get_by_role("button", name="Purge all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.get_by_role("button", name="Purge all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Purge all").click()
+    page.wait_for_url("**/dead-letters")
+    page.goto(f"/dead-letters?queue={queue}")
+
+    expect(page.get_by_role("heading", name="No dead letters")).to_be_visible()
+    assert len(pop(console, queue)) == 2
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_pages_are_accessible_and_fit_the_window(
+    browser: Browser, console: ConsoleProcess, queue: str, variant: Variant
+) -> None:
+    (id,) = create_dead_letters(console, queue, ["KeyError: 'total'"])
+    lists = ["/dead-letters"] if variant in (DESKTOP, VARIANTS[-1]) else []
+    check_pages(browser, console.url, variant, [f"/dead-letters?id={id}", *lists])

@@ -1,0 +1,60 @@
+"""Pages of gates: limits, pauses and holds."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from penstock.engine.gates.admin import GateAdmin, GateInfo
+from penstock.log.log import Log
+from tests import gate_rows
+from tests.console.browser import DESKTOP, VARIANTS, Variant, check_dialog, check_pages
+from tests.console.conftest import run_with_log
+from tests.console.console_process import ConsoleProcess
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gated_query(console: ConsoleProcess) -> None:
+    gate_rows.insert_gated_query(console.database_url)
+
+
+def _gate(console: ConsoleProcess, key: str) -> GateInfo:
+    async def read(log: Log) -> GateInfo:
+        (found,) = await GateAdmin(log.database).list(gate_rows.QUERY, key)
+        return found
+
+    return run_with_log(console.database_url, read)
+
+
+def test_gate_limit_is_changed_and_key_is_paused_and_resumed(page: Page, console: ConsoleProcess) -> None:
+    page.goto("/gates?waiting=1")
+    row = page.get_by_role("row", name="tenant-7")
+    expect(row).to_contain_text("waiting")
+    expect(page.get_by_role("row", name="tenant-1")).to_have_count(0)
+    row.get_by_role("link").click()
+    page.get_by_label("Burst").fill("350")
+    page.get_by_label("Burst").press("Tab")
+    page.get_by_role("button", name="Change the limit").click()
+    expect(page.get_by_role("cell", name="burst 350")).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("cell", name="paused")).to_be_visible()
+    gate = _gate(console, "tenant-7")
+    assert (gate.limit, gate.rate, gate.paused) == (350, 0.001, True)
+
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("cell", name="paused")).to_have_count(0)
+    page.get_by_role("button", name="Hold", exact=True).click()
+    expect(page.get_by_role("cell", name="on hold")).to_be_visible()
+    assert _gate(console, "tenant-1").limit == 200
+
+
+@pytest.mark.parametrize("variant", [DESKTOP, VARIANTS[-1]], ids=lambda variant: variant.name)
+def test_pages_are_accessible_and_fit_the_window(browser: Browser, console: ConsoleProcess, variant: Variant) -> None:
+    paths = [f"/gates?query={gate_rows.QUERY}&key=tenant-7", *(["/gates"] if variant is DESKTOP else [])]
+    check_pages(browser, console.url, variant, paths)
+
+
+def test_dialog_is_accessible_and_fits_the_window(page: Page) -> None:
+    page.goto(f"/gates?query={gate_rows.QUERY}&key=tenant-1")
+    check_dialog(page, "Pause")

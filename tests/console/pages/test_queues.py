@@ -1,0 +1,181 @@
+"""Pages of queues: list, groups, partitions, events, options and sinks."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from penstock.log.log import Log
+from penstock.sinks import Sinks, Webhook
+from tests.console.browser import (
+    DESKTOP,
+    VARIANTS,
+    Variant,
+    check_all_variants,
+    check_dialog,
+    check_pages,
+    tile_number,
+    type_over,
+)
+from tests.console.conftest import run_with_log
+from tests.console.console_process import ConsoleProcess
+from tests.console.queue_actions import create_dead_letters, event_numbers, pop
+
+
+def test_queue_list_search_opens_queue(page: Page, queue: str) -> None:
+    page.goto("/queues")
+    page.get_by_label("Name").fill(queue[5:15])
+    page.get_by_role("button", name="Find").click()
+    page.get_by_role("link", name=queue).click()
+
+    expect(tile_number(page, "Events")).to_have_text("10")
+    expect(page.get_by_role("row", name="billing")).to_contain_text("waiting")
+    page.get_by_role("link", name="Partitions", exact=True).click()
+    expect(page.get_by_role("table", name="Partitions").get_by_role("row")).to_have_count(3)
+
+
+def test_push_dialog_stores_event_and_shows_it(page: Page, console: ConsoleProcess, queue: str) -> None:
+    page.goto(f"/queues?queue={queue}")
+    page.get_by_role("button", name="Push a test event").click()
+    dialog = page.get_by_role("dialog")
+    type_over(page, "Data of the event", '{"n": }')
+    dialog.get_by_role("button", name="Push", exact=True).click()
+    expect(page.get_by_text("JSON is malformed")).to_be_visible()
+    type_over(page, "Data of the event", '{"n": 4711, "of": "a <b>test</b>"}')
+    dialog.get_by_label("Key").fill("zoe")
+    dialog.get_by_role("button", name="Push", exact=True).click()
+
+    expect(page.locator(".ps-event[open] .ps-json")).to_contain_text('"of": "a <b>test</b>"')
+    assert 4711 in event_numbers(pop(console, queue))
+
+
+def test_events_are_filtered_by_key_and_offset(page: Page, queue: str) -> None:
+    page.goto(f"/queues?queue={queue}&tab=events")
+    expect(page.locator(".ps-event")).to_have_count(10)
+    page.get_by_label("Key", exact=True).fill("ada")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".ps-event")).to_have_count(5)
+    page.locator(".ps-event summary").first.press("Enter")
+    expect(page.locator(".ps-event[open] .ps-json")).to_contain_text('"n": 9')
+
+    page.goto(f"/queues?queue={queue}&tab=events&partition=ada&offset=3")
+    expect(page.locator(".ps-event")).to_have_count(2)
+    page.goto(f"/queues?queue={queue}&tab=events&key=nobody")
+    expect(page.get_by_role("heading", name="No events match")).to_be_visible()
+
+
+def test_seek_delivers_events_again(page: Page, console: ConsoleProcess, queue: str) -> None:
+    create_dead_letters(console, queue, [])
+    page.goto(f"/queues?queue={queue}")
+    page.get_by_role("link", name="billing").click()
+    expect(tile_number(page, "Lag")).to_have_text("0")
+    page.get_by_role("button", name="Seek").click()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Confirm").click()
+
+    expect(tile_number(page, "Lag")).to_have_text("10")
+    assert event_numbers(pop(console, queue)) == list(range(10))
+
+
+@contextmanager
+def _unreachable_webhook(console: ConsoleProcess, queue: str) -> Iterator[None]:
+    """Run a webhook sink, as the group partner, to a port on which no process listens."""
+    began: Future[tuple[asyncio.AbstractEventLoop, Sinks]] = Future()
+
+    async def run(url: str) -> None:
+        async with Sinks(console.database_url) as sinks:
+            sinks.add(queue, Webhook(url, allow=["127.0.0.1"], breaker=1), group="partner")
+            began.set_result((asyncio.get_running_loop(), sinks))
+            await sinks.run()
+
+    with socket.socket() as unused_socket, ThreadPoolExecutor(1) as threads:
+        unused_socket.bind(("127.0.0.1", 0))
+        running = threads.submit(lambda: asyncio.run(run(f"http://127.0.0.1:{unused_socket.getsockname()[1]}/")))
+        loop, sinks = began.result(30)
+        try:
+            yield
+        finally:
+            loop.call_soon_threadsafe(sinks.stop)
+            running.result(30)
+
+
+def test_failing_sink_is_reported_with_link_to_its_error(page: Page, console: ConsoleProcess, queue: str) -> None:
+    with _unreachable_webhook(console, queue):
+        page.goto("/")
+        issue = page.get_by_role("link", name=f"Sink partner of {queue} failed too often and is resting")
+        issue.click()
+        expect(tile_number(page, "State")).to_have_text("resting")
+        expect(page.get_by_text("cannot be reached")).to_be_visible()
+        expect(page.get_by_text("a sink, at least once")).to_be_visible()
+        check_all_variants(page, variants=(DESKTOP, VARIANTS[-1]))
+        page.goto(f"/queues?queue={queue}")
+        expect(page.get_by_role("row", name="partner")).to_contain_text("resting")
+    expect(page.get_by_role("row", name="partner")).to_contain_text("stopped")
+
+
+def _option(console: ConsoleProcess, queue: str, name: str) -> Any:
+    async def read(log: Log) -> Any:
+        return getattr(await log.catalog.refresh(queue), name)
+
+    return run_with_log(console.database_url, read)
+
+
+def test_queue_option_is_changed_and_reset(page: Page, console: ConsoleProcess, queue: str) -> None:
+    page.goto(f"/queues?queue={queue}&tab=options")
+    page.get_by_role("link", name="retry_limit").click()
+    field = page.get_by_label("retry_limit, now 0")
+    for given, message in (("many", "must be a whole number"), ("-1", "must be at least 0"), ("", "needs a value")):
+        field.fill(given)
+        page.get_by_role("button", name="Change it").click()
+        expect(page.get_by_role("alert").filter(has_text=message)).to_be_visible()
+    field.fill("7")
+    page.get_by_role("button", name="Change it").click()
+    dialog = page.get_by_role("dialog", name=f"Set retry_limit of {queue} to 7?")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_be_hidden()
+    assert _option(console, queue, "retry_limit") == 0
+    page.get_by_role("button", name="Change it").click()
+    dialog.get_by_role("button", name="Change it").click()
+    expect(page.get_by_role("row", name="retry_limit")).to_contain_text("7")
+    assert _option(console, queue, "retry_limit") == 7
+
+    page.goto(f"/queues?queue={queue}&tab=options&option=overflow")
+    page.get_by_role("radio", name="shed").click()
+    page.get_by_role("button", name="Change it").click()
+    page.get_by_role("dialog").get_by_role("button", name="Change it").click()
+    expect(page.get_by_text("sheds when full")).to_be_visible()
+    page.get_by_role("link", name="overflow").click()
+    page.get_by_role("button", name="Reset to refuse, the default").click()
+    page.get_by_role("dialog").get_by_role("button", name="Change it").click()
+    expect(page.get_by_text("sheds when full")).to_have_count(0)
+    assert _option(console, queue, "overflow") == "refuse"
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_pages_are_accessible_and_fit_the_window(
+    browser: Browser, console: ConsoleProcess, queue: str, variant: Variant
+) -> None:
+    page = f"/queues?queue={queue}"
+    paths = [f"{page}&tab=events"]
+    if variant in (DESKTOP, VARIANTS[-1]):
+        paths.append("/queues")
+    if variant is DESKTOP:
+        paths += [page, f"{page}&tab=partitions", f"{page}&tab=options&option=lease_seconds", f"{page}&group=billing"]
+    check_pages(browser, console.url, variant, paths)
+
+
+def test_dialogs_are_accessible_and_fit_the_window(page: Page, queue: str) -> None:
+    page.goto(f"/queues?queue={queue}")
+    check_dialog(page, "Push a test event")
+    page.goto(f"/queues?queue={queue}&group=billing")
+    check_dialog(page, "Seek")
+    page.goto(f"/queues?queue={queue}&tab=options&option=retention_drops_unread")
+    page.get_by_role("radio", name="yes").click()
+    check_dialog(page, "Change it")
