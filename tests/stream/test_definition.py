@@ -213,7 +213,7 @@ def test_map_refuses_fields_without_one_sql_expression(fields: Any, sentence: st
 @pytest.mark.parametrize(
     ("options", "option", "sentence"),
     [
-        ({"retries": 3}, "retries", "there are retry_limit, retry_pause_seconds, timeout_seconds"),
+        ({"retries": 3}, "retries", "the options are retry_limit, retry_pause_seconds, timeout_seconds"),
         ({"retry_limit": 2.5}, "retry_limit", "whole number"),
         ({"retry_limit": -1}, "retry_limit", "from 0 to 86,400"),
         ({"retry_limit": True}, "retry_limit", "from 0 to 86,400"),
@@ -236,7 +236,7 @@ def test_function_options_are_refused_for_sql() -> None:
         lambda: ORDERS.enrich("t", on="a", retry_limit=1),
     ):
         refused(define, "only for functions; leave it out for SQL")
-    refused(lambda: ORDERS.filter("a", nmae="x"), "'nmae' is no option of a step")
+    refused(lambda: ORDERS.filter("a", nmae="x"), "'nmae' is not an option of a step")
 
 
 @pytest.mark.parametrize(

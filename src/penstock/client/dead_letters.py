@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.core.numbers import check_integer
+from penstock.core.option_checks import check_integer
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
 from penstock.log.dead_letters.redrive import REDRIVE_LIMIT
 

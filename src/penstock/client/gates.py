@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.core.numbers import check_number
+from penstock.core.option_checks import check_number
 from penstock.engine.gates.admin import GateChange, GateInfo
 
 if TYPE_CHECKING:

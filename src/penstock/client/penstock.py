@@ -23,7 +23,7 @@ from penstock.client.transaction import Transaction
 from penstock.core.clock import Clock
 from penstock.core.errors import InvalidOption, InvalidRequest
 from penstock.core.names import check_name
-from penstock.core.numbers import check_number
+from penstock.core.option_checks import check_number
 from penstock.db.user_connection import UserConnection
 from penstock.log.event import Event
 from penstock.log.queue import Queue

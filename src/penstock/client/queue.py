@@ -21,7 +21,7 @@ from penstock.client.dead_letters import DeadLetterHandle
 from penstock.client.settings import HandleSettings
 from penstock.core.errors import InvalidOption, InvalidRequest, NotFound
 from penstock.core.names import check_key, check_name
-from penstock.core.numbers import check_flag, check_integer, check_number
+from penstock.core.option_checks import check_flag, check_integer, check_number
 from penstock.log.event import Event
 from penstock.log.groups import PartitionPosition
 from penstock.log.options import check_options

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.core.errors import InvalidOption, short_repr
 from penstock.core.names import find_text_problem
-from penstock.core.numbers import check_number
+from penstock.core.option_checks import check_flag, check_number, check_option_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,10 @@ class RunOptions:
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> RunOptions:
         """Validate options; those that are not given keep their defaults."""
-        known = {f.name for f in fields(cls)}
-        for name in given:
-            if name not in known:
-                raise InvalidOption(
-                    f"{name!r} is not an option of a query; the options are {', '.join(sorted(known))}", option=name
-                )
+        check_option_names(given, sorted(f.name for f in fields(cls)), "query")
         options = cls(**given)
         for name in ("reset", "available_now", "flush"):
-            if not isinstance(getattr(options, name), bool):
-                raise InvalidOption(f"{name} must be True or False, not {short_repr(given[name])}", option=name)
+            check_flag(name, getattr(options, name))
         for name in ("master", "key_name"):
             text = getattr(options, name)
             if text is not None and (not isinstance(text, str) or not text or find_text_problem(text) is not None):

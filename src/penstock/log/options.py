@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import find_key_problem
-from penstock.core.numbers import check_integer as check_integer
+from penstock.core.option_checks import check_integer as check_integer
 
 #: The largest number of hash partitions. More partitions make reads slower and add no parallelism.
 MAX_PARTITIONS = 1024

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.backoff import Backoff
 from penstock.core.errors import InvalidOption
-from penstock.core.numbers import check_integer, check_number
+from penstock.core.option_checks import check_integer, check_number
 from penstock.log.options import check_lease_seconds
 
 if TYPE_CHECKING:

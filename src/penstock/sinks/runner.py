@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.core.errors import ConfigurationError, InvalidOption, InvalidRequest
+from penstock.core.errors import ConfigurationError, InvalidRequest
+from penstock.core.option_checks import check_option_names
 from penstock.core.settings import Overrides, Settings
 from penstock.db.pool import Database
 from penstock.log.log import Log
@@ -28,12 +29,7 @@ STOP_SECONDS = 10.0
 
 def read_sink_options(given: Mapping[str, Any]) -> SinkOptions:
     """Return the options of a sink by name, or raise InvalidOption for an unknown one."""
-    for name in given:
-        if name not in SinkOptions.__dataclass_fields__:
-            raise InvalidOption(
-                f"{name!r} is not an option of a sink; the options are {', '.join(SinkOptions.__dataclass_fields__)}",
-                option=name,
-            )
+    check_option_names(given, SinkOptions.__dataclass_fields__, "sink")
     return SinkOptions(**given)
 
 

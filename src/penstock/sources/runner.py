@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from penstock.core import json
 from penstock.core.errors import Conflict, DatabaseError, InvalidEvent, InvalidRequest, QueueFull
 from penstock.core.names import check_name
-from penstock.core.numbers import check_integer
+from penstock.core.option_checks import check_integer
 from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.statements import Statements
 from penstock.log.write.batch import MAX_REJECTED, Batch

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
-from penstock.core.numbers import check_integer, check_number
+from penstock.core.option_checks import check_integer, check_number
 from penstock.stream.expression import Expression, check_expression, describe_expression
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name
-from penstock.core.numbers import check_integer
+from penstock.core.option_checks import check_integer
 from penstock.stream import windows
 from penstock.stream.aggregates import Aggregate, check_aggregate
 from penstock.stream.completeness import check_complete, check_joinable, check_no_join

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name
-from penstock.core.numbers import check_flag, check_integer
+from penstock.core.option_checks import check_flag, check_integer
 from penstock.stream.expression import Expression, check_expression, is_column, is_python
 from penstock.stream.windows import parse_seconds
 

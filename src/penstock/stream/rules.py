@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import check_name, find_key_problem, find_text_problem
-from penstock.core.numbers import check_integer
+from penstock.core.option_checks import check_integer
 
 _MAX_FLOAT = sys.float_info.max
 _MAX_WINDOWS = 10_000

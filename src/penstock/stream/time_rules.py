@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.core.errors import InvalidOption, short_repr
+from penstock.core.option_checks import check_option_names
 from penstock.stream.validation import check_event_time
 from penstock.stream.windows import parse_seconds
 
@@ -32,7 +33,7 @@ class TimeRules:
 
 
 def parse_window_rules(options: dict[str, Any]) -> TimeRules:
-    _check_names(options, _WINDOW_OPTIONS, "window")
+    check_option_names(options, _WINDOW_OPTIONS, "window")
     event_time = options.get("event_time")
     check_event_time(event_time)
     late = options.get("late", "dead_letter")
@@ -48,7 +49,7 @@ def parse_window_rules(options: dict[str, Any]) -> TimeRules:
 
 
 def parse_join_rules(options: dict[str, Any], default_lateness_us: int) -> TimeRules:
-    _check_names(options, _JOIN_OPTIONS, "join")
+    check_option_names(options, _JOIN_OPTIONS, "join")
     if options.get("late") == "include":
         raise InvalidOption(
             "late is 'dead_letter' or 'drop': the state that a late event would join with is deleted", option="late"
@@ -57,9 +58,3 @@ def parse_join_rules(options: dict[str, Any], default_lateness_us: int) -> TimeR
     if "allowed_lateness_seconds" in options:
         return rules
     return dataclasses.replace(rules, lateness_us=default_lateness_us)
-
-
-def _check_names(options: dict[str, Any], known: tuple[str, ...], what: str) -> None:
-    for name in options:
-        if name not in known:
-            raise InvalidOption(f"{name!r} is no option of a {what}; there are {', '.join(known)}", option=name)

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.core import json
 from penstock.core.errors import InvalidOption, InvalidRequest, short_repr
 from penstock.core.names import find_text_problem
-from penstock.core.numbers import check_integer, check_number
+from penstock.core.option_checks import check_integer, check_number, check_option_names
 from penstock.stream.expression import check_expression, check_not_async, function_name, is_python, takes_context
 from penstock.stream.steps import Retries
 
@@ -24,9 +24,8 @@ RESERVED_COLUMNS = frozenset(
 
 def parse_retries(options: dict[str, Any]) -> Retries:
     known = {"retry_limit": "limit", "retry_pause_seconds": "pause_seconds", "timeout_seconds": "timeout_seconds"}
+    check_option_names(options, known, "step")
     for name, value in options.items():
-        if name not in known:
-            raise InvalidOption(f"{name!r} is no option of a step; there are {', '.join(known)}", option=name)
         (check_integer if name == "retry_limit" else check_number)(name, value, 0, 86_400)
     return Retries(**{known[name]: value for name, value in options.items()})
 

@@ -18,7 +18,7 @@ import msgspec
 from penstock.core.backoff import Backoff
 from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected, short_repr
 from penstock.core.names import check_text
-from penstock.core.numbers import check_integer
+from penstock.core.option_checks import check_integer
 from penstock.core.timestamps import to_micros
 from penstock.sinks.base import Sink
 from penstock.sinks.http.address_filter import check_networks, resolve

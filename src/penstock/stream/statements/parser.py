@@ -9,6 +9,7 @@ from sqlglot import Token, TokenType, exp
 
 from penstock.core.errors import InvalidRequest, short_repr
 from penstock.core.names import check_name
+from penstock.core.option_checks import check_option_names
 from penstock.log.options import check_options, check_partitioning
 from penstock.stream.reference_tables import reference_table
 from penstock.stream.sql.dialect import StatementSql
@@ -140,11 +141,7 @@ class _StatementParser:
             options = cursor.options()
             cursor.expect("as")
             table = cursor.rest_of_text()
-        for option in options:
-            if option not in _REFERENCE_OPTIONS:
-                raise cursor.error(
-                    f"{option!r} is no option of a reference table; there are {', '.join(_REFERENCE_OPTIONS)}"
-                )
+        check_option_names(options, _REFERENCE_OPTIONS, "reference table")
         self._check_new(cursor, "reference table", name, self.application.references)
         self.application.references[name] = reference_table(table, **options)
 

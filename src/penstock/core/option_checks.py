@@ -1,8 +1,19 @@
-"""Validation of numbers and flags in options and requests."""
+"""Validation of the names of options, and of numbers and flags in options and requests."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from penstock.core.errors import InvalidOption, short_repr
+
+
+def check_option_names(given: Iterable[str], known: Collection[str], what: str) -> None:
+    """Raise InvalidOption for the first option that a ``what`` (query, sink, ...) does not have."""
+    for name in given:
+        if name not in known:
+            raise InvalidOption(
+                f"{name!r} is not an option of a {what}; the options are {', '.join(known)}", option=name
+            )
 
 
 def check_integer(option: str, value: object, lowest: int, highest: int) -> int:
