@@ -9,17 +9,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from psycopg.rows import class_row
 
 from penstock.core.errors import GroupBusy, NotFound
 from penstock.db.statements import Statements
-
-if TYPE_CHECKING:
-    from penstock.log.log import Log
-    from penstock.log.notify import Topic
-    from penstock.log.queue_info import GroupInfo
+from penstock.log.log import Log
+from penstock.log.notify import Topic
+from penstock.log.queue_info import GroupInfo
 
 _sql = Statements("penstock.engine", "client_queries.sql")
 

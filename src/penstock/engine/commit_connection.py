@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from psycopg import AsyncConnection
+
+from penstock.db.pool import Database
 from penstock.db.statements import Statements
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.db.pool import Database
 
 _sql = Statements("penstock.engine", "commit_connection.sql")
 

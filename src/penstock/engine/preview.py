@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from psycopg.rows import dict_row
 from py4j.protocol import Py4JJavaError
 from pyspark.accumulators import Accumulator, AddingAccumulatorParam
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core import json
 from penstock.core.errors import SparkFailure
@@ -41,13 +42,9 @@ from penstock.engine.worker.read_config import EVENT_JSON, ReadConfig
 from penstock.engine.worker.reader import EventReader, decode_events
 from penstock.log.event import Event
 from penstock.log.log import Log
+from penstock.stream.definition import Definition
 from penstock.stream.fingerprint import describe
 from penstock.stream.steps import Foreach
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from penstock.stream.definition import Definition
 
 #: The stack level of the caller of ``Stream.preview``, for warnings.
 _CALLER_LEVEL = 4

@@ -6,10 +6,11 @@ import time
 from copy import copy
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import InvalidRequest, short_repr
 from penstock.db.sync import connect_for_user_sql
@@ -17,9 +18,6 @@ from penstock.engine.worker.json_columns import DEFAULT_NUMBER
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.stream.expression import is_frame, is_python
 from penstock.stream.steps import ReferenceTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

@@ -11,23 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from psycopg import AsyncConnection
 
 from penstock.core import json
 from penstock.db.statements import Statements
+from penstock.log.catalog import Catalog
+from penstock.log.queue import Queue
 from penstock.log.write.batch import Batch
 from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.validation import MAX_ID_BYTES
 from penstock.stream.rule_evaluation import Alert, KeyState, evaluate_closed_window
 from penstock.stream.rules import Rule
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.log.catalog import Catalog
-    from penstock.log.queue import Queue
 
 _logger = logging.getLogger("penstock.engine")
 _sql = Statements("penstock.engine.alerts", "evaluate.sql")

@@ -5,20 +5,17 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from psycopg import AsyncConnection
 
 from penstock.core.errors import NotFound, QueueFull
 from penstock.db.statements import Statements
 from penstock.engine.alerts.evaluate import AlertEvent, alert_batch, alert_event
+from penstock.log.log import Log
 from penstock.stream.rule_evaluation import KeyState, clear_alert
 from penstock.stream.rules import Rule
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.log.log import Log
 
 _logger = logging.getLogger("penstock.engine")
 _sql = Statements("penstock.engine.alerts", "store.sql")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from penstock.db.statements import Statements
+from penstock.engine.cycle.models import CommitTarget
 from penstock.engine.cycle.query_lock import lock_query
 from penstock.engine.gates.limits import default_limit
+from penstock.log.log import Log
 from penstock.stream.gates import ConcurrencyGate, Gate, format_amount
-
-if TYPE_CHECKING:
-    from penstock.engine.cycle.models import CommitTarget
-    from penstock.log.log import Log
 
 _sql = Statements("penstock.engine.gates", "gate_rules.sql")
 

@@ -6,25 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
 
 from penstock.core.errors import LeaseLost
 from penstock.core.timestamps import to_micros
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
+from penstock.engine.cycle.models import CommitTarget
 from penstock.engine.cycle.positions import PositionMove
 from penstock.engine.gates.allocate import Allocation, PartitionAllocation, PartitionDemand
 from penstock.engine.gates.buffer import BufferedPartition
 from penstock.engine.gates.costs import total_cost
 from penstock.engine.gates.limits import LimitOverrides, LimitRow, PartitionLimits, build_meter, prefetch_target
 from penstock.engine.gates.rate_limiters import Limit, Meter, MeterState
+from penstock.log.log import Log
 from penstock.stream.gates import NANOS_PER_TOKEN, ConcurrencyGate, Gate
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.engine.cycle.models import CommitTarget
-    from penstock.log.log import Log
 
 _sql = Statements("penstock.engine.gates", "gate_state.sql")
 

@@ -12,9 +12,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
+from psycopg import AsyncConnection
 
 from penstock.core.errors import LeaseLost
 from penstock.core.timestamps import to_micros
@@ -29,13 +30,9 @@ from penstock.engine.gates.gate_state import Candidate, GateState
 from penstock.engine.gates.schedule import local_us
 from penstock.engine.gates.tuning import ReleaseTuning
 from penstock.log.dead_letters.models import FailedEvent
+from penstock.log.log import Log
 from penstock.log.write.flush import AppendRequest
 from penstock.stream.gates import Gate
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.log.log import Log
 
 _sql = Statements("penstock.engine.gates", "release.sql")
 

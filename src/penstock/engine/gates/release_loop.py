@@ -8,10 +8,11 @@ import json
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pyarrow as pa
+from psycopg import AsyncConnection
 
 from penstock.core.errors import LeaseLost
 from penstock.db.retry import CONNECTION_ERRORS
@@ -26,12 +27,8 @@ from penstock.engine.gates.gate_rules import store_gate_rules
 from penstock.engine.gates.release import Releaser, ReleaseResult
 from penstock.engine.gates.schedule import NEVER_US, DatabaseClock, ReleaseSchedule, local_us
 from penstock.engine.gates.tuning import ReleaseTuning
+from penstock.log.log import Log
 from penstock.stream.gates import ConcurrencyGate, Gate
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.log.log import Log
 
 _logger = logging.getLogger("penstock.engine")
 _commit = Statements("penstock.engine.cycle", "commit.sql")

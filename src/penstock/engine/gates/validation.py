@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.core.errors import InvalidRequest
+from penstock.log.log import Log
+from penstock.stream.definition import Definition
 from penstock.stream.gates import ConcurrencyGate
-
-if TYPE_CHECKING:
-    from penstock.log.log import Log
-    from penstock.stream.definition import Definition
 
 
 async def check_gate_queues(log: Log, stream: Definition) -> None:

@@ -6,9 +6,12 @@ import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from penstock.core import json
 from penstock.engine.compile import exact_decimals
@@ -25,9 +28,6 @@ from penstock.engine.worker.read_config import EMPTY_SCHEMA, EVENT_JSON, METADAT
 from penstock.log.event import Event
 from penstock.stream.definition import Definition
 from penstock.stream.joins import Join
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 SIDES = ("left", "right")
 
@@ -66,9 +66,6 @@ class JoinInput:
 
     def to_join_rows(self, frame: DataFrame) -> DataFrame:
         """Apply the input's steps to the events of the reader. The result has the columns of INPUT_SCHEMA."""
-        from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import from_arrow_schema
-
         frame = apply_steps(frame, self.split.spark_steps, self.references)
         frame = frame.withColumn("__k", self._join_key(frame)).withColumn("__side", F.lit(self.side))
         columns = [name for name in INPUT_SCHEMA.names if name != "__line"]
@@ -85,8 +82,6 @@ class JoinInput:
 
         Types of ``known`` fields were inferred before.
         """
-        from pyspark.sql.pandas.types import from_arrow_type
-
         types = self._computed_types(frame)
         if self.outputs_event:
             types = {**self._declared_types(), **types}
@@ -139,8 +134,6 @@ class JoinInput:
 
     def _join_key(self, frame: DataFrame) -> Any:
         """Return the join key as a JSON list; null if a part of it is null."""
-        from pyspark.sql import functions as F
-
         keys: Any = self.split.stream.key
         parts = [exact_decimals.column(frame.sparkSession, key) for key in keys]
         is_complete = F.lit(True)

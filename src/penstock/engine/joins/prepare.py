@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.engine.compile.schema.field_types import parse_spark_type, resolve_fields, resolve_udf_stages
 from penstock.engine.compile.spark_columns import column_struct_references
@@ -22,9 +24,6 @@ from penstock.log.event import Event
 from penstock.stream.definition import Definition
 from penstock.stream.expression import is_python
 from penstock.stream.sql.column_refs import struct_references
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: Added to the stage numbers of the right input, so that its reports differ from those of the left input.
 _RIGHT_STAGES = 500
@@ -49,8 +48,6 @@ def prepare_join(
     ``split`` has the steps after the join. ``samples`` and ``queues`` have one entry per input. ``known`` has the
     stored types of both inputs. ``max_events`` is the most events of a cycle.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     join = stream.joined
     assert join is not None  # noqa: S101 - the caller has checked
     tables = ReferenceTables(base)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.engine.joins.inputs import JoinInput
 from penstock.engine.joins.matcher import ExpiredRowReader, JoinMatcher
 from penstock.engine.joins.state import JoinState
 from penstock.engine.worker.read_config import ReadConfig
 from penstock.engine.worker.reader import EventReader, decode_events
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class JoinReader:
@@ -48,8 +49,6 @@ class JoinReader:
         return self._join(rows, single=True)
 
     def _join(self, rows: Sequence[DataFrame], *, single: bool) -> DataFrame:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
         left, right = rows
         events = left.unionByName(right)
         events = events.coalesce(1) if single else events.repartition("__k")
@@ -63,8 +62,6 @@ class JoinReader:
 
     def _cast(self, frame: DataFrame) -> DataFrame:
         """Cast fields to types that JSON does not have; invalid values become null."""
-        from pyspark.sql import functions as F
-
         for side, casts in self._casts.items():
             if not casts or side not in frame.columns:
                 continue

@@ -5,22 +5,19 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
+from psycopg import AsyncConnection
 
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
 from penstock.engine.arrow_csv import to_csv
 from penstock.engine.worker.event_time import to_timestamp
+from penstock.engine.worker.reports import TaskReport
 from penstock.log.event import Delivery, Event
 from penstock.log.storage.chunk import ChunkColumns, StoredChunk
-
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from penstock.engine.worker.reports import TaskReport
 
 _sql = Statements("penstock.engine.joins", "state.sql")
 
