@@ -1,4 +1,4 @@
-"""Running a query in the foreground: until a signal ends it, with a line that shows what it does."""
+"""Runs a query in the foreground until a signal stops it, and shows its status."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from penstock.engine.query import Query
 
 _SHOW_SECONDS = 0.25
-#: To the beginning of the line, and nothing left of it.
-_ANEW = "\r\x1b[2K"
+_CLEAR_LINE = "\r\x1b[2K"
 
 
 def run_until_stopped(query: Query) -> Query:
-    """Start the query and wait for it; Ctrl-C and SIGTERM let it finish what it is in, be it a cycle or its start."""
-    asked: list[int] = []
+    """Start the query and wait for it. SIGINT and SIGTERM end it after its start or its current cycle."""
     before = {}
+    received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if not asked:
-            asked.append(number)
+        # A second signal may interrupt the first call, which holds a lock.
+        if not received:
+            received.append(number)
             query.ask_to_stop()
 
     if threading.current_thread() is threading.main_thread():
@@ -45,28 +45,28 @@ def run_until_stopped(query: Query) -> Query:
 
 
 class _StatusLine:
-    """One line on a terminal, written over again and again; and a line that stays, every so often."""
+    """A status line on a terminal that is overwritten, and a line that stays every ``report_seconds``."""
 
     def __init__(self, query: Query) -> None:
         self._name = query.name
-        self._meter = StatusReporter(query.status)
-        self._shown = sys.stderr.isatty()
-        self._every = query.report_seconds
-        self._reported = time.monotonic()
+        self._reporter = StatusReporter(query.status)
+        self._is_terminal = sys.stderr.isatty()
+        self._report_seconds = query.report_seconds
+        self._reported_at = time.monotonic()
 
     def show(self) -> None:
-        report = bool(self._every) and time.monotonic() - self._reported >= self._every
-        if not (self._shown or report):
+        report = bool(self._report_seconds) and time.monotonic() - self._reported_at >= self._report_seconds
+        if not (self._is_terminal or report):
             return
-        line = f"{self._name}: {self._meter.format_line()}"
+        line = f"{self._name}: {self._reporter.format_line()}"
         if report:
-            self._reported = time.monotonic()
+            self._reported_at = time.monotonic()
             moment = time.strftime("%H:%M:%S")
-            sys.stderr.write(f"{_ANEW if self._shown else ''}{moment} {line}\n")
-        if self._shown:
-            sys.stderr.write(_ANEW + line)
+            sys.stderr.write(f"{_CLEAR_LINE if self._is_terminal else ''}{moment} {line}\n")
+        if self._is_terminal:
+            sys.stderr.write(_CLEAR_LINE + line)
         sys.stderr.flush()
 
     def end(self) -> None:
-        if self._shown:
-            sys.stderr.write(f"{_ANEW}{self._name}: {self._meter.format_line()}\n")
+        if self._is_terminal:
+            sys.stderr.write(f"{_CLEAR_LINE}{self._name}: {self._reporter.format_line()}\n")

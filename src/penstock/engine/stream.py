@@ -1,4 +1,4 @@
-"""A stream that can be run: the builder with a beginning and an end."""
+"""A stream that can be run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from penstock.stream.definition import Definition
 if TYPE_CHECKING:
     from penstock.engine.query import Query
 
-_LONGEST_NAME = 63
-#: Options that streams need elsewhere, where a cycle is a pop: a cycle here takes what there is.
-_OF_OTHERS = ("batch_size", "max_partitions")
+#: PostgreSQL cuts longer names off.
+_MAX_NAME_BYTES = 63
+#: Options of Queen's streams. They have no effect here, since a cycle reads what has arrived.
+_IGNORED_OPTIONS = ("batch_size", "max_partitions")
 
 
 class Stream(Definition):
-    """A pipeline over queues: say where it reads, what it does and where it writes, then run it.
+    """A pipeline that reads queues, computes and writes its results.
 
     ::
 
@@ -38,41 +39,42 @@ class Stream(Definition):
     """
 
     def start(self, query_id: str, *, settings: Settings | None = None, **options: Any) -> Query:
-        """Run the stream in the background; returns the query, to wait for or to stop."""
+        """Run the stream in the background, and return the query."""
         return self._query(query_id, settings, options).start()
 
     def run(
         self, query_id: str, *, settings: Settings | None = None, url: str | None = None, **options: Any
-    ) -> Any:  # a Query or, to be awaited, a QueryAside: where it is called says which
-        """Run the stream until it is stopped (Ctrl-C, SIGTERM) or, with ``available_now``, has read what is there.
+    ) -> Any:  # a Query or, inside an event loop, an awaitable AsyncQuery
+        """Run the stream until it is stopped (Ctrl-C, SIGTERM) or, with ``available_now``, has read all events.
 
-        Inside an event loop it is awaited, does not wait for the end and gives something to stop it by::
+        Inside an event loop, await it. It then returns once the query runs::
 
             running = await stream.run(query_id="ota-limiter")
             ...
             await running.stop()
 
-        ``url`` names the PostgreSQL, if it is not the environment's; that of a server is taken to stand on that one.
+        ``url`` is the PostgreSQL to use instead of the environment's. The URL of a server is ignored: its database is
+        taken from the environment.
         """
         if url is not None and settings is None and not url.startswith(("http://", "https://")):
             settings = Settings.from_env(database_url=url)
         query = self._query(query_id, settings, options)
         if _has_loop():
-            from penstock.engine.async_query import start_aside
+            from penstock.engine.async_query import start_async
 
-            return start_aside(query)
+            return start_async(query)
         from penstock.engine.foreground import run_until_stopped
 
         return run_until_stopped(query)
 
     def explain(self, *, settings: Settings | None = None) -> str:
-        """The steps in words, and the plan that Spark makes of them."""
+        """Describe the steps, followed by Spark's plan."""
         from penstock.engine.preview import explain
 
         return explain(self, settings or Settings.from_env())
 
     def preview(self, n: int = 100, *, settings: Settings | None = None) -> list[dict[str, Any]]:
-        """What the stream makes of the newest n events of each queue, as rows.
+        """Return the rows that the stream computes from the newest n events of each queue.
 
         Nothing is committed, ``foreach`` is not called, and events that fail are left out, with a warning.
         """
@@ -84,15 +86,15 @@ class Stream(Definition):
         from penstock.engine.query import Query
 
         check_name(query_id, "query")
-        if self.windows and len(query_id.encode()) > _LONGEST_NAME:
+        if self.windows and len(query_id.encode()) > _MAX_NAME_BYTES:
             raise InvalidName(
-                f"the id of a query names its views, and PostgreSQL cuts names off at {_LONGEST_NAME} bytes: "
+                f"the id of a query names its views, and PostgreSQL cuts names off at {_MAX_NAME_BYTES} bytes: "
                 f"{query_id!r} is too long"
             )
-        for name in _OF_OTHERS:
+        for name in _IGNORED_OPTIONS:
             options.pop(name, None)
         if self.gates:
-            # What a gate may let through it lets through at once.
+            # Events are released as soon as their gates allow.
             options.setdefault("interval_seconds", 0.0)
         return Query(self, query_id, settings or Settings.from_env(), RunOptions.from_mapping(options))
 

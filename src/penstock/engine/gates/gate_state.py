@@ -150,14 +150,20 @@ class GateState:
         overrides = LimitOverrides(map(LimitRow._make, await _fetch(conn, "limits", params)), self._gates)
         in_flight = [await self._count_in_flight(conn, gate, partitions) for gate in self._gates]
 
+        def build_meters(partition_id: int, limits: PartitionLimits, *, shared: bool) -> list[Meter | None]:
+            gates = zip(self._gates, limits.gates, in_flight, strict=True)
+            return [
+                build_meter(
+                    limit, states.get((partition_id, n)), now_us, limits.held_until_us, counts.get(partition_id, 0)
+                )
+                if gate.shared is shared
+                else None
+                for n, (gate, limit, counts) in enumerate(gates, 1)
+            ]
+
         common = overrides.common
-        shared_meters = [
-            build_meter(limit, states.get((_ALL_PARTITIONS, number)), now_us, common.held_until_us)
-            if gate.shared
-            else None
-            for number, (gate, limit) in enumerate(zip(self._gates, common.gates, strict=True), 1)
-        ]
         turns = [row.turn for row in meter_rows if row.partition_id == _ALL_PARTITIONS]
+        shared_meters = build_meters(_ALL_PARTITIONS, common, shared=True)
         shared = SharedBudgets(common, shared_meters, max(turns, default=0))
 
         candidates = []
@@ -166,23 +172,11 @@ class GateState:
             limits = overrides.limits_of(partition.key)
             partition.find_unreleasable(self._gates, limits)
             known = stored.get(partition_id) or StoredPartition(partition_id)
-            meters = [
-                None
-                if gate.shared
-                else build_meter(
-                    limit,
-                    states.get((partition_id, number)),
-                    now_us,
-                    limits.held_until_us,
-                    in_flight[number - 1].get(partition_id, 0),
-                )
-                for number, (gate, limit) in enumerate(zip(self._gates, limits.gates, strict=True), 1)
-            ]
             demand = PartitionDemand(
                 partition_id,
                 len(partition),
                 [partition.costs_at(index, gate.cost) for index, gate in enumerate(self._gates)],
-                meters,
+                build_meters(partition_id, limits, shared=False),
                 limits.weight,
                 known.deficit,
                 limits.is_paused,
