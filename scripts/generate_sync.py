@@ -166,7 +166,7 @@ def _format(source: str) -> str:
     stdin = ["--stdin-filename", str(TARGET), "-"]
     fix = [*ruff, "check", "--quiet", "--fix-only", "--select", "F401,F811,I", *stdin]
     fixed = subprocess.run(fix, input=source, capture_output=True, text=True, check=True).stdout
-    format_ = [*ruff, "format", "--quiet", *stdin]
+    format_ = [*ruff, "format", "--quiet", "--config", "format.skip-magic-trailing-comma=true", *stdin]
     return subprocess.run(format_, input=fixed, capture_output=True, text=True, check=True).stdout
 
 

@@ -94,7 +94,7 @@ async def test_close_ends_a_waiting_pop(database_url: str) -> None:
         (lambda q: q.push({"seq": 1}), "put the event's content under 'data'"),
         (lambda q: q.push_ndjson("{}"), "encode the text first"),
         (lambda q: q.fetch(), "fetch reads one partition"),
-        (lambda q: q.browse(since=datetime(2026, 1, 1)), "since must be a datetime with a time zone"),
+        (lambda q: q.browse(since=datetime(2026, 1, 1)), "since must be a time with a zone"),
         (lambda q: q.seek(5), "name the partition, too"),
         (lambda q: q.seek("yesterday"), "'yesterday' is not a start position"),
         (lambda q: q.consume("text"), "consume takes a function"),

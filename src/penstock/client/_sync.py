@@ -8,10 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
-from penstock.client.buffer import (
-    Buffer,
-    Receipt,
-)
+from penstock.client.buffer import Buffer, Receipt
 from penstock.client.dead_letters import DeadLetterHandle
 from penstock.client.gates import GateHandle
 from penstock.client.penstock import Penstock

@@ -6,10 +6,15 @@ import re
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from penstock.core.errors import InvalidOption, InvalidRequest
+from penstock.core import json
+from penstock.core.errors import InvalidEvent, InvalidOption, InvalidRequest
+from penstock.core.names import find_key_problem
+from penstock.core.timestamps import from_micros
 from penstock.log.event import Event
+from penstock.log.write.json_events import JsonEvents
+from penstock.log.write.validation import check_headers, check_ids, check_shape, micros_of
 
 #: One event to push, or several.
 EventsToPush = Mapping[str, Any] | Iterable[Mapping[str, Any]]
@@ -34,6 +39,40 @@ def read_events(given: object) -> Sequence[Mapping[str, Any]]:
             f"push takes an event such as {{'data': ...}}, or a list of events, not {type(given).__name__}"
         )
     return list(given)
+
+
+class EncodedEvent(NamedTuple):
+    """One event to push, checked and encoded."""
+
+    data: bytes
+    key: str | None
+    id: str | None
+    time: datetime | None
+    headers: dict[str, str] | None
+
+
+def encode_event(event: Any) -> EncodedEvent:
+    """Check and encode an event, so that later only the limits of its queue can refuse it."""
+    check_shape(event, 0)
+    try:
+        data = json.encode(event["data"])
+    except json.JSONProblem as error:
+        raise InvalidEvent(str(error), index=0, field="data") from None
+    key = event.get("key")
+    problem = None if key is None else find_key_problem(key)
+    if problem is not None:
+        raise InvalidEvent(problem, index=0, field="key")
+    (event_id,) = check_ids([event.get("id")])
+    micros = micros_of(event.get("time"), 0)
+    time = None if micros is None else from_micros(micros)
+    headers = check_headers(event.get("headers"), 0)
+    return EncodedEvent(data, None if key is None else str.__str__(key), event_id, time, headers)
+
+
+def to_json_events(events: Iterable[EncodedEvent]) -> JsonEvents:
+    """Return encoded events column by column. A column that no event uses is None."""
+    data, *optional = map(list, zip(*events, strict=True))
+    return JsonEvents(data, *(column if any(value is not None for value in column) else None for column in optional))
 
 
 def read_ndjson(given: object) -> bytes:
@@ -82,12 +121,3 @@ def read_options(given: Mapping[str, object]) -> dict[str, object]:
             raise InvalidOption(f"the name of an option must be text, not {name!r}", option=str(name))
         options[re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()] = value
     return options
-
-
-def check_time(name: str, value: object) -> datetime | None:
-    """Return the value if it is None or a datetime with a time zone, or raise InvalidRequest."""
-    if value is None:
-        return None
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        raise InvalidRequest(f"{name} must be a datetime with a time zone, such as datetime.now(UTC), not {value!r}")
-    return value

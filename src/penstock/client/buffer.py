@@ -7,10 +7,9 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock.core import json
+from penstock.client.arguments import EncodedEvent, encode_event, to_json_events
 from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import (
     BufferFull,
@@ -21,12 +20,8 @@ from penstock.core.errors import (
     PushFailed,
     QueueFull,
 )
-from penstock.core.names import find_key_problem
-from penstock.core.timestamps import from_micros
 from penstock.log.write.batch import Batch
-from penstock.log.write.json_events import JsonEvents
 from penstock.log.write.result import Pushed, PushResult
-from penstock.log.write.validation import check_headers, check_ids, check_shape, micros_of
 
 if TYPE_CHECKING:
     from penstock.client.session import ClientSession
@@ -93,18 +88,12 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class _BufferedEvent:
-    """An encoded event in the buffer."""
-
     receipt: Receipt
-    data: bytes
-    key: str | None
-    id: str | None
-    time: datetime | None
-    headers: dict[str, str] | None
+    event: EncodedEvent
 
     @property
     def size(self) -> int:
-        return len(self.data) + _EVENT_OVERHEAD_BYTES
+        return len(self.event.data) + _EVENT_OVERHEAD_BYTES
 
 
 class Buffer:
@@ -145,7 +134,7 @@ class Buffer:
     async def push(self, event: Mapping[str, Any]) -> Receipt:
         """Add an event. If the buffer is full, wait for room, or raise BufferFull (``when_full="raise"``)."""
         receipt = Receipt(event)
-        buffered = self._encode(event, receipt)
+        buffered = _BufferedEvent(receipt, encode_event(event))
         async with self._changed:
             self._start()
             if self._is_full() and self._settings.when_full == "raise":
@@ -195,24 +184,6 @@ class Buffer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    def _encode(self, event: object, receipt: Receipt) -> _BufferedEvent:
-        """Check and encode an event, so that later only the limits of the queue can refuse it."""
-        check_shape(event, 0)
-        assert isinstance(event, Mapping)  # noqa: S101 - check_shape has checked it
-        try:
-            data = json.encode(event["data"])
-        except json.JSONProblem as error:
-            raise InvalidEvent(str(error), index=0, field="data") from None
-        key = event.get("key")
-        problem = None if key is None else find_key_problem(key)
-        if problem is not None:
-            raise InvalidEvent(problem, index=0, field="key")
-        (event_id,) = check_ids([event.get("id")])
-        micros = micros_of(event.get("time"), 0)
-        time = None if micros is None else from_micros(micros)
-        headers = check_headers(event.get("headers"), 0)
-        return _BufferedEvent(receipt, data, None if key is None else str.__str__(key), event_id, time, headers)
 
     def _start(self) -> None:
         """Start the task that pushes, with the first event, because an event loop runs by then."""
@@ -270,7 +241,8 @@ class Buffer:
         retries = RetryTimer(Backoff(), self._settings.give_up_seconds)
         while remaining:
             try:
-                (result,) = await self._session.transport.push([_batch(self._queue, self._key, remaining)])
+                events = to_json_events(buffered.event for buffered in remaining)
+                (result,) = await self._session.transport.push([Batch(self._queue, events, self._key)])
             except InvalidEvent as error:
                 if not 0 <= error.index < len(remaining):
                     self._fail(remaining, error)
@@ -322,18 +294,3 @@ def _shed_error(queue: str) -> EventShed:
         "events, and overflow='refuse' makes producers wait instead",
         queue=queue,
     )
-
-
-def _batch(queue: str, key: str | None, events: Sequence[_BufferedEvent]) -> Batch:
-    lines = JsonEvents(
-        [event.data for event in events],
-        _column([event.key for event in events]),
-        _column([event.id for event in events]),
-        _column([event.time for event in events]),
-        _column([event.headers for event in events]),
-    )
-    return Batch(queue, lines, key)
-
-
-def _column(values: list[Any]) -> list[Any] | None:
-    return values if any([value is not None for value in values]) else None

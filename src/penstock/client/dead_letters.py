@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.core.option_checks import check_integer
@@ -21,6 +21,15 @@ DeadLetterIds = list[int]
 
 _MAX_COUNT = 100_000
 _MAX_ID = 2**63 - 1
+
+
+class DeadLetterConditions(TypedDict, total=False):
+    """Filters of dead letters, as :class:`DeadLetterHandle` describes them."""
+
+    key: str | None
+    error: str | None
+    since: datetime | None
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,85 +53,57 @@ class DeadLetterHandle:
     group: str | None = None
     """The group whose dead letters these are; None for all groups."""
 
-    async def list(
-        self,
-        limit: int = 100,
-        offset: int = 0,
-        *,
-        key: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> DeadLetters:
+    async def list(self, limit: int = 100, offset: int = 0, **conditions: Unpack[DeadLetterConditions]) -> DeadLetters:
         """Return a page of dead letters, newest failure first."""
         check_integer("limit", limit, 1, _MAX_COUNT)
         check_integer("offset", offset, 0, 2**62)
-        selected = self._filter(None, key, error, since, until)
+        selected = self._filter(**conditions)
         return await self._session.transport.dead_letters(selected, limit=limit, offset=offset)
 
     async def get(self, id: int) -> DeadLetter:
         """Return one dead letter, with its traceback and its history."""
         check_integer("id", id, 0, _MAX_ID)
-        letters = await self._session.transport.dead_letters(self._filter([id], None, None, None, None), limit=1)
+        letters = await self._session.transport.dead_letters(self._filter([id]), limit=1)
         if not letters:
             owner = f"queue {self.queue!r}" if self.group is None else f"group {self.group!r} of queue {self.queue!r}"
             raise NotFound(f"{owner} has no dead letter {id}; it may have been redriven or purged")
         return letters[0]
 
-    async def count(
-        self,
-        *,
-        key: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> int:
+    async def count(self, **conditions: Unpack[DeadLetterConditions]) -> int:
         """Return how many dead letters match."""
-        return await self._session.transport.count_dead_letters(self._filter(None, key, error, since, until))
+        return await self._session.transport.count_dead_letters(self._filter(**conditions))
 
     async def redrive(
         self,
         ids: Iterable[int] | int | None = None,
         limit: int = REDRIVE_LIMIT,
         all: bool = False,
-        *,
-        key: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        **conditions: Unpack[DeadLetterConditions],
     ) -> Redrive:
         """Send dead letters back to the group that failed on them, oldest first.
 
         ``limit`` applies unless ``all`` is True or ``ids`` names the dead letters.
         """
         check_integer("limit", limit, 1, _MAX_COUNT)
-        checked_ids = _read_ids(ids)
-        selected = self._filter(checked_ids, key, error, since, until)
-        return await self._session.transport.redrive(selected, limit=None if all or checked_ids is not None else limit)
+        selected = self._filter(_read_ids(ids), **conditions)
+        return await self._session.transport.redrive(selected, limit=None if all or selected.ids is not None else limit)
 
     async def purge(
+        self, ids: Iterable[int] | int | None = None, all: bool = False, **conditions: Unpack[DeadLetterConditions]
+    ) -> int:
+        """Delete dead letters permanently, by id, by filter, or ``all``; return how many."""
+        selected = self._filter(_read_ids(ids), **conditions)
+        if not all and selected == self._filter():
+            raise InvalidRequest("purge would delete every dead letter: give ids or a filter, or all=True")
+        return await self._session.transport.purge(selected)
+
+    def _filter(
         self,
-        ids: Iterable[int] | int | None = None,
-        all: bool = False,
-        *,
+        ids: DeadLetterIds | None = None,
         key: str | None = None,
         error: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-    ) -> int:
-        """Delete dead letters permanently, by id, by filter, or ``all``; return how many."""
-        checked_ids = _read_ids(ids)
-        if checked_ids is None and not all and (key, error, since, until) == (None, None, None, None):
-            raise InvalidRequest("purge would delete every dead letter: give ids or a filter, or all=True")
-        return await self._session.transport.purge(self._filter(checked_ids, key, error, since, until))
-
-    def _filter(
-        self,
-        ids: DeadLetterIds | None,
-        key: str | None,
-        error: str | None,
-        since: datetime | None,
-        until: datetime | None,
     ) -> DeadLetterFilter:
         return DeadLetterFilter(ids, self.queue, self.group, key, error, since, until)
 

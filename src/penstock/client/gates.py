@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from penstock.core.option_checks import check_number
 from penstock.engine.gates.admin import GateChange, GateInfo
@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from penstock.client.session import ClientSession
 
 _MAX_HOLD_SECONDS = 366 * 86_400
+
+
+class GateLimits(TypedDict, total=False):
+    """The arguments of :meth:`GateHandle.set`."""
+
+    rate: float | None
+    capacity: float | None
+    limit: float | None
+    window_seconds: float | None
+    weight: int | None
+    gate: int | None
+    clear: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +48,9 @@ class GateHandle:
         """Return the gates of each key, those with waiting events first."""
         return await self._session.transport.gates(self.query, key)
 
-    async def set(
-        self,
-        key: str | None = None,
-        *,
-        rate: float | None = None,
-        capacity: float | None = None,
-        limit: float | None = None,
-        window_seconds: float | None = None,
-        weight: int | None = None,
-        gate: int | None = None,
-        clear: bool = False,
-    ) -> None:
+    async def set(self, key: str | None = None, **limits: Unpack[GateLimits]) -> None:
         """Change the limits of a key, or of all keys; ``clear`` removes earlier changes."""
-        await self._session.transport.change_gate(
-            self.query,
-            GateChange(
-                key=key,
-                gate=gate,
-                rate=rate,
-                capacity=capacity,
-                limit=limit,
-                window_seconds=window_seconds,
-                weight=weight,
-                clear=clear,
-            ),
-        )
+        await self._session.transport.change_gate(self.query, GateChange(key=key, **limits))
 
     async def pause(self, key: str | None = None) -> None:
         """Let no events pass until :meth:`resume`."""

@@ -8,13 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.client.arguments import (
-    EventsToPush,
-    check_time,
-    read_events,
-    read_ndjson,
-    read_options,
-)
+from penstock.client.arguments import EventsToPush, read_events, read_ndjson, read_options
 from penstock.client.buffer import Buffer, BufferSettings
 from penstock.client.consumer import ConsumeResult, Handler, HandlerConsumer, StopEvent
 from penstock.client.dead_letters import DeadLetterHandle
@@ -24,7 +18,7 @@ from penstock.core.names import check_key, check_name
 from penstock.core.option_checks import check_flag, check_integer, check_number
 from penstock.log.event import Event
 from penstock.log.groups import PartitionPosition
-from penstock.log.options import check_options
+from penstock.log.options import check_options, check_timestamp
 from penstock.log.queue import Queue
 from penstock.log.queue_info import QueueInfo
 from penstock.log.start_position import parse_start_position
@@ -341,15 +335,15 @@ class QueueHandle:
             self.name,
             partition=self.settings.partition if partition is None and key is None else partition,
             key=key,
-            since=check_time("since", since),
-            until=check_time("until", until),
+            since=check_timestamp("since", since),
+            until=check_timestamp("until", until),
             matching=matching,
             limit=check_integer("limit", limit, 1, _MAX_EVENTS),
         )
 
     async def find(self, id: str, since: datetime | None = None, until: datetime | None = None) -> Event | None:
         """Return the newest event with this id, appended between ``since`` and ``until``; None if there is none."""
-        since, until = check_time("since", since), check_time("until", until)
+        since, until = check_timestamp("since", since), check_timestamp("until", until)
         return await self._session.transport.find(self.name, id, since=since, until=until)
 
     def _with(self, **changed: Any) -> QueueHandle:

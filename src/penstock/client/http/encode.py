@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from penstock.client.arguments import EncodedEvent, encode_event, to_json_events
 from penstock.core import json
 from penstock.core.errors import InvalidEvent, InvalidRequest
-from penstock.core.timestamps import from_micros
 from penstock.log.write.batch import Batch
 from penstock.log.write.json_events import JsonEvents
-from penstock.log.write.validation import check_headers, check_shape, micros_of
 from penstock.protocol import messages
 
 
@@ -55,36 +54,14 @@ def _encode_events(events: Sequence[Mapping[str, Any]]) -> bytes:
     try:
         return json.encode(list(events))
     except json.JSONProblem:
-        return msgspec.json.encode([_encode_event(event, i) for i, event in enumerate(events)])
+        return _encode_json_events(to_json_events(_encode_event(event, i) for i, event in enumerate(events)))
 
 
-def _encode_event(event: Any, index: int) -> dict[str, Any]:
-    """Encode one event, or raise InvalidEvent with its index and the invalid field."""
-    check_shape(event, index)
+def _encode_event(event: object, index: int) -> EncodedEvent:
     try:
-        encoded: dict[str, Any] = {"data": Raw(json.encode(event["data"]))}
-    except json.JSONProblem as problem:
-        raise InvalidEvent(str(problem), index=index, field="data") from None
-    for name in ("key", "id"):
-        if event.get(name) is not None:
-            encoded[name] = _check_string(event[name], name, index)
-    micros = micros_of(event.get("time"), index)
-    if micros is not None:
-        encoded["time"] = from_micros(micros).isoformat()
-    headers = check_headers(event.get("headers"), index)
-    if headers is not None:
-        encoded["headers"] = headers
-    return encoded
-
-
-def _check_string(text: object, name: str, index: int) -> str:
-    if not isinstance(text, str):
-        raise InvalidEvent(f"must be text, not {type(text).__name__}", index=index, field=name)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidEvent("contains a lone surrogate, which UTF-8 cannot encode", index=index, field=name) from None
-    return str.__str__(text)
+        return encode_event(event)
+    except InvalidEvent as error:
+        raise InvalidEvent(error.reason, index=index, field=error.field) from None
 
 
 def _decode_utf8(ndjson: bytes) -> str:

@@ -106,37 +106,36 @@ class RetryingHttpClient:
             wait_seconds: How long the server may wait for events before it responds.
             once: Do not send the request again if the server may have executed it.
         """
-        response = await self.send(method, path, query=query, body=body, key=key, wait_seconds=wait_seconds, once=once)
+        target = _build_target(path, query or {})
+        key_header = {} if key is None else {"Idempotency-Key": key}
+        response = await self._send(method, target, key_header, body, _RESPONSE_SECONDS + wait_seconds, once=once)
         try:
-            return msgspec.json.decode(response.content, type=response_type)
+            return msgspec.json.decode(response.content or b"null", type=response_type)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ServerUnavailable(
                 f"the response of {self.url} is not one of a Penstock server of this version ({error}): check the url",
                 status=response.status,
             ) from error
 
-    async def send(
+    async def _send(
         self,
         method: str,
-        path: str,
+        target: str,
+        key_header: Mapping[str, str],
+        body: Callable[[], bytes] | bytes | None,
+        timeout_seconds: float,
         *,
-        query: Mapping[str, object] | None = None,
-        body: Callable[[], bytes] | bytes | None = None,
-        key: str | None = None,
-        wait_seconds: float = 0.0,
-        once: bool = False,
+        once: bool,
     ) -> HttpResponse:
-        """Send a request and return the response without decoding it."""
+        """Send a request until a response is a success or an error that must not be retried."""
         pool = self._pool
         assert pool is not None  # noqa: S101 - the session opens the client before it uses it
-        target = _build_target(path, query or {})
-        key_header = {} if key is None else {"Idempotency-Key": key}
         retries = RetryTimer(_BACKOFF, self._retry_seconds)
         while True:
             content, content_headers = _encode_body(body() if callable(body) else body)
             headers = {**self._headers, **content_headers, **key_header}
             try:
-                response = await pool.request(method, target, headers, content, _RESPONSE_SECONDS + wait_seconds)
+                response = await pool.request(method, target, headers, content, timeout_seconds)
             except ssl.SSLCertVerificationError as error:
                 raise ServerError(
                     f"the certificate of {self.url} is not trusted ({error.verify_message}): if the server has a "

@@ -7,6 +7,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -171,7 +172,7 @@ class HttpTransport:
         async def release() -> None:
             # If this fails, the lease expires.
             with contextlib.suppress(PenstockError):
-                await self._http.send("POST", f"{path}/release", body=_json({"lease_id": lease_id}))
+                await self._http.request("POST", f"{path}/release", NoneType, body=_json({"lease_id": lease_id}))
 
         task = asyncio.create_task(release())
         self._releasing.add(task)
@@ -335,7 +336,7 @@ class HttpTransport:
         return (await self._http.request("POST", path, messages.SeekResponse, body=body)).partitions
 
     async def configure_group(self, queue: str, group: str, *, counts: bool) -> None:
-        await self._http.send("PATCH", _group(queue, group), body=_json({"counts": counts}))
+        await self._http.request("PATCH", _group(queue, group), NoneType, body=_json({"counts": counts}))
 
     async def delete_group(self, queue: str, group: str) -> bool:
         await self.queue(queue)
@@ -348,11 +349,11 @@ class HttpTransport:
         return (await self._http.request("GET", "gates", _GateList, query=parameters)).gates
 
     async def change_gate(self, query: str, change: GateChange) -> None:
-        await self._http.send("PATCH", f"gates/{quote_segment(check_name(query, 'query'))}", body=_json(change))
+        await self._http.request("PATCH", _gate(query), NoneType, body=_json(change))
 
     async def hold_gate(self, query: str, key: str | None, seconds: float) -> None:
         body = _json({"key": key, "seconds": seconds})
-        await self._http.send("POST", f"gates/{quote_segment(check_name(query, 'query'))}/hold", body=body)
+        await self._http.request("POST", f"{_gate(query)}/hold", NoneType, body=body)
 
     # Dead letters
 
@@ -393,7 +394,7 @@ class HttpTransport:
 
     async def _delete(self, path: str) -> bool:
         try:
-            await self._http.send("DELETE", path)
+            await self._http.request("DELETE", path, NoneType)
         except NotFound:
             return False
         return True
@@ -405,6 +406,10 @@ def _queue(name: str) -> str:
 
 def _group(queue: str, group: str) -> str:
     return f"{_queue(queue)}/groups/{quote_segment(check_name(group, 'group'))}"
+
+
+def _gate(query: str) -> str:
+    return f"gates/{quote_segment(check_name(query, 'query'))}"
 
 
 def _json(value: object) -> bytes:
