@@ -102,8 +102,8 @@ def event(event: Event) -> dict[str, Any]:
 
 def dead_letter(letter: DeadLetter) -> dict[str, Any]:
     """Return a dead letter, with its data as stored."""
-    names = [field.name for field in dataclasses.fields(letter) if field.name != "raw"]
-    return {**{name: getattr(letter, name) for name in names}, "data": msgspec.Raw(letter.raw)}
+    values = msgspec.structs.asdict(letter)
+    return {**values, "data": values.pop("text")}
 
 
 def query_listing(query: QueryInfo | ClientQuery, groups: Sequence[GroupInfo]) -> dict[str, Any]:

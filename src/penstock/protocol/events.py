@@ -84,25 +84,17 @@ class EventList(Struct, frozen=True):
 
 
 def _contiguous_runs(events: Sequence[EventDocument]) -> Iterator[list[EventDocument]]:
-    """Split events into runs that one chunk can hold: adjacent offsets, ascending or descending, appended together."""
-    run: list[EventDocument] = []
-    direction = 0
-    for event in events:
-        if run:
-            step = event.offset - run[-1].offset
-            appended_together = event.appended_at == run[-1].appended_at and event.redriven == run[-1].redriven
-            if not appended_together or abs(step) != 1 or direction not in (0, step):
-                yield run
-                run, direction = [], 0
-            else:
-                direction = step
-        run.append(event)
-    if run:
-        yield run
+    """Split events into runs that one chunk can hold: ascending offsets without gaps, appended together."""
+
+    def chunk_key(indexed: tuple[int, EventDocument]) -> tuple[int, datetime, bool]:
+        index, event = indexed
+        return event.offset - index, event.appended_at, event.redriven
+
+    for _, run in groupby(enumerate(events), chunk_key):
+        yield [event for _, event in run]
 
 
-def _stored_chunk(run: list[EventDocument]) -> StoredChunk:
-    events = run if run[0].offset <= run[-1].offset else run[::-1]
+def _stored_chunk(events: list[EventDocument]) -> StoredChunk:
     generated_ids = [f"{event.partition_id}-{event.offset}" for event in events]
     given_ids = [None if event.id == id else event.id for event, id in zip(events, generated_ids, strict=True)]
     columns = chunk.ChunkColumns(

@@ -258,47 +258,10 @@ class SeekResponse(Struct, frozen=True):
 # Dead letters
 
 
-class DeadLetterDocument(Struct, frozen=True):
-    """An event that could not be processed, with its origin and its error."""
-
-    id: int
-    queue: str
-    partition: str | None
-    partition_id: int
-    offset: int
-    group: str
-    key: str | None
-    event_id: str | None
-    event_time: datetime | None
-    appended_at: datetime
-    headers: dict[str, str]
-    data: Raw
-    stage: str
-    error: str
-    traceback: str | None
-    attempts: int
-    failed_at: datetime
-    first_failed_at: datetime
-    redrives: int
-    redriven_at: datetime | None
-    history: list[dict[str, Any]]
-
-    @classmethod
-    def of(cls, letter: DeadLetter) -> DeadLetterDocument:
-        """Convert a dead letter of the log."""
-        values: dict[str, Any] = {name: getattr(letter, name) for name in cls.__struct_fields__ if name != "data"}
-        return cls(**values, data=Raw(letter.raw))
-
-    def letter(self) -> DeadLetter:
-        """Convert to the dead letter that the log itself returns."""
-        values = {name: getattr(self, name) for name in self.__struct_fields__ if name != "data"}
-        return DeadLetter(**values, raw=bytes(self.data))
-
-
 class DeadLetterList(Struct, frozen=True):
     """Dead letters, newest failure first. ``more`` is true if the page was cut short by the response's size limit."""
 
-    dead_letters: list[DeadLetterDocument]
+    dead_letters: list[DeadLetter]
     more: bool = False
 
 
@@ -318,12 +281,6 @@ class DeadLetterSelector(Struct, frozen=True, forbid_unknown_fields=True, omit_d
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
-
-    @classmethod
-    def of(cls, which: DeadLetterFilter) -> DeadLetterSelector:
-        """Convert a filter of the log."""
-        values = {name: getattr(which, name) for name in cls.__struct_fields__}
-        return cls(**{**values, "ids": None if which.ids is None else list(which.ids)})
 
     def filter(self) -> DeadLetterFilter:
         """Convert to a filter of the log, which validates the conditions."""

@@ -50,5 +50,5 @@ async def test_client_refuses_header_values_with_line_breaks() -> None:
     client = RetryingHttpClient("http://127.0.0.1:1", api_key="penstock_a_b\n", retry_seconds=0)
     await client.open()
     with pytest.raises(InvalidRequest, match="a line break"):
-        await client.send("GET", "queues", key="a\r\nHost: elsewhere")
+        await client.request("GET", "queues", object, key="a\r\nHost: elsewhere")
     await client.close()

@@ -365,7 +365,7 @@ class HttpTransport:
                 room = min(limit - len(letters), messages.MAX_EVENTS)
                 parameters = {**query, "limit": room, "offset": skipped}
                 page = await self._http.request("GET", "dead-letters", messages.DeadLetterList, query=parameters)
-                letters += [document.letter() for document in page.dead_letters]
+                letters += page.dead_letters
                 skipped += len(page.dead_letters)
                 if not page.more and len(page.dead_letters) < room:
                     break
@@ -379,14 +379,13 @@ class HttpTransport:
         return sum(response.count for response in counts)
 
     async def redrive(self, which: DeadLetterFilter, *, limit: int | None = 100) -> Redrive:
-        amount: dict[str, Any] = {"all": True} if limit is None else {"limit": limit}
-        body = _json({**msgspec.structs.asdict(messages.DeadLetterSelector.of(which)), **amount})
+        body = _json({**_conditions(which), **({"all": True} if limit is None else {"limit": limit})})
         # A repeated redrive with a limit would send other dead letters.
         once = limit is not None and which.ids is None
         return await self._http.request("POST", "dead-letters/redrive", Redrive, body=body, once=once)
 
     async def purge(self, which: DeadLetterFilter) -> int:
-        body = _json({**msgspec.structs.asdict(messages.DeadLetterSelector.of(which)), "all": True})
+        body = _json({**_conditions(which), "all": True})
         return (await self._http.request("POST", "dead-letters/purge", messages.Count, body=body)).count
 
     async def upkeep(self) -> Upkeep:
@@ -425,7 +424,18 @@ def _time(moment: datetime | None) -> str | None:
 
 def _filter_queries(which: DeadLetterFilter) -> list[dict[str, object]]:
     """Return the query strings of a filter: one, or several if it has too many ids for one."""
-    query: dict[str, object] = {
+    conditions = _conditions(which)
+    ids = conditions["ids"]
+    if ids is None:
+        return [conditions]
+    pages = [ids[start : start + _MAX_IDS] for start in range(0, len(ids), _MAX_IDS)]
+    return [{**conditions, "ids": ",".join(map(str, page))} for page in pages]
+
+
+def _conditions(which: DeadLetterFilter) -> dict[str, Any]:
+    """Return the conditions of a filter by their names in requests."""
+    return {
+        "ids": None if which.ids is None else list(which.ids),
         "queue": which.queue,
         "group": which.group,
         "key": which.key,
@@ -433,12 +443,6 @@ def _filter_queries(which: DeadLetterFilter) -> list[dict[str, object]]:
         "since": _time(which.since),
         "until": _time(which.until),
     }
-    if which.ids is None:
-        return [query]
-    ids = list(which.ids)
-    return [
-        {**query, "ids": ",".join(map(str, ids[start : start + _MAX_IDS]))} for start in range(0, len(ids), _MAX_IDS)
-    ]
 
 
 def _fill_ack(template: Ack, event: Event) -> Ack:

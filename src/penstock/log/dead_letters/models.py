@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import datetime
 from typing import Any
+
+from msgspec import Raw, Struct, field
 
 from penstock.core import json
 from penstock.core.errors import InvalidRequest, short_repr
@@ -31,8 +34,7 @@ class FailedEvent:
     attempts: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(Struct, frozen=True):
     """An event that could not be processed, with its origin and its error."""
 
     id: int
@@ -46,7 +48,8 @@ class DeadLetter:
     event_time: datetime | None
     appended_at: datetime
     headers: dict[str, str]
-    raw: bytes
+    #: The content as JSON text.
+    text: Raw = field(name="data")
     stage: str
     error: str
     traceback: str | None
@@ -56,6 +59,11 @@ class DeadLetter:
     redrives: int
     redriven_at: datetime | None
     history: list[dict[str, Any]]
+
+    @property
+    def raw(self) -> bytes:
+        """The content of the event as the JSON text that is stored."""
+        return bytes(self.text)
 
     @property
     def data(self) -> Any:
@@ -136,4 +144,4 @@ class Redrive:
 
     replayed: int
     failed: int
-    problems: dict[int, str] = field(default_factory=dict)
+    problems: dict[int, str] = dataclass_field(default_factory=dict)

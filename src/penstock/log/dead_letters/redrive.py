@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 import psycopg
+from msgspec import Raw, structs
 from psycopg_pool import AsyncConnectionPool
 
 from penstock.core.clock import Clock
@@ -137,7 +138,7 @@ class Redriver:
             try:
                 restored = letter
                 if letter.id in edited:
-                    restored = replace(letter, raw=edited[letter.id])
+                    restored = structs.replace(letter, text=Raw(edited[letter.id]))
                 elif letter.stage == DAMAGED_STAGE:
                     restored = await self._restore(queue, letter)
                 pieces[letter.id] = _encode_letter(queue, restored, group.id)
@@ -155,13 +156,13 @@ class Redriver:
                 "dead letter"
             )
         (event,) = events
-        return replace(
+        return structs.replace(
             letter,
             key=event.key,
             event_id=event.given_id,
             event_time=event.event_time,
             headers=event.headers,
-            raw=event.raw,
+            text=Raw(event.raw),
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from msgspec import Raw
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
@@ -211,7 +212,7 @@ class DeadLetters:
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:
     values = {name: value for name, value in row.items() if name not in ("total", "data")}
     values["headers"] = json.decode(row["headers"]) if row["headers"] else {}
-    return DeadLetter(**values, raw=row["data"].encode())
+    return DeadLetter(**values, text=Raw(row["data"].encode()))
 
 
 def _storable(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.core.errors import InvalidRequest, NotFound
-from penstock.log.dead_letters.models import DeadLetterFilter, Redrive
+from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
 from penstock.log.read.ack_request import NonNegativeInt
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.protocol import messages
@@ -51,7 +51,7 @@ async def list_dead_letters(call: ApiCall, query: ListDeadLettersQuery) -> messa
     await _require_access(call, which)
     max_bytes = await call.reserve_response(MAX_RESPONSE_BYTES)
     letters, has_more = await call.services.log.dead_letter_page(which, query.limit, query.offset, max_bytes)
-    return messages.DeadLetterList([messages.DeadLetterDocument.of(letter) for letter in letters], has_more)
+    return messages.DeadLetterList(letters, has_more)
 
 
 @routes.get("/v1/dead-letters/count", "Count dead letters", Role.READ, Role.CONSUME, checks_queues=True)
@@ -64,7 +64,7 @@ async def count_dead_letters(call: ApiCall, query: DeadLetterQuery) -> messages.
 @routes.get(
     "/v1/dead-letters/{id}", "Get a dead letter", Role.READ, Role.CONSUME, checks_queues=True, problems=("not-found",)
 )
-async def get_dead_letter(call: ApiCall) -> messages.DeadLetterDocument:
+async def get_dead_letter(call: ApiCall) -> DeadLetter:
     """Return one dead letter, with its traceback and its history."""
     text = call.path["id"]
     if not _is_id(text):
@@ -73,7 +73,7 @@ async def get_dead_letter(call: ApiCall) -> messages.DeadLetterDocument:
     await call.reserve_memory().acquire(MIN_POP_BYTES)
     letter = await call.services.log.dead_letter(int(text))
     call.require_access_silently(letter.queue)
-    return messages.DeadLetterDocument.of(letter)
+    return letter
 
 
 @routes.post("/v1/dead-letters/redrive", "Redrive dead letters", Role.ADMIN, checks_queues=True, body_required=False)
