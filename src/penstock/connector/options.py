@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,8 +15,8 @@ from penstock.core.errors import InvalidOption, PenstockError, short_repr
 from penstock.core.names import check_name
 from penstock.log.start_position import parse_start_position
 
-#: An end of the queue, or offsets by partition id.
-OffsetSpec: TypeAlias = Literal["earliest", "latest"] | dict[int, int]
+#: An end of the queue, a time, or offsets by partition id.
+OffsetSpec: TypeAlias = Literal["earliest", "latest"] | datetime | dict[int, int]
 
 #: The columns of every event in order. Those after ``headers`` are optional.
 EVENT_COLUMNS = {
@@ -47,8 +48,6 @@ class ReadOptions:
     mode: str
     starting: OffsetSpec
     ending: OffsetSpec
-    starting_time: datetime | None
-    ending_time: datetime | None
     keys: frozenset[str] | None
     group: str | None
     fail_on_loss: bool
@@ -128,12 +127,6 @@ def parse_schema_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def _parse_read(given: _OptionParser, *, streaming: bool) -> ReadOptions:
-    starting_time = given.parsed("startingTimestamp", _timestamp)
-    if starting_time is not None and "startingOffsets" in given:
-        raise _error("startingTimestamp", "sets the start, and so does startingOffsets: give one of the two")
-    ending_time = given.parsed("endingTimestamp", _timestamp)
-    if ending_time is not None and "endingOffsets" in given:
-        raise _error("endingTimestamp", "sets the end, and so does endingOffsets: give one of the two")
     mode = (given.get("mode") or MODES[0]).lower()
     if mode not in MODES:
         raise _error("mode", f"is permissive, dropMalformed or failFast, not {short_repr(mode)}{_closest(mode, MODES)}")
@@ -144,23 +137,29 @@ def _parse_read(given: _OptionParser, *, streaming: bool) -> ReadOptions:
         given.parsed("columns", _columns),
         fields,
         mode,
-        given.parsed("startingOffsets", _offset_spec) or ("latest" if streaming else "earliest"),
-        given.parsed("endingOffsets", _offset_spec) or "latest",
-        starting_time,
-        ending_time,
+        _parse_position(given, "starting") or ("latest" if streaming else "earliest"),
+        _parse_position(given, "ending") or "latest",
         None if key is None else frozenset([key]),
         given.parsed("group", lambda text: check_name(text, "group")),
         given.parsed("failOnDataLoss", _boolean) is not False,
-        given.parsed("minPartitions", _integer(1)) or 0,
-        given.parsed("maxRecordsPerTrigger", _integer(1)),
+        given.parsed("minPartitions", _count) or 0,
+        given.parsed("maxRecordsPerTrigger", _count),
     )
+
+
+def _parse_position(given: _OptionParser, which: str) -> OffsetSpec | None:
+    time, offsets = f"{which}Timestamp", f"{which}Offsets"
+    if time in given and offsets in given:
+        raise _error(time, f"sets the same position as {offsets}: give one of the two")
+    position: OffsetSpec | None = given.parsed(time, _timestamp) or given.parsed(offsets, _offset_spec)
+    return position
 
 
 def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     known = _WRITE if streaming else (*_WRITE, "txnVersion")
     given = _OptionParser(options, known, "writeStream" if streaming else "write")
     writer = given.parsed("txnAppId", lambda text: check_name(text, "writer"))
-    version = None if streaming else given.parsed("txnVersion", _integer(0))
+    version = None if streaming else given.parsed("txnVersion", _version)
     if not streaming and (writer is None) != (version is None):
         raise _error(
             "txnVersion" if version is None else "txnAppId",
@@ -168,7 +167,7 @@ def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
         )
     seconds = given.parsed("fullQueueTimeoutSeconds", _seconds)
     return WriteOptions(
-        given.required("queue", _one_queue),
+        given.required("queue", lambda text: check_name(text, "queue")),
         given.get("keyColumn"),
         writer,
         version,
@@ -259,10 +258,6 @@ def _queues(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_name(name.strip(), "queue") for name in text.split(",")))
 
 
-def _one_queue(text: str) -> str:
-    return check_name(text, "queue")
-
-
 def _columns(text: str) -> tuple[str, ...]:
     spelling = {name.lower(): name for name in EVENT_COLUMNS}
     columns = []
@@ -308,24 +303,19 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _integer(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
+def _number(parse: Callable[[str], float], lowest: float, highest: float, description: str) -> Callable[[str], float]:
+    def parse_in_range(text: str) -> float:
         try:
-            number = int(text)
+            number = parse(text)
         except ValueError:
-            number = least - 1
-        if not least <= number < 2**63:
-            raise ValueError(f"is a whole number of at least {least}, not {short_repr(text)}")
+            number = math.nan
+        if not lowest <= number <= highest:
+            raise ValueError(f"is {description}, not {short_repr(text)}")
         return number
 
-    return parse
+    return parse_in_range
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 86_400:
-        raise ValueError(f"is a number of seconds from 0 to 86400, not {short_repr(text)}")
-    return seconds
+_count = _number(int, 1, 2**63 - 1, "a whole number of at least 1")
+_version = _number(int, 0, 2**63 - 1, "a whole number of at least 0")
+_seconds = _number(float, 0, 86_400, "a number of seconds from 0 to 86400")

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from penstock.connector.database import Conninfo
-from penstock.core.backoff import RetryTimer
-from penstock.db.retry import CONNECTION_ERRORS, RECONNECT_BACKOFF, unavailable
+from penstock.db.retry import CONNECTION_ERRORS, DatabaseRetry
 from penstock.db.sync import connect
 
 _T = TypeVar("_T")
@@ -27,7 +26,7 @@ class RetryingConnection:
 
     def run(self, operation: Callable[[psycopg.Connection[Any]], _T]) -> _T:
         """Run an operation. Raises DatabaseUnavailable if the database cannot be reached for too long."""
-        retries = RetryTimer(RECONNECT_BACKOFF, _RETRY_SECONDS)
+        retry = DatabaseRetry(_RETRY_SECONDS)
         while True:
             try:
                 if self._conn is None:
@@ -36,10 +35,7 @@ class RetryingConnection:
                 return operation(self._conn)
             except CONNECTION_ERRORS as error:
                 self.close()
-                pause = retries.next_pause()
-                if pause is None:
-                    raise unavailable(_RETRY_SECONDS, error) from None
-            time.sleep(pause)
+                time.sleep(retry.next_pause(error))
 
     def wait_for_push(self, seconds: float) -> None:
         """Wait until events are pushed to any queue, for at most ``seconds``."""

@@ -45,18 +45,17 @@ class DatabaseRetry:
 
     async def pause(self, error: Exception) -> None:
         """Wait for the next attempt, or raise DatabaseUnavailable if the time is up."""
+        await asyncio.sleep(self.next_pause(error))
+
+    def next_pause(self, error: Exception) -> float:
+        """Return the seconds until the next attempt, or raise DatabaseUnavailable if the time is up."""
         pause = self._timer.next_pause()
         if pause is None:
-            raise unavailable(self._seconds, error) from error
-        await asyncio.sleep(pause)
-
-
-def unavailable(seconds: float, error: Exception) -> DatabaseUnavailable:
-    """Return the error of a retry loop that gives up after ``seconds``."""
-    return DatabaseUnavailable(
-        f"PostgreSQL could not be reached for {seconds:g} s: {str(error).strip()}; check that it runs and that this "
-        "process can reach it, then try again"
-    )
+            raise DatabaseUnavailable(
+                f"PostgreSQL could not be reached for {self._seconds:g} s: {str(error).strip()}; check that it runs "
+                "and that this process can reach it, then try again"
+            ) from error
+        return pause
 
 
 def is_transient(error: psycopg.Error) -> bool:

@@ -96,9 +96,16 @@ class QueueOffsets:
         return offsets
 
     def resolve(
-        self, partitions: Mapping[int, PartitionOffsets], ranges: Mapping[int, tuple[int, int]], group_id: int
+        self,
+        partitions: Mapping[int, PartitionOffsets],
+        ranges: Mapping[int, tuple[int, int]],
+        group_ids: Mapping[int, int],
     ) -> tuple[list[PartitionRange], list[LostRange]]:
-        """Resolve ranges of offsets to segment tables, and return the offsets that are deleted."""
+        """Resolve ranges of offsets to segment tables, and return the offsets that are deleted.
+
+        ``group_ids`` are the ids of the group by the id of the queue, if the reader has a group.
+        """
+        ranges = {partition_id: (start, stop) for partition_id, (start, stop) in ranges.items() if start < stop}
         resolved = resolve_segments(
             self._conn,
             [
@@ -115,7 +122,7 @@ class QueueOffsets:
                     PartitionRange(
                         partition_id,
                         partition.queue_id,
-                        group_id,
+                        group_ids.get(partition.queue_id, 0),
                         partition.name,
                         partition.is_key_partition,
                         segments,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from penstock.connector.options import OffsetSpec
-from penstock.connector.read.offsets import LostRange, PartitionOffsets
+from penstock.connector.read.offsets import LostRange, PartitionOffsets, QueueOffsets
 from penstock.core.errors import Conflict, InvalidOption
 from penstock.engine.plan import PartitionRange, SegmentRange, assign_tasks
 from penstock.engine.planning.cycle_size import divide_evenly
@@ -39,14 +40,20 @@ class TaskRanges(InputPartition):
 
 
 def resolve_offset_spec(
-    option: str, spec: OffsetSpec, partitions: Mapping[int, PartitionOffsets], default: OffsetSpec
+    offsets: QueueOffsets,
+    option: str,
+    spec: OffsetSpec,
+    partitions: Mapping[int, PartitionOffsets],
+    default: OffsetSpec,
 ) -> dict[int, int]:
     """Return the offset of each partition. Partitions that a mapping does not contain are at ``default``."""
     if spec == "earliest":
         return {partition_id: partition.first for partition_id, partition in partitions.items()}
     if spec == "latest":
         return {partition_id: partition.end for partition_id, partition in partitions.items()}
-    offsets = resolve_offset_spec(option, default, partitions, default)
+    if isinstance(spec, datetime):
+        return offsets.offsets_at(partitions, spec)
+    resolved = resolve_offset_spec(offsets, option, default, partitions, default)
     for partition_id, offset in spec.items():
         partition = partitions.get(partition_id)
         if partition is None:
@@ -62,8 +69,8 @@ def resolve_offset_spec(
                 f"{partition.end}",
                 option=option,
             )
-        offsets[partition_id] = {_EARLIEST: partition.first, _LATEST: partition.end}.get(offset, offset)
-    return offsets
+        resolved[partition_id] = {_EARLIEST: partition.first, _LATEST: partition.end}.get(offset, offset)
+    return resolved
 
 
 def limit_offsets(

@@ -7,7 +7,6 @@ that new partitions are read from there. The same range always returns the same 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -35,7 +34,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, task_reader: TaskReader) -> None:
         self._options = options
-        self._task_reader = replace(task_reader, keys=options.keys)
+        self._task_reader = task_reader
         self._connection = RetryingConnection(task_reader.database)
         self._group = (
             None if options.group is None else GroupProgress(task_reader.database, options.queues, options.group)
@@ -96,9 +95,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _start(self, conn: psycopg.Connection[Any]) -> dict[str, int]:
         offsets = self._offsets(conn)
         partitions = offsets.partitions()
-        if self._options.starting_time is not None:
-            return _encode(offsets.offsets_at(partitions, self._options.starting_time))
-        return _encode(resolve_offset_spec("startingOffsets", self._options.starting, partitions, "earliest"))
+        return _encode(resolve_offset_spec(offsets, "startingOffsets", self._options.starting, partitions, "earliest"))
 
     def _advance(self, conn: psycopg.Connection[Any], starts: dict[int, int], limit: ReadLimit) -> dict[int, int]:
         partitions = self._last_partitions = self._partitions(conn)
@@ -143,20 +140,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for id_, stop in ends.items()
             if id_ not in partitions and starts.get(id_, 0) < stop
         ]
-        resolved = []
         event_filter, counts = EventFilter(keys=self._options.keys), count_hash_partitions(partitions)
-        for queue_id, name in offsets.names.items():
-            ranges = {
-                id_: (starts.get(id_, 0), min(stop, partitions[id_].end))
-                for id_, stop in ends.items()
-                if id_ in partitions and partitions[id_].queue_id == queue_id
-                if starts.get(id_, 0) < min(stop, partitions[id_].end)
-                if event_filter.may_match(partitions[id_], name, counts)
-            }
-            found, deleted = offsets.resolve(partitions, ranges, group_ids.get(queue_id, 0))
-            resolved += found
-            lost += deleted
-        self._handle_loss(lost)
+        ranges = {
+            id_: (starts.get(id_, 0), min(ends[id_], partition.end))
+            for id_, partition in partitions.items()
+            if id_ in ends and event_filter.may_match(partition, offsets.names[partition.queue_id], counts)
+        }
+        resolved, deleted = offsets.resolve(partitions, ranges, group_ids)
+        self._handle_loss([*lost, *deleted])
         return make_tasks(resolved, offsets.names, self._options.min_partitions)
 
     def _subscribe(self, starts: Mapping[int, int]) -> None:

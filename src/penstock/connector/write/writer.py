@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -24,6 +23,7 @@ from penstock.connector.read.offsets import QueueOffsets
 from penstock.connector.retrying_connection import RetryingConnection
 from penstock.connector.write.rows import EventRows
 from penstock.connector.write.staging import stage_rows
+from penstock.core.backoff import Backoff, RetryTimer
 from penstock.core.errors import InvalidRequest, NotFound, QueueFull
 from penstock.log.log import Log
 from penstock.log.queue import Queue
@@ -65,10 +65,11 @@ class WriteTarget:
         staged = asyncio.run(stage_rows(self.database, self.options.queue, self.rows, write, batches))
         return TaskCommit(write, staged)
 
-    def commit(self, write: WriteVersion, commits: Sequence[TaskCommit]) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        commits = _task_commits(messages)
         staged = [each.staged for each in commits if each.staged is not None]
         if staged:
-            asyncio.run(self._commit(write, staged))
+            asyncio.run(self._commit(commits[0].write, staged))
 
     def abort(self, write: WriteVersion) -> None:
         asyncio.run(self._abort(write))
@@ -92,15 +93,15 @@ class WriteTarget:
     async def _wait_for_room(self, log: Log, queue: Queue, staged: list[StagedUpload]) -> bool:
         """Wait until the queue has room. Return False if the queue drops events when it is full."""
         events = sum(upload.events for upload in staged)
-        deadline = time.monotonic() + self.options.full_seconds
+        retries = RetryTimer(Backoff(), self.options.full_seconds)
         while True:
             try:
                 return await log.admit(queue, events)
             except QueueFull as full:
-                left = deadline - time.monotonic()
-                if left <= 0:
+                pause = retries.next_pause(full.retry_after)
+                if pause is None:
                     raise
-                await asyncio.sleep(min(full.retry_after, left))
+                await asyncio.sleep(pause)
 
     async def _abort(self, write: WriteVersion) -> None:
         async with open_log(self.database) as log:
@@ -125,9 +126,7 @@ class QueueWriter(DataSourceArrowWriter):
         return self._target.stage(replace(self._write, run=_local_property(_QUERY_ID) or ""), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        commits = _task_commits(messages)
-        if commits:
-            self._target.commit(commits[0].write, commits)
+        self._target.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._target.abort(self._write)
@@ -146,9 +145,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         return self._target.stage(write, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        commits = _task_commits(messages)
-        if commits:
-            self._target.commit(commits[0].write, commits)
+        self._target.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         commits = _task_commits(messages)
