@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from psycopg.rows import class_row, scalar_row
+from psycopg.rows import scalar_row
 
 from penstock.core.errors import NotFound
 from penstock.core.timestamps import EPOCH
@@ -42,17 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Alerts", "RuleInfo", "RuleStore"]
 
 _sql = Statements("penstock.sinks", "alerts.sql")
-
-
-class _RuleRow(NamedTuple):
-    definition: dict[str, Any]
-    now: datetime
-    updated_at: datetime
-
-
-class _StateRow(NamedTuple):
-    key: str
-    state: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +85,17 @@ class Alerts(TransactionalSink):
         """Evaluate the rule on events; without events on open windows or missing keys. Return the alerts."""
         # The scan can be long, so it runs before the lock: every commit that closes windows waits for that lock.
         scan = None if events else await self._scan_open_windows(connection)
-        async with connection.cursor(row_factory=class_row(_RuleRow)) as cursor:
-            row = await (await cursor.execute(_sql["lock"], {"name": self.rule.name})).fetchone()
+        row = await (await connection.execute(_sql["lock"], {"name": self.rule.name})).fetchone()
         if row is None:
             raise NotFound(f"the rule {self.rule.name!r} does not exist any more: save it again, or stop this sink")
-        rule = msgspec.convert(row.definition, Rule)
+        definition, now, updated_at = row
+        rule = msgspec.convert(definition, Rule)
         if events:
             alerts = await self._evaluate(connection, rule, events)
         elif rule.condition.kind == "absent":
-            alerts = await self._evaluate_missing_keys(connection, rule, now=row.now, since=row.updated_at)
+            alerts = await self._evaluate_missing_keys(connection, rule, now=now, since=updated_at)
         else:
-            alerts = await self._evaluate_open_windows(connection, rule, scan, now=row.now)
+            alerts = await self._evaluate_open_windows(connection, rule, scan, now=now)
         return [alert_batch(rule, alerts)] if alerts else []
 
     async def _evaluate(self, conn: AsyncConnection[Any], rule: Rule, events: Sequence[Event]) -> list[AlertEvent]:
@@ -173,15 +162,14 @@ class Alerts(TransactionalSink):
             params: dict[str, Any] = {"queue": rule.queue, "group": self.name}
             oldest_unread = await (await cursor.execute(_sql["unread"], params)).fetchone()
         until = now if oldest_unread is None else min(now, oldest_unread)
-        async with conn.cursor(row_factory=class_row(_StateRow)) as state_cursor:
-            params = {"name": rule.name, "seconds": rule.condition.limit, "now": until}
-            rows = await (await state_cursor.execute(_sql["missing"], params)).fetchall()
+        params = {"name": rule.name, "seconds": rule.condition.limit, "now": until}
+        rows = await (await conn.execute(_sql["missing"], params)).fetchall()
         states: dict[str, KeyState] = {}
         alerts: list[AlertEvent] = []
-        for row in rows:
-            states[row.key], alert = evaluate_absence(rule, msgspec.convert(row.state, KeyState), row.key, now)
+        for key, state in rows:
+            states[key], alert = evaluate_absence(rule, msgspec.convert(state, KeyState), key, now)
             if alert is not None:
-                alerts.append(alert_event(alert, states[row.key].turns))
+                alerts.append(alert_event(alert, states[key].turns))
         if states:
             await store_states(conn, rule, states, {})
         return alerts

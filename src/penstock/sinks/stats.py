@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import psycopg
-from psycopg.rows import class_row
 
 from penstock.core.errors import DatabaseError
 from penstock.db.statements import Statements
@@ -25,11 +24,6 @@ _WRITE_SECONDS = 1.0
 #: The interval of writes for a sink whose counters do not change.
 _HEARTBEAT_SECONDS = 10.0
 _COUNTS = ("written", "batches", "retries", "busy", "dead_letters", "lost")
-
-
-class _GroupRow(NamedTuple):
-    queue: str
-    name: str
 
 
 @dataclass(slots=True)
@@ -59,8 +53,8 @@ class SinkStatsWriter:
         if not changed:
             return
         with contextlib.suppress(DatabaseError, psycopg.Error, TimeoutError):
-            async with self._database.connection() as conn, conn.cursor(row_factory=class_row(_GroupRow)) as cursor:
-                groups = await (await cursor.execute(_sql["add"], self._params(changed))).fetchall()
+            async with self._database.connection() as conn:
+                groups = await (await conn.execute(_sql["add"], self._params(changed))).fetchall()
             for worker, counters in changed.items():
                 if (worker.queue, worker.group) in groups:
                     self._last_writes[worker] = _LastWrite(counters, now)

@@ -7,9 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from psycopg.rows import class_row
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.core import json
 from penstock.core.errors import Conflict, DatabaseError, InvalidEvent, InvalidRequest, QueueFull
@@ -31,11 +29,6 @@ _logger = logging.getLogger("penstock.sources")
 _sql = Statements("penstock.sources", "runner.sql")
 
 _RETRY_SECONDS = 60.0
-
-
-class _SourcePosition(NamedTuple):
-    queue: str
-    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +132,13 @@ class SourceRunner:
     async def _load_position(self) -> Position:
         conn = await self._connect()
         await conn.execute(_sql["create"], {"name": self._name, "kind": self._source.kind, "queue": self._queue})
-        async with conn.cursor(row_factory=class_row(_SourcePosition)) as cursor:
-            row = await (await cursor.execute(_sql["position"], {"name": self._name})).fetchone()
+        row = await (await conn.execute(_sql["position"], {"name": self._name})).fetchone()
         if row is None:
             return None
-        if row.queue != self._queue:
-            raise Conflict(f"the source {self._name!r} is read into queue {row.queue!r}: give this one another name")
-        return row.position
+        queue, position = row
+        if queue != self._queue:
+            raise Conflict(f"the source {self._name!r} is read into queue {queue!r}: give this one another name")
+        return cast("Position", position)
 
     async def _store(self, before: Position, result: ReadResult) -> None:
         """Push the events and store the position in one transaction, with retries."""
@@ -205,9 +198,8 @@ class SourceRunner:
         conn = await self._connect()
         queue = await self._log.catalog.get(self._queue)
         async with conn.transaction():
-            async with conn.cursor(row_factory=class_row(_SourcePosition)) as cursor:
-                row = await (await cursor.execute(_sql["lock"], {"name": self._name})).fetchone()
-            if row is None or row.position != before:
+            row = await (await conn.execute(_sql["lock"], {"name": self._name})).fetchone()
+            if row != (before,):
                 raise Conflict(
                     f"another process reads the source {self._name!r}, or its position was deleted: run only one"
                 )
@@ -228,8 +220,7 @@ class SourceRunner:
 
 async def list_sources(log: Log) -> list[SourceInfo]:
     """Return all sources that have been read, ordered by name."""
-    async with log.database.connection() as conn, conn.cursor(row_factory=class_row(SourceInfo)) as cursor:
-        return await (await cursor.execute(_sql["list"])).fetchall()
+    return await log.database.fetch(SourceInfo, _sql["list"])
 
 
 async def forget_source(log: Log, name: str) -> bool:

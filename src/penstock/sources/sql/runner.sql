@@ -5,7 +5,7 @@ INSERT INTO penstock.sources (name, kind, queue) VALUES (%(name)s, %(kind)s, %(q
 SELECT queue, position FROM penstock.sources WHERE name = %(name)s
 
 -- name: lock
-SELECT queue, position FROM penstock.sources WHERE name = %(name)s FOR NO KEY UPDATE
+SELECT position FROM penstock.sources WHERE name = %(name)s FOR NO KEY UPDATE
 
 -- name: advance
 UPDATE penstock.sources

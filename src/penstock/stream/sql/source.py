@@ -47,7 +47,6 @@ class SqlSource:
             raise self.error(where, "it is nested too deep to be read: put parts of it into views") from None
 
     def position(self, index: int) -> str:
-        """Return a position as errors name it."""
         return self._format(*self._line_and_column(index))
 
     def tokenize(self) -> list[Token]:

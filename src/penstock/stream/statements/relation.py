@@ -22,7 +22,6 @@ class SelectedColumn(NamedTuple):
     expression: exp.Expr
 
     def to_sql(self) -> str:
-        """Return the item of a select list for Spark."""
         return f"{self.expression.sql('spark')} AS `{self.name}`"
 
 
