@@ -19,8 +19,6 @@ _sql = Statements("penstock.engine", "commands.sql")
 
 @dataclass(frozen=True, slots=True)
 class DriverCommands:
-    """The commands that apply to a driver."""
-
     paused: bool
     stopped: bool
 

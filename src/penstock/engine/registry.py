@@ -73,8 +73,6 @@ class _StoredQuery(NamedTuple):
 
 
 class Registry:
-    """The queries of a database."""
-
     def __init__(self, log: Log) -> None:
         self._log = log
 
@@ -185,7 +183,6 @@ class Registry:
         return True
 
     async def list(self) -> Sequence[QueryInfo]:
-        """Return all queries, ordered by name."""
         async with self._log.database.connection() as conn:
             rows = await (await conn.execute(_sql["list"])).fetchall()
         return [QueryInfo(*row) for row in rows]

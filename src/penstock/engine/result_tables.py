@@ -44,7 +44,6 @@ class ResultTables:
         return [state for column in self.columns for state in column.state]
 
     def create_statements(self) -> list[str]:
-        """Statements that create the tables and the views."""
         definitions = ",\n    ".join(f"{state.name} {state.pg_type}" for state in self.state_columns)
         statements = [
             fill_placeholders(_tables[name], id=self.query_id, definitions=definitions)
@@ -157,7 +156,6 @@ def all_states_view(parts: Sequence[str]) -> str:
 
 
 def drop_statements(query_id: int, name: str) -> list[str]:
-    """Statements that drop the views and tables of a query."""
     return [
         fill_placeholders(_tables["drop_views"], view=_identifier(name)),
         fill_placeholders(_tables["drop_tables"], id=query_id),

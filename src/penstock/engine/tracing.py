@@ -37,8 +37,6 @@ _MAX_LINKS = 64
 
 
 class TracedCycleRunner(CycleRunner):
-    """Runs cycles, with a trace for each."""
-
     def __init__(self, context: QueryContext, prepared: PreparedQuery, fence: int) -> None:
         super().__init__(context, prepared, fence)
         self._query = context

@@ -32,8 +32,6 @@ _sql = Statements("penstock.engine.alerts", "evaluate.sql")
 
 @dataclass(frozen=True, slots=True)
 class RuleInput:
-    """A result that a rule evaluates."""
-
     key: str
     row: Mapping[str, Any]
     #: When the result was written.

@@ -38,8 +38,6 @@ class FiringAlert(NamedTuple):
 
 
 class RuleStore:
-    """The rules of a database."""
-
     def __init__(self, log: Log) -> None:
         self._log = log
 
@@ -60,7 +58,6 @@ class RuleStore:
                 await self._resolve_alerts(conn, before, "the rule was changed")
 
     async def all(self) -> list[RuleInfo]:
-        """Return all rules, ordered by name."""
         async with self._log.database.connection() as conn:
             rows = await (await conn.execute(_sql["list"])).fetchall()
         return [RuleInfo(msgspec.convert(definition, Rule), firing) for definition, firing in rows]

@@ -69,7 +69,6 @@ class RunState:
     given_up: GivenUpEvents = field(default_factory=GivenUpEvents)
 
     def count(self, stats: CommitStats) -> None:
-        """Add the counts of a commit."""
         for name in ("events_in", "events_out", "windows", "late", "dead", "dropped"):
             setattr(self.status, name, getattr(self.status, name) + getattr(stats, name))
 

@@ -79,8 +79,6 @@ class _GateRule(NamedTuple):
 
 
 class GateAdmin:
-    """Lists gates and changes their limits."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
 

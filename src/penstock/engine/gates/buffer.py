@@ -106,8 +106,6 @@ class BufferedPartition:
 
 
 class ReleaseBuffer:
-    """All buffered events of a query."""
-
     def __init__(self, costs: Sequence[Cost]) -> None:
         self.partitions: dict[int, BufferedPartition] = {}
         #: The size of all partitions: 1 per event, and 1 per KiB of its outputs.

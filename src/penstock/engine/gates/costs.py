@@ -23,5 +23,4 @@ def cost_at(costs: Costs, index: int) -> int:
 
 
 def total_cost(costs: Costs, count: int) -> int:
-    """Add up the costs of the first ``count`` events."""
     return costs * count if isinstance(costs, int) else sum(costs[:count])

@@ -129,8 +129,6 @@ class _MeterRow(NamedTuple):
 
 
 class GateState:
-    """Loads and stores the state of one query's gates."""
-
     def __init__(self, log: Log, target: CommitTarget, gates: Sequence[Gate]) -> None:
         self._log = log
         self._target = target

@@ -39,8 +39,6 @@ _sql = Statements("penstock.engine.gates", "release.sql")
 
 @dataclass(slots=True)
 class ReleaseResult:
-    """What a release did."""
-
     #: The database's time of the decision, and the local time at which it was read.
     now_us: int = 0
     read_us: int = 0
@@ -54,8 +52,6 @@ class ReleaseResult:
 
 
 class Releaser:
-    """Releases events of one query."""
-
     def __init__(self, log: Log, target: CommitTarget, gates: Sequence[Gate], tuning: ReleaseTuning) -> None:
         self._log = log
         self._target = target

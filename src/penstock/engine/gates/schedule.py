@@ -66,7 +66,6 @@ class ReleaseSchedule:
         return due
 
     def prune(self) -> None:
-        """Remove outdated entries."""
         self._heap = [entry for entry in set(self._heap) if self._is_current(*entry)]
         heapq.heapify(self._heap)
 

@@ -44,8 +44,6 @@ def input_streams(stream: Definition, join: Join) -> tuple[Definition, Definitio
 
 @dataclass(frozen=True)
 class JoinInput:
-    """One input of a join."""
-
     #: 0 for the left input, 1 for the right one.
     side: int
     split: SplitStream

@@ -175,8 +175,6 @@ class JoinMatcher:
 
 
 class _PairBatch:
-    """Collects pairs and converts them to record batches."""
-
     def __init__(self, matcher: JoinMatcher) -> None:
         self._schema = matcher.output_schema
         self._decoder = JsonColumnDecoder(matcher.fields)

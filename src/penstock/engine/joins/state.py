@@ -41,8 +41,6 @@ JOIN_ROW_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class JoinStateChanges:
-    """The changes of the state by one cycle."""
-
     #: New rows, with the columns of JOIN_ROW_SCHEMA.
     added_rows: pa.Table
     #: Key, time and id of stored left rows of an outer join that found a match.
@@ -96,7 +94,6 @@ class JoinState:
         return {"query": self.query, "before": self.before_us, "after": self.after_us, **more}
 
     async def prepare(self, conn: AsyncConnection[Any]) -> None:
-        """Prepare a connection for commits."""
         for name in ("create_staging_table", "prefer_index_scans"):
             await conn.execute(self.statement(name))
 

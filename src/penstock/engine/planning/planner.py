@@ -66,8 +66,6 @@ class PlannerConfig:
 
 
 class UnreadPartition(NamedTuple):
-    """A partition with unread events."""
-
     queue_id: int
     group_id: int
     open_segment: int
@@ -91,8 +89,6 @@ class _QueryFlags(NamedTuple):
 
 
 class Planner:
-    """Plans cycles, one after the other."""
-
     def __init__(self, config: PlannerConfig, *, grow_after: int = 1) -> None:
         self._config = config
         self._conn = connect(config.conninfo, "planner")

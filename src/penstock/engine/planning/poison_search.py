@@ -94,7 +94,6 @@ class GivenUpEvents:
         self._reason = reason
 
     def clear(self) -> None:
-        """Start over, since an event has passed."""
         self._events = 0
 
     def is_hopeless(self, error: BaseException) -> bool:
