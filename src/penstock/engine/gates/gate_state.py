@@ -21,6 +21,7 @@ from penstock.engine.gates.buffer import BufferedPartition
 from penstock.engine.gates.costs import total_cost
 from penstock.engine.gates.limits import LimitOverrides, LimitRow, PartitionLimits, build_meter, prefetch_target
 from penstock.engine.gates.rate_limiters import Limit, Meter, MeterState
+from penstock.engine.worker.event_failure import EventFailure
 from penstock.log.log import Log
 from penstock.stream.gates import NANOS_PER_TOKEN, ConcurrencyGate, Gate
 
@@ -80,12 +81,14 @@ class Candidate:
         )
 
     @property
+    def failures(self) -> list[EventFailure]:
+        """The released offsets that are dead letters."""
+        dead_letters, offsets = self.buffered.dead_letters, self.buffered.offsets[: self.allocation.released]
+        return [dead_letters[offset] for offset in offsets if offset in dead_letters] if dead_letters else []
+
+    @property
     def released_events(self) -> int:
-        """How many of the released offsets are not dead letters."""
-        dead_letters, released = self.buffered.dead_letters, self.allocation.released
-        if not dead_letters:
-            return released
-        return sum(1 for offset in self.buffered.offsets[:released] if offset not in dead_letters)
+        return self.allocation.released - len(self.failures)
 
     def prefetch_target(self) -> int:
         """Return how many offsets to buffer, by the mean cost of an event and the share that the stream filters out."""

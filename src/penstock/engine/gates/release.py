@@ -137,22 +137,15 @@ class Releaser:
     ) -> None:
         sources = {source.queue_id: source for source in self._target.groups}
         for each in moved:
-            buffered = each.buffered
-            dead_letters = buffered.dead_letters
-            if not dead_letters:
-                continue
-            released = buffered.offsets[: each.allocation.released]
-            failures = [dead_letters[offset] for offset in released if offset in dead_letters]
-            if not failures:
-                continue
-            stats.dead += len(failures)
-            source = sources[buffered.queue_id]
             failed = [
                 FailedEvent(failure.offset, failure.error, failure.stage, failure.traceback, failure.attempts)
-                for failure in failures
+                for failure in each.failures
             ]
-            queue = await self._log.catalog.get(source.queue)
-            await self._log.dead_letter_store.add(conn, queue, source.group, buffered.partition_id, failed)
+            if failed:
+                stats.dead += len(failed)
+                source = sources[each.buffered.queue_id]
+                queue = await self._log.catalog.get(source.queue)
+                await self._log.dead_letter_store.add(conn, queue, source.group, each.buffered.partition_id, failed)
 
     async def _append(
         self, conn: AsyncConnection[Any], moved: Sequence[Candidate], stats: CommitStats, now: datetime
