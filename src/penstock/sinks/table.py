@@ -139,7 +139,7 @@ class Table(TransactionalSink):
         for i, event in enumerate(events):
             try:
                 rows.append(self._build_row(event, target))
-            except _NoRow as error:
+            except SinkRejected as error:
                 reasons[i] = str(error)
         if reasons:
             raise SinkRejected(f"{self.name}: {next(iter(reasons.values()))}", events=frozenset(reasons))
@@ -177,14 +177,10 @@ class Table(TransactionalSink):
         elif isinstance(event.data, Mapping):
             row = {name: event.data[name] for name in target.columns if name in event.data}
         else:
-            raise _NoRow("the data is not an object and has no fields for columns; use columns={'name': '$data'}")
+            raise SinkRejected("the data is not an object and has no fields for columns; use columns={'name': '$data'}")
         if target.optional.issuperset(target.columns) and not row:
-            raise _NoRow("the event has no field for any column of the table")
+            raise SinkRejected("the event has no field for any column of the table")
         return row
-
-
-class _NoRow(Exception):
-    """An event cannot be a row."""
 
 
 def _build_statement(target: _TargetTable, missing: Collection[str]) -> sql.Composed:

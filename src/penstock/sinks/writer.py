@@ -7,7 +7,7 @@ import contextlib
 import logging
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -44,13 +44,6 @@ _NO_EVENT_AT_FAULT = (SinkBusy, QueueFull, InvalidRequest, ConfigurationError, N
 
 #: The most characters of a dead letter's error.
 _MAX_ERROR_LENGTH = 2_000
-
-
-class _RejectedEvent(NamedTuple):
-    """An event that the sink rejected, and the reason."""
-
-    event: Event
-    reason: str
 
 
 class SinkWriter:
@@ -187,7 +180,7 @@ class SinkWriter:
         Events that the sink names in SinkRejected become dead letters, and the others are written without them.
         """
         accepted = list(events)
-        rejected: list[_RejectedEvent] = []
+        rejected: list[EventStatus] = []
         while True:
             try:
                 async with self._write_lock:
@@ -207,7 +200,7 @@ class SinkWriter:
                 indices = {i for i in error.events or () if i in range(len(accepted))}
                 if not indices or len(accepted) == 1:
                     raise
-                rejected += [_RejectedEvent(accepted[i], _error_text(error)) for i in sorted(indices)]
+                rejected += [EventStatus(accepted[i], "dead_letter", _error_text(error)) for i in sorted(indices)]
                 accepted = [event for i, event in enumerate(accepted) if i not in indices]
             except TransactionRefused:
                 lease.is_lost = True
@@ -227,7 +220,7 @@ class SinkWriter:
         self._counters.error = None
         return True
 
-    async def _acknowledge(self, written: Sequence[Event], rejected: Sequence[_RejectedEvent]) -> bool:
+    async def _acknowledge(self, written: Sequence[Event], rejected: Sequence[EventStatus]) -> bool:
         try:
             if rejected:
                 is_acked = all(await self._log.ack_each(_acks(written, rejected)))
@@ -242,7 +235,7 @@ class SinkWriter:
         return is_acked
 
     async def _write_and_ack(
-        self, sink: TransactionalSink, events: Sequence[Event], rejected: Sequence[_RejectedEvent]
+        self, sink: TransactionalSink, events: Sequence[Event], rejected: Sequence[EventStatus]
     ) -> None:
         """Write and acknowledge in one transaction."""
         acks = _acks(events, rejected)
@@ -307,9 +300,8 @@ class SinkWriter:
         )
 
 
-def _acks(written: Sequence[Event], rejected: Sequence[_RejectedEvent]) -> list[EventStatus]:
-    acks = [EventStatus(event, True) for event in written]
-    return acks + [EventStatus(event, "dead_letter", reason) for event, reason in rejected]
+def _acks(written: Sequence[Event], rejected: Sequence[EventStatus]) -> list[EventStatus]:
+    return [*(EventStatus(event, True) for event in written), *rejected]
 
 
 def _error_text(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from penstock.core.errors import InvalidRequest, NotFound
 from penstock.log.write.result import RejectedInput
@@ -44,12 +44,6 @@ class ParsedLines:
         self.rejected.append(RejectedInput(self.count, "data", reason, line))
 
 
-class _FileState(NamedTuple):
-    inode: int
-    size: int
-    is_replaced: bool
-
-
 class LineFile(Source):
     """The base class of text files. The position is an offset in bytes, with the inode and a hash of what precedes it.
 
@@ -65,7 +59,8 @@ class LineFile(Source):
         self.quiet_seconds = quiet_seconds
         self._follow = follow
         self._file: BinaryIO | None = None
-        self._state: _FileState | None = None
+        #: The inode, the size, and whether another file has taken its place.
+        self._state: tuple[int, int, bool] | None = None
         self._unchanged_since = 0.0
 
     async def open(self) -> None:
@@ -116,7 +111,7 @@ class LineFile(Source):
         stat, now = os.fstat(file.fileno()), time.monotonic()
         if time.time() - stat.st_mtime >= _OLD_SECONDS:
             return True
-        state = _FileState(stat.st_ino, stat.st_size, is_replaced)
+        state = (stat.st_ino, stat.st_size, is_replaced)
         if self._state != state:
             self._state, self._unchanged_since = state, now
         return now - self._unchanged_since >= self.quiet_seconds

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.core.backoff import Backoff
-from penstock.core.errors import InvalidRequest, SinkBusy, SinkRejected, short_repr
+from penstock.core.errors import InvalidRequest, SinkBusy, SinkError, SinkRejected, short_repr
 from penstock.core.names import check_text
 from penstock.core.option_checks import check_integer
 from penstock.core.timestamps import to_micros
@@ -44,10 +44,6 @@ _RESERVED_HEADERS = frozenset(("content-length", "transfer-encoding", "connectio
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 #: The longest Retry-After that is followed.
 _MAX_RETRY_AFTER = 3600.0
-
-
-class ReceiverFailed(Exception):
-    """The receiver responded with an error that the events may have caused."""
 
 
 class Webhook(Sink):
@@ -155,7 +151,7 @@ class Webhook(Sink):
         self._breaker.record_failure(retry_after)
         if status in _BUSY or 300 <= status < 400 or retry_after is not None:
             raise SinkBusy(message, retry_after=retry_after)
-        raise ReceiverFailed(message)
+        raise SinkError(message)  # the events may have caused it
 
     async def _post(self, events: Sequence[Event]) -> httpx.Response:
         """Post the events to the first address of the receiver that accepts a connection."""
