@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from penstock.log.queue import Queue
     from penstock.log.queue_info import GroupInfo, QueueInfo
     from penstock.log.storage.partitions import Partition
-    from penstock.log.storage.queue_stats import GroupLag
 
 app = typer.Typer(help="Queues: create, inspect, fill and change them.")
 
@@ -166,13 +165,13 @@ def _show(out: Output, info: QueueInfo, partitions: Sequence[Partition]) -> None
 GROUP_COLUMNS = ("lag", "partitions behind", "leases", "holds pushes back")
 
 
-def group_row(group: GroupInfo | GroupLag) -> tuple[str, ...]:
+def group_row(group: GroupInfo) -> tuple[str, ...]:
     """Return the name of a group and its GROUP_COLUMNS."""
     counts = map(number, (group.lag, group.partitions_behind, group.leases))
     return (group.group, *counts, format_backpressure(group))
 
 
-def format_backpressure(group: GroupInfo | GroupLag) -> str:
+def format_backpressure(group: GroupInfo) -> str:
     """Return whether a full queue holds pushes back for a group, as text."""
     if not group.counts:
         return "no"
