@@ -25,7 +25,7 @@ from penstock.engine.gates.buffer import MAX_EVICTED_PARTITIONS, BufferedPartiti
 from penstock.engine.gates.fair_queue import FairQueue
 from penstock.engine.gates.gate_rules import store_gate_rules
 from penstock.engine.gates.release import Releaser, ReleaseResult
-from penstock.engine.gates.schedule import NEVER_US, DatabaseClock, ReleaseSchedule, local_us
+from penstock.engine.gates.schedule import NEVER_US, DatabaseClock, ReleaseSchedule
 from penstock.engine.gates.tuning import ReleaseTuning
 from penstock.log.log import Log
 from penstock.stream.gates import ConcurrencyGate, Gate
@@ -137,7 +137,6 @@ class ReleaseLoop:
             self._on_failure(error)
 
     async def _run(self) -> None:
-        await self._read_clock()
         while True:
             self._wake.clear()
             partitions = self._take_due()
@@ -161,12 +160,6 @@ class ReleaseLoop:
         else:
             batch = self._fair_queue.take_batch(set(self._schedule.pop_due(now_us)), self.buffer.partitions, now_us)
         return [self.buffer.partitions[partition_id] for partition_id in batch]
-
-    async def _read_clock(self) -> None:
-        conn = await self._connection()
-        row = await (await conn.execute("SELECT penstock.micros(clock_timestamp())")).fetchone()
-        if row is not None:
-            self._clock.adjust(row[0], local_us())
 
     async def _release(self, partitions: Sequence[BufferedPartition]) -> None:
         began, changed_keys = time.monotonic(), set[str]()
@@ -219,8 +212,6 @@ class ReleaseLoop:
             self._next_eviction = time.monotonic() + self._tuning.poll_seconds
         if self._fair_queue is not None:
             self._fair_queue.discard(partition.partition_id for partition in partitions)
-        if partitions:
-            self._schedule.prune()
 
     async def _release_with_retries(self, partitions: Sequence[BufferedPartition]) -> ReleaseResult:
         from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change

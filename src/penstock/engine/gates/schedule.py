@@ -24,7 +24,10 @@ def local_us() -> int:
 
 
 class DatabaseClock:
-    """The database's clock, as the offset from this process's monotonic clock."""
+    """The database's clock, as the offset from this process's monotonic clock.
+
+    It is behind the database's clock until the first release corrects it. New partitions are due at time 0.
+    """
 
     def __init__(self) -> None:
         self._offset_us = 0
@@ -54,7 +57,8 @@ class ReleaseSchedule:
     def push(self, partition: BufferedPartition) -> None:
         heapq.heappush(self._heap, (partition.due_us, partition.partition_id))
         if len(self._heap) > 4 * len(self._partitions) + _SLACK:
-            self.prune()
+            self._heap = [entry for entry in set(self._heap) if self._is_current(*entry)]
+            heapq.heapify(self._heap)
 
     def pop_due(self, now_us: int, limit: int | None = None) -> dict[int, None]:
         """Remove and return the ids of partitions that are due, in the order of their due times."""
@@ -64,10 +68,6 @@ class ReleaseSchedule:
             if self._is_current(due_us, partition_id):
                 due[partition_id] = None
         return due
-
-    def prune(self) -> None:
-        self._heap = [entry for entry in set(self._heap) if self._is_current(*entry)]
-        heapq.heapify(self._heap)
 
     def _is_current(self, due_us: int, partition_id: int) -> bool:
         partition = self._partitions.get(partition_id)
