@@ -24,8 +24,8 @@ from penstock.engine.cycle.models import CommitStats, CommitTarget, CycleResult
 from penstock.engine.cycle.watermark_scope import WatermarkScope
 from penstock.engine.gates.admin import GateAdmin, GateChange
 from penstock.engine.gates.planner import GatedPlanner
+from penstock.engine.gates.release import ReleaseTuning
 from penstock.engine.gates.release_loop import ReleaseLoop
-from penstock.engine.gates.tuning import ReleaseTuning
 from penstock.engine.planning.planner import PlannerConfig
 from penstock.engine.source_group import SourceGroup
 from penstock.engine.worker.json_values import COST_PREFIX

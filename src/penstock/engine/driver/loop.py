@@ -30,8 +30,8 @@ from penstock.engine.driver.heartbeat import LeaseHeartbeat
 from penstock.engine.driver.prefetch import Prefetcher
 from penstock.engine.gates.limits import default_limit, prefetch_target
 from penstock.engine.gates.planner import GatedPlanner
+from penstock.engine.gates.release import ReleaseTuning
 from penstock.engine.gates.release_loop import ReleaseLoop
-from penstock.engine.gates.tuning import ReleaseTuning
 from penstock.engine.gates.validation import check_gate_queues
 from penstock.engine.joins.state import MAX_JOIN_EVENTS
 from penstock.engine.plan import CyclePlan

@@ -28,13 +28,29 @@ from penstock.engine.gates.buffer import BufferedPartition
 from penstock.engine.gates.gate_rules import PAUSED_UNTIL_US
 from penstock.engine.gates.gate_state import Candidate, GateState
 from penstock.engine.gates.schedule import local_us
-from penstock.engine.gates.tuning import ReleaseTuning
 from penstock.log.dead_letters.models import FailedEvent
 from penstock.log.log import Log
 from penstock.log.write.flush import AppendRequest
 from penstock.stream.gates import Gate
 
 _sql = Statements("penstock.engine.gates", "release.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseTuning:
+    """Internal limits and intervals of the release loop. The defaults suit all queries; tests use smaller ones."""
+
+    #: A release locks the query's row, so it covers at most so many partitions.
+    max_partitions: int = 1_000
+    #: If the buffer is larger, parked partitions are evicted, longest waits first, until a quarter is free. Only
+    #: parked ones: the planner reads at most half as many events, however large they are.
+    max_buffer_size: int = 200_000
+    #: Fallback interval for lost notifications of acks, and for the search for partitions to evict.
+    poll_seconds: float = 1.0
+    #: A partition is parked if it has to wait for longer. The planner does not look at parked partitions.
+    park_after_us: int = 3_000_000
+    #: A parked partition resumes so long before its time, to be read into the buffer.
+    resume_early_us: int = 1_500_000
 
 
 @dataclass(slots=True)

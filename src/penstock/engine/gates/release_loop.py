@@ -24,9 +24,8 @@ from penstock.engine.cycle.query_lock import lock_query
 from penstock.engine.gates.buffer import MAX_EVICTED_PARTITIONS, BufferedPartition, ReleaseBuffer
 from penstock.engine.gates.fair_queue import FairQueue
 from penstock.engine.gates.gate_rules import store_gate_rules
-from penstock.engine.gates.release import Releaser, ReleaseResult
+from penstock.engine.gates.release import Releaser, ReleaseResult, ReleaseTuning
 from penstock.engine.gates.schedule import NEVER_US, DatabaseClock, ReleaseSchedule
-from penstock.engine.gates.tuning import ReleaseTuning
 from penstock.log.log import Log
 from penstock.stream.gates import ConcurrencyGate, Gate
 
