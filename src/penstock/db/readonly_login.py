@@ -24,7 +24,7 @@ from penstock.core.errors import ConfigurationError, DatabaseError, DatabaseUnav
 from penstock.core.settings import redact
 from penstock.db.embedded.secure_files import create_file, unusable_path
 from penstock.db.pool import Connection, Database, connect_options
-from penstock.db.statements import Statements, fill_placeholders
+from penstock.db.statements import Statements, fill_names
 
 READER_ROLE = "penstock_reader"
 
@@ -63,7 +63,7 @@ class ReadOnlyLogin:
         password = secrets.token_urlsafe(32)
         path = self._password_file()
         async with self._lock, self._database.connection() as conn, conn.transaction():
-            await conn.execute(_fill(_roles["create"], await _get_names(conn)), prepare=False)
+            await _run(conn, "create")
             # Hashed by the client, because the server may log the statement.
             hashed = conn.pgconn.encrypt_password(password.encode(), READER_ROLE.encode(), b"scram-sha-256").decode()
             statement = sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(READER_ROLE), sql.Literal(hashed))
@@ -138,7 +138,7 @@ async def ensure_reader_role(conn: Connection) -> None:
         # Two processes may do this at once, and roles belong to the whole cluster.
         await conn.execute(_sql["lock"])
         if not await _fetch_value(conn, "role_exists", {"reader": READER_ROLE}):
-            await conn.execute(_fill(_roles["create"], await _get_names(conn)), prepare=False)
+            await _run(conn, "create")
         await _grant(conn)
 
 
@@ -146,16 +146,19 @@ def render_reader_role(*, owner: str, database: str, reader: str = READER_ROLE, 
     """Return the SQL that creates the login, unless ``has_role``, and grants its rights."""
     names = {"owner": owner, "database": database, "reader": reader}
     blocks = ("limits", "grants") if has_role else ("create", "limits", "grants")
-    parts = [_fill(_roles[block], names).as_string() for block in blocks]
+    parts = [fill_names(_roles[block], names) for block in blocks]
     return "\n".join([*parts, f"-- Set a password with psql: \\password {reader}"]) + "\n"
 
 
 async def _grant(conn: Connection) -> None:
-    names = await _get_names(conn)
     for block in ("limits", "grants"):
-        await conn.execute(_fill(_roles[block], names), prepare=False)
+        await _run(conn, block)
     if await _fetch_value(conn, "is_superuser"):
-        await conn.execute(_fill(_roles["superuser"], names), prepare=False)
+        await _run(conn, "superuser")
+
+
+async def _run(conn: Connection, block: str) -> None:
+    await conn.execute(fill_names(_roles[block], await _get_names(conn)).encode(), prepare=False)
 
 
 async def _get_names(conn: Connection) -> dict[str, str]:
@@ -167,12 +170,6 @@ async def _get_names(conn: Connection) -> dict[str, str]:
 async def _fetch_value(conn: Connection, statement: str, params: dict[str, str] | None = None) -> Any:
     cursor = conn.cursor(row_factory=scalar_row)
     return await (await cursor.execute(_sql[statement], params)).fetchone()
-
-
-def _fill(text: str, names: dict[str, str]) -> sql.SQL:
-    return sql.SQL(
-        fill_placeholders(text, **{name: sql.Identifier(value).as_string() for name, value in names.items()})
-    )
 
 
 def _write_password(path: Path, password: str) -> None:

@@ -11,12 +11,11 @@ import re
 from dataclasses import dataclass
 
 import psycopg
-from psycopg import sql
 
 from penstock.core.errors import DatabaseError, InvalidName
 from penstock.db.pool import Connection
 from penstock.db.readonly_login import READER_ROLE, render_reader_role
-from penstock.db.statements import Statements, fill_placeholders
+from penstock.db.statements import Statements, fill_names
 
 _roles = Statements("penstock.db", "role_runtime.sql")
 _sql = Statements("penstock.db", "readonly_login.sql")
@@ -60,10 +59,10 @@ async def render_statements(conn: Connection, roles: Roles) -> str:
     }
     has_reader = await (await conn.execute(_sql["role_exists"], {"reader": roles.reader})).fetchone() == (True,)
     parts = [
-        *[_fill(_roles["create"], {"role": role}) for role in (roles.server, roles.engine)],
-        *[_fill(_roles[block], names) for block in ("both", "server", "engine")],
+        *[fill_names(_roles["create"], {"role": role}) for role in (roles.server, roles.engine)],
+        *[fill_names(_roles[block], names) for block in ("both", "server", "engine")],
         render_reader_role(owner=owner, database=database, reader=roles.reader, has_role=has_reader),
-        _fill(_roles["reader"], names),
+        fill_names(_roles["reader"], names),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
@@ -79,10 +78,3 @@ async def apply(conn: Connection, roles: Roles) -> None:
             f"role {conn.info.user!r} may not create roles ({error.diag.message_primary}): connect as a superuser, or "
             "let one run the output of `penstock db roles`"
         ) from error
-
-
-def _fill(text: str, names: dict[str, str]) -> str:
-    literals = {f"{name}_text": sql.Literal(value).as_string().strip() for name, value in names.items()}
-    return fill_placeholders(
-        text, **literals, **{name: sql.Identifier(value).as_string() for name, value in names.items()}
-    )

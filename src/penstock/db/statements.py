@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib import resources
 
 from psycopg import sql
@@ -56,6 +57,13 @@ class Statements:
 def fill_placeholders(text: str, **values: object) -> str:
     """Fill in the ``{placeholders}`` of a statement, all at once: a value may look like a placeholder itself."""
     return _PLACEHOLDER.sub(lambda match: str(values[match[1]]) if match[1] in values else match[0], text)
+
+
+def fill_names(text: str, names: Mapping[str, str]) -> str:
+    """Fill in names of roles or databases: ``{name}`` as an identifier, and ``{name_text}`` as a string."""
+    identifiers = {name: sql.Identifier(value).as_string() for name, value in names.items()}
+    literals = {f"{name}_text": sql.Literal(value).as_string().strip() for name, value in names.items()}
+    return fill_placeholders(text, **identifiers, **literals)
 
 
 def quote_identifier(*name: str) -> sql.SQL:

@@ -78,7 +78,6 @@ class DeadLetters:
 
         ``copy`` replaces an event that was read long ago and that retention may have dropped since.
         """
-        new: list[dict[str, Any]] = []
         event: Event | None = None
         damaged_chunks: list[_DamagedChunk] = []
         for failed in failed_events:
@@ -119,8 +118,6 @@ class DeadLetters:
                 params["id"] = int(earlier_id)
                 if await (await conn.execute(_sql["add_again"], params)).fetchone() is not None:
                     continue
-            new.append(params)
-        for params in new:
             await conn.execute(_sql["add"], params)
         for chunk in damaged_chunks:
             # A consumer may have failed on the event before the chunk was damaged: keep both errors.
