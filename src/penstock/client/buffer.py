@@ -49,20 +49,18 @@ class BufferSettings:
 class Receipt:
     """The result of one event of a buffer, once it is known."""
 
-    __slots__ = ("_error", "_index", "_is_awaited", "_result", "_waiter", "event")
+    __slots__ = ("_is_awaited", "_stored", "event")
 
     def __init__(self, event: Mapping[str, Any]) -> None:
         self.event = event
-        self._result: PushResult | None = None
-        self._index = 0
-        self._error: Exception | None = None
         self._is_awaited = False
-        self._waiter: asyncio.Future[None] | None = None
+        #: The result of the push, and the index of the event in it.
+        self._stored: asyncio.Future[tuple[PushResult, int]] = asyncio.get_running_loop().create_future()
 
     @property
     def done(self) -> bool:
         """Whether the result is known: the event is durable, or could not be stored."""
-        return self._result is not None or self._error is not None
+        return self._stored.done()
 
     async def result(self) -> Pushed:
         """Wait until the event is durable, and return where it is stored; raise the error if it could not be stored.
@@ -70,20 +68,13 @@ class Receipt:
         The error is EventShed if the queue was full and sheds events. ``flush`` and ``close`` do not report that one.
         """
         self._is_awaited = True
-        if not self.done:
-            if self._waiter is None:
-                self._waiter = asyncio.get_running_loop().create_future()
-            # A cancelled waiter must not cancel the future of the others.
-            await asyncio.shield(self._waiter)
-        if self._result is None:
-            assert self._error is not None  # noqa: S101 - one of the two is set
-            raise self._error
-        return self._result[self._index]
+        # A cancelled waiter must not cancel the future of the others.
+        result, index = await asyncio.shield(self._stored)
+        return result[index]
 
-    def _settle(self, result: PushResult | None, index: int, error: Exception | None) -> None:
-        self._result, self._index, self._error = result, index, error
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def _fail(self, error: Exception) -> None:
+        self._stored.set_exception(error)
+        self._stored.exception()  # asyncio logs an exception that nothing has read
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,14 +252,16 @@ class Buffer:
                 self._fail(remaining, PenstockError("the client was closed before the result of the push was known"))
                 raise
             else:
-                shed = _shed_error(self._queue) if result.shed else None
                 for index, buffered in enumerate(remaining):
-                    buffered.receipt._settle(None if shed else result, index, shed)
+                    if result.shed:
+                        buffered.receipt._fail(_shed_error(self._queue))
+                    else:
+                        buffered.receipt._stored.set_result((result, index))
                 return
 
     def _fail(self, events: Sequence[_BufferedEvent], error: Exception) -> None:
         for buffered in events:
-            buffered.receipt._settle(None, 0, error)
+            buffered.receipt._fail(error)
         self._failed += len(events)
         kept = events[: _MAX_FAILURES - len(self._failures)]
         self._failures += [(buffered.receipt, error) for buffered in kept]

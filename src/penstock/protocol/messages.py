@@ -22,8 +22,6 @@ from penstock.log.read.ack_request import Ack, AckReply, NonNegativeInt, Transac
 from penstock.log.storage.partitions import Partition
 from penstock.log.write.result import AppendedEvents, PushResult
 
-#: The header that makes it safe to repeat a push or a transaction.
-IDEMPOTENCY_KEY = "Idempotency-Key"
 #: The most events in one pop, read or ack.
 MAX_EVENTS = 10_000
 #: The longest time that one request waits for events.

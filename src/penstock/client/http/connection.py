@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -71,7 +72,7 @@ class ConnectionPool:
         self._netloc = parts.netloc.rpartition("@")[2]
         self._connect_seconds = connect_seconds
         self._idle: list[_Connection] = []
-        self._slots = None if limit is None else asyncio.Semaphore(limit)
+        self._slots = nullcontext() if limit is None else asyncio.Semaphore(limit)
 
     async def close(self) -> None:
         """Close the idle connections."""
@@ -92,8 +93,6 @@ class ConnectionPool:
         if body is not None or method in ("POST", "PUT", "PATCH"):
             lines.append(f"Content-Length: {len(body or b'')}")
         request = "\r\n".join([*lines, "", ""]).encode() + (body or b"")
-        if self._slots is None:
-            return await self._send(request, timeout_seconds)
         async with self._slots:
             return await self._send(request, timeout_seconds)
 

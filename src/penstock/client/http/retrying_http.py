@@ -147,7 +147,11 @@ class RetryingHttpClient:
                         f"the server at {self.url} sent no response ({error}) and may or may not have executed the "
                         "request: check before you repeat it"
                     ) from error
-                await self._pause(retries, self._unreachable(error), None)
+                unreachable = ServerUnavailable(
+                    f"the server at {self.url} sent no response within {self._retry_seconds:g} s ({error}): check that "
+                    "it runs (`penstock serve`) and that the url is right"
+                )
+                await _pause(retries, unreachable, None)
                 continue
             if response.is_success:
                 return response
@@ -158,20 +162,15 @@ class RetryingHttpClient:
             if once and isinstance(refusal, DatabaseUnavailable):
                 raise refusal
             retry_after = refusal.retry_after if isinstance(refusal, QueueFull) else retry_after_seconds(response)
-            await self._pause(retries, refusal, retry_after)
+            await _pause(retries, refusal, retry_after)
 
-    async def _pause(self, retries: RetryTimer, error: PenstockError, retry_after: float | None) -> None:
-        pause = retries.next_pause(retry_after)
-        if pause is None:
-            raise error
-        _logger.debug("retry in %.2f s: %s", pause, error)
-        await asyncio.sleep(pause)
 
-    def _unreachable(self, error: NoResponse) -> ServerUnavailable:
-        return ServerUnavailable(
-            f"the server at {self.url} sent no response within {self._retry_seconds:g} s ({error}): check that it runs "
-            "(`penstock serve`) and that the url is right"
-        )
+async def _pause(retries: RetryTimer, error: PenstockError, retry_after: float | None) -> None:
+    pause = retries.next_pause(retry_after)
+    if pause is None:
+        raise error
+    _logger.debug("retry in %.2f s: %s", pause, error)
+    await asyncio.sleep(pause)
 
 
 def quote_segment(name: str) -> str:

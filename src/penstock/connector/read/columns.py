@@ -57,9 +57,13 @@ def output_columns(read: ReadOptions, schema: StructType) -> OutputColumns:
     for index, column in enumerate(schema.fields):
         if column.name in event_columns:
             _check_column(column)
-        else:
-            _check_field(column.name, arrow.field(index).type)
+        elif _is_readable(arrow.field(index).type):
             fields.append(arrow.field(index))
+        else:
+            raise InvalidRequest(
+                f"field {column.name!r} is of type {arrow.field(index).type}, which JSON does not have: read it as "
+                "string, or a struct, and cast that"
+            )
     return OutputColumns(arrow, pa.schema(fields), tuple(name for name in names if name in event_columns))
 
 
@@ -69,13 +73,6 @@ def _check_column(column: StructField) -> None:
         raise InvalidRequest(
             f"the event column {column.name!r} is {EVENT_COLUMNS[column.name]}, and the schema says {kind}; to read a "
             f"field of that name, list the event columns to read with the option 'columns', without {column.name!r}"
-        )
-
-
-def _check_field(name: str, kind: pa.DataType) -> None:
-    if not _is_readable(kind):
-        raise InvalidRequest(
-            f"field {name!r} is of type {kind}, which JSON does not have: read it as string, or a struct, and cast that"
         )
 
 

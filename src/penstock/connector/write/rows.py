@@ -24,11 +24,9 @@ class EventRows:
     the event.
     """
 
-    has_value: bool
     key: str | None
-    has_headers: bool
-    has_ids: bool
-    has_times: bool
+    #: The columns that hold the event and its metadata; none if the whole row is the event.
+    columns: frozenset[str]
 
     @classmethod
     def from_schema(cls, schema: StructType, key_column: str | None) -> EventRows:
@@ -41,7 +39,7 @@ class EventRows:
         if "value" not in names:
             for field in schema.fields:
                 _check_type(field.name, field.dataType)
-            return cls(False, key, False, False, False)
+            return cls(key, frozenset())
         unknown = [name for name in names if name not in _ASSIGNED and name not in _WRITABLE and name != key]
         if unknown:
             raise InvalidRequest(
@@ -58,22 +56,22 @@ class EventRows:
             given = schema["headers"].dataType
             if not isinstance(given, MapType) or {type(given.keyType), type(given.valueType)} != {StringType}:
                 raise InvalidRequest(f"column 'headers' has to be map<string,string>, not {given.simpleString()}")
-        return cls(True, key, "headers" in names, "id" in names, "eventTime" in names)
+        return cls(key, frozenset(names))
 
     def to_events(self, batch: pa.RecordBatch, key_field: str | None) -> JsonEvents:
         """Return the events of a batch. ``key_field`` is the key field of the queue."""
         key = self.key
-        if key is None and not self.has_value and key_field in batch.schema.names:
+        if key is None and not self.columns and key_field in batch.schema.names:
             key = key_field
         keys = None if key is None else _texts(batch.column(key))
-        if not self.has_value:
+        if not self.columns:
             return JsonEvents(encode_rows(batch), keys)
         return JsonEvents(
             _values(batch.column("value")),
             keys,
-            _texts(batch.column("id")) if self.has_ids else None,
-            batch.column("eventTime").to_pylist() if self.has_times else None,
-            _headers(batch.column("headers")) if self.has_headers else None,
+            _texts(batch.column("id")) if "id" in self.columns else None,
+            batch.column("eventTime").to_pylist() if "eventTime" in self.columns else None,
+            _headers(batch.column("headers")) if "headers" in self.columns else None,
         )
 
 

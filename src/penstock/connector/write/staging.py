@@ -39,7 +39,7 @@ async def stage_rows(
 
 
 def _check_ids(queue: Queue, rows: EventRows) -> None:
-    if rows.has_ids and queue.dedup_window_seconds > 0:
+    if "id" in rows.columns and queue.dedup_window_seconds > 0:
         raise InvalidRequest(
             f"queue {queue.name!r} deduplicates events by id for {queue.dedup_window_seconds:g} s, which Spark writes "
             "do not support: leave out the column 'id', or set dedup_window_seconds of the queue to 0. "
