@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.output import Output
@@ -36,31 +37,27 @@ _COUNTERS = (
 )
 
 
-class StopSignals:
-    """Sets ``received`` on the first SIGINT or SIGTERM. The second one has its usual effect."""
+@contextmanager
+def stop_signal() -> Iterator[threading.Event]:
+    """Yield an event that the first SIGINT or SIGTERM sets. The second one has its usual effect."""
+    received = threading.Event()
+    previous_handlers: dict[int, Any] = {}
 
-    def __init__(self) -> None:
-        self.received = threading.Event()
-        self._previous_handlers: dict[int, Any] = {}
+    def handle(signum: int, frame: FrameType | None) -> None:
+        received.set()
+        restore()
 
-    def __enter__(self) -> StopSignals:
-        if threading.current_thread() is threading.main_thread():
-            self._previous_handlers = {
-                signum: signal.signal(signum, self._handle) for signum in (signal.SIGINT, signal.SIGTERM)
-            }
-        return self
+    def restore() -> None:
+        while previous_handlers:
+            signal.signal(*previous_handlers.popitem())
 
-    def __exit__(self, *_: object) -> None:
-        self._restore()
-
-    def _handle(self, signum: int, frame: FrameType | None) -> None:
-        self.received.set()
-        self._restore()
-
-    def _restore(self) -> None:
-        for signum, handler in self._previous_handlers.items():
-            signal.signal(signum, handler)
-        self._previous_handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            previous_handlers[signum] = signal.signal(signum, handle)
+    try:
+        yield received
+    finally:
+        restore()
 
 
 def run_queries(starters: Sequence[Callable[[], Query]], out: Output, report_seconds: float) -> None:
@@ -71,16 +68,16 @@ def run_queries(starters: Sequence[Callable[[], Query]], out: Output, report_sec
     from penstock.engine.status import StatusReporter
 
     queries: list[Query] = []
-    with StopSignals() as signals:
+    with stop_signal() as stopped:
         try:
             for start in starters:
-                if signals.received.is_set():
+                if stopped.is_set():
                     break
                 with out.spinner("Starting Spark" if not queries else "Starting"):
                     queries.append(start())
             with QueryDisplay(queries, out, report_seconds) as display:
                 while not all([query.wait(0) for query in queries]):
-                    if signals.received.wait(_POLL_SECONDS):
+                    if stopped.wait(_POLL_SECONDS):
                         break
                     display.update()
         finally:

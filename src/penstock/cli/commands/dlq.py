@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,9 +107,10 @@ async def show(
 ) -> None:
     """Show a dead letter: the event, the error, the traceback and earlier failures."""
     from penstock.cli import json_output
+    from penstock.log.dead_letters.models import DeadLetterFilter
 
     async with session.transport() as transport:
-        letter = await _find_letter(transport, id)
+        (letter,) = await _find_letters(transport, DeadLetterFilter(ids=[id]))
     if session.out.json:
         session.out.document(json_output.dead_letter(letter))
     else:
@@ -219,28 +221,27 @@ async def purge(
 async def _build_filter(
     transport: Transport, queue: str | None, ids: list[int] | None, conditions: dict[str, Any]
 ) -> DeadLetterFilter:
-    from penstock.core.errors import NotFound
     from penstock.log.dead_letters.models import DeadLetterFilter
 
     if queue is not None:
         await find_queue(transport, queue)
     criteria = DeadLetterFilter(ids=ids, queue=queue, **conditions)
     if ids:
-        existing = {letter.id for letter in await transport.dead_letters(criteria, limit=len(ids))}
-        missing = [str(letter_id) for letter_id in ids if letter_id not in existing]
-        if missing:
-            raise NotFound(f"there is no dead letter {', '.join(missing)}; it may have been redriven or purged")
+        await _find_letters(transport, criteria)
     return criteria
 
 
-async def _find_letter(transport: Transport, id: int) -> DeadLetter:
+async def _find_letters(transport: Transport, criteria: DeadLetterFilter) -> Sequence[DeadLetter]:
+    """Return the dead letters with the ids of the filter, or raise NotFound if one does not exist."""
     from penstock.core.errors import NotFound
-    from penstock.log.dead_letters.models import DeadLetterFilter
 
-    letters = await transport.dead_letters(DeadLetterFilter(ids=[id]), limit=1)
-    if not letters:
-        raise NotFound(f"there is no dead letter {id}; it may have been redriven or purged")
-    return letters[0]
+    ids = criteria.ids or []
+    letters = await transport.dead_letters(criteria, limit=len(ids))
+    missing = sorted(set(ids) - {letter.id for letter in letters})
+    if missing:
+        names = ", ".join(map(str, missing))
+        raise NotFound(f"there is no dead letter {names}; it may have been redriven or purged")
+    return letters
 
 
 def _shorten(error: str) -> str:

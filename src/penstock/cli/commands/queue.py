@@ -36,6 +36,9 @@ Partitions = Annotated[
     int | None,
     typer.Option(help="The number of partitions of a queue partitioned by hash.", show_default="8", metavar="N"),
 ]
+KeyField = Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the key.")]
+IdField = Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the id.")]
+TimeField = Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the time.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 _SHOWN_PARTITIONS = 5
@@ -208,9 +211,9 @@ async def push(
             "--file", "-f", metavar="FILE", help="Read events from a file, one JSON value per line; - is stdin."
         ),
     ] = None,
-    key_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the key.")] = None,
-    id_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the id.")] = None,
-    time_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the time.")] = None,
+    key_field: KeyField = None,
+    id_field: IdField = None,
+    time_field: TimeField = None,
     wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long to retry while the queue is full.")] = 0.0,
     once: Annotated[
         bool,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.completion import queue_names
+from penstock.cli.commands.queue import QueueName
 from penstock.cli.session import CommandSession, find_queue
 from penstock.core.errors import InvalidRequest, SinkClosed
 from penstock.core.formatting import number
@@ -24,7 +24,6 @@ app = typer.Typer(help="Sinks: write the events of a queue to files, webhooks, t
 
 _option: Any = partial(typer.Option, rich_help_panel="Reading")
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", autocompletion=queue_names)]
 Group = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="The consumer group of the sink.", show_default="named after the sink"),

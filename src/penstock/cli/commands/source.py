@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.command import command
-from penstock.cli.commands.queue import Yes
-from penstock.cli.completion import queue_names
+from penstock.cli.commands.queue import IdField, KeyField, QueueName, TimeField, Yes
 from penstock.cli.session import CommandSession, find_queue
 from penstock.cli.times import format_time
 from penstock.core.errors import InvalidRequest, NotFound
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Sources: push the contents of files and tables to a queue, exactly once.")
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", autocompletion=queue_names)]
 #: The shortest pause between two pushes of a simulation.
 _TICK_SECONDS = 0.05
 _MAX_BATCH_EVENTS = 5_000
@@ -38,9 +36,9 @@ def source_options(
         ),
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="The key of all events.")] = None,
-    key_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the key.")] = None,
-    id_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the id.")] = None,
-    time_field: Annotated[str | None, typer.Option(metavar="FIELD", help="The field that holds the time.")] = None,
+    key_field: KeyField = None,
+    id_field: IdField = None,
+    time_field: TimeField = None,
     idle_seconds: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="When following, exit after this long without an event."),

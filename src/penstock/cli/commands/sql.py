@@ -15,7 +15,6 @@ from penstock.cli.commands.run import Conf, Master, PyFiles, Report, require_spa
 from penstock.cli.session import CommandSession
 
 if TYPE_CHECKING:
-    from penstock.core.settings import Settings
     from penstock.engine.query import Query
     from penstock.stream.sink_binding import SinkBinding
     from penstock.stream.statements.application import Application
@@ -114,7 +113,7 @@ def _run(
         raise InvalidRequest(f"{file.name} has no query: add one, such as INSERT INTO totals SELECT ...")
     settings = session.settings()
     bindings = _bind_sinks(application)
-    asyncio.run(_create_queues(settings, application))
+    asyncio.run(_create_queues(session, application))
     starters: list[Callable[[], Query]] = []
     for definition in application.queries_in_order():
         stream: Any = replace(
@@ -155,14 +154,9 @@ def _bind_sinks(application: Application) -> list[SinkBinding]:
     return bindings
 
 
-async def _create_queues(settings: Settings, application: Application) -> None:
+async def _create_queues(session: CommandSession, application: Application) -> None:
     """Create the missing queues that the file defines or writes to. A query waits for the queues that it reads."""
-    from penstock.db.pool import Database
-    from penstock.log.log import Log
-
-    log = Log(Database(settings))
-    await log.open()
-    try:
+    async with session.log() as log:
         for queue in application.queues.values():
             if await log.catalog.find(queue.name) is None:
                 await log.configure(
@@ -171,5 +165,3 @@ async def _create_queues(settings: Settings, application: Application) -> None:
         for query in application.queries.values():
             if query.stream.sink is not None and await log.catalog.find(query.stream.sink) is None:
                 await log.configure(query.stream.sink, partitioning="hash", partitions=8)
-    finally:
-        await log.close()

@@ -181,7 +181,7 @@ class _Demo:
             loop.remove_signal_handler(signal.SIGINT)
 
     async def run(self) -> DemoResult:
-        async with run_partner() as partner, self._connection() as conn, self._stop_processes():
+        async with run_partner() as partner, await self._log.database.connect() as conn, self._stop_processes():
             with step(self._out, "Starting all processes", "as in production: Spark, the server, the console"):
                 await self._create(conn)
                 server_url, console_url = await self._start(partner)
@@ -432,14 +432,6 @@ class _Demo:
         for producer in self._producers:
             if producer.done():
                 producer.result()
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
-        conn = await self._log.database.connect()
-        try:
-            yield conn
-        finally:
-            await conn.close()
 
     @asynccontextmanager
     async def _stop_processes(self) -> AsyncIterator[None]:
