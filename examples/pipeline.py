@@ -28,7 +28,7 @@ COUNTRIES = {"1": "it", "2": "fr"}
 
 
 class Countries:
-    """The country of an address, by a file that somebody else looks after."""
+    """Looks up the country of an address in a file."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -41,7 +41,7 @@ class Countries:
 
 
 def pipeline(file: str) -> Stream:
-    """The stages, by name."""
+    """Return the stages by name."""
     return (
         Stream.from_(VIEWS)
         .map("n, at, site, address, lower(url) AS url, agent LIKE '%bot%' AS is_bot", name="transform")
@@ -56,7 +56,7 @@ def pipeline(file: str) -> Stream:
 
 
 def view(n: int) -> dict[str, Any]:
-    """A page view; every tenth is a robot's, and every 40th comes from where the lookup knows nothing of."""
+    """Return a page view. Every tenth is from a robot, every 40th from an unknown address."""
     return {
         "n": n,
         "at": START_MS + n * 100,
@@ -68,7 +68,7 @@ def view(n: int) -> dict[str, Any]:
 
 
 def run(stream: Stream, what: str, **options: Any) -> Query:
-    """Let the pipeline take what is there, and end."""
+    """Process all available events."""
     query: Query = stream.run(QUERY, available_now=True, flush=True, **options)
     status = query.status
     print(f"{what}: {status.events_in} events in, {status.windows} windows out, {status.dead} dead letters")
@@ -76,19 +76,19 @@ def run(stream: Stream, what: str, **options: Any) -> Query:
 
 
 def expected(views: list[dict[str, Any]]) -> Counter[str]:
-    """Views by plan and page, by a few lines of Python."""
+    """Compute views by plan and page in Python."""
     plans = {"acme": "gold", "bolt": "free"}
     return Counter(f"{plans[v['site']]} {v['url'].lower()}" for v in views if v["n"] % 10)
 
 
 def counted(db: psycopg.Connection[Any]) -> Counter[str]:
-    """The same, out of the history."""
+    """Read views by plan and page from the history."""
     rows = db.execute(f"SELECT key, sum(views)::int FROM penstock_history.{QUERY} GROUP BY key".encode())  # noqa: S608
     return Counter(dict(rows.fetchall()))
 
 
 def database_url() -> str:
-    """The database that the client uses, for those who speak SQL."""
+    """Return the URL of the database that the client uses."""
     settings = Settings.from_env()
     return embedded.status(settings.data_dir).url or "" if settings.database_url is None else settings.database_url
 

@@ -16,7 +16,7 @@ async def main() -> None:
         await greetings.delete()
         await greetings.create()
 
-        # Each key has a lane of its own. When the push returns, the events are durable.
+        # Each key has its own lane. The events are durable when push returns.
         await greetings.partition("ada").push([{"data": {"say": "hello"}}, {"data": {"say": "goodbye"}}])
         await greetings.push({"data": {"say": "hello"}, "key": "grace"})
 
@@ -26,12 +26,12 @@ async def main() -> None:
             for event in events:
                 print(f"{event.key} says {event.data['say']}")
                 said.append((event.key, event.data["say"]))
-            # Not acknowledged, they would come again when the lease ends: to us, or to whoever is there then.
+            # Without this, the events would be delivered again when the lease ends.
             await q.ack(events)
 
         await greetings.delete()
 
-    # In order within a lane; which lane comes first is not promised.
+    # Events are in order within a lane. The order of lanes is not defined.
     by_lane = {key: [what for who, what in said if who == key] for key, _ in said}
     if by_lane != {"ada": ["hello", "goodbye"], "grace": ["hello"]}:
         raise SystemExit(f"something was lost, doubled or out of order: {said}")

@@ -20,15 +20,15 @@ from typing import Any
 
 from penstock import Event, Penstock, Stream, sliding_window_gate, token_bucket_gate
 
-#: What was released: after how many seconds, and what.
+#: Released messages, each with the seconds after the start.
 Released = list[tuple[float, dict[str, Any]]]
 Checks = dict[str, bool]
-#: Begins a check on how soon, which a machine that is busy with other things may not pass.
+#: The prefix of checks on timing, which may fail on a busy machine.
 SOON = "soon: "
 
 
 async def released(q: Penstock, name: str, streams: list[Stream], messages: list[dict[str, Any]]) -> Released:
-    """Push the messages as a burst, run the streams, and read what they let through."""
+    """Push the messages as a burst, run the streams, and read the messages they release."""
     queues = [streams[0].sources[0], *(str(stream.sink) for stream in streams)]
     for queue in queues:
         await q.queue(queue).delete()
@@ -84,7 +84,7 @@ async def cascade(q: Penstock) -> Checks:
     ]
     data = [{"seq": i, "items": [{"id": f"{i}-{j}"} for j in range(5)]} for i in range(60)]
     events = await released(q, "rl-cascade", streams, data)
-    # After the burst, the line through (time, messages so far) that fits best: each request carries 5.
+    # Fit a line through (time, messages so far) after the burst. Each request has 5 messages.
     after = [(at, 5 * place) for place, (at, _) in enumerate(events) if at > 0]
     rate = linear_regression(*zip(*after, strict=True)).slope
     return {

@@ -56,7 +56,7 @@ def readings(output: Path) -> Stream:
 
 
 class Sensors:
-    """Reports so many readings a second, one push every twentieth of one."""
+    """Pushes readings at a rate, 20 times a second."""
 
     def __init__(self, q: SyncPenstock) -> None:
         self.accepted: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ class Sensors:
         return {"key": event["key"], "data": event["data"]}
 
     def _push(self, some: list[dict[str, Any]]) -> None:
-        # A push is taken whole or shed whole.
+        # A push is accepted or shed as a whole.
         if self._q.queue(QUEUE).push(some).shed:
             self.shed += len(some)
         else:
@@ -90,7 +90,7 @@ class Sensors:
 
 
 def expected(accepted: list[dict[str, Any]]) -> Results:
-    """Count, alerts, minimum, maximum and average, by a few lines of Python."""
+    """Compute count, alerts, minimum, maximum and average in Python."""
     values: dict[tuple[str, int], list[Decimal]] = defaultdict(list)
     for data in accepted:
         if data["value"] != "n/a":
@@ -102,7 +102,7 @@ def expected(accepted: list[dict[str, Any]]) -> Results:
 
 
 def from_file(lines: list[str]) -> Results:
-    """The same, as the file says."""
+    """Read the same numbers from the file."""
     found: Results = {}
     for w in (json.loads(line, parse_float=Decimal) for line in lines):
         start = round(datetime.fromisoformat(w["window_start"]).timestamp() * 1000)
@@ -113,7 +113,7 @@ def from_file(lines: list[str]) -> Results:
 
 @contextmanager
 def metrics_server(log: Path) -> Iterator[str]:
-    """A server on a free port, in a process of its own: where its metrics are."""
+    """Start a server on a free port and yield the URL of its metrics."""
     with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "penstock", "serve", "--port", "0"], stdout=output, stderr=output

@@ -28,7 +28,7 @@ WINDOWS = 12
 
 
 def results() -> list[dict[str, Any]]:
-    """Twelve windows of each sensor; sensor-b becomes too hot in the sixth, for three windows."""
+    """Return twelve windows of each sensor. sensor-b is too hot in three of them, from the sixth on."""
     dice, begin, found = random.Random(6), datetime(2026, 1, 31, 12, 0, tzinfo=UTC), []
     for n in range(WINDOWS):
         for sensor in SENSORS:
@@ -55,7 +55,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 class Receiver:
-    """A webhook receiver that answers 503, 500 and nothing at all before it comes to its senses."""
+    """A webhook receiver that first responds with 503, 500 and no response, then accepts."""
 
     def __init__(self) -> None:
         self.trouble = [b"503 Busy\r\nretry-after: 0.2", b"500 Broken", b""]

@@ -1,4 +1,4 @@
-"""The same without asyncio: several threads share one client.
+"""The synchronous client: several threads share it.
 
 python examples/sync_client.py
 """
@@ -19,7 +19,7 @@ def main() -> None:
         q.queue(QUEUE).push([{"data": n, "key": f"lane-{n % 10}"} for n in range(COUNT)])
 
         def work() -> None:
-            # A lane is with one worker at a time, so the order within it is kept however many there are.
+            # A lane is leased to one worker at a time, so its order is kept.
             reader = q.queue(QUEUE).group("workers").batch(5).wait(True).timeout_millis(500)
             while events := reader.pop():
                 done.extend(event.data for event in events)

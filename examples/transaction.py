@@ -1,9 +1,9 @@
-"""Consume, transform, produce: exactly once, though workers die on the way.
+"""Consume, transform and produce exactly once, even if workers fail.
 
     python examples/transaction.py
 
-What a worker makes of an order is stored together with its ack, or not at all. A worker that was taken for dead, and
-comes back when somebody else has done its work, is refused.
+The output of a worker is stored together with the ack of its input, or not at all. A worker whose lease has ended is
+refused when another worker has processed its events.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ COUNT = 30
 
 
 async def finish(q: Penstock, events: Sequence[Event]) -> None:
-    """Ship what was ordered, and say that it is done, in one transaction."""
+    """Push shipments and acknowledge their orders in one transaction."""
     async with q.transaction() as tx:
         tx.ack(events)
         tx.queue(SHIPMENTS).push([{"data": {"ship": event.data["order"]}, "key": event.key} for event in events])
@@ -30,7 +30,7 @@ async def main() -> None:
         await q.queue(ORDERS).push([{"data": {"order": n}, "key": f"customer-{n % 3}"} for n in range(COUNT)])
         worker = q.queue(ORDERS).group("shipping").batch(4)
 
-        # This one takes orders and is not heard of for a while: its lease, of half a second, ends.
+        # This worker pops orders and stalls, so that its lease of half a second ends.
         taken = await worker.lease_seconds(0.5).pop()
         print(f"A worker took {len(taken)} orders and fell asleep.")
 

@@ -1,4 +1,4 @@
-"""Two groups read the same events, each at its own pace; then one of them goes back in time.
+"""Two groups read the same events independently; then one of them seeks back.
 
 python examples/two_groups_and_replay.py
 """
@@ -12,7 +12,7 @@ QUEUE = "example-payments"
 
 
 async def total(q: Penstock, group: str) -> int:
-    """Read whatever the group has not read yet, and add it up."""
+    """Read the events that the group has not read, and return their sum."""
     cents = 0
     reader = q.queue(QUEUE).group(group).batch(100).partitions(10).wait(True).timeout_millis(500)
     while events := await reader.pop():
@@ -36,7 +36,7 @@ async def main() -> None:
         everything = await total(q, "analytics")
         print(f"billing has seen {afternoon} cents more, and analytics {everything} at once")
 
-        # Events stay where they are when they are read: a group is only a place in the log, and can be moved.
+        # Reading does not remove events. A group is a position in the log and can be moved.
         await q.queue(QUEUE).group("analytics").seek(noon)
         again = await total(q, "analytics")
         print(f"analytics went back to noon and has seen {again} cents again")

@@ -1,8 +1,7 @@
-"""Look up every pinned package among the known vulnerabilities, by pip-audit.
+"""Check every pinned package for known vulnerabilities with pip-audit.
 
-Ends with 1 if one of them has any, and with 2 if some could not be looked up, because the service cannot be reached or
-does not know them: an audit that did not take place is not one that found nothing. It needs a network, so neither
-`make check` nor CI runs it.
+Exits with 1 if a package has one, and with 2 if some packages could not be checked, because the service is unreachable
+or does not know them. It needs a network, so neither `make check` nor CI runs it.
 """
 
 from __future__ import annotations
@@ -14,24 +13,24 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-#: What Penstock, its tests and its documentation are installed from, and what it is measured beside.
+#: Lock files of Penstock, its tests and documentation, and of the systems it is benchmarked against.
 LOCKS = ("requirements/*.txt", "benchmarks/peers/*.txt")
 
 
 def audit(file: Path) -> list[dict[str, Any]] | str:
-    """What is known of each package of a lock file; a text, if that could not be found out."""
+    """Return the report of each package of a lock file, or the reason why there is none."""
     command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--require-hashes", "--progress-spinner=off"]
     try:
         done = subprocess.run(
             [*command, "--format=json", "--requirement", str(file)], capture_output=True, text=True, timeout=600
         )
     except subprocess.TimeoutExpired:
-        return "there was no answer within ten minutes"
+        return "no response within ten minutes"
     try:
         found: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError):
-        last = done.stderr.strip().splitlines()[-1:] or ["pip-audit said nothing"]
-        # The name of a host is nobody's business here.
+        last = done.stderr.strip().splitlines()[-1:] or ["pip-audit printed nothing"]
+        # Cut before the host name.
         return last[0].partition(":")[0]
     return found
 
@@ -53,13 +52,13 @@ def main() -> int:
         left_out += len(skipped)
         for package in found:
             for vulnerability in package.get("vulns", ()):
-                fixed = ", ".join(vulnerability["fix_versions"]) or "nothing yet"
+                fixed = ", ".join(vulnerability["fix_versions"]) or "no version yet"
                 bad.append(f"{name}: {package['name']} {package['version']}: {vulnerability['id']} (fixed by {fixed})")
         print(f"{name}: {len(found) - len(skipped)} packages looked up, {len(skipped)} not known to the service")
     for line in bad:
         print(line)
     if not looked_up:
-        print("NOTHING WAS AUDITED: no service for vulnerabilities can be reached from here; run it where one can.")
+        print("NOTHING WAS AUDITED: the vulnerability service is unreachable from this machine.")
     elif not bad:
         print(f"No known vulnerabilities in {looked_up} packages." + (f" {left_out} NOT AUDITED." if left_out else ""))
     if bad:

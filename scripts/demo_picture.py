@@ -1,4 +1,4 @@
-"""Plays ``penstock demo`` and writes what it leaves on the screen to docs/assets/demo.svg."""
+"""Run ``penstock demo log`` and write its output to docs/assets/demo.svg."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.cli.output import Output
 
 PICTURE = Path(__file__).parents[1] / "docs/assets/demo.svg"
 
-# A picture that asks no other site for a font.
+# The default format loads a font from another site.
 _FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
     "Fira Code", "ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono"
 )
@@ -29,12 +29,12 @@ def main() -> None:
     )
     with (
         mock.patch.object(Output, "console", console),
-        # What moves while it plays would be recorded frame by frame.
+        # Live tables would be recorded frame by frame.
         mock.patch("rich.live.Live", return_value=nullcontext()),
     ):
         asyncio.run(run_log_demo(Output(), events=50_000, speed=3, keep=False))
-    picture = console.export_svg(title="penstock demo", code_format=_FORMAT, unique_id="demo")
-    # Where the temporary directory of this machine is concerns nobody.
+    picture = console.export_svg(title="penstock demo log", code_format=_FORMAT, unique_id="demo")
+    # Hide the temporary directory of this machine.
     PICTURE.write_text(re.sub(r"[^;]*/penstock-demo-\w+", "/tmp/penstock-demo", picture))  # noqa: S108
     print(f"{PICTURE} was written")
 

@@ -1,4 +1,4 @@
-"""Write docs/reference/openapi.json from the server's endpoints; with ``--check``, say whether it is up to date."""
+"""Write docs/reference/openapi.json from the server's endpoints; with ``--check``, test whether it is up to date."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python scripts/install_chromium.py
 
-Looks on the PATH first and among playwright's own; then has playwright download one, then Debian's packages. In CI a
-machine that ends up without one fails here; elsewhere the tests in a browser are skipped, and say so.
+Looks on the PATH and in playwright's cache. Otherwise installs one with playwright, then from Debian's packages.
+Without a Chromium, this script fails in CI; elsewhere the browser tests are skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-#: What it is started with: it asks nobody for anything, and needs no graphics card.
+#: Command-line flags: no background requests, no graphics card.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -32,25 +32,25 @@ MISSING = (
 
 
 def find_chromium() -> str | None:
-    """The browser's program, if there is one."""
+    """Return the path of the browser, or None."""
     for name in NAMES:
         if (found := shutil.which(name)) is not None:
             return found
-    return _of_playwright()
+    return _find_in_playwright_cache()
 
 
-def _of_playwright() -> str | None:
-    """Looked for by hand: to start playwright for its answer takes longer than all the rest."""
-    told = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+def _find_in_playwright_cache() -> str | None:
+    # Starting playwright to ask for the path takes seconds.
+    configured = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
     cache = "Library/Caches" if sys.platform == "darwin" else ".cache"
-    places = [Path(told)] if told else [Path.home() / cache / "ms-playwright"]
+    places = [Path(configured)] if configured else [Path.home() / cache / "ms-playwright"]
     patterns = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/Chromium.app/Contents/MacOS/Chromium")
     found = [path for place in places for pattern in patterns for path in place.glob(pattern)]
     return str(max(found)) if found else None
 
 
 def install() -> None:
-    """Try each way until there is one."""
+    """Install with playwright, then with apt."""
     subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"], check=False)
     if find_chromium() is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
         subprocess.run(["apt-get", "update", "--quiet"], check=False)

@@ -1,6 +1,6 @@
-"""Fills the page of the command line from the commands themselves, so that it cannot fall behind them.
+"""mkdocs hook that generates the command-line reference from the commands.
 
-mkdocs.yml names this file as a hook; the page says where with ``<!-- commands -->`` and ``<!-- shared options -->``.
+It replaces ``<!-- commands -->`` and ``<!-- shared options -->`` in the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ELSEWHERE = {"help", "install_completion", "show_completion", *shared_options._
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put the commands into their page."""
+    """Insert the commands into the page."""
     if page.file.src_uri != _PAGE:
         return markdown
     root: Any = typer.main.get_command(app)
@@ -34,7 +34,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def _tree(command: Any, path: str, level: int) -> Iterator[str]:
-    """The commands below one, groups with a heading over those that are in them."""
+    """Yield the commands of a group, and of its groups under a heading each."""
     for name, child in command.commands.items():
         if child.hidden:
             continue

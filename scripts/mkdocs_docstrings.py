@@ -1,8 +1,7 @@
-"""Shows docstrings as they are meant: the marks of reStructuredText in them become Markdown.
+"""Griffe extension that converts the reStructuredText in docstrings to Markdown.
 
-The code's docstrings use two of them, ``::`` before a block of code and ``:meth:`` and its like around a name, and a
-comment that begins with ``#:`` above an attribute. mkdocs.yml names this file as an extension of Griffe, which reads
-the docstrings.
+It converts ``::`` before a code block and roles such as ``:meth:``, and uses a ``#:`` comment above an attribute as its
+docstring.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Any
 import griffe
 
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`~?([^`]+)`")
-# A pair of colons on its own, or after a space, disappears; after a word one of them stays.
+# "::" alone or after a space is removed; after a word, one colon stays.
 _BLOCK = re.compile(r"(?P<alone>^|\s+)?::\n\n(?P<code>(?: +\S.*(?:\n|$)|\n(?= +\S))+)")
 
 
 def as_markdown(text: str) -> str:
-    """The text with code in fences and plain names where roles were."""
+    """Convert code blocks to fences and roles to code."""
     return _BLOCK.sub(_fenced, _ROLE.sub(lambda role: f"`{role[1].rpartition('.')[2]}`", text))
 
 
@@ -31,7 +30,7 @@ def _fenced(block: re.Match[str]) -> str:
 
 
 def _comment_above(attribute: griffe.Attribute) -> str:
-    """What the ``#:`` lines right above an attribute say."""
+    """Return the text of the ``#:`` lines above an attribute."""
     found: list[str] = []
     number = attribute.lineno or 1
     lines = attribute.lines_collection[attribute.filepath] if isinstance(attribute.filepath, Path) else []
@@ -42,10 +41,10 @@ def _comment_above(attribute: griffe.Attribute) -> str:
 
 
 class Docstrings(griffe.Extension):
-    """Rewrites every docstring that is read."""
+    """Converts every docstring."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rewrite the docstring of one object."""
+        """Convert the docstring of an object."""
         if isinstance(obj, griffe.Attribute) and obj.docstring is None and (comment := _comment_above(obj)):
             obj.docstring = griffe.Docstring(comment, lineno=obj.lineno, parent=obj)
         if obj.docstring is not None:

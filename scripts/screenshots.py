@@ -1,10 +1,10 @@
-"""Take the documentation's pictures of the console from one that runs, for example that of the demo.
+"""Take the screenshots of the documentation from a running console, such as that of the demo.
 
     python scripts/screenshots.py http://127.0.0.1:6633 [--query page_views] [--wait 60]
     python scripts/screenshots.py http://127.0.0.1:6633 --query sites --demo
 
-The second takes the README's picture alone, docs/assets/demo.png, of the live board while `penstock demo` runs. The
-others go to docs/assets/console-*.png. They are small: with a palette, where Pillow is there to make it.
+The second command takes only the screenshot of the README, docs/assets/demo.png, while `penstock demo` runs. The others
+are docs/assets/console-*.png. Pillow, if installed, reduces them to a palette.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ASSETS = Path(__file__).parent.parent / "docs" / "assets"
 
 
 def pages(query: str | None) -> dict[str, str]:
-    """What is taken, by the name of its picture."""
+    """Return the paths of the pages by the name of their screenshot."""
     asked = f"?query={quote(query)}" if query else ""
     return {
         "overview": "/",
@@ -44,7 +44,7 @@ def take(page: Page, base: str, name: str, path: str, wait: float) -> None:
     if answer is not None and not answer.ok:
         print(f"{path}: no such page, left out")
         return
-    # Says which machine it is.
+    # The driver name contains the host name.
     page.add_style_tag(content=".ps-driver { visibility: hidden }")
     page.wait_for_timeout(wait * 1000)
     target = ASSETS / (f"console-{name}.png" if name != "demo" else "demo.png")
@@ -71,10 +71,10 @@ def opened(browser: Browser, *, is_phone: bool, scheme: str) -> Page:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url", help="where the console is")
-    parser.add_argument("--query", help="which query the live board and the details show; the first, unless told")
+    parser.add_argument("url", help="the URL of the console")
+    parser.add_argument("--query", help="the query on the live board and in the details (default: the first)")
     parser.add_argument("--wait", type=float, default=60.0, help="seconds for the overview's charts to fill")
-    parser.add_argument("--demo", action="store_true", help="take the picture of the demo alone")
+    parser.add_argument("--demo", action="store_true", help="take only the screenshot of the demo")
     given = parser.parse_args()
     program = find_chromium()
     if program is None:

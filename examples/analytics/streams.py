@@ -1,9 +1,9 @@
-"""The streams of a small web analytics company: what `penstock demo` runs.
+"""The streams of a small web analytics company, which `penstock demo` runs.
 
     penstock run examples/analytics/streams.py
 
-They read four queues. Clicks and orders and readings say themselves when they happened, in the field `at`; calls to a
-partner wait until the partner may be called. Every result is a row of `penstock_live.<name>` while its window is open.
+They read four queues. Clicks, orders and readings have their event time in the field `at`. Calls to a partner wait at a
+gate. Each result is a row of `penstock_live.<name>` while its window is open.
 """
 
 import os
@@ -11,7 +11,7 @@ import os
 from penstock import Stream, agg, token_bucket_gate
 from penstock.sinks import Webhook
 
-#: Windows go by the event's own time, and wait a second for what comes out of order.
+#: Windows use the event time and wait one second for late events.
 _TIME = {"event_time": "at", "allowed_lateness_seconds": 1, "idle_flush_seconds": 10}
 _clicks = Stream.from_("clicks")
 
@@ -22,13 +22,13 @@ sites = (
     .to("sites.5s")
 )
 
-# Users online: who has clicked within the last minute. The window that ends next is the one to look at.
+# Users online: those with a click in the last minute. The window that ends next has the current number.
 online = _clicks.window_sliding(size=60, slide=10, **_TIME).aggregate({"users": agg.count_distinct("user")})
 
-# Views of each page in the last five minutes, whichever site and partition they come from.
+# Views of each page in the last five minutes, over all sites and partitions.
 pages = _clicks.key_by("url").window_sliding(size=300, slide=60, **_TIME).aggregate({"views": agg.count()})
 
-# Revenue of each customer, exact to the penny: an amount that is no number is a dead letter, and its neighbours count.
+# Revenue of each customer, exact to the penny. An amount that is no number becomes a dead letter.
 revenue = (
     Stream.from_("orders")
     .window_tumbling(seconds=10, **_TIME)
@@ -36,7 +36,7 @@ revenue = (
     .to("revenue.10s")
 )
 
-# Sensors: average and extremes, and how many readings were above 80. The rule "hot" watches the averages.
+# Sensors: average, minimum, maximum, and the number of readings above 80. The rule "hot" watches the averages.
 sensors = (
     Stream.from_("readings")
     .window_tumbling(seconds=5, **_TIME)
@@ -52,7 +52,7 @@ sensors = (
     .to("sensors.5s")
 )
 
-# A partner whose API takes ten calls a second for each customer, and twenty at once. What may not pass yet waits.
+# A partner whose API accepts ten calls a second per customer, and bursts of twenty. Other calls wait.
 partner = (
     Stream.from_("calls")
     .gate(token_bucket_gate(capacity=20, refill_per_sec=10))

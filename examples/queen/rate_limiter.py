@@ -1,7 +1,7 @@
-"""A rate limit in front of an API that others run, with a client that knows nothing of Penstock.
+"""A rate limit for calls to an external API, with a client of Queen.
 
-Calls wait in a queue with a lane for each tenant; a gate lets through what the tenant's bucket has tokens for, in
-order, and the rest waits. The client is ``queen-mq``, unmodified: it speaks the message plane. Start a server and run
+Calls wait in a queue with a lane for each tenant. A gate releases them in order at the rate of the tenant's token
+bucket. The client is an unmodified ``queen-mq``. Start a server and run
 
     penstock serve &
     pip install queen-mq==0.15.0
@@ -21,7 +21,7 @@ CALLS = 30
 
 async def main() -> None:
     async with Queen(url=URL) as q:
-        # What the gate denies comes again when the lease ends, and that costs no retry.
+        # Denied messages are delivered again when the lease ends, without using up a retry.
         await q.queue("api.calls").config({"lease_time": 1}).create()
         await q.queue("api.allowed").create()
         await q.queue("api.calls").partition("tenant-a").push([{"data": {"call": n}} for n in range(CALLS)])
