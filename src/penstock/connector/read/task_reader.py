@@ -130,7 +130,7 @@ class _BatchBuilder:
 
     def _mask(self, metadata: EventMetadata, problems: Mapping[int, str], rows: int) -> pa.Array | None:
         """Return which events are selected; None if all are."""
-        mask = None if self._keys is None else pc.is_in(metadata.keys(), self._keys)
+        mask = None if self._keys is None else pc.is_in(metadata.keys, self._keys)
         if problems and self._mode == "dropmalformed":
             is_valid = np.ones(rows, dtype=bool)
             is_valid[list(problems)] = False
@@ -149,7 +149,7 @@ class _BatchBuilder:
 
     def _column(self, name: str, slices: list[ChunkSlice], metadata: EventMetadata, data: bytes) -> pa.Array:
         if name == "key":
-            return metadata.keys()
+            return metadata.keys
         if name == "value":
             return _lines(data, len(metadata.offsets))
         if name == "queue":

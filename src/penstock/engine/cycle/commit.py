@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import AsyncConnection
@@ -30,7 +30,7 @@ from penstock.engine.plan import CyclePlan
 from penstock.engine.planning import poison_search
 from penstock.engine.planning.poison_search import PoisonSearch
 from penstock.engine.worker.event_time import to_timestamp
-from penstock.engine.worker.reports import StoredReport
+from penstock.engine.worker.reports import TaskReport, decode_reports
 from penstock.log.catalog import MAX_LAYOUT_RETRIES, is_layout_change
 from penstock.log.log import Log
 from penstock.log.notify import cycle_topic
@@ -62,12 +62,8 @@ class _Stopwatch:
         self._last = now
 
 
-class _WindowOutputs(NamedTuple):
-    """The events of closed windows, and the alerts that they caused."""
-
-    events: Sequence[OutputEvent]
-    #: By queue.
-    alerts: Sequence[tuple[Queue, Sequence[AlertEvent]]]
+#: Alerts by queue.
+_Alerts: TypeAlias = Sequence[tuple[Queue, Sequence[AlertEvent]]]
 
 
 class Committer:
@@ -118,10 +114,10 @@ class Committer:
                 await retry.pause(error)
         raise AssertionError
 
-    async def load_reports(self, cycle: int) -> list[StoredReport]:
+    async def load_reports(self, cycle: int) -> list[TaskReport]:
         conn = await self._connection()
-        rows = await (await conn.execute(_reports["load_reports"], self._cycle_params(cycle), binary=True)).fetchall()
-        return [StoredReport(*row) for row in rows]
+        rows = await conn.execute(_reports["load_reports"], self._cycle_params(cycle), binary=True)
+        return decode_reports(await rows.fetchall())
 
     async def record_failure(self, plan: CyclePlan, error: str, search: PoisonSearch | None) -> None:
         """Write the error of a cycle to the ledger, and store the search for the event that causes it."""
@@ -179,16 +175,16 @@ class Committer:
             await advance_positions(conn, target.name, moves, query.now)
             watermarks = await self._watermarks.advance(conn, result, query)
             stopwatch.lap("advance")
-            windows = await self._merge_windows(conn, result, query, watermarks, stats)
+            window_events, alerts = await self._merge_windows(conn, result, query, watermarks, stats)
             if target.join_state is not None:
                 flushed_us = watermarks.get(ALL_PARTITIONS) if result.is_flush else None
                 await target.join_state.apply(conn, result.join_changes, query.closed_us, flushed_us)
             stopwatch.lap("merge")
             await store_dead_letters(conn, self._log, target, result, stats)
             stopwatch.lap("dead letters")
-            outputs = [*result.outputs, *windows.events]
+            outputs = [*result.outputs, *window_events]
             stats.events_out = len(outputs)
-            request = await self._append(conn, outputs, windows.alerts)
+            request = await self._append(conn, outputs, alerts)
             stopwatch.lap("append")
             await self._finish_cycle(conn, result, stats, query.poison_search, watermarks)
         return stats, request
@@ -200,11 +196,11 @@ class Committer:
         query: LockedQuery,
         watermarks: Mapping[int, int],
         stats: CommitStats,
-    ) -> _WindowOutputs:
-        """Merge partial aggregates into the result tables and close windows."""
+    ) -> tuple[Sequence[OutputEvent], _Alerts]:
+        """Merge partial aggregates into the result tables and close windows. Returns their events and alerts."""
         target, tables, now = self._target, self._target.result_tables, query.now
         if tables is None or result.partials is None:
-            return _WindowOutputs([], [])
+            return [], []
         closing_ends = {partition: us - target.time_rules.grace_us for partition, us in watermarks.items()}
         await merge_open_sessions(conn, tables, result.session_moves, now)
         replaced = await merge_closed_sessions(conn, tables, result.session_moves, closing_ends, now)
@@ -213,7 +209,7 @@ class Committer:
         closed = await merge_partials(conn, tables, result.partials, closing_ends, now)
         events = windows_to_outputs(closed)
         stats.windows = len(events)
-        alerts: Sequence[tuple[Queue, Sequence[AlertEvent]]] = []
+        alerts: _Alerts = []
         if target.sink is not None:
             ends = [hidden_end for _, _, event, hidden_end in closed if event is not None]
             alerts = await evaluate_rules(conn, self._log.catalog, target.sink, events, ends, now)
@@ -221,13 +217,10 @@ class Committer:
         outputs = [*replaced, *events]
         if target.window_key is not None:
             outputs = [rekey_window(line, target.window_key) for _, line in outputs]
-        return _WindowOutputs(outputs, alerts)
+        return outputs, alerts
 
     async def _append(
-        self,
-        conn: AsyncConnection[Any],
-        outputs: Sequence[OutputEvent],
-        alerts: Sequence[tuple[Queue, Sequence[AlertEvent]]],
+        self, conn: AsyncConnection[Any], outputs: Sequence[OutputEvent], alerts: _Alerts
     ) -> AppendRequest | None:
         if not outputs or self._target.sink is None:
             return None

@@ -30,7 +30,7 @@ from penstock.engine.spark.errors import error_summary
 from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.preaggregate import merge_blocks
 from penstock.engine.worker.reader import EventReader
-from penstock.engine.worker.reports import ConflictingReports, PartitionReport, TaskReport, decode_reports
+from penstock.engine.worker.reports import ConflictingReports, PartitionReport, TaskReport
 from penstock.engine.worker.task import CycleJob, set_cycle_job
 from penstock.stream.expression import is_python
 
@@ -182,7 +182,7 @@ class CycleRunner:
 
     def _load_complete_reports(self, plan: CyclePlan) -> list[TaskReport]:
         """Load the reports of a cycle, and check that its tasks have read each planned offset once."""
-        reports, reader = self._load_reports(plan), self._prepared.reader
+        reports, reader = self._run(self._committer.load_reports(plan.cycle)), self._prepared.reader
         if not reports and (plan.partitions or plan.expired_rows):
             # Spark skipped the reader because the result is empty, for example after a join with an empty table.
             reports = self._read_only(plan, reader)
@@ -200,15 +200,12 @@ class CycleRunner:
                 )
         return reports
 
-    def _load_reports(self, plan: CyclePlan) -> list[TaskReport]:
-        return decode_reports(self._run(self._committer.load_reports(plan.cycle)))
-
     def _read_only(self, plan: CyclePlan, reader: EventReader | JoinReader) -> list[TaskReport]:
         """Read the events of a cycle without a computation, and return all reports."""
         self._label_jobs(plan)
         frame = reader.frame(self._context.spark, max(1, len(plan.tasks)))
         frame.select(frame.columns[0]).count()
-        return self._load_reports(plan)
+        return self._run(self._committer.load_reports(plan.cycle))
 
     def _to_result(
         self,

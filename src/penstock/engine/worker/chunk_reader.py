@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 from msgspec import structs
@@ -13,7 +13,7 @@ from penstock.core.errors import CorruptChunk
 from penstock.core.timestamps import to_micros
 from penstock.db.pg_arrays import int_array
 from penstock.db.statements import Statements
-from penstock.engine.plan import PartitionRange
+from penstock.engine.plan import PartitionRange, SegmentRange
 from penstock.engine.worker.event_failure import EventFailure
 from penstock.engine.worker.packed_strings import decode_strings
 from penstock.engine.worker.reports import PartitionReport
@@ -37,12 +37,6 @@ class ChunkSlice:
     columns: chunk.ChunkColumns
 
 
-class _OffsetRange(NamedTuple):
-    partition_id: int
-    start: int
-    stop: int
-
-
 def read_chunk_slices(
     conn: psycopg.Connection[Any],
     queues: Mapping[int, str],
@@ -54,19 +48,17 @@ def read_chunk_slices(
 
     Each event of a damaged chunk is added to the failures.
     """
-    by_segment: dict[tuple[int, int], list[_OffsetRange]] = {}
+    by_segment: dict[tuple[int, int], dict[int, SegmentRange]] = {}
     for partition in partitions.values():
         for part in partition.segments:
-            ranges = by_segment.setdefault((partition.queue_id, part.segment), [])
-            ranges.append(_OffsetRange(partition.partition_id, part.start, part.stop))
-    for (queue_id, segment), ranges in sorted(by_segment.items()):
+            by_segment.setdefault((partition.queue_id, part.segment), {})[partition.partition_id] = part
+    for (queue_id, segment), planned in sorted(by_segment.items()):
         params = {
-            "partitions": int_array([r.partition_id for r in ranges]),
-            "starts": int_array([r.start for r in ranges]),
-            "ends": int_array([r.stop for r in ranges]),
+            "partitions": int_array(list(planned)),
+            "starts": int_array([part.start for part in planned.values()]),
+            "ends": int_array([part.stop for part in planned.values()]),
             "longest": chunk.MAX_EVENTS,
         }
-        planned = {r.partition_id: r for r in ranges}
         statement = _sql.table("chunks_between", queue_id, segment)
         for partition_id, end, count, appended_at, target_group, body in _stream_rows(conn, statement, params):
             partition = partitions[partition_id]

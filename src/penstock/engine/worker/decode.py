@@ -177,7 +177,7 @@ class EventDecoder:
             "__redriven": metadata.is_redriven(),
         }
         columns = {name: pa.array(array if sources is None else array[sources]) for name, array in columns.items()}
-        columns["__key"] = metadata.keys() if sources is None else metadata.keys().take(pa.array(sources))
+        columns["__key"] = metadata.keys if sources is None else metadata.keys.take(pa.array(sources))
         if self._config.with_metadata:
             rows = range(len(metadata.offsets)) if sources is None else sources.tolist()
             lines = [json.encode(metadata.to_dict(row, self._config.queues)).decode() for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -37,13 +38,11 @@ class EventMetadata:
         starts = np.array([piece.start_offset for piece in slices], dtype=np.int64)
         rows = int(self._counts.sum())
         self.offsets = np.arange(rows, dtype=np.int64) + np.repeat(starts - self._ends + self._counts, self._counts)
-        self._keys: pa.Array | None = None
 
+    @cached_property
     def keys(self) -> pa.Array:
         """The keys, null for events without one."""
-        if self._keys is None:
-            self._keys = _read_keys(self._slices, self._counts)
-        return self._keys
+        return _read_keys(self._slices, self._counts)
 
     def event_ref(self, row: int) -> EventRef:
         return EventRef(int(self.partition_ids[row]), int(self.offsets[row]))
@@ -86,7 +85,7 @@ class EventMetadata:
             "partition": partition.name,
             "partition_id": partition.partition_id,
             "offset": offset,
-            "key": self.keys()[row].as_py(),
+            "key": self.keys[row].as_py(),
             "id": event_id or f"{partition.partition_id}-{offset}",
             "time": appended_at if time is None else from_micros(time),
             "appended_at": appended_at,

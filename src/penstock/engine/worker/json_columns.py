@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -105,11 +106,7 @@ class JsonColumnDecoder:
             return f"the event is not JSON: {problem}"
         if not isinstance(value, dict):
             return f"the event is {_describe(value)}; fields can only be read from an object"
-        for field in self.schema:
-            member = value.get(field.name)
-            if member is not None and (error := _find_type_error(member, field.type)):
-                return f"field {field.name!r}: {error}"
-        return None
+        return _find_member_error(value, self.schema, "field")
 
 
 def _widen_decimals(kind: pa.DataType) -> pa.DataType:
@@ -131,7 +128,9 @@ def _find_type_error(value: Any, kind: pa.DataType) -> str | None:
     if pa.types.is_decimal(kind):
         return _find_decimal_error(value, kind)
     if pa.types.is_struct(kind):
-        return _find_struct_error(value, kind)
+        return (
+            _find_member_error(value, kind, "in") if isinstance(value, dict) else f"{_describe(value)} is not an object"
+        )
     if pa.types.is_list(kind):
         if not isinstance(value, list):
             return f"{_describe(value)} is not a list"
@@ -169,13 +168,11 @@ def _find_decimal_error(value: Any, kind: pa.DataType) -> str | None:
     return None
 
 
-def _find_struct_error(value: Any, kind: pa.DataType) -> str | None:
-    if not isinstance(value, dict):
-        return f"{_describe(value)} is not an object"
-    for field in kind:
+def _find_member_error(value: dict[str, Any], fields: Iterable[pa.Field], location: str) -> str | None:
+    for field in fields:
         member = value.get(field.name)
         if member is not None and (error := _find_type_error(member, field.type)):
-            return f"in {field.name!r}: {error}"
+            return f"{location} {field.name!r}: {error}"
     return None
 
 

@@ -206,13 +206,10 @@ def _group_rows(
 
 
 def _widen_decimals(schema: pa.Schema) -> pa.Schema:
-    fields = []
-    for field in schema:
-        is_decimal = pa.types.is_decimal(field.type)
-        fields.append(
-            (field.name, pa.decimal256(2 * MAX_DECIMAL_DIGITS, field.type.scale) if is_decimal else field.type)
-        )
-    return pa.schema(fields)
+    def widen(kind: pa.DataType) -> pa.DataType:
+        return pa.decimal256(2 * MAX_DECIMAL_DIGITS, kind.scale) if pa.types.is_decimal(kind) else kind
+
+    return pa.schema([(field.name, widen(field.type)) for field in schema])
 
 
 def _sums_fit(preaggregation: Preaggregation, table: pa.Table) -> bool:

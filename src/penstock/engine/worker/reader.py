@@ -6,7 +6,7 @@ the start of a stream run here, before Spark gets the events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -91,13 +91,20 @@ def decode_events(spark: SparkSession, config: ReadConfig, events: Sequence[Even
     if not config.steps and not callable(config.event_time):
         return _decode_slices(config, slices)
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            block = pa.array([to_ipc(_decode_slices(config, slices))], pa.binary())
-            yield pa.RecordBatch.from_arrays([block], names=["events"])
+    (block,) = run_in_worker(spark, lambda: [to_ipc(_decode_slices(config, slices))])
+    return pa.ipc.open_stream(block).read_all()
 
-    row = spark.range(0, 1, 1, 1).mapInArrow(run, "events binary").toArrow().to_pylist()[0]
-    return pa.ipc.open_stream(row["events"]).read_all()
+
+def run_in_worker(spark: SparkSession, function: Callable[[], list[bytes]]) -> list[bytes]:
+    """Call a function in a worker, and return its result."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.record_batch({"value": pa.array(function(), pa.binary())})
+
+    table = spark.range(0, 1, 1, 1).mapInArrow(work, "value binary").toArrow()
+    values: list[bytes] = table.column(0).to_pylist()
+    return values
 
 
 def to_chunk_slices(queues: Mapping[int, str], events: Sequence[Event]) -> list[ChunkSlice]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -52,14 +51,8 @@ class ConflictingReports(Exception):
     """The reports of a cycle contradict each other or the plan. The cycle is computed again."""
 
 
-class StoredReport(NamedTuple):
-    stage: int
-    task: int
-    report: bytes
-
-
-def decode_reports(stored: Iterable[StoredReport]) -> list[TaskReport]:
-    """Decode one report of each task. Raises ConflictingReports if a task ran twice with different results."""
+def decode_reports(stored: Iterable[tuple[int, int, bytes]]) -> list[TaskReport]:
+    """Decode the report of each stage and task. Raises ConflictingReports if a task ran twice with other results."""
     reports: dict[tuple[int, int], bytes] = {}
     for stage, task, report in stored:
         if reports.setdefault((stage, task), report) != report:

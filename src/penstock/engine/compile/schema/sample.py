@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -27,7 +27,7 @@ from penstock.engine.spark.errors import error_summary
 from penstock.engine.worker.chunk_reader import ChunkSlice
 from penstock.engine.worker.event_metadata import EventMetadata
 from penstock.engine.worker.read_config import ReadConfig
-from penstock.engine.worker.reader import decode_events, to_chunk_slices
+from penstock.engine.worker.reader import decode_events, run_in_worker, to_chunk_slices
 from penstock.engine.worker.udf.batch import UdfBatch, UdfItem
 from penstock.engine.worker.udf.stage import UdfStage
 from penstock.engine.worker.udf.steps import run_udf_steps
@@ -58,7 +58,7 @@ def run_reader_udfs(spark: SparkSession, split: SplitStream, sample: Sequence[Ev
         run_udf_steps(steps, batch)
         return batch.encode_items("sample")[0]
 
-    lines = _run_surviving(sample, lambda part: _run_in_worker(spark, partial(run, to_chunk_slices(queues, part))))
+    lines = _run_surviving(sample, lambda part: run_in_worker(spark, partial(run, to_chunk_slices(queues, part))))
     return list(chain.from_iterable(lines))
 
 
@@ -81,7 +81,7 @@ def run_stage(
         return []
 
     def run(table: pa.Table) -> list[bytes]:
-        return _run_in_worker(reader.sparkSession, lambda: stage.run("sample", table).encode_items("sample")[0])
+        return run_in_worker(reader.sparkSession, lambda: stage.run("sample", table).encode_items("sample")[0])
 
     return list(chain.from_iterable(_run_surviving(events, run)))
 
@@ -108,16 +108,6 @@ def _sample_frame(reader: DataFrame, config: ReadConfig, sample: Sequence[Event]
     pure = dataclasses.replace(config, steps=_without_side_effects(config.steps), failed_events=None)
     tables = _run_surviving(sample, lambda part: decode_events(reader.sparkSession, pure, part))
     return reader.sparkSession.createDataFrame(pa.concat_tables([config.event_schema.empty_table(), *tables]))
-
-
-def _run_in_worker(spark: SparkSession, run: Callable[[], list[bytes]]) -> list[bytes]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            lines = [line.decode() for line in run()]
-            yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["line"])
-
-    table = spark.range(0, 1, 1, 1).mapInArrow(work, "line string").toArrow()
-    return [line.encode() for line in table.column(0).to_pylist()]
 
 
 def _run_surviving(sample: Any, run: Callable[[Any], Any]) -> list[Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import decimal
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -14,14 +15,11 @@ from penstock.engine.worker.json_columns import DEFAULT_NUMBER
 _decode_exact = msgspec.json.Decoder(float_hook=decimal.Decimal).decode
 
 
-class _TypeCount(NamedTuple):
-    events: int
-    type: pa.DataType
-
-
 def infer_types(lines: Iterable[bytes], names: Sequence[str]) -> dict[str, pa.DataType | None]:
     """The type that most events have in each field; None if no event has the field."""
-    counts: dict[str, dict[str, _TypeCount]] = {name: {} for name in names}
+    #: By field and family of types.
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    types: dict[tuple[str, str], pa.DataType] = {}
     for line in lines:
         try:
             event = _decode_exact(line)
@@ -32,14 +30,13 @@ def infer_types(lines: Iterable[bytes], names: Sequence[str]) -> dict[str, pa.Da
         for name in names:
             if event.get(name) is not None:
                 kind = _infer_type(event[name])
-                known = counts[name].get(_family(kind), _TypeCount(0, kind))
-                counts[name][_family(kind)] = _TypeCount(known.events + 1, _merge_types(known.type, kind))
-    return {name: _most_frequent(families.values()) for name, families in counts.items()}
-
-
-def _most_frequent(counts: Iterable[_TypeCount]) -> pa.DataType | None:
-    most_frequent = max(counts, key=lambda entry: entry.events, default=None)
-    return None if most_frequent is None else _replace_unknown(most_frequent.type)
+                family = _family(kind)
+                counts[name][family] += 1
+                types[name, family] = _merge_types(types.get((name, family), kind), kind)
+    families = {name: max(count, key=count.__getitem__, default=None) for name, count in counts.items()}
+    return {
+        name: None if family is None else _replace_unknown(types[name, family]) for name, family in families.items()
+    }
 
 
 def _infer_type(value: Any) -> pa.DataType:
