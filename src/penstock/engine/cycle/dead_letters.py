@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from psycopg import AsyncConnection
 
@@ -11,15 +11,11 @@ from penstock.engine.worker.event_failure import EventFailure, EventRef
 from penstock.log.dead_letters.models import FailedEvent
 from penstock.log.log import Log
 
-
-class _LateReason(NamedTuple):
-    stage: str
-    error: str
-
-
-_LATE_FOR_WINDOW = _LateReason("window", "late: its window was closed before it came; redrive it to correct the window")
-_LATE_FOR_JOIN = _LateReason(
-    "join", "late: the events that it belongs to have expired; redrive it to join it with those that have not"
+#: The stage and the error of late events.
+_LATE_FOR_WINDOW = ("window", "late: its window was closed before it came; redrive it to correct the window")
+_LATE_FOR_JOIN = (
+    "join",
+    "late: the events that it belongs to have expired; redrive it to join it with those that have not",
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,32 +106,24 @@ class EventDecoder:
     def _compute_times(self, batch: UdfBatch, values: list[Any]) -> _Array:
         """Read the event times from decoded events, with a path or a user-defined function."""
         times = np.full(len(values), NO_TIME, dtype=np.int64)
-        read_time = self._time_function(batch)
+        event_time, path = self._config.event_time, self._time_path
+        with_context = path is None and takes_context(event_time)
         with UdfWatchdog(Retries().timeout_seconds) as watchdog:
             for row, value in enumerate(values):
                 try:
                     watchdog.start_call()
-                    times[row] = parse_event_time(read_time(row, value))
+                    if path is not None:
+                        time = _read_path(value, path)
+                    elif with_context:
+                        time = event_time(value, batch.context("event time", row))
+                    else:
+                        time = event_time(value)
+                    times[row] = parse_event_time(time)
                 except Exception as error:
                     batch.add_failure(row, "event time", error, 1)
                 finally:
                     watchdog.end_call()
         return times
-
-    def _time_function(self, batch: UdfBatch) -> Callable[[int, Any], Any]:
-        event_time = self._config.event_time
-        if self._time_path is not None:
-            path = self._time_path
-
-            def read_path(row: int, value: Any) -> Any:
-                for name in path:
-                    value = value.get(name) if isinstance(value, dict) else None
-                return value
-
-            return read_path
-        if takes_context(event_time):
-            return lambda row, value: event_time(value, batch.context("event time", row))
-        return lambda row, value: event_time(value)
 
     def _metadata_times(self, metadata: EventMetadata) -> _Array | None:
         """The event times if they are not in the data."""
@@ -188,3 +180,9 @@ class EventDecoder:
 
     def _add_failure(self, metadata: EventMetadata, row: int, stage: str, error: str) -> None:
         self._failures.append(EventFailure(*metadata.event_ref(row), stage, error))
+
+
+def _read_path(value: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

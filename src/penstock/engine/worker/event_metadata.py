@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +17,6 @@ from penstock.engine.worker.event_failure import EventRef
 from penstock.log.queue import DEFAULT_KEY
 
 _Array = np.ndarray[Any, Any]
-
-
-class PartitionRun(NamedTuple):
-    """Consecutive rows of one partition."""
-
-    partition: PartitionRange
-    rows: int
-    last_appended_us: int
 
 
 class EventMetadata:
@@ -47,11 +39,12 @@ class EventMetadata:
     def event_ref(self, row: int) -> EventRef:
         return EventRef(int(self.partition_ids[row]), int(self.offsets[row]))
 
-    def partition_runs(self) -> Iterator[PartitionRun]:
+    def partition_runs(self) -> Iterator[tuple[PartitionRange, int, int]]:
+        """Consecutive rows of one partition: the partition, their number, and when the last one was appended."""
         for _, group in groupby(self._slices, key=lambda piece: piece.partition.partition_id):
             pieces = list(group)
             rows = sum(piece.columns.count for piece in pieces)
-            yield PartitionRun(pieces[0].partition, rows, pieces[-1].appended_us)
+            yield pieces[0].partition, rows, pieces[-1].appended_us
 
     def is_redriven(self) -> _Array:
         return self._repeat([piece.is_redriven for piece in self._slices], bool)

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -30,24 +30,10 @@ from penstock.stream.steps import Step
 _logger = logging.getLogger("penstock.engine")
 
 
-class ReaderFields(NamedTuple):
-    """The fields that the reader decodes, and their Spark types, to be stored."""
-
-    schema: pa.Schema
-    types: dict[str, str]
-
-
-class ResolvedStages(NamedTuple):
-    """A stream whose stages have field types, and the Spark types of these fields, to be stored."""
-
-    split: SplitStream
-    types: dict[str, str]
-
-
 def resolve_fields(
     spark: SparkSession, split: SplitStream, stored: Mapping[str, str], sample: Sequence[Event]
-) -> ReaderFields:
-    """Resolve the types of the fields that the reader decodes."""
+) -> tuple[pa.Schema, dict[str, str]]:
+    """Resolve the types of the fields that the reader decodes. Also returns their Spark types, to be stored."""
     names = referenced_fields(split)
     time_field = _time_field(split)
     if time_field is not None and time_field not in names:
@@ -60,7 +46,7 @@ def resolve_fields(
     types = _resolve_types(split, names, declared, inferred, warn_assumed_string)
     if time_field is not None:
         types.setdefault(time_field, pa.string())
-    return ReaderFields(pa.schema(list(types.items())), {name: _spark_type(kind) for name, kind in types.items()})
+    return pa.schema(list(types.items())), {name: _spark_type(kind) for name, kind in types.items()}
 
 
 def warn_assumed_string(name: str) -> None:
@@ -86,8 +72,8 @@ def resolve_udf_stages(
     references: ReferenceTables,
     stored: Mapping[str, str],
     sample: Sequence[Event],
-) -> ResolvedStages:
-    """Resolve the types of the fields that each stage returns.
+) -> tuple[SplitStream, dict[str, str]]:
+    """Resolve the types of the fields that each stage returns. Also returns the Spark types that are to be stored.
 
     Types that were inferred are stored. With windows all types are stored, because the result tables depend on them.
     """
@@ -111,7 +97,7 @@ def resolve_udf_stages(
         types_to_store.update({f"{prefix}{name}": _spark_type(types[name]) for name in is_stored})
         steps[index] = dataclasses.replace(stage, fields=pa.schema(list(types.items())))
         input_fields = list(types)
-    return ResolvedStages(dataclasses.replace(split, spark_steps=tuple(steps)), types_to_store)
+    return dataclasses.replace(split, spark_steps=tuple(steps)), types_to_store
 
 
 def _resolve_types(

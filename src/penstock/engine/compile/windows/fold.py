@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -33,10 +33,8 @@ _OUTPUT_SCHEMA = pa.schema([*PARTIAL_COLUMNS, ("a0", pa.string())])
 _RETRIES = Retries()
 
 
-class _WindowKey(NamedTuple):
-    key: str
-    start_us: int
-    end_us: int
+#: Key, start and end of a window.
+_WindowKey: TypeAlias = tuple[str, int, int]
 
 
 def fold_column() -> ResultColumn:
@@ -89,7 +87,7 @@ class _Folder:
         statement = fill_placeholders(_sql["load_values"], id=int(self.config.query_id))
         with translate_database_errors():
             rows = worker_connection(self.config.conninfo).execute(statement, params).fetchall()
-        return {_WindowKey(key, start_us, end_us): value for key, start_us, end_us, value in rows}
+        return {(key, start_us, end_us): value for key, start_us, end_us, value in rows}
 
     def _fold_window(
         self,
@@ -107,7 +105,7 @@ class _Folder:
         for is_late in (False, True):
             events = [event for event in ordered if event["__is_late"] is is_late]
             if events:
-                key = _WindowKey(window["__group_key"], window["__window_start"], window["__window_end"])
+                key = (window["__group_key"], window["__window_start"], window["__window_end"])
                 value = values.get(key) or json.encode(self.fold.initial).decode()
                 for event in events:
                     value = self._fold_event(value, event, failures, watchdog)
