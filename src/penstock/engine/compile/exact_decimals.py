@@ -40,7 +40,6 @@ def run_query(spark: SparkSession, query: str) -> DataFrame:
 
 @lru_cache(maxsize=1)
 def _compile(jvm: Any) -> Any:
-    """An instance of the Java class."""
     source = resources.files("penstock.engine.compile").joinpath("jvm", "ExactDecimals.java")
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())

@@ -17,7 +17,6 @@ def to_text(value: Column, spark_type: str) -> Column:
 
 
 def columns_to_text(frame: DataFrame, columns: Sequence[Column]) -> list[Column]:
-    """Each column of a frame as text."""
     schema = frame.select(*[column.alias(f"c{index}") for index, column in enumerate(columns)]).schema
     return [to_text(column, field.dataType.simpleString()) for column, field in zip(columns, schema, strict=True)]
 

@@ -18,7 +18,6 @@ _TYPES = {
 
 
 def postgres_type(spark_type: str) -> str:
-    """The PostgreSQL type for the values of a Spark type."""
     if spark_type.startswith("decimal"):
         return "numeric"
     return _TYPES.get(spark_type, "jsonb")

@@ -64,8 +64,6 @@ class ComputedCycle(NamedTuple):
 
 @dataclass
 class CommitStats:
-    """The counts of a commit."""
-
     events_in: int = 0
     events_out: int = 0
     windows: int = 0

@@ -26,7 +26,6 @@ ClosedWindow: TypeAlias = tuple[str, int, str | None, datetime | None]
 
 
 def windows_to_outputs(windows: Iterable[ClosedWindow]) -> list[OutputEvent]:
-    """The output events of closed windows."""
     return [
         (key or None, (event if not revision else f'{event[:-1]}, "revision" : {revision}}}').encode())
         for key, revision, event, _ in windows

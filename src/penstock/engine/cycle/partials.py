@@ -49,8 +49,6 @@ _MOVE_COLUMNS = (
 
 @dataclass(frozen=True)
 class Partials:
-    """The rows of a job."""
-
     #: Partial aggregates with the columns of the staging table.
     table: pa.Table
     #: Late events that are not counted.

@@ -65,7 +65,6 @@ class PreparedQuery:
     small_job: DataFrame | None = None
 
     def close(self) -> None:
-        """Close the connections of the reference tables."""
         self.references.close()
 
 

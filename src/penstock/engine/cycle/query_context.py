@@ -19,8 +19,6 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class QueryContext:
-    """A query with its stream, options and connections."""
-
     id: int
     name: str
     stream: Definition

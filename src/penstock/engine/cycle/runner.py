@@ -125,7 +125,6 @@ class CycleRunner:
         return int(self._fetch_value(join_state.statement("count_expired"), join_state.params(limit=limit)) or 0)
 
     def delete_plan(self, cycle: int) -> None:
-        """Delete a planned cycle from the ledger."""
         self._fetch_value(_sql["delete_plan"], {"query": self._context.id, "fence": self._fence, "cycle": cycle})
 
     # Failures

@@ -19,7 +19,6 @@ from penstock.engine.worker.event_time import to_timestamp
 
 
 async def stage_partials(conn: AsyncConnection[Any], tables: ResultTables, partials: pa.Table) -> None:
-    """Copy partial aggregates into the staging table."""
     if partials.num_rows:
         async with conn.cursor().copy(tables.statement("copy_partials")) as copy:
             await copy.write(to_csv(partials))

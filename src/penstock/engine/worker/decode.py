@@ -36,8 +36,6 @@ class _DecodedFields(NamedTuple):
 
 
 class EventDecoder:
-    """Decodes the slices of a task."""
-
     def __init__(
         self, config: ReadConfig, reports: Mapping[int, PartitionReport], failures: list[EventFailure]
     ) -> None:

@@ -14,16 +14,12 @@ _MAX_CHARACTERS = 8_000
 
 
 class EventRef(NamedTuple):
-    """Identifies an event by its partition and its offset."""
-
     partition_id: int
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class EventFailure:
-    """An event that a stage could not process."""
-
     partition_id: int
     offset: int
     stage: str

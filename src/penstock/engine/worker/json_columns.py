@@ -34,8 +34,6 @@ class DecodedColumns(NamedTuple):
 
 
 class JsonColumnDecoder:
-    """Decodes lines of JSON into the columns of a schema."""
-
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self._uniform = UniformJsonReader(schema)
@@ -43,7 +41,6 @@ class JsonColumnDecoder:
         self._parse_options = pj.ParseOptions(explicit_schema=read_schema, unexpected_field_behavior="ignore")
 
     def decode(self, data: bytes, count: int) -> DecodedColumns:
-        """Decode ``count`` lines."""
         if not len(self.schema):
             return DecodedColumns(pa.table({"": pa.nulls(count)}).select([]), {})
         if (uniform := self._uniform.read(data, count)) is not None:

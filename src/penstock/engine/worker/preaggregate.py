@@ -39,8 +39,6 @@ MAX_DECIMAL_DIGITS = 38
 
 @dataclass(frozen=True, slots=True)
 class PartialColumn:
-    """A column of partial aggregates."""
-
     name: str
     #: The Arrow function that merges two values: sum, min or max.
     merge: str
@@ -53,8 +51,6 @@ class PartialColumn:
 
 @dataclass(frozen=True, slots=True)
 class Preaggregation:
-    """The aggregates that a task computes, and the windows."""
-
     #: The field that is the key; None: the event's own key.
     key: str | None
     window_us: int
@@ -122,7 +118,6 @@ def _to_block(preaggregation: Preaggregation, buffered: list[pa.Table]) -> pa.Re
 
 
 def to_ipc(table: pa.Table) -> bytes:
-    """Encode a table as one binary value."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table.combine_chunks())

@@ -69,6 +69,5 @@ class ReadConfig:
 
 
 def event_schema(fields: Iterable[pa.Field], with_event_json: bool, with_metadata: bool) -> pa.Schema:
-    """The columns of events with these fields."""
     optional = [name for name, is_there in ((EVENT_JSON, with_event_json), (METADATA, with_metadata)) if is_there]
     return pa.schema([*SYSTEM_COLUMNS, *[(name, pa.string()) for name in optional], *fields])

@@ -96,8 +96,6 @@ def decode_events(spark: SparkSession, config: ReadConfig, events: Sequence[Even
 
 
 def run_in_worker(spark: SparkSession, function: Callable[[], list[bytes]]) -> list[bytes]:
-    """Call a function in a worker, and return its result."""
-
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.record_batch({"value": pa.array(function(), pa.binary())})

@@ -25,8 +25,6 @@ class PartitionReport(msgspec.Struct, array_like=True):
 
 
 class TaskReport(msgspec.Struct, array_like=True):
-    """The report of one task in one stage."""
-
     partitions: list[PartitionReport]
     failures: list[EventFailure]
     #: Events that user-defined filters dropped, by stage.

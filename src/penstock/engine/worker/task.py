@@ -38,8 +38,6 @@ class CycleJob:
 
 
 class CycleTask(NamedTuple):
-    """A running Spark task of a cycle."""
-
     context: TaskContext
     job: CycleJob
 
@@ -89,7 +87,6 @@ def send_stage_report(config: ReadConfig, stage: int, report: TaskReport) -> Non
 
 
 def load_plan(config: ReadConfig, job: CycleJob) -> CyclePlan:
-    """Load the plan of a cycle from the ledger."""
     params = {"query": config.query_id, "fence": job.fence, "cycle": job.cycle}
     with translate_database_errors():
         row = worker_connection(config.conninfo).execute(_sql["load_plan"], params, binary=True).fetchone()

@@ -72,8 +72,6 @@ class _ValueSpans(NamedTuple):
 
 
 class UniformJsonReader:
-    """Reads batches of lines into the columns of a schema."""
-
     def __init__(self, schema: pa.Schema, min_lines: int = _MIN_LINES) -> None:
         self._schema = schema
         self._min_lines = min_lines

@@ -26,8 +26,6 @@ _MAX_HASHES = 1024
 
 @dataclass(frozen=True, slots=True)
 class StateColumn:
-    """A column of an aggregate's state."""
-
     name: str
     pg_type: str
     #: The Spark expression of a partial value.
@@ -47,8 +45,6 @@ class StateColumn:
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of a query's result."""
-
     name: str
     pg_type: str
     state: tuple[StateColumn, ...]
@@ -57,8 +53,6 @@ class ResultColumn:
 
 
 class AggregateArgument(NamedTuple):
-    """The argument of an aggregate, with its Spark type."""
-
     value: Column
     spark_type: str
 

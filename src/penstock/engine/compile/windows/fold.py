@@ -45,8 +45,6 @@ def fold_column() -> ResultColumn:
 
 
 def apply_fold(frame: DataFrame, fold: Reduce, config: ReadConfig) -> DataFrame:
-    """Fold the events of a frame into the values of their windows."""
-
     internal = {*SYSTEM_COLUMNS.names, *GROUP_COLUMNS, "__is_last_window", EVENT_JSON, METADATA}
     fields = [name for name in frame.columns if name not in internal]
     event = F.col(EVENT_JSON) if EVENT_JSON in frame.columns else F.struct(*[f"`{name}`" for name in fields])

@@ -44,8 +44,6 @@ _SESSION_COLUMNS = pa.schema(
 def assign_sessions(
     frame: DataFrame, gap_us: int, rules: TimeRules, config: ReadConfig, *, is_single_partition: bool
 ) -> DataFrame:
-    """Add the session to each event."""
-
     if not is_single_partition:
         frame = frame.repartition("__group_key")
     ordered = frame.sortWithinPartitions("__group_key", "__partition", "__offset")

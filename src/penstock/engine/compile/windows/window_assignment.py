@@ -27,8 +27,6 @@ _CLOCK_US = {"minute": 60_000_000, "hour": 3_600_000_000}
 
 @dataclass(frozen=True)
 class CompiledWindows:
-    """A compiled stream with windows."""
-
     #: From a cycle's events to partial aggregates. The second argument is True if the events are one Spark partition.
     transform: Callable[[DataFrame, bool], DataFrame]
     columns: list[ResultColumn]

@@ -67,7 +67,6 @@ class UdfStage:
         return frame.mapInArrow(partial(self._run_task, config), from_arrow_schema(self.output_schema))
 
     def run(self, query_name: str, table: pa.Table | pa.RecordBatch) -> UdfBatch:
-        """Run the functions over the events of a table."""
         partitions = table.column("__partition").to_pylist()
         offsets = table.column("__offset").to_pylist()
         metadata = table.column(METADATA) if self.reads_metadata else None
@@ -82,7 +81,6 @@ class UdfStage:
         return batch
 
     def _events(self, table: pa.Table | pa.RecordBatch) -> list[Any]:
-        """The events as the functions get them."""
         internal = {*SYSTEM_COLUMNS.names, EVENT_JSON, METADATA}
         if self.reads_event_json:
             internal |= self.copied_fields
