@@ -132,7 +132,7 @@ class EventDecoder:
     def _read_times(self, metadata: EventMetadata, table: pa.Table) -> EventTimes:
         times = self._metadata_times(metadata)
         if times is not None:
-            return EventTimes(times, {})
+            return times, {}
         path = self._time_path or []
         column = table.column(path[0])
         for name in path[1:]:

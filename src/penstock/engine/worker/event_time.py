@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,8 @@ _ZONE = r"(Z|[+-]\d\d:\d\d)$"
 _EXACT = decimal.Context(prec=10_000)
 
 
-class EventTimes(NamedTuple):
-    """Microseconds since 1970 for each row; NO_TIME and an error for rows without a valid time."""
-
-    times: np.ndarray[Any, Any]
-    errors: dict[int, str]
+#: Microseconds since 1970 for each row; NO_TIME and an error for rows without a valid time.
+EventTimes: TypeAlias = tuple[np.ndarray[Any, Any], dict[int, str]]
 
 
 def to_timestamp(us: int) -> datetime:
@@ -70,7 +67,7 @@ def parse_event_times(column: pa.ChunkedArray) -> EventTimes:
     """Parse a column like :func:`parse_event_time` parses its values."""
     times = _parse_column(column)
     if times is not None:
-        return EventTimes(times, {})
+        return times, {}
     times = np.full(len(column), NO_TIME, dtype=np.int64)
     errors: dict[int, str] = {}
     for row, value in enumerate(column.to_pylist()):
@@ -78,7 +75,7 @@ def parse_event_times(column: pa.ChunkedArray) -> EventTimes:
             times[row] = parse_event_time(value)
         except ValueError as error:
             errors[row] = str(error)
-    return EventTimes(times, errors)
+    return times, errors
 
 
 def _parse_column(column: pa.ChunkedArray) -> Any:

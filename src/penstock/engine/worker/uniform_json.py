@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import accumulate, repeat
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -64,13 +64,6 @@ class _LineLayout:
         return cls((*separators, line[value_end:]), tuple(names), tuple(is_quoted))
 
 
-class _ValueSpans(NamedTuple):
-    """Where the values of one field start and end, for each line."""
-
-    start: _Array
-    end: _Array
-
-
 class UniformJsonReader:
     def __init__(self, schema: pa.Schema, min_lines: int = _MIN_LINES) -> None:
         self._schema = schema
@@ -110,8 +103,8 @@ class UniformJsonReader:
         return pa.table(arrays, schema=self._schema)
 
 
-def _find_values(layout: _LineLayout, text: _Array, count: int) -> list[_ValueSpans] | None:
-    """Find the values of every line; None if a line has another layout.
+def _find_values(layout: _LineLayout, text: _Array, count: int) -> list[tuple[_Array, _Array]] | None:
+    """Find where the values of each field start and end in every line; None if a line has another layout.
 
     The separators contain all quotes and all line ends of the text. So if every separator is in its position, counted
     from its first quote, then no value contains one of these, and every byte belongs to a separator or to a value.
@@ -134,7 +127,7 @@ def _find_values(layout: _LineLayout, text: _Array, count: int) -> list[_ValueSp
     if text[last_starts[-1] :].tobytes() != last or not all(map(_all_equal, repeat(text), starts, separators)):
         return None
     value_starts = [start + len(separator) for start, separator in zip(starts, separators, strict=True)]
-    return list(map(_ValueSpans, value_starts, [*starts[1:], last_starts]))
+    return list(zip(value_starts, [*starts[1:], last_starts], strict=True))
 
 
 def _all_equal(text: _Array, positions: _Array, expected: bytes) -> bool:
@@ -268,26 +261,19 @@ class _Numbers:
 
     def to_column(self, kind: pa.DataType | None, is_missing: _Array | None) -> pa.Array | None:
         """The numbers as a column with nulls where they are missing; None if they do not fit the type."""
-        values: _Array | None
         if kind is None:
             return pa.nulls(0)  # the column is only checked
         max_decimals = int(self.decimals.max())
         if pa.types.is_decimal128(kind):
             return self._to_decimals(kind, max_decimals, is_missing)
-        if pa.types.is_int64(kind):
-            values = np.where(self.is_negative, -self.digits, self.digits) if max_decimals == 0 else None
-        elif pa.types.is_float64(kind):
-            values = self._to_doubles() if self.digits.max() <= _MAX_EXACT_DOUBLE else None
-        else:
-            values = None
-        if values is None:
+        values = self.digits
+        if pa.types.is_float64(kind) and values.max() <= _MAX_EXACT_DOUBLE:
+            # Both operands are exact, so the quotient is the double nearest to the literal.
+            values = values.astype(np.float64) / _POWERS_OF_TEN[self.decimals].astype(np.float64)
+        elif not pa.types.is_int64(kind) or max_decimals:
             return None
+        values = np.where(self.is_negative, -values, values)
         return pa.array(_insert_missing(values, is_missing), mask=is_missing)
-
-    def _to_doubles(self) -> _Array:
-        # Both operands are exact, so the quotient is the double nearest to the literal.
-        values = self.digits.astype(np.float64) / _POWERS_OF_TEN[self.decimals].astype(np.float64)
-        return np.where(self.is_negative, -values, values)
 
     def _to_decimals(self, kind: pa.Decimal128Type, max_decimals: int, is_missing: _Array | None) -> pa.Array | None:
         if max_decimals > kind.scale or self.max_integer_digits + max_decimals > _MAX_DIGITS:
