@@ -98,8 +98,9 @@ class UdfStage:
             report.failures += result.failures
             report.add_dropped(result.dropped)
             events = batch.select(copied).take(pa.array(output.sources, pa.int64()))
-            lines = pa.array([line.decode() for line in output.lines], pa.string())
-            columns = {**_by_name(output.table), **_by_name(events), EVENT_JSON: lines}
+            columns = {**_by_name(output.table), **_by_name(events)}
+            if self.writes_event_json:
+                columns[EVENT_JSON] = pa.array([line.decode() for line in output.lines], pa.string())
             yield from pa.table([columns[name] for name in schema.names], schema).combine_chunks().to_batches()
         send_stage_report(config, self.number, report)
 
