@@ -40,9 +40,7 @@ def read_texts(option: str, value: object) -> list[str]:
 
 def read_mapping(option: str, value: object) -> dict[str, str]:
     """Return a mapping of strings to strings."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or any(find_text_problem(text) is not None for text in value.values()):
         raise InvalidOption(f"{option} must be a mapping of strings to strings, not {short_repr(value)}", option=option)
     read_texts(option, list(value))
-    if not all(isinstance(text, str) and find_text_problem(text) is None for text in value.values()):
-        raise InvalidOption(f"{option} must be a mapping of strings to strings, not {short_repr(value)}", option=option)
     return dict(value)

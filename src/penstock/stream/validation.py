@@ -26,7 +26,8 @@ def parse_retries(options: dict[str, Any]) -> Retries:
     known = {"retry_limit": "limit", "retry_pause_seconds": "pause_seconds", "timeout_seconds": "timeout_seconds"}
     check_option_names(options, known, "step")
     for name, value in options.items():
-        (check_integer if name == "retry_limit" else check_number)(name, value, 0, 86_400)
+        check = check_integer if name == "retry_limit" else check_number
+        check(name, value, 0, 86_400)
     return Retries(**{known[name]: value for name, value in options.items()})
 
 

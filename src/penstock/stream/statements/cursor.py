@@ -56,12 +56,6 @@ class TokenCursor:
         self._index += 1
         return True
 
-    def take_all(self, *words: str) -> None:
-        """Skip words. If the first is there, the others have to follow."""
-        if self.take(words[0]):
-            for word in words[1:]:
-                self.expect(word)
-
     def expect(self, word: str) -> None:
         if not self.take(word):
             raise self.error(f"{word.upper()} is expected here")

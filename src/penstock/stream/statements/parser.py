@@ -119,7 +119,9 @@ class _StatementParser:
 
     def _create_queue(self, cursor: TokenCursor) -> None:
         """``CREATE QUEUE [IF NOT EXISTS] name [(column type, ... [, *])] [WITH (option = value, ...)]``."""
-        cursor.take_all("if", "not", "exists")
+        if cursor.take("if"):
+            cursor.expect("not")
+            cursor.expect("exists")
         name = check_name(cursor.name("a queue"), "queue")
         schema, has_more_fields = cursor.columns() if cursor.is_open_bracket() else ({}, False)
         options = cursor.options()
