@@ -1,1 +1,1 @@
-"""The whole system as separate processes, under load, while a seeded schedule of faults goes over it."""
+"""Chaos tests: the system as separate processes under load, with a seeded schedule of faults."""

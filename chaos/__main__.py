@@ -1,4 +1,4 @@
-"""``python -m chaos``: a run with a seed. The exit code says whether everything held."""
+"""``python -m chaos``: one run with a seed. Exits with 0 if all checks hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chaos.run import run, text_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the arguments ask for; 0 if everything held."""
+    """Run; return 0 if all checks hold."""
     options = _parse(arguments)
     failed = []
     seeds = options.seed or [random.SystemRandom().randrange(1, 1_000_000)]

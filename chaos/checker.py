@@ -1,7 +1,7 @@
-"""The judge: from journals and the database alone, with not one line of the product.
+"""Checks a run from its journals and the database, without using code of the product.
 
-Everything that was acknowledged is there, once, in order, within the limits; and what was computed of it is what the
-oracle says.
+Every acknowledged event is stored and delivered, once, in order and within the limits, and the results equal those of
+the oracle.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ import psycopg
 from chaos.journal import read
 from chaos.oracle import Produced, Windows, cents, produced
 
-#: The limit of the gate, as its users were told.
+#: The documented limit of the gate.
 CAPACITY, RATE = 12, 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN = 5
-#: A window of a key and what is in it; or, where nothing is computed, an event.
+#: A window of a key with its count and sum; without queries, an event.
 _Line = tuple[tuple[str, int], tuple[int, int]]
 
 
 @dataclass
 class Verdict:
-    """What was checked, and what was found wrong."""
+    """The checks and the problems found."""
 
     checks: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
 
     def check(self, name: str, problems: Iterable[object]) -> None:
-        """It holds if there is no problem."""
+        """Record a check, which holds if there are no problems."""
         found = list(problems)
         self.checks[name] = "held" if not found else "BROKEN"
         if found:
@@ -46,7 +46,7 @@ class Verdict:
 
 
 def judge(directory: Path, url: str, sink_file: Path, *, computed: bool = True) -> Verdict:
-    """Judge a run whose journals are in a directory; ``computed``, if there were queries."""
+    """Check the run with the journals in a directory. ``computed`` tells whether queries ran."""
     verdict = Verdict()
     pushed = produced(sorted(directory.glob("producer-*.journal")))
     verdict.check("every request was answered in the end", pushed.problems)
@@ -100,7 +100,7 @@ def _stored(verdict: Verdict, conn: psycopg.Connection, pushed: Produced, comput
 
 
 def _delivered(verdict: Verdict, directory: Path, queue: str, source: str, pushed: Produced) -> dict[str, list[int]]:
-    """Check what consumers got of a queue; by key, when each event was appended."""
+    """Check the deliveries of a queue; return the append times of its events by key."""
     got, acked = _consumed(directory, queue)
     places: dict[tuple[str, int], set[tuple[int, int]]] = {}
     times: dict[tuple[str, int], int] = {}
@@ -130,14 +130,14 @@ def _delivered(verdict: Verdict, directory: Path, queue: str, source: str, pushe
 
 
 def _consumed(directory: Path, queue: str) -> tuple[list[Any], list[Any]]:
-    """Deliveries (when, key, number, partition, offset, appended at) and acks (when, key, number), in order of time."""
+    """Return deliveries (time, key, number, partition, offset, append time) and acks (time, key, number), by time."""
     got, acked = [], []
     for path in directory.glob("consumer-*.journal"):
         for line in read(path):
             if line["queue"] == queue:
                 got += [(line["t"], *event) for event in line.get("got", [])]
                 acked += [(line["t"], *event) for event in line.get("acked", [])]
-    # Of a batch, the order is that of the journal: sorting keeps it.
+    # The sort is stable: events of one batch keep the order of the journal.
     return sorted(got, key=lambda each: each[0]), sorted(acked, key=lambda each: each[0])
 
 
@@ -161,7 +161,7 @@ def _overtaken(got: list[Any]) -> Iterable[str]:
 
 
 def _over_the_limit(passed: dict[str, list[int]]) -> Iterable[str]:
-    """Pour each lane through an exact bucket, by the times that its events bear."""
+    """Check the events of each lane against an exact token bucket, by their append times."""
     for key, times in passed.items():
         level, last = Fraction(CAPACITY), None
         for number, at in enumerate(times):
@@ -188,7 +188,7 @@ def _counted(verdict: Verdict, conn: psycopg.Connection, wanted: Windows) -> Non
 
 
 def _received(verdict: Verdict, directory: Path, wanted: Windows, read_one: Callable[[Any, str], _Line]) -> None:
-    """A webhook delivers at least once, and an event has the same id each time."""
+    """Check that the webhook got every event at least once, with the same id each time."""
     said: dict[str, _Line] = {}
     times, problems = 0, []
     for line in read(directory / "receiver.journal"):
@@ -205,7 +205,7 @@ def _received(verdict: Verdict, directory: Path, wanted: Windows, read_one: Call
 
 
 def _written(verdict: Verdict, file: Path, wanted: Windows, read_one: Callable[[Any], _Line]) -> None:
-    """A file is written exactly once."""
+    """Check that the file has every event exactly once."""
     try:
         lines = file.read_bytes().splitlines()
         windows = [read_one(json.loads(line)) for line in lines]

@@ -1,7 +1,7 @@
-"""The database's clock, which decides about leases and limits: put forward and back while it runs.
+"""Moves the clock of PostgreSQL, which decides about leases and limits, while it runs.
 
-PostgreSQL is started with a small library in front of the system's clock. It is made from ``clock.c`` where there is a
-C compiler; where there is none, the clock cannot be moved, and the report says so.
+PostgreSQL is started with a preloaded library that shifts the system clock. It is compiled from ``clock.c``. Without
+a C compiler the clock cannot be moved, and the report shows this.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 class DatabaseClock:
-    """How far the clock of PostgreSQL is ahead of the machine's."""
+    """The shift of PostgreSQL's clock."""
 
     def __init__(self, directory: Path) -> None:
         self._library = directory / "clock.so"
@@ -29,13 +29,13 @@ class DatabaseClock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What PostgreSQL is to be started with."""
+        """The environment variables of PostgreSQL."""
         if not self.can_be_moved:
             return {}
         return {"LD_PRELOAD": str(self._library), "CHAOS_CLOCK": str(self._skew)}
 
     def jump(self, seconds: float) -> None:
-        """Put it forward, or back."""
+        """Move the clock forward or, with negative seconds, back."""
         self._seconds += seconds
         self._map[:] = struct.pack("q", round(self._seconds * 1_000_000))
 

@@ -1,4 +1,4 @@
-"""A consumer: ``python -m chaos.consumer ORDER``. What it got is in its journal before it says that it is done."""
+"""A consumer: ``python -m chaos.consumer ORDER``. It writes events to its journal before it acknowledges them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ LEASE_SECONDS = 6
 
 @dataclass(frozen=True)
 class Order:
-    """What to read from where: queues, each with the group that it is read as."""
+    """The queues to read, each with a group."""
 
     port: int
     journal: str
     groups: dict[str, str]
 
     def text(self) -> str:
-        """The order as an argument."""
+        """Return the order as a command-line argument."""
         return json.dumps(asdict(self))
 
 
 class Consumer:
-    """Pops, writes down, acks, writes down."""
+    """Pops events, records them, acknowledges them, records the acks."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -36,7 +36,7 @@ class Consumer:
         self._server = Server(order.port)
 
     def run(self) -> None:
-        """Until it is killed."""
+        """Run until killed."""
         while True:
             for queue, group in self._order.groups.items():
                 try:

@@ -1,4 +1,4 @@
-"""A small disk that can be filled: a tmpfs, where this process may mount one."""
+"""A small disk that can be filled: a tmpfs, if this process may mount one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BLOCK = bytes(1 << 16)
 
 
 class Disk:
-    """A file system of its own at ``path``; or a plain directory that cannot be filled."""
+    """A file system at ``path``, or a plain directory, which cannot be filled."""
 
     def __init__(self, path: Path, megabytes: int) -> None:
         self.path = path
@@ -26,7 +26,7 @@ class Disk:
         self.can_be_filled = done.returncode == 0
 
     def fill(self) -> None:
-        """Take up all of its room."""
+        """Fill the disk."""
         file = os.open(self._ballast, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
             for size in (1 << 16, 1 << 12, 1 << 9):
@@ -35,17 +35,17 @@ class Disk:
             os.close(file)
 
     def refill(self) -> None:
-        """Take up what became free meanwhile."""
+        """Fill the space that has become free."""
         with suppress(FileNotFoundError):
             if self._ballast.stat().st_size:
                 self.fill()
 
     def free(self) -> None:
-        """Give the room back."""
+        """Free the space."""
         self._ballast.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Unmount it; what is on it is gone."""
+        """Unmount it. Its contents are lost."""
         if self.can_be_filled:
             subprocess.run(["umount", "--lazy", str(self.path)], check=False, capture_output=True)
 

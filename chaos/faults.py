@@ -1,4 +1,4 @@
-"""Doing a fault, and undoing it. Each says what it has hit."""
+"""The faults: each is injected, then undone, and returns its target."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 _FAR_SECONDS = 0.15
 _JUMP_SECONDS = 45.0
 _CHECKPOINTS = "penstock-checkpoint-"
-#: On a cluster, so many of the Python processes that are hit are executors' and not the driver's.
+#: On a cluster, the share of Python process targets that belong to executors.
 _OF_EXECUTORS = 0.8
 
 
 class Impossible(Exception):
-    """The fault cannot be done here, or there is nothing that it could hit now."""
+    """The fault is not possible here, or has no target now."""
 
 
 class Faults:
-    """All faults, by their names."""
+    """All faults by name."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -44,7 +44,7 @@ class Faults:
         self._daemons = threading.Lock()
 
     def do(self, fault: Fault) -> str:
-        """Do it, wait as long as it lasts, undo it; what was hit."""
+        """Inject a fault, wait for its duration, undo it, and return its target."""
         return self._done(fault.kind)(fault)
 
     def _done(self, kind: str) -> Callable[[Fault], str]:
@@ -112,7 +112,7 @@ class Faults:
         return f"worker {worker.pid}"
 
     def _leader(self) -> Process:
-        """The driver that holds the first query; else any."""
+        """Return the driver that runs the first query, otherwise any driver."""
         with suppress(psycopg.Error), psycopg.connect(self._system.postgres.url, connect_timeout=3) as conn:
             rows = conn.execute("SELECT driver FROM penstock.queries WHERE lease_until > clock_timestamp()").fetchall()
             for (driver,) in rows:
@@ -135,7 +135,7 @@ class Faults:
         return f"JVM {jvm.pid}"
 
     def _sparks_python(self, fault: Fault) -> psutil.Process:
-        """One of the driver's, or of an executor's: on a cluster, those compute."""
+        """Return a Python worker of the driver or, on a cluster, of an executor."""
         executors = self._executors() if self._system.cluster is not None else []
         found = [each for executor in executors for each in _children(executor) if _is_sparks_python(each)]
         if found and fault.draw < _OF_EXECUTORS:
@@ -169,7 +169,7 @@ class Faults:
         return name
 
     def _checkpoint_deleted(self, fault: Fault) -> str:
-        """Remove the directories that Spark's bookkeeping of the driver is in, by the locks that it holds there."""
+        """Remove the state directories of Spark's driver, found by its lock files."""
         leader, gone = self._leader(), set()
         for file in Path(f"/proc/{leader.pid}/fd").iterdir():
             with suppress(OSError):
@@ -223,7 +223,7 @@ class Faults:
         return f"worker {index + 1}"
 
     def _spark_worker_paused(self, fault: Fault) -> str:
-        """Its executors go on, and report to the driver."""
+        """Its executors continue and report to the driver."""
         index = self._spark_worker(fault)
         _paused([psutil.Process(self._cluster().workers[index].pid)], fault.seconds)
         return f"worker {index + 1}"
@@ -265,7 +265,7 @@ class Faults:
         return f"{_paused(self._system.postgres.family(), fault.seconds)} processes"
 
     def _backend_killed(self, fault: Fault) -> str:
-        """PostgreSQL ends all others then, and recovers."""
+        """PostgreSQL then ends all other processes and recovers."""
         backends = self._system.postgres.backends()
         if not backends:
             raise Impossible("nobody is connected now")
@@ -295,7 +295,7 @@ class Faults:
         return self._jump(fault.draw * _JUMP_SECONDS)
 
     def _clock_put_back(self, fault: Fault) -> str:
-        # Leases last longer by as much, and gates stand still: not for so long that all of the run is spent waiting.
+        # Leases last longer by this much and gates release nothing, so the shift is short.
         return self._jump(-fault.draw * _JUMP_SECONDS / 5)
 
     def _jump(self, seconds: float) -> str:

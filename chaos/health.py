@@ -1,4 +1,4 @@
-"""Whether the system is well: everything runs, and whoever reads has come to where the writers were a moment ago."""
+"""Health of the system: all processes run, and all groups reach the current end of their queues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psycopg
 from chaos.system import System
 from chaos.talk import Server, Unanswered
 
-#: Its events wait at a gate, by design: it is well if they pass.
+#: The group whose events wait at a gate. It is healthy while it progresses.
 GATED = "limiter"
 
 Place = tuple[str, str, int]
@@ -20,11 +20,11 @@ _Answer = TypeVar("_Answer")
 
 
 class Unwell(Exception):
-    """It did not get well in time."""
+    """The system is not healthy in time."""
 
 
 def wait_until_well(system: System, seconds: float) -> float:
-    """Wait until all that is there now was read by everybody, and nothing is missing; how long it took."""
+    """Wait until all groups have read the current events and all processes run; return the seconds."""
     began = time.monotonic()
     deadline = began + seconds
     marks = _until(lambda: _ends(system), deadline, "everybody has begun to read")
@@ -35,7 +35,7 @@ def wait_until_well(system: System, seconds: float) -> float:
 
 
 def wait_until_drained(system: System, seconds: float) -> float:
-    """Wait until nobody has anything left to read."""
+    """Wait until no group has a lag; return the seconds."""
     began = time.monotonic()
     _until(lambda: _is_drained(system), began + seconds, lambda: f"all is read: {_lags(system)}")
     return time.monotonic() - began
@@ -47,7 +47,7 @@ def _until(condition: Callable[[], _Answer], deadline: float, what: str | Callab
         if answer:
             return answer
         if time.monotonic() > deadline:
-            raise Unwell(f"in vain it was waited until {what if isinstance(what, str) else what()}")
+            raise Unwell(f"timeout while waiting until {what if isinstance(what, str) else what()}")
         time.sleep(0.2)
 
 
@@ -71,7 +71,7 @@ def _behind(system: System, marks: dict[Place, tuple[int, int]]) -> dict[Place, 
     if not now:
         return marks
     for place, (was, end) in marks.items():
-        # What is drained and idle is not among the positions any more.
+        # Drained idle partitions have no position any more.
         at, _ = now.get(place, (end, end))
         goal = min(was + 1, end) if place[1] == GATED else end
         if at < goal:

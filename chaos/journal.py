@@ -1,4 +1,4 @@
-"""What a process writes down for itself: a line of JSON each, on the disk before it goes on."""
+"""Journals of processes: JSON lines, flushed to disk before the process continues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Journal:
-    """Lines that survive ``kill -9`` of who writes them."""
+    """A file of lines that survive ``kill -9`` of the writer."""
 
     def __init__(self, path: Path) -> None:
         whole = _whole_lines(path)
@@ -18,13 +18,13 @@ class Journal:
         os.ftruncate(self._file, whole)
 
     def write(self, line: Any) -> None:
-        """Write a line, and wait for the disk."""
+        """Write a line and flush it to disk."""
         os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
         os.fdatasync(self._file)
 
 
 def read(path: Path) -> Iterator[Any]:
-    """The lines of a journal, but for one that was not finished."""
+    """Return the complete lines of a journal."""
     if path.exists():
         for line in path.read_bytes()[: _whole_lines(path)].splitlines():
             yield json.loads(line)

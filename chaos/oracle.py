@@ -1,4 +1,4 @@
-"""What has to come out, computed from the producers' journals alone."""
+"""The expected results, computed from the journals of the producers."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ Windows = dict[tuple[str, int], tuple[int, int]]
 
 @dataclass
 class Produced:
-    """All that was pushed, by all producers."""
+    """All events pushed by all producers."""
 
     #: By queue and key, the numbers in the order in which they were pushed.
     events: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     windows: Windows = field(default_factory=dict)
-    #: The newest window of each key, which is open still.
+    #: The newest window of each key, which is still open.
     newest: dict[str, int] = field(default_factory=dict)
     requests: int = 0
-    #: Requests that were sent more than once, and that the server had stored although it had not answered.
+    #: Requests sent more than once, and requests that the server had already stored.
     repeated: int = 0
     known: int = 0
     problems: list[str] = field(default_factory=list)
 
     def count(self, queue: str) -> int:
-        """How many events were pushed to a queue."""
+        """Return the number of events pushed to a queue."""
         return sum(map(len, self.events.get(queue, {}).values()))
 
     def closed(self) -> Windows:
-        """The windows that time has passed."""
+        """Return the closed windows."""
         return {place: totals for place, totals in self.windows.items() if self.newest[place[0]] != place[1]}
 
 
 def produced(journals: Iterable[Path]) -> Produced:
-    """What the journals say. Each request that was begun was answered in the end."""
+    """Read the journals, and report requests without a response as problems."""
     found = Produced()
     for path in journals:
         open_request: int | None = None
@@ -73,7 +73,7 @@ def _add(found: Produced, queue: str, events: list[tuple[str, int, int, int]]) -
 
 
 def cents(amount: object) -> int:
-    """An amount of money, exactly."""
+    """Parse an amount exactly."""
     scaled = Decimal(str(amount)) * 100
     if scaled != int(scaled):
         raise ValueError(f"{amount} is no amount in cents")

@@ -1,10 +1,10 @@
-"""What the drivers run: windows that are counted, and calls that wait at a gate."""
+"""The queries of the drivers: counts in windows, and calls behind a gate."""
 
 from __future__ import annotations
 
 from penstock import Stream, agg, token_bucket_gate
 
-#: The checker has these numbers too, and takes none from here.
+#: The checker defines these numbers independently.
 totals = (
     Stream.from_("orders")
     .window_tumbling(seconds=5, event_time="at", idle_flush_seconds=86_400)

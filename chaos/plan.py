@@ -1,4 +1,4 @@
-"""What a run is to be: how long, under which load, and which faults come when. All of it follows from the seed."""
+"""The plan of a run: its duration, load and faults, all derived from the seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: Faults, with how often each is drawn against the others, and for how long it lasts (seconds, from and to).
+#: Faults, each with its weight and its range of durations in seconds.
 KINDS: dict[str, tuple[int, float, float]] = {
     "server killed": (2, 0.5, 3),
     "server worker killed": (3, 0, 0),
@@ -54,7 +54,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "executor killed": (0, 0, 0),
     "Spark worker killed": (0, 0, 0),
     "executor paused": (0, 3, 14),
-    # Longer than after which a master takes it for lost, at times.
+    # Sometimes longer than the timeout of the master.
     "Spark worker paused": (0, 5, 30),
     "Spark master killed": (0, 0.5, 8),
     "Spark's Python paused": (0, 3, 14),
@@ -73,18 +73,18 @@ _OF_A_CLUSTER = {
     "receiver paused": 1,
 }
 _OF_SPARK = re.compile("driver|standby|Spark|checkpoint|executor")
-#: The last part of a run is for getting well.
+#: The last part of a run is for recovery.
 _FAULTY_PART = 0.8
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: when it begins, counted from when all was well, what it is, and for how long."""
+    """One fault: its start after the system was healthy, its kind and its duration."""
 
     at: float
     kind: str
     seconds: float
-    #: Picks one of several that it could hit, and what else is left open.
+    #: Selects among several targets and parameters.
     draw: float
 
     def __str__(self) -> str:
@@ -94,36 +94,36 @@ class Fault:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run."""
+    """The plan of a run."""
 
     seed: int
     seconds: float
     faults: tuple[Fault, ...]
     cluster: bool = False
     standby: bool = True
-    #: Without, there are no drivers: sinks and consumers read what was pushed.
+    #: Without it there are no drivers: sinks and consumers read the pushed events.
     spark: bool = True
     producers: tuple[str, ...] = ("a", "b")
     consumers: tuple[str, ...] = ("a", "b")
-    #: Between two batches of a producer, on average.
+    #: The mean pause between two batches of a producer.
     pause_seconds: float = 0.12
-    #: How soon after the last fault all has to be well again.
+    #: The time limit for recovery after the last fault.
     healthy_seconds: float = 90.0
-    #: How long the rest may take to be read, once nothing is pushed any more.
+    #: The time limit for reading the remaining events after the last push.
     drain_seconds: float = 240.0
     kinds: Sequence[str] = field(default=())
-    #: How long queues keep events, at least; None: for ever.
+    #: The retention of queues; None keeps events forever.
     retention_seconds: float | None = None
 
     def document(self) -> dict[str, Any]:
-        """The plan for the report."""
+        """Return the plan for the report."""
         return {**asdict(self), "faults": [str(fault) for fault in self.faults]}
 
 
 def draw(
     seed: int, minutes: float, *, cluster: bool = False, spark: bool = True, kinds: Sequence[str] = (), **more: Any
 ) -> Plan:
-    """The plan of a seed. ``kinds`` leaves out all other faults."""
+    """Return the plan of a seed. ``kinds`` restricts the faults."""
     chance = random.Random(seed)
     weights = {kind: weight for kind, (weight, _, _) in KINDS.items()} | (_OF_A_CLUSTER if cluster else {})
     if not spark:
@@ -135,7 +135,7 @@ def draw(
         weights = dict.fromkeys(kinds, 1)
     seconds, faults, at = minutes * 60, [], 1.0
     while True:
-        # Mostly one after the other, at times two at once.
+        # Mostly one after the other, sometimes two at once.
         at += chance.choice((0.3, 2, 4, 6, 8, 10)) + chance.random()
         if at > seconds * _FAULTY_PART:
             break

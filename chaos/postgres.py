@@ -1,4 +1,4 @@
-"""A PostgreSQL that can be crashed: made in a directory of its own, reached over a socket there."""
+"""A PostgreSQL that can be crashed, in its own directory, with a Unix socket there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Stop = Literal["fast", "immediate"]
 
 
 class Postgres:
-    """One server, in ``directory``; a database ``penstock`` of the role ``penstock``."""
+    """A server in ``directory`` with a database ``penstock`` owned by the role ``penstock``."""
 
     def __init__(self, directory: Path, log: Path, environment: dict[str, str] | None = None) -> None:
         self.directory = directory
@@ -45,21 +45,21 @@ class Postgres:
         self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._is_wanted = False
-        #: Who restarts it and who minds it may both find that it has ended.
+        #: A fault and the supervising thread may restart it at the same time.
         self._launching = threading.Lock()
 
     @property
     def socket(self) -> Path:
-        """Where it is reached."""
+        """The URL for the system."""
         return self.directory / SOCKET
 
     @property
     def url(self) -> str:
-        """How the checker and the faults reach it, past every proxy."""
+        """The URL for the checker and the faults, without a proxy."""
         return f"postgresql://penstock@/penstock?host={self.directory}&port=5432"
 
     def make(self) -> None:
-        """Make its data."""
+        """Create the cluster."""
         self.directory.chmod(0o755)
         self._own(self.directory)
         made = [_program("initdb"), "-D", str(self._data), "-U", "penstock", "-A", "trust", "-E", "UTF8"]
@@ -70,7 +70,7 @@ class Postgres:
             conn.execute("CREATE DATABASE penstock")
 
     def start(self) -> None:
-        """Start it and wait until it answers; what a killed one left behind has a moment to go."""
+        """Start it and wait until it accepts connections, also while a killed server still ends."""
         self._is_wanted = True
         deadline = time.monotonic() + _START_SECONDS
         while not self.answers():
@@ -81,13 +81,13 @@ class Postgres:
             time.sleep(0.1)
 
     def mind(self) -> None:
-        """Start it again if it has ended by itself, as after its disk was full."""
+        """Restart it if it has ended by itself, for example because its disk was full."""
         with self._launching:
             if self._is_wanted and (self._process is None or self._process.poll() is not None):
                 self._launch()
 
     def stop(self, mode: Stop = "fast") -> None:
-        """As an administrator does; ``immediate`` is a crash with a good-bye."""
+        """Stop it with pg_ctl; ``immediate`` is like a crash."""
         with self._launching:
             self._is_wanted = False
         if self._process is None or self._process.poll() is not None:
@@ -111,7 +111,7 @@ class Postgres:
             self._process.wait(10)
 
     def family(self) -> list[psutil.Process]:
-        """The postmaster and all of its children."""
+        """Return the postmaster and its children."""
         if self._process is None or self._process.poll() is not None:
             return []
         with suppress(psutil.NoSuchProcess):
@@ -120,7 +120,7 @@ class Postgres:
         return []
 
     def backends(self) -> list[psutil.Process]:
-        """Those that serve a client."""
+        """Return the processes that serve clients."""
         found = []
         for process in self.family()[1:]:
             with suppress(psutil.NoSuchProcess):
@@ -129,7 +129,7 @@ class Postgres:
         return found
 
     def answers(self) -> bool:
-        """Whether it takes connections."""
+        """Return whether it accepts connections."""
         try:
             psycopg.connect(self._admin(), connect_timeout=3).close()
         except psycopg.Error:
@@ -167,7 +167,7 @@ def _program(name: str) -> str:
 
 
 def _account() -> str | None:
-    """PostgreSQL refuses to run as root: who it runs as, then."""
+    """Return the user to run as: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "pgserver", "nobody"):

@@ -1,4 +1,4 @@
-"""A process of the system: started, killed, paused, and started again when it has ended, as a supervisor would."""
+"""A supervised process of the system, which can be killed and paused."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parent.parent
-#: A process that ends by itself is started again after so long.
+#: The delay before a process that ended by itself is restarted.
 _RESTART_SECONDS = 1.0
-#: How a program ends that was asked to: with nothing to say, or saying that it was asked to.
+#: Exit codes after SIGTERM: 0, or the code of the signal.
 _CLEAN = (0, 128 + signal.SIGTERM)
 
 
 class Process:
-    """A program and all that it starts, in a session of their own; what they say is in ``log``."""
+    """A program and its children in their own session, with their output in ``log``."""
 
     def __init__(
         self, name: str, command: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
-        #: How often it was started, and the codes with which it ended although nobody had killed it.
+        #: The number of starts, and the exit codes of unexpected ends.
         self.starts = 0
         self.ended: list[int] = []
         self._command = list(command)
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
-        #: None: it is not to run.
+        #: None if it should not run.
         self._start_at: float | None = None
         self._was_killed = False
 
     def start(self) -> None:
-        """Start it, and want it to run from now on."""
+        """Start it and keep it running."""
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command,
@@ -55,17 +55,17 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The number of its first process."""
+        """The pid of its first process."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def runs(self) -> bool:
-        """Whether its first process is there; one that is paused is."""
+        """Return whether its first process exists, running or paused."""
         return self._process is not None and self._process.poll() is None
 
     def mind(self) -> None:
-        """Start it again if it has ended and its time has come."""
+        """Restart it if it has ended and its restart is due."""
         if self._start_at is None or self.runs:
             return
         if not self._start_at:
@@ -75,7 +75,7 @@ class Process:
             self.start()
 
     def family(self) -> list[psutil.Process]:
-        """It and all that it has started, also what its children have left behind in its session."""
+        """Return its processes, including orphans in its session."""
         if self._process is None:
             return []
         found = {}
@@ -89,7 +89,7 @@ class Process:
         return list(found.values())
 
     def kill(self, after_seconds: float = _RESTART_SECONDS) -> None:
-        """``kill -9`` it and all of its own; it is started again after so long."""
+        """Kill all its processes; it is restarted after a delay."""
         family, first = self.family(), self._process
         self._was_killed = True
         self._start_at = None
@@ -102,7 +102,7 @@ class Process:
         self._start_at = time.monotonic() + after_seconds
 
     def stop(self, seconds: float) -> bool:
-        """SIGTERM, as a supervisor does; whether it ended by itself, in time and with 0 or the code of that signal."""
+        """Send SIGTERM; return whether it ended in time with 0 or the code of the signal."""
         self._start_at = None
         if self._process is None or self._process.poll() is not None:
             return self._process is None or self._was_killed
@@ -122,7 +122,7 @@ class Process:
         return in_time
 
     def last_words(self, lines: int = 15) -> str:
-        """What it said last."""
+        """Return the end of its output."""
         if not self.log.exists():
             return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

@@ -18,7 +18,7 @@ from typing import Any
 from chaos.journal import Journal, read
 from chaos.talk import Server, Unanswered
 
-#: Queues, and how a request to them is made safe to repeat.
+#: The queues, each with the way to make repeated requests idempotent.
 QUEUES = {"orders": "ids", "clicks": "key", "calls": "ids"}
 KEYS = {"orders": 6, "clicks": 6, "calls": 3}
 BATCH = {"orders": 15, "clicks": 15, "calls": 3}
@@ -26,30 +26,30 @@ BATCH = {"orders": 15, "clicks": 15, "calls": 3}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BEGINNING_US = 1_767_225_600_000_000
 _STEP_US = 40_000
-#: So much later than all others are the last events that no window of the others stays open.
+#: The last events are this much later, so that all other windows close.
 _LATER_US = 3_600_000_000
 
 
 @dataclass(frozen=True)
 class Order:
-    """What to push where."""
+    """The queues to push to."""
 
     name: str
     port: int
     journal: str
-    #: When this file is there, push the last events and end.
+    #: When this file exists, push the last events and exit.
     stop: str
     seed: int
     pause_seconds: float
     queues: tuple[str, ...] = tuple(QUEUES)
 
     def text(self) -> str:
-        """The order as an argument."""
+        """Return the order as a command-line argument."""
         return json.dumps(asdict(self))
 
 
 class Producer:
-    """Pushes to the queues in turns; goes on where its journal ends."""
+    """Pushes to the queues in turn, and continues where its journal ends."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -66,12 +66,12 @@ class Producer:
         self._journal = Journal(path)
 
     def run(self) -> None:
-        """Push until told to stop."""
+        """Push until the stop file exists."""
         if self._unanswered is not None:
             self._push(self._unanswered)
         stop = Path(self._order.stop)
         while not self._has_ended:
-            # Each batch follows from its number, also when this is not the process that pushed the one before.
+            # A batch depends on its number only, so that a restarted producer creates the same one.
             self._chance.seed(f"{self._order.seed} {self._order.name} {self._number}")
             queue = self._order.queues[self._number % len(self._order.queues)]
             self._send(self._batch(queue, is_last=False))
@@ -115,7 +115,7 @@ class Producer:
         self._push(batch)
 
     def _push(self, batch: dict[str, Any]) -> None:
-        """Push until it is answered with success."""
+        """Repeat a push until it succeeds."""
         queue, events = batch["queue"], [_event(batch["queue"], *event) for event in batch["events"]]
         headers = {}
         if QUEUES[queue] == "key":

@@ -1,4 +1,4 @@
-"""What lies between two processes: a TCP proxy that cuts, refuses, delays and holds back when it is told to."""
+"""A TCP proxy between two processes that can cut, refuse, delay and stall connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Passes everything on, from a port on loopback to a port or a Unix socket. Runs in a thread of its own."""
+    """Forwards a loopback port to a port or a Unix socket, in its own thread."""
 
     def __init__(self, name: str, target: Path | int) -> None:
         self.name = name
@@ -37,31 +37,31 @@ class Proxy:
         return self
 
     def stop(self) -> None:
-        """Cut everything and end."""
+        """Close all connections and stop."""
         self.cut()
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
 
     def cut(self) -> None:
-        """Reset every connection there is."""
+        """Reset all connections."""
         self._loop.call_soon_threadsafe(self._cut)
 
     def refuse(self, refuses: bool) -> None:
-        """Cut everything and take no new connection, until told otherwise."""
+        """Close all connections and refuse new ones, or accept them again."""
         self._refuses = refuses
         if refuses:
             self.cut()
 
     def delay(self, seconds: float) -> None:
-        """Keep whatever comes for so long before it is passed on."""
+        """Delay all data by this many seconds."""
         self._delay = seconds
 
     def freeze(self, frozen: bool) -> None:
-        """Pass nothing on, and cut nothing: as when a cable is pulled, and put in again."""
+        """Forward nothing and close nothing, like an unplugged cable, or forward again."""
         self._loop.call_soon_threadsafe(self._flows.clear if frozen else self._flows.set)
 
     def heal(self) -> None:
-        """Do nothing but pass on."""
+        """Forward normally again."""
         self._delay, self._refuses = 0.0, False
         self.freeze(False)
 

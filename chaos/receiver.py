@@ -20,7 +20,7 @@ _SILENT_SECONDS = 15.0
 
 
 class Receiver(ThreadingHTTPServer):
-    """Takes batches of events."""
+    """Receives batches of events."""
 
     daemon_threads = True
 
@@ -31,11 +31,11 @@ class Receiver(ThreadingHTTPServer):
         self._lock = threading.Lock()
 
     def mood(self) -> str:
-        """How it is."""
+        """Return its current mood."""
         return self._mood.read_text().strip() if self._mood.exists() else ""
 
     def note(self, body: bytes) -> None:
-        """Write down what came."""
+        """Record a batch."""
         said = [[event["id"], event["key"], event["data"]] for event in json.loads(body)["events"]]
         with self._lock:
             self._journal.write({"t": time.monotonic(), "got": said})
@@ -60,7 +60,7 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":

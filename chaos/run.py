@@ -1,4 +1,4 @@
-"""One run: start everything, let the faults go over it, wait until it is well, stop, judge, report."""
+"""One run: start the system, inject faults, wait for recovery, stop, check, report."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _START_SECONDS = 900.0
 
 
 def run(plan: Plan, directory: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Run a plan; the report, of which ``ok`` says whether everything held."""
-    # What an earlier run of the seed left there would be taken for journals of this one.
+    """Run a plan; return the report, with ``ok`` if all checks hold."""
+    # Journals of an earlier run with this seed would be read as those of this run.
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     report: dict[str, Any] = {"seed": plan.seed, "plan": plan.document(), "failures": []}
@@ -76,7 +76,7 @@ def _live_through(plan: Plan, system: System, report: dict[str, Any], say: Calla
 
 
 def text_of(report: dict[str, Any]) -> str:
-    """The report for people: a line for each fault and each check."""
+    """Format the report: one line per fault and check."""
     lines = [f"seed {report['seed']}: {'survived' if report['ok'] else 'NOT SURVIVED'}"]
     for fault in report.get("faults", []):
         what = f"not done: {fault['not_done']}" if "not_done" in fault else fault["hit"]

@@ -1,4 +1,4 @@
-"""The faults of a plan, each at its time."""
+"""Injects the faults of a plan on schedule."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from chaos.faults import Faults, Impossible
 from chaos.plan import Fault
 from chaos.system import System
 
-#: PostgreSQL is not stopped while it is being started.
+#: PostgreSQL is not stopped while it starts.
 _ONE_AT_A_TIME = ("PostgreSQL killed", "PostgreSQL restarted", "PostgreSQL stopped at once", "PostgreSQL paused")
 
 
 class Done:
-    """A fault that was done: when, what it hit, or why not."""
+    """An injected fault: its time and target, or why it was skipped."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
@@ -48,7 +48,7 @@ class Schedule(threading.Thread):
         self.done = [Done(fault) for fault in faults]
 
     def run(self) -> None:
-        """Do all of them, and wait for the last."""
+        """Inject all faults and wait for the last one."""
         self._began = time.monotonic()
         threads = []
         for done in self.done:

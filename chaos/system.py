@@ -1,4 +1,4 @@
-"""The whole system: PostgreSQL, server, drivers, sinks, producers and consumers, each a process of its own."""
+"""The system: PostgreSQL, server, drivers, sinks, producers and consumers as separate processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class System:
-    """All of it, and the threads that start again what has ended."""
+    """All processes, and the threads that restart them."""
 
     def __init__(self, plan: Plan, directory: Path) -> None:
         self.plan = plan
@@ -65,17 +65,17 @@ class System:
 
     @property
     def consumed(self) -> dict[str, str]:
-        """Which queues consumers read, and as which groups."""
+        """The queues and groups of the consumers."""
         return {"clicks": "readers", ("approved" if self.plan.spark else "calls"): "callers"}
 
     @property
     def sunk(self) -> str:
-        """Which queue the sinks read."""
+        """The queue of the sinks."""
         return "totals" if self.plan.spark else "orders"
 
     @property
     def readers(self) -> set[tuple[str, str]]:
-        """All groups that there are when everything runs."""
+        """All groups that exist when everything runs."""
         computed = {("orders", "totals"), ("calls", "limiter")} if self.plan.spark else set()
         return {*self.consumed.items(), (self.sunk, "webhook"), (self.sunk, "file")} | computed
 
@@ -83,7 +83,7 @@ class System:
 
     @contextmanager
     def running(self) -> Iterator[System]:
-        """Start all of it, and leave nothing of it behind."""
+        """Start the system, and remove all of it at the end."""
         with ExitStack() as stack:
             stack.callback(self.remove)
             self.postgres.make()
@@ -101,7 +101,7 @@ class System:
             yield self
 
     def stop(self) -> dict[str, bool]:
-        """Stop everything but PostgreSQL with SIGTERM; whether each ended by itself in time."""
+        """Stop everything but PostgreSQL with SIGTERM; return whether each ended in time."""
         self._minding.set()
         self._minder.join()
         clean = {}
@@ -114,16 +114,16 @@ class System:
         return clean
 
     def missing(self) -> list[str]:
-        """What does not run now, of what should."""
+        """Return the processes that should run and do not."""
         return [name for name, process in self.processes.items() if not process.runs and not self._is_done(name)]
 
     def producers_are_done(self) -> bool:
-        """Whether all have pushed their last events."""
+        """Return whether all producers have pushed their last events."""
         producers = [name for name in self.processes if name.startswith("producer")]
         return all(self._is_done(name) and not self.processes[name].runs for name in producers)
 
     def start_driver(self, name: str) -> Process:
-        """One more driver of the same queries."""
+        """Start another driver of the same queries."""
         conf = {"spark.driver.memory": "700m", "spark.driver.extraJavaOptions": _QUICK_JVM}
         if self.plan.cluster:
             conf |= {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "1"}
@@ -132,7 +132,7 @@ class System:
         return self._start(name, *_penstock("run", pipeline, "--report", "0", "--master", self._master, *settings))
 
     def drop(self, name: str) -> None:
-        """Kill a process for good."""
+        """Kill a process without restarting it."""
         self.processes.pop(name).kill(after_seconds=1e9)
 
     # Parts
@@ -220,7 +220,7 @@ class System:
         return str(self.directory / f"{name}.journal")
 
     def _is_done(self, name: str) -> bool:
-        """Whether it is a producer that has said so in its journal."""
+        """Return whether a producer has recorded its end in its journal."""
         journal = self.directory / f"{name}.journal"
         return name.startswith("producer") and journal.exists() and journal.read_bytes().endswith(b'{"end":true}\n')
 
@@ -239,7 +239,7 @@ class System:
             process.kill(after_seconds=1e9)
 
     def remove(self) -> None:
-        """Leave none of its files behind."""
+        """Remove its files."""
         for disk in (self.disk, self.sink_disk):
             disk.remove()
         shutil.rmtree(self.home, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Steady load for hours, and whether anything grows that should not."""
+"""Soak tests: steady load for hours, and checks that no resource grows."""

@@ -1,4 +1,4 @@
-"""``python -m chaos.soak --hours 1``: steady load, samples, and a report with pictures."""
+"""``python -m chaos.soak --hours 1``: steady load, samples, and a report with plots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FEWEST_SAMPLES = 60
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak; 0 if all curves are flat and all results exact."""
+    """Run; return 0 if all curves are flat and all results exact."""
     options = _parse(arguments)
     directory = options.directory or Path(tempfile.mkdtemp(prefix="penstock-soak-"))
     report = soak(options.hours * 3600, directory, options.pause, spark=not options.without_spark)
@@ -36,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def soak(seconds: float, directory: Path, pause_seconds: float, *, spark: bool = True) -> dict[str, Any]:
-    """Run the system without faults for so long; the report."""
+    """Run the system without faults; return the report."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    # Retention comes round several times.
+    # Retention runs several times.
     retention = max(20.0, min(seconds / 12, 3600.0))
     plan = Plan(0, seconds, (), standby=False, spark=spark, pause_seconds=pause_seconds, retention_seconds=retention)
     system = System(plan, directory)

@@ -1,4 +1,4 @@
-"""Whether a curve is flat: its trend against its noise."""
+"""Tests whether a curve is flat: its trend against its noise."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from statistics import fmean
 
 from chaos.soak.samples import BY_DESIGN, Curve
 
-#: What comes first says how a system warms up.
+#: The first samples belong to the warm-up.
 _WARM_UP = 0.3
-#: A trend counts if, over all of the time, it comes to more than this part of the mean and to more than the noise.
+#: A trend counts if its total change exceeds this share of the mean, and the noise.
 _PART = 0.15
 _NOISE = 2.0
 _FEWEST = 8
-#: Less than this nobody cares for.
+#: Smaller changes are ignored.
 _LEAST = {"MB": 8.0, "ms": 500.0, "": 4.0, "µs": 300.0}
 
 
 @dataclass(frozen=True)
 class Trend:
-    """What became of a curve after it was warm."""
+    """The trend of a curve after the warm-up."""
 
     name: str
     unit: str
     mean: float
-    #: From the beginning to the end, by the line that fits best.
+    #: The change of the fitted line from start to end.
     growth: float
     noise: float
     verdict: str
 
 
 def trend(curve: Curve) -> Trend:
-    """Fit a line to what comes after the warm-up."""
+    """Fit a line to the samples after the warm-up."""
     last = curve.values[-1][0] if curve.values else 0.0
     values = [(at, value) for at, value in curve.values if at >= last * _WARM_UP]
     if len(values) < _FEWEST:

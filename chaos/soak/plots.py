@@ -1,4 +1,4 @@
-"""The curves as pictures."""
+"""Plots of the curves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 12
 
 
 def draw(curves: Mapping[str, Curve], directory: Path) -> list[Path]:
-    """One picture for each kind of curve."""
+    """Write one plot for each kind of curve."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -27,7 +27,7 @@ def draw(curves: Mapping[str, Curve], directory: Path) -> list[Path]:
     made = []
     for name, starts in _PICTURES.items():
         some = [curve for curve in curves.values() if curve.name.startswith(starts)]
-        # Of many, those that come to most.
+        # Of many curves, plot the largest.
         some = sorted(some, key=lambda curve: -max(value for _, value in curve.values))[:_MOST]
         if not some:
             continue

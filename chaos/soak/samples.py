@@ -1,4 +1,4 @@
-"""What is measured every so often: memory, processor time, connections, sizes, freshness."""
+"""Periodic samples: memory, CPU time, connections, sizes, freshness."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psycopg
 
 from chaos.system import System
 
-#: Tables that keep something for a time that is longer than a soak; they grow until that time is over.
+#: Tables with a retention longer than a soak test. They grow until then.
 BY_DESIGN = {
     "requests": "idempotency keys are kept for 24 hours",
     "history": "closed windows are kept for 30 days",
@@ -39,7 +39,7 @@ WHERE c.committed_at > clock_timestamp() - make_interval(secs => %s) AND c.oldes
 
 @dataclass
 class Curve:
-    """One quantity over time."""
+    """A quantity over time."""
 
     name: str
     unit: str
@@ -47,7 +47,7 @@ class Curve:
 
 
 class Sampler:
-    """Takes samples of a system, and keeps them as curves."""
+    """Takes samples of a system as curves."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -57,7 +57,7 @@ class Sampler:
         self._last: tuple[float, float, int] | None = None
 
     def sample(self) -> None:
-        """Look at everything once."""
+        """Take one sample of everything."""
         self._began = self._began or time.monotonic()
         now = time.monotonic() - self._began
         memory, cpu = self._processes()
@@ -67,7 +67,7 @@ class Sampler:
             self._database(conn, now, sum(cpu.values()))
 
     def _processes(self) -> tuple[dict[str, int], dict[str, float]]:
-        """Memory (each page counted once) and processor time of everything but the load itself."""
+        """Sample memory (PSS) and CPU time of all processes but the load generators."""
         memory, cpu = {}, {}
         families = {name: process.family() for name, process in self._system.processes.items()}
         families["PostgreSQL"] = self._system.postgres.family()
@@ -80,7 +80,7 @@ class Sampler:
                     memory[name] += _own_memory(process.pid)
                     times = process.cpu_times()
                     cpu_used += times.user + times.system
-            # What a child used that has ended since is not subtracted.
+            # The usage of ended children stays counted.
             self._cpu[name] = cpu[name] = max(cpu_used, self._cpu.get(name, 0.0))
         return memory, cpu
 
@@ -108,7 +108,7 @@ class Sampler:
 
 
 def _own_memory(pid: int) -> int:
-    """Proportional set size: what is shared with others counts in parts."""
+    """Return the proportional set size, which divides shared pages among processes."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
