@@ -1,4 +1,4 @@
-"""``python -m benchmarks <what>``: measures Penstock and checks what it measured."""
+"""``python -m benchmarks NAME``: runs a benchmark and checks its results."""
 
 from __future__ import annotations
 

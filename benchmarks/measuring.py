@@ -103,7 +103,7 @@ async def _in_order(answer: Awaitable[Result]) -> Result:
 
 
 def _without_file(arguments: Sequence[str]) -> list[str]:
-    """The command as anybody would repeat it: where its result was written is of this machine."""
+    """Return the command without the output path, which is specific to this machine."""
     kept = list(arguments)
     for option in ("--json", "--logs"):
         if option in kept:

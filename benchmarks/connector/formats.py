@@ -22,7 +22,7 @@ class Total:
 
 
 class Formats:
-    """Reads and writes by name; what was written can be read again, to be checked."""
+    """Reads and writes by name. Written rows can be read again, to be checked."""
 
     def __init__(self, spark: SparkSession, directory: Path, lines: Path) -> None:
         self._spark = spark
@@ -64,7 +64,7 @@ class Formats:
             self._rows.write.format(name).mode("overwrite").save(str(self._directory / f"written-{name}"))
 
     def written(self, name: str) -> Total:
-        """What is there of what was written."""
+        """Return the rows that were written."""
         if name.startswith("penstock"):
             options = {"queue": "written", "columns": "", "fields": FIELDS}
             return _total(self._spark.read.format("penstock").options(**options).load())

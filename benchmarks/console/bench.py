@@ -1,4 +1,4 @@
-"""Ingestion while nobody looks at the console, and while five browsers do, in turns."""
+"""Ingestion without viewers of the console and with five browsers, in turns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Side:
 
     @property
     def cpu_of_penstock(self) -> float:
-        """What a user's machine pays: not the browsers, not those who push."""
+        """Return the CPU time of the system, without browsers and producers."""
         return sum(self.cpu[who] for who in ("server", "postgresql", "console"))
 
     def summary(self) -> dict[str, Any]:

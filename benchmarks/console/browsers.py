@@ -66,7 +66,7 @@ class Browsers:
 
     @contextmanager
     def standing_back(self) -> Iterator[None]:
-        """Meanwhile they get what nobody else wants; not while they open, or on a busy machine none would."""
+        """Give the browsers the lowest CPU priority, but not while they open, which could take too long."""
         self._schedule(os.SCHED_IDLE, 19)
         try:
             yield
@@ -128,7 +128,7 @@ def _open(browser: Browser, console_url: str) -> dict[str, Page]:
 
 
 def main() -> None:
-    """Do what is asked on standard input until it ends."""
+    """Run the commands on standard input until it ends."""
     (console_url,) = sys.argv[1:]
     program = find_chromium()
     if program is None:

@@ -39,7 +39,7 @@ async def _measure(options: argparse.Namespace) -> Result:
 
 
 def _cost(measured: dict[str, Any] | None) -> float | None:
-    """What is judged: how much less is taken at full speed, with browsers that only get what nobody else wants."""
+    """The verdict: the loss of throughput at full speed with browsers of the lowest CPU priority."""
     return None if measured is None else round((1 - measured["ratio"][IDLE]) * 100, 1)
 
 

@@ -15,7 +15,7 @@ SIDES = (NOBODY, IDLE, EQUAL)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How events come: so many in a request, so many a second in all, or as fast as they are taken."""
+    """The load: events per request, and events per second or full speed."""
 
     name: str
     batch: int
@@ -32,7 +32,7 @@ LOADS = (STEADY, FULL_SPEED)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run: turns in which each side is measured for so long."""
+    """A run: turns that measure each side for a time."""
 
     seconds: float
     warm_up_seconds: float

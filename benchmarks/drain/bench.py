@@ -69,7 +69,7 @@ class Bench:
     _engines: dict[str, EngineProcess] = field(default_factory=dict)
 
     async def grow(self, stock: Stock, queue: str, events: int) -> Oracle:
-        """Let a stock and its queue have so many events; answers the oracle for them."""
+        """Fill a stock and its queue to this many events; return their oracle."""
         files = await asyncio.to_thread(stock.grow, events)
         print(f"  {events:,} events in {queue}", flush=True)
         await load.load(self.q, queue, files)
@@ -135,7 +135,7 @@ class Bench:
         return measured
 
     def rate(self, what: str) -> int:
-        """The median of what was measured."""
+        """The median of the measurements."""
         return round(median([measured.per_second for measured in self.drains[what]]))
 
     async def _drain(
@@ -152,7 +152,7 @@ class Bench:
         return await (await self.engine(engine)).drain(job)
 
     async def verify(self, what: str, result: Result, oracle: Oracle) -> None:
-        """Hold every row of a result, and what came into its sink, against the oracle."""
+        """Compare every row of a result and of its sink with the oracle."""
         rows = self.directory / "result.csv"
         await asyncio.to_thread(copy_out, self.server.url, result.select, rows)
         problems = await asyncio.to_thread(oracle.problems, rows)

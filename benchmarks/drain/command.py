@@ -1,4 +1,4 @@
-"""The command: what is drained, in what order, and one JSON object as the last line."""
+"""The command: drains workloads in order and prints one JSON object as the last line."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _FIRST_MTIME = 1_700_000_000
 
 @dataclass(slots=True)
 class Stock:
-    """The first so many events of a work; it can grow."""
+    """The first events of a workload; it can grow."""
 
     work: Work
     directory: Path
@@ -29,7 +29,7 @@ class Stock:
         return len(self.files) * self.file_events
 
     def grow(self, events: int) -> list[Path]:
-        """Write files until there are so many events; answers the new files."""
+        """Write files until there are this many events; return the new files."""
         if events % self.file_events:
             raise ValueError(f"{events} events do not fill files of {self.file_events}")
         self.directory.mkdir(exist_ok=True)

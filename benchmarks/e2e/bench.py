@@ -40,7 +40,7 @@ _MAX_DEPTH = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run: so many events a second (None: as fast as they are taken), warm-up, and the time that counts."""
+    """A run: events per second (None: full speed), warm-up, and measured time."""
 
     name: str
     rate: int | None
@@ -55,7 +55,7 @@ class Plan:
 
 
 async def measure(plan: Plan, server: Server, directory: Path, checks: Checks) -> dict[str, Any]:
-    """Let it run, and answer what came of it."""
+    """Run, and return the results."""
     name = f"e2e_{plan.name}"
     async with Penstock(server.url) as q:
         await q.queue(name).config(max_depth_events=_MAX_DEPTH).create("hash", _PARTITIONS)
@@ -165,7 +165,7 @@ async def _until(holds: Callable[[], bool], what: str, problem: Callable[[], str
 
 
 async def _all_counted(name: str, url: str, events: int, problem: Callable[[], str | None]) -> int:
-    """Wait until so many events are counted; answers how many there are in the end."""
+    """Wait until this many events are counted; return the final count."""
     counted = 0
 
     def are_there() -> bool:

@@ -1,4 +1,4 @@
-"""The events: each follows from its number, so that what was pushed need not be kept to be checked."""
+"""The events. Each is derived from its number, so that pushed events can be checked without storing them."""
 
 from __future__ import annotations
 

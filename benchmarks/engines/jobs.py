@@ -1,4 +1,4 @@
-"""What an engine can be told to do, and what it answers; the same for Penstock and for plain Spark."""
+"""The jobs and responses of an engine, the same for Penstock and plain Spark."""
 
 from __future__ import annotations
 

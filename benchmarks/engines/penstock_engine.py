@@ -20,7 +20,7 @@ _GRACE_SECONDS = 2
 
 
 def drain(job: Drain) -> Drained:
-    """Run the query over what is there, or several of them at once."""
+    """Run the query over the available events, or several queries at once."""
     names = [job.name, *(f"{job.name}_{number}" for number in range(2, job.queries + 1))]
     options: dict[str, Any] = {"available_now": True}
     if job.batch is not None:

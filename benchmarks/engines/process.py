@@ -30,7 +30,7 @@ def keep_logs(directory: Path, where: Path | None) -> None:
 
 
 class EngineError(Exception):
-    """The engine failed to do what it was told."""
+    """The engine failed to run a job."""
 
 
 class EngineProcess:
@@ -43,7 +43,7 @@ class EngineProcess:
 
     @classmethod
     async def start(cls, name: str, directory: Path) -> Self:
-        """Start it; what it says goes to ``<name>.log`` in the directory."""
+        """Start it, with its output in ``<name>.log`` in the directory."""
         log = (directory / f"{name}.log").open("ab")
         with log:
             process = await asyncio.create_subprocess_exec(

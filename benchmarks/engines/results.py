@@ -1,4 +1,4 @@
-"""Where an engine's rows are; for those who read them without loading the engine."""
+"""The location of an engine's results, to read them without loading the engine."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def sums(engine: str, name: str) -> str:
 
 
 def windows(engine: str, name: str, highest: str = "max") -> str:
-    """The SELECT of key, start of the window in ms, count, total, what was highest, and whether it is closed."""
+    """Return the SELECT of key, window start in ms, count, total, maximum, and whether the window is closed."""
     start = "(extract(epoch FROM window_start) * 1000)::bigint"
     return f"SELECT key, {start}, count, total, {highest}, NOT is_open FROM {_ALL[engine].format(name)}"  # noqa: S608

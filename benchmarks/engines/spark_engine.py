@@ -64,7 +64,7 @@ def _from_environment() -> dict[str, str]:
 
 
 def drain(job: Drain) -> Drained:
-    """Run the query over what is there."""
+    """Run the query over the available events."""
     spark = _session()
     events = spark.readStream.schema(_SCHEMA)
     if job.batch is not None:

@@ -103,7 +103,7 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 def _is_close(case: Case, poller: Poller, pusher: asyncio.subprocess.Process, began: float) -> bool:
-    """Whether what was pushed while the engine started has been worked off: the newest row is not old."""
+    """Return whether the backlog of the start has been processed: the newest row is recent."""
     if pusher.returncode is not None:
         raise EngineError(f"the pusher ended with {pusher.returncode}")
     return max(seq for _, _, seq in poller.seen[-100:]) > (time.monotonic() - began - _BEHIND_SECONDS) * case.rate
@@ -127,7 +127,7 @@ async def _until(
 
 
 async def _all_counted(query: str, url: str, events: int, engine: EngineProcess, poller: Poller) -> int:
-    """Wait until so many events are counted; answers how many there are in the end."""
+    """Wait until this many events are counted; return the final count."""
     counted = 0
 
     def are_there() -> bool:

@@ -1,4 +1,4 @@
-"""From what was pushed when and what was seen when to how long it took."""
+"""Latencies from the times of pushes and of results."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from benchmarks.freshness.plan import OBSERVER, POLL_MS, PROBES
 
 
 class Poller(threading.Thread):
-    """Asks from ``with`` on; ``seen`` grows by what is new in each answer: when, key, highest number."""
+    """Polls inside ``with``. ``seen`` collects the changes: time, key, highest number."""
 
     def __init__(self, url: str, query: str) -> None:
         super().__init__(daemon=True)
@@ -45,7 +45,7 @@ class Poller(threading.Thread):
         return float(times.user + times.system)
 
     def check(self) -> None:
-        """Raise what it failed with, if it did."""
+        """Raise the error of the poller, if it failed."""
         if self._failure is not None:
             raise self._failure
 

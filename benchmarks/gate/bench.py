@@ -111,7 +111,7 @@ def _await(query: Query, events: int) -> None:
 
 
 def _await_rest(url: str, resting: int) -> None:
-    """Wait until nobody looks at the lanes that are drained."""
+    """Wait until the drained lanes are no longer polled."""
     deadline = time.monotonic() + 120
     with psycopg.connect(url, autocommit=True) as conn:
         while time.monotonic() < deadline:

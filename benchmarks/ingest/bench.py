@@ -1,4 +1,4 @@
-"""One batch size: a load generator against a server process, and what is in the log held against what was answered."""
+"""One batch size: a load generator against a server process. The log is compared with the responses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Cell:
 
 @contextmanager
 def http_server(database_url: str, workers: int) -> Iterator[tuple[str, psutil.Process]]:
-    """``penstock serve`` as anybody starts it, but for the line per request."""
+    """``penstock serve`` with its defaults, without the request log."""
     command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--request-log", "none"]
     environment = {**os.environ, "PENSTOCK_DATABASE_URL": database_url}
     process = subprocess.Popen(

@@ -15,7 +15,7 @@ BODIES = 200
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: each batch size for so long, so often, after a warm-up."""
+    """A run: the duration and repetitions of each batch size, after a warm-up."""
 
     quick: bool
     seconds: float

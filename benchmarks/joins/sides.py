@@ -21,7 +21,7 @@ def pays(number: int) -> bool:
 
 
 async def fill(q: Penstock, events: int) -> None:
-    """Push so many orders to ``orders``, and their payments to ``payments``."""
+    """Push orders to ``orders`` and their payments to ``payments``."""
     for queue, side in (("orders", _orders), ("payments", _payments)):
         handle = q.queue(queue)
         await handle.config(max_depth_events=None).create("hash", _PARTITIONS)

@@ -60,7 +60,7 @@ async def push_all(
     tasks: int,
     events: int,
 ) -> Rate:
-    """Push so many events, in whole batches."""
+    """Push a number of events, in whole batches."""
     meter, rate = Meter(), Rate()
     left = -(-events // ledger.batch)
     while left > 0:

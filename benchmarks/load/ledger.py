@@ -31,7 +31,7 @@ class Ledger:
         return len(self.users)
 
     def make(self, batches: int) -> list[Made]:
-        """Make so many batches; each counts as pushed from now on."""
+        """Create batches, which count as pushed from now on."""
         first, data, ids = self.generator.make(batches * self.batch)
         self.users += [event["user"] for event in data]
         self.amounts.extend([event["amount"] for event in data])

@@ -11,7 +11,7 @@ from typing import Self
 
 @dataclass(slots=True)
 class Rate:
-    """So many events in so many seconds, and the CPU seconds that this process spent on them."""
+    """Events, seconds, and the CPU seconds of this process."""
 
     events: int = 0
     seconds: float = 0.0

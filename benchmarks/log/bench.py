@@ -33,7 +33,7 @@ _DEDUP_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of queue: by hash with so many partitions, or by key with a lane for each of so many users."""
+    """A kind of queue: by hash with a number of partitions, or by key with a lane per user."""
 
     name: str
     partitions: int | None = 8
@@ -107,7 +107,7 @@ class Bench:
         return await drive.push(queue.ledger, send, ndjson, tasks=tasks, seconds=seconds, meter=meter)
 
     async def fill(self, queue: LoadedQueue, events: int, *, tasks: int) -> Rate:
-        """Push so many events as dicts."""
+        """Push a number of events as dicts."""
         return await drive.push_all(queue.ledger, self._sender(queue), envelopes, tasks=tasks, events=events)
 
     async def pop(
@@ -150,7 +150,7 @@ class Bench:
         self.checks.expect_none(check, reading.finish() + await self.not_completed(queue, "oracle", reading.events))
 
     async def not_completed(self, queue: LoadedQueue, group: str, acknowledged: int) -> list[str]:
-        """A problem, if a group that began at the beginning has not completed what was acknowledged."""
+        """Return a problem if a group that started at the beginning has not completed all acknowledged events."""
         completed = len(queue.ledger) - await self.q.queue(queue.name).group(group).lag()
         if completed == acknowledged:
             return []

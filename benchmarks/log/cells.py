@@ -34,7 +34,7 @@ class Cell(ABC):
 
     @abstractmethod
     async def run(self, bench: Bench, stocks: Stocks, meter: Meter | None = None) -> Outcome:
-        """Measure, and check what was done."""
+        """Measure, and check the result."""
 
     def seconds(self, plan: Plan) -> float:
         return plan.extra_cell_seconds if self.extra else plan.cell_seconds

@@ -1,4 +1,4 @@
-"""The checks of a run, by name, and what was wrong where one failed."""
+"""The checks of a run by name, and the problems of failed ones."""
 
 from __future__ import annotations
 

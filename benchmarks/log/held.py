@@ -1,4 +1,4 @@
-"""Does a transaction that somebody else keeps open slow the queues down?
+"""Measures whether a long open transaction slows the queues down.
 
 Such a transaction keeps VACUUM from removing anything in its database that died after it began. So there are two
 databases on the same server, one with and one without it, and they are loaded in turns.

@@ -1,4 +1,4 @@
-"""Does a queue get slower with what it has behind it?"""
+"""Measures whether a queue gets slower as its history grows."""
 
 from __future__ import annotations
 

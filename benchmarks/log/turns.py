@@ -16,7 +16,7 @@ GROUP = "turns"
 
 @dataclass(slots=True)
 class Side:
-    """One of the two: a queue, the client on its database, and what it did in each turn."""
+    """One side of the comparison: a queue, a client of its database, and the results of each turn."""
 
     bench: Bench
     queue: LoadedQueue
@@ -30,7 +30,7 @@ class Side:
         self.reading = Reading(self.queue.ledger)
 
     async def turn(self, seconds: float) -> None:
-        """Push at full speed for so many seconds, then pop and acknowledge as much."""
+        """Push at full speed for some seconds, then pop and acknowledge as many events."""
         pushed = await self.bench.push(self.queue, tasks=TASKS, seconds=seconds)
         # A little is left, so that no task finds nothing while the clock runs.
         popped = await self._pop(self._unread() * 9 // 10)
@@ -39,7 +39,7 @@ class Side:
         self.seconds += pushed.seconds + popped.seconds
 
     async def finish(self) -> list[str]:
-        """Pop the rest, and answer what was wrong with all that was popped."""
+        """Pop the rest, and return the problems of all popped events."""
         await self._pop(self._unread())
         return self.reading.finish()
 

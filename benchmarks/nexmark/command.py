@@ -87,7 +87,7 @@ def _identity(bid: dict[str, Any]) -> tuple[Any, ...]:
 
 
 async def _run(running: server.Server, application: Application, name: str) -> dict[str, Any]:
-    """Drain what is there through all parts of a query."""
+    """Drain the available events through all parts of a query."""
     began, events, before = time.monotonic(), 0, _cpu(running)
     for part in PARTS[name]:
         wanted = application.queries[part]

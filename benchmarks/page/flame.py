@@ -31,7 +31,7 @@ _FRAME = (
 
 @dataclass(slots=True)
 class _Node:
-    """A frame: what it spent, with all that it called."""
+    """A frame and its cost, including its callees."""
 
     cost: float = 0.0
     calls: dict[str, _Node] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def draw(stacks: Mapping[str, float], says: str, unit: str, path: Path) -> None:
 
 
 def svg(stacks: Mapping[str, float], says: str, unit: str) -> str:
-    """The picture; siblings stand in the order of what they cost."""
+    """Render the graph, with siblings ordered by cost."""
     whole = _Node()
     for stack, cost in stacks.items():
         whole.add(stack.split(";"), cost)

@@ -47,7 +47,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Flame:
-    """A flame graph: what was spent in each of some stacks, whose frames are joined by semicolons."""
+    """A flame graph: the cost of stacks, whose frames are joined by semicolons."""
 
     name: str
     says: str

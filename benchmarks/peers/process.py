@@ -33,7 +33,7 @@ class PeerProcess:
 
     @classmethod
     async def start(cls, name: str, *arguments: str, log: Path | None = None, **opening: object) -> PeerProcess:
-        """Start it and tell it what it begins with, or raise PeerUnavailable; what it says goes into the log."""
+        """Start it with its parameters, or raise PeerUnavailable. Its output goes to the log."""
         python = await asyncio.to_thread(python_for, name)
         with log.open("ab") if log is not None else nullcontext() as errors:
             process = await asyncio.create_subprocess_exec(

@@ -52,7 +52,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What was spent on so many events, by whom, and what they were seen at."""
+    """The CPU time spent on a number of events, by part, with the samples."""
 
     events: float
     seconds: float
@@ -76,7 +76,7 @@ class Profile:
         }
 
     def check(self, what: str, checks: Checks) -> None:
-        """Hardly anything may be nobody's."""
+        """Check that almost all time belongs to a known part."""
         total = self.accounts.total
         unseen = sum(cpu.seconds for part, cpu in self.accounts.by_part().items() if part.endswith(ENDED))
         said = f"of {total:.1f} CPU s, {unseen:.1f} are nobody's"

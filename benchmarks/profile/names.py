@@ -1,4 +1,4 @@
-"""What processes, threads and connections are for, by what they are called."""
+"""The purpose of processes, threads and connections by their name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def thread_part(name: str) -> str:
 
 
 def backend_part(application: str, kind: str) -> str:
-    """The part of PostgreSQL that a process belongs to, by its connection's name and what it says it is."""
+    """Return the part of PostgreSQL that a process belongs to, by its connection name and title."""
     if kind not in ("client backend", "parallel worker"):
         return f"{POSTGRESQL};{_HOUSEKEEPING}"
     return f"{POSTGRESQL};{_CONNECTIONS.get(application, _OTHER)}"

@@ -106,7 +106,7 @@ class PySpy:
 
 
 class FlightRecorder:
-    """Lets the JVM itself write down what its threads are at; the JDK has it, a bare runtime may not."""
+    """Samples the threads of the JVM with its own recorder. A JDK has it, a bare runtime may not."""
 
     name = "JDK Flight Recorder"
 

@@ -24,7 +24,7 @@ _MANY_EVENTS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Filled:
-    """A queue, the files that it was filled from, and what is to come of them."""
+    """A queue, its input files, and the expected results."""
 
     bench: Bench
     plan: Plan

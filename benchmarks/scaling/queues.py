@@ -1,4 +1,4 @@
-"""The curves of the log: lanes, groups; everything that is read is held against what was pushed."""
+"""The curves of the log over lanes and groups. All events read are compared with those pushed."""
 
 from __future__ import annotations
 

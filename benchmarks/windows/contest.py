@@ -41,7 +41,7 @@ class Stocks:
 
 @dataclass(slots=True)
 class Contestant:
-    """A peer and what it came to."""
+    """A peer and its results."""
 
     peer: Peer
     process: PeerProcess

@@ -1,4 +1,4 @@
-"""Who counts windows, over how many events, and what is to be said of it."""
+"""The systems that count windows, the numbers of events, and the notes of the report."""
 
 from __future__ import annotations
 
