@@ -14,14 +14,14 @@ import msgspec
 
 from penstock.client.http.encode import encode_batches
 from penstock.client.http.retrying_http import RetryingHttpClient, quote_segment
-from penstock.core.errors import AccessDenied, InvalidOption, InvalidRequest, NotFound, PenstockError
+from penstock.core.errors import AccessDenied, InvalidRequest, NotFound, PenstockError
 from penstock.core.names import check_name, check_text
 from penstock.db.user_connection import UserConnection
 from penstock.engine.gates.admin import GateChange, GateInfo
 from penstock.log.dead_letters.models import DeadLetter, DeadLetterFilter, Redrive
 from penstock.log.event import Event
 from penstock.log.groups import PartitionPosition
-from penstock.log.options import check_options
+from penstock.log.options import check_options, check_partitioning
 from penstock.log.queue import Queue
 from penstock.log.queue_info import GroupInfo, QueueInfo
 from penstock.log.read.ack import AckResult, CompletedAckResults, EventStatus, check_status, partition_ack
@@ -87,8 +87,8 @@ class HttpTransport:
             "partitions": partitions,
             "only_new": only_new,
         }
-        if partitioning not in (None, "key", "hash"):
-            raise InvalidOption(f"partitioning must be 'key' or 'hash', not {partitioning!r}", option="partitioning")
+        if partitioning is not None:
+            check_partitioning(partitioning, partitions)
         document = await self._http.request("PUT", _queue(name), messages.QueueDocument, body=_json(configuration))
         return document.queue()
 
@@ -112,8 +112,7 @@ class HttpTransport:
         return await self._delete(_queue(name))
 
     async def repartition(self, name: str, partitioning: str, partitions: int | None = None) -> Queue:
-        if partitioning not in ("key", "hash"):
-            raise InvalidOption(f"partitioning must be 'key' or 'hash', not {partitioning!r}", option="partitioning")
+        check_partitioning(partitioning, partitions)
         body = _json({"partitioning": partitioning, "partitions": partitions})
         document = await self._http.request("POST", f"{_queue(name)}/repartition", messages.QueueDocument, body=body)
         return document.queue()
