@@ -332,6 +332,11 @@ REFUSED = [
         "Write o.a or LOWER(a)",
     ),
     ("INSERT INTO x SELECT date_trunc('day', t) AS t, count(*) AS n FROM o GROUP BY t", 79, "a field of the events"),
+    (
+        "INSERT INTO x SELECT window.(t, '1 hour').start AS s FROM o GROUP BY a, window(t, '1 hour')",
+        22,
+        "add it to GROUP BY",
+    ),
     # Statements that would replace or mix others.
     ("CREATE SINK s FROM a TO 'console'; CREATE SINK s FROM b TO 'console'", 36, "created twice"),
     ("CREATE REFERENCE r FROM 'a'; CREATE REFERENCE r FROM 'b'", 30, "created twice"),

@@ -99,8 +99,13 @@ class InputFields:
         return expression.copy().transform(change)
 
 
-def dotted(path: Sequence[Any]) -> exp.Expr:
-    return exp.column(*reversed(path[:4]), fields=path[4:] or None, copy=False)
+def dotted(path: Sequence[exp.Expr]) -> exp.Expr:
+    # exp.column refuses a part that is not a name, such as the list in a.(b, c).d.
+    names = ("this", "table", "db", "catalog")
+    column: exp.Expr = exp.Column(**dict(zip(names, reversed(path[:4]), strict=False)))
+    for part in path[4:]:
+        column = exp.Dot(this=column, expression=part)
+    return column
 
 
 def dotted_name(expression: exp.Expr) -> str | None:
