@@ -122,7 +122,7 @@ async def _reauthorize(call: ApiCall) -> Authenticator:
 
 
 def _store(call: ApiCall) -> ApiKeyStore:
-    return ApiKeyStore(call.services.log.database)
+    return ApiKeyStore(call.log.database)
 
 
 def _to_new_key(key: ApiKey, plaintext: PlaintextKey) -> NewKey:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from penstock.core.errors import IdempotencyConflict, InvalidEvent
 from penstock.log.read.pop_request import PopRequest
 from penstock.log.start_position import parse_start_position
 from penstock.protocol import messages
@@ -14,7 +15,7 @@ from penstock.protocol.events import EventDocument, EventList
 from penstock.server.api.push import to_batch
 from penstock.server.auth.identity import Role
 from penstock.server.http.responses import MAX_RESPONSE_BYTES
-from penstock.server.ingest.accounting import account_pushes
+from penstock.server.ingest.accounting import account_failure, count_push, producer_id
 from penstock.server.ingest.push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
@@ -43,7 +44,7 @@ async def pop_events(call: ApiCall, body: messages.PopOptions) -> EventList:
         instead_of=body.instead_of,
         max_bytes=min(MAX_RESPONSE_BYTES, call.services.response_memory.limit),
     )
-    events = await wait_for_events(call, call.services.log.pop(request, call.reserve_memory()))
+    events = await wait_for_events(call, call.log.pop(request, call.reserve_memory()))
     if events:
         call.services.metrics.delivered.add(len(events), request.queue)
     return EventList([EventDocument.of(event) for event in events])
@@ -53,7 +54,7 @@ async def pop_events(call: ApiCall, body: messages.PopOptions) -> EventList:
 async def ack_events(call: ApiCall, body: messages.AckRequest) -> messages.AckResponse:
     """Acknowledge events; return one result per event."""
     queue = call.path["queue"]
-    results = await _run_to_completion(call.services.log.ack_leased(queue, call.path["group"], body.acks))
+    results = await _run_to_completion(call.log.ack_leased(queue, call.path["group"], body.acks))
     for status, count in Counter(ack.status for ack in body.acks).items():
         call.services.metrics.acked.add(count, queue, status)
     return messages.AckResponse(results)
@@ -61,7 +62,7 @@ async def ack_events(call: ApiCall, body: messages.AckRequest) -> messages.AckRe
 
 @routes.post(f"{_GROUP}/extend", "Extend a lease", Role.CONSUME)
 async def extend_lease(call: ApiCall, body: messages.ExtendRequest) -> messages.ExtendResponse:
-    until = await call.services.log.extend_leased(
+    until = await call.log.extend_leased(
         call.path["queue"], call.path["group"], body.lease_id, body.partition_ids, body.seconds
     )
     return messages.ExtendResponse(until)
@@ -70,7 +71,7 @@ async def extend_lease(call: ApiCall, body: messages.ExtendRequest) -> messages.
 @routes.post(f"{_GROUP}/release", "Release a lease", Role.CONSUME)
 async def release_lease(call: ApiCall, body: messages.ReleaseRequest) -> None:
     """Release a lease. Its events are delivered again, and no retry is counted."""
-    await call.services.log.release(call.path["queue"], call.path["group"], body.lease_id)
+    await call.log.release(call.path["queue"], call.path["group"], body.lease_id)
 
 
 @routes.post(
@@ -94,11 +95,14 @@ async def commit_transaction(call: ApiCall, body: messages.TransactionRequest) -
     if queues:
         call.require_access(queues, Role.PRODUCE)
     idempotency_key = read_idempotency_key(call.request.headers, call.caller)
-    log = call.services.log
-    async with account_pushes(call, queues) as results:
+    call.services.producer_rates.check(producer_id(call))
+    try:
         batches = [to_batch(batch) for batch in body.pushes]
-        result = await _run_to_completion(log.transact_leased(body.acks, batches, idempotency_key=idempotency_key))
-        results += result.pushes
+        result = await _run_to_completion(call.log.transact_leased(body.acks, batches, idempotency_key=idempotency_key))
+    except (IdempotencyConflict, InvalidEvent) as error:
+        raise await account_failure(call, next(iter(queues), None), error) from None
+    for queue, pushed in zip(queues, result.pushes, strict=True):
+        count_push(call, queue, pushed)
     for ack in body.acks:
         call.services.metrics.acked.add(1, ack.queue, ack.status)
     return messages.TransactionResponse(result.acked, [messages.BatchResult.of(push) for push in result.pushes])

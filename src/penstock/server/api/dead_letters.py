@@ -50,7 +50,7 @@ async def list_dead_letters(call: ApiCall, query: ListDeadLettersQuery) -> messa
     which = query.to_filter()
     await _require_access(call, which)
     max_bytes = await call.reserve_response(MAX_RESPONSE_BYTES)
-    letters, has_more = await call.services.log.dead_letter_page(which, query.limit, query.offset, max_bytes)
+    letters, has_more = await call.log.dead_letter_page(which, query.limit, query.offset, max_bytes)
     return messages.DeadLetterList(letters, has_more)
 
 
@@ -58,7 +58,7 @@ async def list_dead_letters(call: ApiCall, query: ListDeadLettersQuery) -> messa
 async def count_dead_letters(call: ApiCall, query: DeadLetterQuery) -> messages.Count:
     which = query.to_filter()
     await _require_access(call, which)
-    return messages.Count(await call.services.log.count_dead_letters(which))
+    return messages.Count(await call.log.count_dead_letters(which))
 
 
 @routes.get(
@@ -71,7 +71,7 @@ async def get_dead_letter(call: ApiCall) -> DeadLetter:
         call.can_see_all()
         raise NotFound(f"there is no dead letter {text!r}: an id is a number")
     await call.reserve_memory().acquire(MIN_POP_BYTES)
-    letter = await call.services.log.dead_letter(int(text))
+    letter = await call.log.dead_letter(int(text))
     call.require_access_silently(letter.queue)
     return letter
 
@@ -82,7 +82,7 @@ async def redrive_dead_letters(call: ApiCall, body: messages.RedriveRequest) -> 
     which = body.filter()
     await _require_access(call, which)
     is_unlimited = body.all or which.ids is not None
-    return await call.services.log.redrive(which, limit=None if is_unlimited else body.limit)
+    return await call.log.redrive(which, limit=None if is_unlimited else body.limit)
 
 
 @routes.post("/v1/dead-letters/purge", "Delete dead letters", Role.ADMIN, checks_queues=True)
@@ -93,7 +93,7 @@ async def purge_dead_letters(call: ApiCall, body: messages.PurgeRequest) -> mess
         call.can_see_all()
         raise InvalidRequest("this would delete every dead letter: give ids, a filter, or all=true")
     await _require_access(call, which)
-    return messages.Count(await call.services.log.purge(which))
+    return messages.Count(await call.log.purge(which))
 
 
 async def _require_access(call: ApiCall, which: DeadLetterFilter) -> None:
@@ -103,7 +103,7 @@ async def _require_access(call: ApiCall, which: DeadLetterFilter) -> None:
     elif not call.can_see_all():
         if which.ids is None:
             raise Problem("forbidden", "the key is limited to some queues: name the queue of the dead letters")
-        call.require_access_silently(await call.services.log.dead_letter_queues(which))
+        call.require_access_silently(await call.log.dead_letter_queues(which))
 
 
 def _parse_ids(text: str | None) -> list[int] | None:

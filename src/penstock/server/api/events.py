@@ -81,7 +81,7 @@ async def list_events(call: ApiCall, query: EventsQuery) -> EventList:
 
 async def _search(call: ApiCall, query: EventsQuery) -> EventList:
     collector = _EventCollector(query, await call.reserve_response(MAX_RESPONSE_BYTES))
-    log, queue = call.services.log, call.path["queue"]
+    log, queue = call.log, call.path["queue"]
     try:
         if query.offset is not None:
             await _read_from_offset(log, queue, query, query.offset, collector)

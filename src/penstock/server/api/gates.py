@@ -36,19 +36,19 @@ class HoldGateRequest(Struct, frozen=True):
 @routes.get("/v1/gates", "List gates", Role.READ)
 async def list_gates(call: ApiCall, query: ListGatesQuery) -> GateList:
     """Return the gates of all queries and key partitions, or some of them."""
-    gates = await GateAdmin(call.services.log.database).list(query.query, query.key, limit=query.limit)
+    gates = await GateAdmin(call.log.database).list(query.query, query.key, limit=query.limit)
     return GateList(list(gates))
 
 
 @routes.patch("/v1/gates/{query}", "Change, pause or resume a gate", Role.ADMIN)
 async def update_gate(call: ApiCall, body: GateChange) -> None:
     """Change the limits of a gate, pause it, resume it or hold it."""
-    await GateAdmin(call.services.log.database).change(call.path["query"], body)
+    await GateAdmin(call.log.database).change(call.path["query"], body)
 
 
 # A consumer of the released events may hold the gate, for example after a Retry-After of its destination.
 @routes.post("/v1/gates/{query}/hold", "Hold a gate for some time", Role.CONSUME, checks_queues=True)
 async def hold_gate(call: ApiCall, body: HoldGateRequest) -> None:
-    admin, query = GateAdmin(call.services.log.database), call.path["query"]
+    admin, query = GateAdmin(call.log.database), call.path["query"]
     call.require_access_silently(await admin.sink(query))
     await admin.change(query, GateChange(key=body.key, hold_seconds=body.seconds))

@@ -31,20 +31,20 @@ async def list_groups(call: ApiCall, query: ListGroupsQuery) -> GroupList:
     queue: str | None = query.queue
     if queue is not None:
         call.require_access(queue)
-        return GroupList(await call.services.log.groups(queue))
+        return GroupList(await call.log.groups(queue))
     can_see_all = call.can_see_all()
-    groups = await call.services.log.groups()
+    groups = await call.log.groups()
     return GroupList([group for group in groups if can_see_all or call.can_see(group.queue)])
 
 
 @routes.get("/v1/queues/{queue}/groups", "List the groups of a queue", Role.READ, Role.CONSUME)
 async def list_queue_groups(call: ApiCall) -> GroupList:
-    return GroupList(await call.services.log.groups(call.path["queue"]))
+    return GroupList(await call.log.groups(call.path["queue"]))
 
 
 @routes.get("/v1/queues/{queue}/groups/{group}/partitions", "List the positions of a group", Role.READ, Role.CONSUME)
 async def list_group_positions(call: ApiCall) -> messages.PartitionPositionList:
-    positions = await call.services.log.group_positions(call.path["queue"], call.path["group"])
+    positions = await call.log.group_positions(call.path["queue"], call.path["group"])
     return messages.PartitionPositionList(positions)
 
 
@@ -57,13 +57,13 @@ async def list_group_positions(call: ApiCall) -> messages.PartitionPositionList:
 async def seek_group(call: ApiCall, body: messages.SeekRequest) -> messages.SeekResponse:
     """Move a group back to read events again, or forward to skip events."""
     position = parse_start_position(body.to)
-    moved = await call.services.log.seek(call.path["queue"], call.path["group"], position, partition=body.partition)
+    moved = await call.log.seek(call.path["queue"], call.path["group"], position, partition=body.partition)
     return messages.SeekResponse(moved)
 
 
 @routes.patch("/v1/queues/{queue}/groups/{group}", "Set whether a group counts for the depth of its queue", Role.ADMIN)
 async def update_group(call: ApiCall, body: messages.GroupUpdate) -> None:
-    await call.services.log.configure_group(call.path["queue"], call.path["group"], counts=body.counts)
+    await call.log.configure_group(call.path["queue"], call.path["group"], counts=body.counts)
 
 
 @routes.delete(
@@ -75,5 +75,5 @@ async def update_group(call: ApiCall, body: messages.GroupUpdate) -> None:
 async def delete_group(call: ApiCall) -> None:
     """Delete a group with its positions."""
     queue, group = call.path["queue"], call.path["group"]
-    if not await call.services.log.delete_group(queue, group):
+    if not await call.log.delete_group(queue, group):
         raise NotFound(f"queue {queue!r} has no group {group!r}")

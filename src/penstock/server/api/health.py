@@ -34,5 +34,5 @@ async def get_readiness(call: ApiCall) -> Ready:
     """Return that the database can be reached and has the schema of this version."""
     if call.services.stopping.is_set():
         raise Problem("stopping", "the server is stopping")
-    await call.services.log.database.check()
+    await call.log.database.check()
     return Ready()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from penstock.core import json
-from penstock.core.errors import InvalidRequest
+from penstock.core.errors import IdempotencyConflict, InvalidEvent, InvalidRequest
 from penstock.log.write.batch import Batch
 from penstock.log.write.envelopes import is_array, read_envelopes
 from penstock.protocol import messages
 from penstock.server.auth.identity import Role
-from penstock.server.ingest.accounting import account_pushes
+from penstock.server.ingest.accounting import account_failure, count_push, producer_id
 from penstock.server.ingest.push import read_idempotency_key
 from penstock.server.routing.call import ApiCall
 from penstock.server.routing.endpoint import EndpointGroup
@@ -28,9 +28,14 @@ async def push_batches(call: ApiCall, body: messages.PushRequest) -> messages.Pu
     queues = [batch.queue for batch in body.batches]
     call.require_access(queues)
     idempotency_key = read_idempotency_key(call.request.headers, call.caller)
-    async with account_pushes(call, queues) as results:
+    call.services.producer_rates.check(producer_id(call))
+    try:
         batches = [to_batch(batch) for batch in body.batches]
-        results += await call.services.log.push(batches, idempotency_key=idempotency_key)
+        results = await call.log.push(batches, idempotency_key=idempotency_key)
+    except (IdempotencyConflict, InvalidEvent) as error:
+        raise await account_failure(call, next(iter(queues), None), error) from None
+    for queue, result in zip(queues, results, strict=True):
+        count_push(call, queue, result)
     return messages.PushResponse([messages.BatchResult.of(result) for result in results])
 
 

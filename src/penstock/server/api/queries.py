@@ -120,16 +120,15 @@ class ListCyclesQuery(Struct, frozen=True):
 @routes.get("/v1/queries", "List queries", Role.READ, problems=())
 async def list_queries(call: ApiCall) -> QueryList:
     """Return all queries, those that clients compute too."""
-    log = call.services.log
-    groups = await log.groups()
-    listings = [_to_listing(info, groups) for info in await Registry(log).list()]
-    listings += [_to_client_listing(query) for query in await list_client_queries(log, groups=groups)]
+    groups = await call.log.groups()
+    listings = [_to_listing(info, groups) for info in await Registry(call.log).list()]
+    listings += [_to_client_listing(query) for query in await list_client_queries(call.log, groups=groups)]
     return QueryList(sorted(listings, key=lambda listing: listing.name))
 
 
 @routes.get(_QUERY, "Get a query", Role.READ)
 async def get_query(call: ApiCall) -> QueryDetails:
-    log = call.services.log
+    log = call.log
     if (client_query := await find_client_query(log, call.path["query"])) is not None:
         return _to_client_details(client_query, await count_open_rows(log, client_query.name))
     info = await _find_query(call)
@@ -142,9 +141,7 @@ async def get_query(call: ApiCall) -> QueryDetails:
 @routes.get(f"{_QUERY}/cycles", "List the cycles of a query", Role.READ)
 async def list_cycles(call: ApiCall, query: ListCyclesQuery) -> CycleList:
     info = await _find_query(call)
-    cycles = await read_cycles(
-        call.services.log.database, info.id, limit=query.limit, failed=query.failed, before=query.before
-    )
+    cycles = await read_cycles(call.log.database, info.id, limit=query.limit, failed=query.failed, before=query.before)
     return CycleList(convert(cycles, list[CycleDetails], from_attributes=True))
 
 
@@ -152,36 +149,36 @@ async def list_cycles(call: ApiCall, query: ListCyclesQuery) -> CycleList:
 async def pause_query(call: ApiCall) -> None:
     """Pause a query: it starts no more cycles."""
     await _refuse_client_query(call)
-    await commands.pause(call.services.log.database, call.path["query"])
+    await commands.pause(call.log.database, call.path["query"])
 
 
 @routes.post(f"{_QUERY}/resume", "Resume a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
 async def resume_query(call: ApiCall) -> None:
     await _refuse_client_query(call)
-    await commands.resume(call.services.log.database, call.path["query"])
+    await commands.resume(call.log.database, call.path["query"])
 
 
 @routes.post(f"{_QUERY}/stop", "Stop a query", Role.ADMIN, problems=_CONTROL_PROBLEMS)
 async def stop_query(call: ApiCall) -> None:
     """Stop the drivers of a query."""
     await _refuse_client_query(call)
-    await commands.stop(call.services.log.database, call.path["query"])
+    await commands.stop(call.log.database, call.path["query"])
 
 
 @routes.delete(_QUERY, "Delete a stopped query", Role.ADMIN, problems=("not-found", "group-busy"))
 async def delete_query(call: ApiCall) -> None:
     """Delete a stopped query with its state, its history and its positions."""
-    name, log = call.path["query"], call.services.log
+    name, log = call.path["query"], call.log
     if not await Registry(log).delete(name) and not await delete_client_query(log, name):
         raise _not_found(name)
 
 
 async def _find_query(call: ApiCall) -> QueryInfo:
     name = call.path["query"]
-    for info in await Registry(call.services.log).list():
+    for info in await Registry(call.log).list():
         if info.name == name:
             return info
-    if await find_client_query(call.services.log, name) is None:
+    if await find_client_query(call.log, name) is None:
         raise _not_found(name)
     raise NotFound(
         f"clients compute the query {name!r}, so the server has no record of its cycles: "
@@ -190,7 +187,7 @@ async def _find_query(call: ApiCall) -> QueryInfo:
 
 
 async def _refuse_client_query(call: ApiCall) -> None:
-    if (query := await find_client_query(call.services.log, call.path["query"])) is not None:
+    if (query := await find_client_query(call.log, call.path["query"])) is not None:
         raise Conflict(
             f"clients compute the query {query.name!r}, and the server cannot stop them: stop them where they run"
         )

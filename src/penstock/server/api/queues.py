@@ -24,7 +24,7 @@ class ListPartitionsQuery(Struct, frozen=True):
 async def list_queues(call: ApiCall) -> messages.QueueList:
     """Return all queues that the caller may see."""
     can_see_all = call.can_see_all()
-    queues = await call.services.log.queues()
+    queues = await call.log.queues()
     return messages.QueueList(
         [messages.QueueDocument.of(queue) for queue in queues if can_see_all or call.can_see(queue.name)]
     )
@@ -33,20 +33,20 @@ async def list_queues(call: ApiCall) -> messages.QueueList:
 @routes.get("/v1/queues/{queue}", "Get the configuration of a queue", Role.READ, Role.PRODUCE, Role.CONSUME)
 async def get_queue(call: ApiCall) -> messages.QueueDocument:
     """Return the configuration of a queue, at most a second old. It is cached, so frequent requests are cheap."""
-    return messages.QueueDocument.of(await call.services.log.catalog.get(call.path["queue"]))
+    return messages.QueueDocument.of(await call.log.catalog.get(call.path["queue"]))
 
 
 @routes.get("/v1/queues/{queue}/status", "Get the size and the groups of a queue", Role.READ)
 async def get_queue_status(call: ApiCall) -> messages.QueueStatus:
     """Return a queue with its size, its groups and the number of its dead letters."""
-    info = await call.services.log.describe(call.path["queue"])
+    info = await call.log.describe(call.path["queue"])
     return messages.QueueStatus(messages.QueueDocument.of(info.queue), info.size, info.groups, info.dead_letters)
 
 
 @routes.get("/v1/queues/{queue}/partitions", "List the partitions of a queue", Role.READ)
 async def list_partitions(call: ApiCall, query: ListPartitionsQuery) -> messages.PartitionList:
     """Return the partitions of a queue, the largest first."""
-    return messages.PartitionList(await call.services.log.partitions(call.path["queue"], query.limit))
+    return messages.PartitionList(await call.log.partitions(call.path["queue"], query.limit))
 
 
 @routes.put(
@@ -58,7 +58,7 @@ async def list_partitions(call: ApiCall, query: ListPartitionsQuery) -> messages
 )
 async def configure_queue(call: ApiCall, body: messages.QueueConfiguration) -> messages.QueueDocument:
     """Create a queue, or change the given options of an existing one."""
-    queue = await call.services.log.configure(
+    queue = await call.log.configure(
         call.path["queue"],
         body.options,
         partitioning=body.partitioning,
@@ -76,8 +76,8 @@ async def configure_queue(call: ApiCall, body: messages.QueueConfiguration) -> m
 )
 async def update_queue(call: ApiCall, body: messages.QueueUpdate) -> messages.QueueDocument:
     name = call.path["queue"]
-    await call.services.log.catalog.refresh(name)
-    return messages.QueueDocument.of(await call.services.log.configure(name, body.options))
+    await call.log.catalog.refresh(name)
+    return messages.QueueDocument.of(await call.log.configure(name, body.options))
 
 
 @routes.post(
@@ -88,7 +88,7 @@ async def update_queue(call: ApiCall, body: messages.QueueUpdate) -> messages.Qu
 )
 async def repartition_queue(call: ApiCall, body: messages.RepartitionRequest) -> messages.QueueDocument:
     """Change the partitioning of a queue for new events."""
-    queue = await call.services.log.repartition(call.path["queue"], body.partitioning, body.partitions)
+    queue = await call.log.repartition(call.path["queue"], body.partitioning, body.partitions)
     return messages.QueueDocument.of(queue)
 
 
@@ -96,11 +96,11 @@ async def repartition_queue(call: ApiCall, body: messages.RepartitionRequest) ->
 async def delete_queue(call: ApiCall) -> None:
     """Delete a queue with its events, groups and dead letters."""
     name = call.path["queue"]
-    if not await call.services.log.delete_queue(name):
+    if not await call.log.delete_queue(name):
         raise NotFound(f"there is no queue {name!r}")
 
 
 @routes.post("/v1/upkeep", "Run the background maintenance now", Role.ADMIN, problems=())
 async def run_upkeep(call: ApiCall) -> Upkeep:
     """Roll and drop segments and park partitions now, instead of at the next run in the background."""
-    return await call.services.log.upkeep()
+    return await call.log.upkeep()

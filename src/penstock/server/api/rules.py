@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core.errors import NotFound
 from penstock.engine.alerts.store import RuleStore
@@ -74,7 +74,7 @@ class RuleList(Struct, frozen=True):
 @routes.get("/v1/rules", "List rules", Role.READ, checks_queues=True)
 async def list_rules(call: ApiCall) -> RuleList:
     """Return the rules on queues that the caller may see, and their firing alerts."""
-    store = RuleStore(call.services.log)
+    store = RuleStore(call.log)
     visible = [info for info in await store.all() if call.can_see(info.rule.queue)]
     call.can_see_all()  # with no rules, no queue was checked
     names = {info.rule.name for info in visible}
@@ -93,23 +93,13 @@ async def list_rules(call: ApiCall) -> RuleList:
 )
 async def save_rule(call: ApiCall, body: SaveRuleRequest) -> RuleDocument:
     """Create or replace a rule. A replaced rule starts without firing alerts."""
-    rule = rules.rule(
-        call.path["rule"],
-        on=body.on,
-        when=body.when.to_condition(),
-        value=body.value,
-        alerts=body.alerts,
-        fire_after=body.fire_after,
-        clear_after=body.clear_after,
-        live=body.live,
-        expect=body.expect,
-    )
+    rule = rules.rule(call.path["rule"], **{**structs.asdict(body), "when": body.when.to_condition()})
     call.require_access([rule.queue, rule.alerts])
-    store = RuleStore(call.services.log)
+    store = RuleStore(call.log)
     existing = await store.find(rule.name)
     if existing is not None:
         call.require_access_silently([existing.queue, existing.alerts])
-    await call.services.log.catalog.get(rule.queue)
+    await call.log.catalog.get(rule.queue)
     await store.save(rule)
     return _to_document(rule, 0)
 
@@ -119,7 +109,7 @@ async def save_rule(call: ApiCall, body: SaveRuleRequest) -> RuleDocument:
 )
 async def delete_rule(call: ApiCall) -> None:
     """Delete a rule with its firing alerts."""
-    store = RuleStore(call.services.log)
+    store = RuleStore(call.log)
     call.require_access(())
     rule = await store.find(call.path["rule"])
     if rule is None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-
 from penstock.core.errors import IdempotencyConflict, InvalidEvent, PenstockError
 from penstock.log.log import Log
 from penstock.log.write.result import PushResult
@@ -17,28 +14,20 @@ def producer_id(call: ApiCall) -> str:
     return call.caller or client_address(call.request)
 
 
-@asynccontextmanager
-async def account_pushes(call: ApiCall, queues: Sequence[str]) -> AsyncIterator[list[PushResult]]:
-    """Check the rate limit of the producer, and count the push. The block adds the results, one per queue."""
-    services = call.services
-    services.producer_rates.check(producer_id(call))
-    results: list[PushResult] = []
-    try:
-        yield results
-    except IdempotencyConflict:
+async def account_failure(
+    call: ApiCall, queue: str | None, error: IdempotencyConflict | InvalidEvent
+) -> IdempotencyConflict | InvalidEvent:
+    """Count a push that failed, given its first queue; return the error to raise."""
+    if isinstance(error, IdempotencyConflict):
         # The message of the log contains the stored key, which the caller does not know.
         given = call.request.headers.get("idempotency-key", "")
-        raise IdempotencyConflict(
+        return IdempotencyConflict(
             f"the idempotency key {given!r} was used for other events; use a new key for new events"
-        ) from None
-    except InvalidEvent:
-        for queue in queues[:1]:
-            # Only for existing queues: a client must not create series by naming many queues.
-            if await _exists(services.log, queue):
-                services.metrics.count_push(queue, accepted=0, rejected=1)
-        raise
-    for queue, result in zip(queues, results, strict=True):
-        count_push(call, queue, result)
+        )
+    # Only for existing queues: a client must not create series by naming many queues.
+    if queue is not None and await _exists(call.log, queue):
+        call.services.metrics.count_push(queue, accepted=0, rejected=1)
+    return error
 
 
 async def _exists(log: Log, queue: str) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from penstock.core.errors import InvalidEvent, QueueFull
+from penstock.core.errors import IdempotencyConflict, InvalidEvent, QueueFull
 from penstock.log.queue import Queue
 from penstock.log.write.batch import Batch
 from penstock.log.write.result import PushResult, RejectedInput
@@ -21,7 +21,7 @@ from penstock.server.http.errors import Problem, to_problem
 from penstock.server.http.memory_budget import PUSH_OVERHEAD_BYTES, BudgetReservation
 from penstock.server.http.rate_limit import depth_headers, merge_headers
 from penstock.server.http.responses import json_response
-from penstock.server.ingest.accounting import account_pushes, producer_id
+from penstock.server.ingest.accounting import account_failure, count_push, producer_id
 from penstock.server.ingest.formats import BodyFormat, PushQuery, detect_format, ndjson_batch, parse_body
 from penstock.server.ingest.push_openapi import PUSH_OPENAPI
 from penstock.server.ingest.upload import upload_lines
@@ -86,12 +86,16 @@ async def push_events(call: ApiCall, query: PushQuery) -> Response:
     """Store the events of a request. The response is sent after the commit."""
     begun = time.perf_counter()
     services = call.services
-    async with account_pushes(call, [call.path["queue"]]) as results:
-        queue = await services.log.catalog.get(call.path["queue"])
+    producer = producer_id(call)
+    services.producer_rates.check(producer)
+    queue = await services.log.catalog.get(call.path["queue"])
+    try:
         with services.request_memory.reserve() as reservation:
             reservation.grow(PUSH_OVERHEAD_BYTES)
             result = await _receive(call, query, queue, reservation)
-        results.append(result)
+    except (IdempotencyConflict, InvalidEvent) as error:
+        raise await account_failure(call, queue.name, error) from None
+    count_push(call, queue.name, result)
     response = QueuePushResponse(
         result.accepted,
         result.duplicates,
@@ -100,9 +104,7 @@ async def push_events(call: ApiCall, query: PushQuery) -> Response:
         result.replayed,
         round((time.perf_counter() - begun) * 1000, 3),
     )
-    headers = merge_headers(
-        depth_headers(services.log.capacity(queue)), services.producer_rates.headers(producer_id(call))
-    )
+    headers = merge_headers(depth_headers(services.log.capacity(queue)), services.producer_rates.headers(producer))
     return json_response(response, headers=headers)
 
 
@@ -115,7 +117,7 @@ async def _receive(call: ApiCall, query: PushQuery, queue: Queue, reservation: B
     limit = settings.max_upload_bytes if body_format is BodyFormat.NDJSON else MAX_BODY_BYTES
     body = RequestBody(call.request, encoding, settings, reservation, limit)
     try:
-        await call.services.log.check_capacity(queue, idempotency_key)
+        await call.log.check_capacity(queue, idempotency_key)
         if body_format is BodyFormat.NDJSON:
             return await _receive_ndjson(call, query, queue, body, idempotency_key)
         batch, rejected = parse_body(body_format, await body.read_all(), query, headers, queue.name)
@@ -152,9 +154,7 @@ async def _receive_ndjson(
 async def _push(
     call: ApiCall, query: PushQuery, batch: Batch, idempotency_key: str | None, rejected: Sequence[RejectedInput] = ()
 ) -> PushResult:
-    (result,) = await call.services.log.push(
-        [batch], idempotency_key=idempotency_key, partial=query.partial, rejected=rejected
-    )
+    (result,) = await call.log.push([batch], idempotency_key=idempotency_key, partial=query.partial, rejected=rejected)
     return result
 
 

@@ -26,8 +26,7 @@ async def upload_lines(
     call: ApiCall, query: PushQuery, queue: Queue, line_batches: AsyncIterator[bytes], idempotency_key: str | None
 ) -> PushResult:
     """Store all lines or none; for a partial push, all valid lines or none."""
-    log = call.services.log
-    upload = await log.upload(queue.name)
+    upload = await call.log.upload(queue.name)
     digest = blake2b(repr(query).encode(), digest_size=16)
     rejected: list[RejectedInput] = []
     is_published = False
@@ -43,7 +42,7 @@ async def upload_lines(
                 last = rejected[-1]
                 raise too_many_rejected(InvalidEvent(last.reason, index=last.index, field=last.field))
             await upload.add(pieces)
-        is_shed = not await log.admit(queue, upload.events, idempotency_key)
+        is_shed = not await call.log.admit(queue, upload.events, idempotency_key)
         published = await _publish(upload, idempotency_key, digest.digest(), rejected, is_shed=is_shed)
         is_published = True
     finally:
@@ -60,8 +59,8 @@ async def _prepare(
     """Validate and encode a batch. Indices count from the start of the body, ``offset`` lines before the batch."""
     try:
         if not query.partial:
-            return await call.services.log.encode(batch), []
-        pieces, rejected = await call.services.log.encode_valid(batch)
+            return await call.log.encode(batch), []
+        pieces, rejected = await call.log.encode_valid(batch)
     except InvalidEvent as error:
         raise InvalidEvent(error.reason, index=offset + error.index, field=error.field) from None
     return pieces, [replace(each, index=offset + each.index) for each in rejected]

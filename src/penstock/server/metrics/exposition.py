@@ -46,8 +46,8 @@ class MetricsSnapshot:
         )
 
     def total(self, family: MetricFamily) -> float:
-        """Return the sum over all series of a metric."""
-        return self[family].total()
+        """Return the sum over all series of a metric; histograms do not count."""
+        return sum(value for value in self[family].samples.values() if not isinstance(value, HistogramValue))
 
 
 async def take_snapshot(process: ServerMetrics, database: DatabaseMetrics) -> MetricsSnapshot:

@@ -48,7 +48,3 @@ class MetricSamples:
 
     family: MetricFamily
     samples: Mapping[tuple[str, ...], float | HistogramValue] = field(default_factory=dict)
-
-    def total(self) -> float:
-        """Return the sum over all series; histograms do not count."""
-        return sum(value for value in self.samples.values() if not isinstance(value, HistogramValue))

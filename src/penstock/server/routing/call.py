@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from penstock.log.log import Log
 from penstock.log.read.pop import MIN_POP_BYTES
 from penstock.server.auth.authorize import require_queue, require_role
 from penstock.server.auth.identity import Identity, Role
@@ -31,6 +32,10 @@ class ApiCall:
     has_checked_queues: bool = False
     #: Memory reserved for the response.
     reservation: BudgetReservation | None = None
+
+    @property
+    def log(self) -> Log:
+        return self.services.log
 
     @property
     def caller(self) -> str:

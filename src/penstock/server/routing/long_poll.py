@@ -29,7 +29,7 @@ async def wait_for_events(call: ApiCall, pop: Coroutine[Any, Any, list[Event]]) 
             await asyncio.wait([popping])
         return [] if popping.cancelled() else popping.result()
     except BaseException:
-        await _release_events(popping, call.services.log)
+        await _release_events(popping, call.log)
         raise
     finally:
         for task in (disconnect, stopping):

@@ -81,7 +81,7 @@ async def configure_queue(call: ApiCall, body: ConfigureRequest) -> ConfiguredQu
 
 
 async def _configure(call: ApiCall, body: ConfigureRequest) -> ConfiguredQueue:
-    log = call.services.log
+    log = call.log
     before = await log.catalog.find(body.queue)
     rows = (
         [] if before is None else await log.database.fetch(_StoredConfiguration, _sql["stored"], {"queue": before.id})
@@ -120,4 +120,4 @@ async def _configure(call: ApiCall, body: ConfigureRequest) -> ConfiguredQueue:
 async def delete_queue(call: ApiCall) -> DeletedQueue:
     """Delete a queue with its messages, groups and dead letters."""
     name = call.path["queue"]
-    return DeletedQueue(name, await call.services.log.delete_queue(name))
+    return DeletedQueue(name, await call.log.delete_queue(name))

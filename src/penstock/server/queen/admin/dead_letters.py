@@ -81,7 +81,7 @@ async def list_dead_letters(call: ApiCall, query: DeadLetterParameters) -> DeadM
     if dead_filter is None:
         return DeadMessages([], 0, page)
     letters = await _read_page(call, dead_filter, query)
-    total = await call.services.log.count_dead_letters(dead_filter)
+    total = await call.log.count_dead_letters(dead_filter)
     return DeadMessages([_message(letter) for letter in letters], total, page)
 
 
@@ -90,7 +90,7 @@ async def _read_page(call: ApiCall, dead_filter: DeadLetterFilter, query: DeadLe
     # Most pages are small, and memory reserved for this response is not available to others.
     for size in (MAX_RESPONSE_BYTES, _MAX_PAGE_BYTES):
         max_bytes = await call.reserve_response(size)
-        letters, has_more = await call.services.log.dead_letter_page(dead_filter, query.limit, query.offset, max_bytes)
+        letters, has_more = await call.log.dead_letter_page(dead_filter, query.limit, query.offset, max_bytes)
         if not has_more:
             return letters
     if max_bytes < call.services.response_memory.clamp(_MAX_PAGE_BYTES):
@@ -106,7 +106,7 @@ async def purge_dead_letters(call: ApiCall, query: DeadLetterParameters) -> Dele
     if not query.queue:
         raise Problem("invalid-request", "queue is required")
     dead_filter = await _filter(call, query)
-    return DeletedDeadMessages(0 if dead_filter is None else await call.services.log.purge(dead_filter))
+    return DeletedDeadMessages(0 if dead_filter is None else await call.log.purge(dead_filter))
 
 
 @routes.post(
@@ -121,10 +121,9 @@ async def replay_dead_letter(call: ApiCall) -> ReplayedDeadMessage:
     letter_id = decode_id(IdKind.DEAD_LETTER, call.path["id"])
     if letter_id is None:
         raise NotFound("Message not found")
-    log = call.services.log
-    letter = await log.dead_letter(letter_id)
+    letter = await call.log.dead_letter(letter_id)
     call.require_access_silently(letter.queue)
-    done = await log.redrive(DeadLetterFilter(ids=[letter_id]))
+    done = await call.log.redrive(DeadLetterFilter(ids=[letter_id]))
     for problem in done.problems.values():
         raise Problem("conflict", problem)
     return ReplayedDeadMessage(call.path["id"], _transaction_id(letter), letter.group, letter.queue)
@@ -137,7 +136,7 @@ async def _filter(call: ApiCall, query: DeadLetterParameters) -> DeadLetterFilte
     elif not call.can_see_all():
         raise Problem("forbidden", "the key is limited to some queues: name one")
     since, until = parse_time_range(query.from_, query.to)
-    if query.queue and await call.services.log.catalog.find(query.queue) is None:
+    if query.queue and await call.log.catalog.find(query.queue) is None:
         return None
     return DeadLetterFilter(
         queue=query.queue or None,

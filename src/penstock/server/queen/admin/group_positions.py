@@ -39,7 +39,7 @@ class PartitionLag:
 async def visible_groups(call: ApiCall) -> list[GroupInfo]:
     """Return the groups of the queues that the caller may use."""
     call.require_access(())
-    return [group for group in await call.services.log.groups() if call.can_see(group.queue)]
+    return [group for group in await call.log.groups() if call.can_see(group.queue)]
 
 
 async def groups_in_path(call: ApiCall) -> list[GroupInfo]:

@@ -94,7 +94,7 @@ class RefreshedStatistics(msgspec.Struct):
 async def list_groups(call: ApiCall) -> list[QueueGroup]:
     groups: list[QueueGroup] = []
     for group in await visible_groups(call):
-        positions = await read_positions(call.services.log, group.queue, group.group)
+        positions = await read_positions(call.log, group.queue, group.group)
         max_lag = max((position.time_lag_seconds for position in positions), default=0.0)
         mode = _subscription_mode(group.subscribed_from)
         groups.append(
@@ -139,7 +139,7 @@ async def list_lagging_partitions(call: ApiCall, query: LaggingParameters) -> li
             position.last_consumed_at,
         )
         for group in await visible_groups(call)
-        for position in await read_positions(call.services.log, group.queue, group.group)
+        for position in await read_positions(call.log, group.queue, group.group)
         if position.oldest_unconsumed_at is not None and position.time_lag_seconds >= query.min_lag_seconds
     ]
 
@@ -150,7 +150,7 @@ async def list_lagging_partitions(call: ApiCall, query: LaggingParameters) -> li
 async def get_group(call: ApiCall) -> dict[str, GroupPartitions]:
     described: dict[str, GroupPartitions] = {}
     for group in await groups_in_path(call):
-        positions = await read_positions(call.services.log, group.queue, group.group)
+        positions = await read_positions(call.log, group.queue, group.group)
         described[group.queue] = GroupPartitions(msgspec.convert(positions, list[GroupPartition], from_attributes=True))
     return described
 
@@ -158,7 +158,7 @@ async def get_group(call: ApiCall) -> dict[str, GroupPartitions]:
 @routes.delete(_GROUP, "Delete a group", Role.ADMIN, checks_queues=True)
 async def delete_group(call: ApiCall, query: DeleteGroupParameters) -> DeletedGroup:
     name = call.path["group"]
-    partitions = sum([await _delete(call.services.log, group.queue, name) for group in await groups_in_path(call)])
+    partitions = sum([await _delete(call.log, group.queue, name) for group in await groups_in_path(call)])
     return DeletedGroup(name, partitions, query.delete_metadata)
 
 
@@ -170,7 +170,7 @@ async def delete_group(call: ApiCall, query: DeleteGroupParameters) -> DeletedGr
 )
 async def delete_queue_group(call: ApiCall, query: DeleteGroupParameters) -> DeletedQueueGroup:
     name, queue = call.path["group"], call.path["queue"]
-    partitions = await _delete(call.services.log, queue, name)
+    partitions = await _delete(call.log, queue, name)
     return DeletedQueueGroup(name, partitions, query.delete_metadata, queue_name=queue)
 
 

@@ -31,7 +31,7 @@ class QueenHealth(msgspec.Struct):
 async def get_health(call: ApiCall) -> QueenHealth | Response:
     """Return 200 if the database can be reached, 503 if it cannot or the server is stopping."""
     try:
-        await call.services.log.database.check()
+        await call.log.database.check()
     except DatabaseError:
         return json_response(QueenHealth("unhealthy", "disconnected", _VERSION), 503)
     if call.services.stopping.is_set():

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from penstock.db.statements import Statements
 from penstock.log.log import Log
+from penstock.server.queen.delivery.event_lookup import StoredMessage
 
 _sql = Statements("penstock.server.queen.admin", "message_status.sql")
 
@@ -49,9 +50,10 @@ async def read_readers(log: Log, partition_id: int) -> list[GroupReader]:
     return await log.database.fetch(GroupReader, _sql["readers"], {"partition": partition_id})
 
 
-async def read_dead_letters(log: Log, queue_id: int, partition_id: int, offset: int) -> list[EventDeadLetter]:
-    """Return the dead letters of an event that were not replayed, oldest first."""
-    params = {"queue": queue_id, "partition": partition_id, "offset": offset}
+async def read_dead_letters(log: Log, message: StoredMessage) -> list[EventDeadLetter]:
+    """Return the dead letters of a message that were not replayed, oldest first."""
+    partition, event = message
+    params = {"queue": partition.queue_id, "partition": partition.partition_id, "offset": event.offset}
     return await log.database.fetch(EventDeadLetter, _sql["dead_letters"], params)
 
 

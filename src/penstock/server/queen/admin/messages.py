@@ -18,7 +18,6 @@ from penstock.log.log import Log
 from penstock.server.auth.identity import Role
 from penstock.server.http.errors import Problem
 from penstock.server.queen.admin.message_status import (
-    EventDeadLetter,
     GroupReader,
     read_dead_letters,
     read_dead_offsets,
@@ -175,7 +174,7 @@ async def list_messages(call: ApiCall, query: MessageListParameters) -> ListedMe
 
 async def _list_messages(call: ApiCall, query: MessageListParameters) -> ListedMessages:
     call.require_access(query.queue or ())
-    log = call.services.log
+    log = call.log
     since, until = parse_time_range(query.from_, query.to)
     if since is None and until is None:
         since = datetime.now(UTC) - timedelta(hours=1)
@@ -236,10 +235,10 @@ async def _read_newest(
 @routes.get(_MESSAGE, "Show a message", Role.READ, Role.CONSUME, checks_queues=True)
 async def get_message(call: ApiCall) -> MessageDetail:
     partition, event = await _message_in_path(call)
-    log = call.services.log
+    log = call.log
     (queue,) = [queue for queue in await find_queues(log) if queue.id == partition.queue_id]
     readers = await read_readers(log, partition.partition_id)
-    letters = await _dead_letters(log, StoredMessage(partition, event))
+    letters = await read_dead_letters(log, StoredMessage(partition, event))
     listed = _listed_message(queue, _head_of(event), readers, is_dead=bool(letters))
     options = from_queue(await log.catalog.get(queue.name))
     option_names = ("leaseTime", "retryLimit", "retryDelay", "ttl", "priority")
@@ -277,11 +276,10 @@ async def clear_queue(call: ApiCall) -> MovedMessage:
 async def retry_message(call: ApiCall) -> MovedMessage:
     """Replay the dead letters of a message to the groups that failed on it."""
     message = await _message_in_path(call)
-    log = call.services.log
-    letters = await _dead_letters(log, message)
+    letters = await read_dead_letters(call.log, message)
     if not letters:
         raise Problem("conflict", "the message has no dead letter: seek the group back to have it delivered again")
-    done = await log.redrive(DeadLetterFilter(ids=[letter.id for letter in letters]))
+    done = await call.log.redrive(DeadLetterFilter(ids=[letter.id for letter in letters]))
     for problem in done.problems.values():
         raise Problem("conflict", problem)
     return _moved_message(call, f"replayed to {', '.join(letter.group_name for letter in letters)}")
@@ -316,11 +314,6 @@ async def _message_in_path(call: ApiCall) -> StoredMessage:
 
 def _moved_message(call: ApiCall, text: str) -> MovedMessage:
     return MovedMessage(call.path["partition"], call.path["transaction"], text)
-
-
-async def _dead_letters(log: Log, message: StoredMessage) -> list[EventDeadLetter]:
-    partition = message.partition
-    return await read_dead_letters(log, partition.queue_id, partition.partition_id, message.event.offset)
 
 
 def _listed_message(

@@ -92,18 +92,17 @@ async def list_queues(call: ApiCall, query: QueueListParameters) -> QueueResourc
     listed: list[QueueResource] = []
     for queue in queues[query.offset : query.offset + query.limit]:
         with contextlib.suppress(NotFound):  # deleted meanwhile
-            listed.append(QueueResource(**await _describe(call.services.log, queue)))
+            listed.append(QueueResource(**await _describe(call.log, queue)))
     return QueueResources(listed, len(queues))
 
 
 @routes.get("/api/v1/resources/queues/{queue}", "Show a queue", *_ANYONE)
 async def get_queue(call: ApiCall) -> QueueResourceDetail:
     """Show one queue with its options."""
-    log = call.services.log
-    for queue in await find_queues(log):
+    for queue in await find_queues(call.log):
         if queue.name == call.path["queue"]:
-            options = from_queue(await log.catalog.get(queue.name))
-            return QueueResourceDetail(**await _describe(log, queue), options=options)
+            options = from_queue(await call.log.catalog.get(queue.name))
+            return QueueResourceDetail(**await _describe(call.log, queue), options=options)
     raise NotFound("Queue not found")
 
 
@@ -128,7 +127,7 @@ async def list_tasks(call: ApiCall) -> Tasks:
 )
 async def list_partitions(call: ApiCall, query: PartitionListParameters) -> PartitionResources:
     call.require_access(query.queue)
-    partitions = await call.services.log.partitions(query.queue, limit=query.offset + query.limit)
+    partitions = await call.log.partitions(query.queue, limit=query.offset + query.limit)
     return PartitionResources(
         [
             PartitionResource(
@@ -145,7 +144,7 @@ async def list_partitions(call: ApiCall, query: PartitionListParameters) -> Part
 
 async def _visible_queues(call: ApiCall, namespace: str = "", task: str = "") -> list[NamespacedQueue]:
     call.require_access(())
-    queues = await find_queues(call.services.log, namespace or None, task or None)
+    queues = await find_queues(call.log, namespace or None, task or None)
     return [queue for queue in queues if call.can_see(queue.name)]
 
 

@@ -71,13 +71,12 @@ class PartitionSeekResult(msgspec.Struct, rename="camel"):
 async def set_subscription(call: ApiCall, body: Subscription) -> UpdatedSubscription:
     """Record the start time of a group. This does not move the group; seek does."""
     time = parse_timestamp(body.subscription_timestamp, "subscriptionTimestamp must be an ISO timestamp")
-    log = call.services.log
     ids: list[int] = []
     for group in await groups_in_path(call):
-        stored = await log.consumer_groups.get(await log.catalog.get(group.queue), group.group)
+        stored = await call.log.consumer_groups.get(await call.log.catalog.get(group.queue), group.group)
         if stored is not None:
             ids.append(stored.id)
-    async with log.database.connection() as conn:
+    async with call.log.database.connection() as conn:
         await conn.execute(_sql["set_subscription"], {"start": time.isoformat(), "groups": ids})
     return UpdatedSubscription(call.path["group"], body.subscription_timestamp, len(ids))
 
@@ -90,7 +89,7 @@ async def seek_group(call: ApiCall, body: GroupSeek) -> GroupSeekResult:
         if not body.timestamp:
             raise Problem("invalid-request", "Must specify either 'toEnd': true or 'timestamp'")
         target = parse_timestamp(body.timestamp, "timestamp must be an ISO timestamp")
-    moved = await call.services.log.seek(call.path["queue"], call.path["group"], target)
+    moved = await call.log.seek(call.path["queue"], call.path["group"], target)
     timestamp = None if body.to_end else body.timestamp
     return GroupSeekResult(call.path["group"], call.path["queue"], bool(body.to_end), timestamp, moved)
 
@@ -100,10 +99,9 @@ async def seek_group(call: ApiCall, body: GroupSeek) -> GroupSeekResult:
 )
 async def seek_partition(call: ApiCall) -> PartitionSeekResult:
     queue, group, partition = call.path["queue"], call.path["group"], call.path["partition"]
-    log = call.services.log
-    moved = await log.seek(queue, group, "end", partition=partition)
+    moved = await call.log.seek(queue, group, "end", partition=partition)
     last = None
-    for position in await read_positions(log, queue, group):
+    for position in await read_positions(call.log, queue, group):
         if position.partition == partition and position.total_consumed:
             last = encode_message_id(position.partition_id, position.total_consumed - 1)
     return PartitionSeekResult(group, queue, partition, moved > 0, last)

@@ -123,7 +123,7 @@ async def add_trace(call: ApiCall, body: NewTrace) -> AddedTrace:
         "names": _check_names(body.trace_names),
     }
     try:
-        (added,) = await call.services.log.database.fetch(AddedTrace, _sql["add"], params)
+        (added,) = await call.log.database.fetch(AddedTrace, _sql["add"], params)
     except DataError as error:
         raise Problem("invalid-request", f"data cannot be stored: {error.diag.message_primary}") from None
     return added
@@ -139,7 +139,7 @@ def _check_names(given: list[str] | str | None) -> list[str]:
 # The next two are only for callers without a limit to some queues: a name connects messages of any queue.
 @routes.get("/api/v1/traces/names", "List the names of traces", Role.READ, Role.CONSUME)
 async def list_trace_names(call: ApiCall, query: TraceNameListParameters) -> TraceNames:
-    database = call.services.log.database
+    database = call.log.database
     names = await database.fetch(TraceName, _sql["names"], {"limit": query.limit, "offset": query.offset})
     (count,) = await database.fetch(_Total, _sql["count_names"])
     return TraceNames(names, count.total, Pagination(query.limit, query.offset))
@@ -148,7 +148,7 @@ async def list_trace_names(call: ApiCall, query: TraceNameListParameters) -> Tra
 @routes.get("/api/v1/traces/by-name/{name}", "List the traces under a name", Role.READ, Role.CONSUME)
 async def list_traces_by_name(call: ApiCall, query: TraceListParameters) -> NamedTraces:
     params = {"name": check_text(call.path["name"], "the name"), "limit": query.limit, "offset": query.offset}
-    database = call.services.log.database
+    database = call.log.database
     traces = await database.fetch(NamedTrace, _sql["by_name"], params)
     (count,) = await database.fetch(_Total, _sql["count_by_name"], params)
     lookup = call.services.component(AcksById).lookup
@@ -173,4 +173,4 @@ async def list_message_traces(call: ApiCall) -> MessageTraces:
     partition = await call.services.component(AcksById).lookup.find_partition(partition_id)
     call.require_access_silently(() if partition is None else partition.queue)
     params = {"partition": partition_id, "event": check_text(call.path["transaction"], "the transaction id")}
-    return MessageTraces(await call.services.log.database.fetch(MessageTrace, _sql["of_event"], params))
+    return MessageTraces(await call.log.database.fetch(MessageTrace, _sql["of_event"], params))

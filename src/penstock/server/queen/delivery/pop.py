@@ -118,18 +118,17 @@ async def pop_namespace(call: ApiCall, query: PopParameters) -> PoppedMessages |
             "invalid-request", "namespace or task is required: pop from a queue with /api/v1/pop/queue/{queue}"
         )
     request = await _pop_request(call, query, None, None)
-    log = call.services.log
     memory = call.reserve_memory()
 
     async def pop() -> list[Event]:
         deadline = asyncio.get_running_loop().time() + request.wait_seconds
         while True:
-            queues = await find_queues(log, query.namespace or None, query.task or None)
+            queues = await find_queues(call.log, query.namespace or None, query.task or None)
             names = [queue.name for queue in queues if call.can_see(queue.name)]
             # Each pop starts with another queue, so that a full one does not starve the others.
             first = next(_namespace_pops) % max(len(names), 1)
             for name in (*names[first:], *names[:first]):
-                events = await _pop_when_created(log, replace(request, queue=name, wait_seconds=0.0), memory)
+                events = await _pop_when_created(call.log, replace(request, queue=name, wait_seconds=0.0), memory)
                 if events:
                     return events
             remaining = deadline - asyncio.get_running_loop().time()
@@ -142,7 +141,7 @@ async def pop_namespace(call: ApiCall, query: PopParameters) -> PoppedMessages |
 
 async def _pop(call: ApiCall, query: PopParameters, partition: str | None) -> PoppedMessages | None:
     request = await _pop_request(call, query, call.path["queue"], partition)
-    pop = _pop_when_created(call.services.log, request, call.reserve_memory())
+    pop = _pop_when_created(call.log, request, call.reserve_memory())
     return _response(call, query, request, await wait_for_events(call, pop))
 
 
@@ -167,9 +166,9 @@ async def _pop_request(call: ApiCall, query: PopParameters, queue: str | None, p
         raise Problem("invalid-request", "conflation is not supported: every message is delivered")
     group = query.consumer_group or QUEUE_MODE
     start = _start_position(query) if group != QUEUE_MODE else "beginning"
-    if queue is not None and start != "beginning" and await call.services.log.catalog.find(queue) is None:
+    if queue is not None and start != "beginning" and await call.log.catalog.find(queue) is None:
         # The group starts now, and only an existing queue can store its start.
-        await get_or_create_queue(call.services.log, queue)
+        await get_or_create_queue(call.log, queue)
     batch = min(query.batch if query.batch > 0 else _DEFAULT_BATCH, _MAX_BATCH)
     default = _AUTOPILOT_PARTITIONS if query.autopilot else 1
     return PopRequest(

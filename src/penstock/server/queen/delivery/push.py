@@ -126,8 +126,7 @@ async def push_messages(call: ApiCall, body: PushItems) -> list[PushItemResult]:
     call.require_access(messages.queues)
     if not body.items:
         return []
-    log = call.services.log
     call.services.producer_rates.check(producer_id(call))
-    pushes = await log.push(await messages.batches(log))
+    pushes = await call.log.push(await messages.batches(call.log))
     messages.count(call, pushes)
     return messages.results(pushes)

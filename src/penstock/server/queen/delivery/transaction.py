@@ -84,12 +84,11 @@ async def commit_transaction(call: ApiCall, body: Operations) -> OperationResult
     if problem is not None:
         return OperationResults(transaction_id, False, [], f"ACK operation failed: {problem}; all was rolled back")
     acks = [ack for ack in parsed if isinstance(ack, AckById)]
-    log = call.services.log
     if items:
         call.services.producer_rates.check(producer_id(call))
     try:
         pushes, outcomes = await call.services.component(AcksById).transact(
-            acks, await messages.batches(log), leases=leases
+            acks, await messages.batches(call.log), leases=leases
         )
     except TransactionRefused as error:
         return OperationResults(transaction_id, False, [], f"ACK operation failed: {error}")

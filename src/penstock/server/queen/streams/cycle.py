@@ -94,7 +94,6 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
         call.require_access(messages.queues, Role.PRODUCE)
     group = check_name(body.consumer_group or query.group_name, "group")
     state = StateChanges(query.id, partition, body.state_ops)
-    log = call.services.log
     ack = _parse_ack(body.ack, partition, group)
     if isinstance(ack, str):
         return _rolled_back(body, ack)
@@ -104,7 +103,7 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
         if ack is None:
             await conn.execute(_sql["share_queue"], params)
             await conn.execute(_sql["lock_cursor"], params)
-            activity = await find_activity(conn, log, partition, group)
+            activity = await find_activity(conn, call.log, partition, group)
             if activity is not None:
                 raise TransactionRefused(f"{activity}: its windows are not idle")
         elif body.release_lease:
@@ -115,13 +114,13 @@ async def commit_cycle(call: ApiCall, body: CycleCommit) -> CycleCommitResult:
     acks = [] if ack is None else [ack]
     try:
         pushes, outcomes = await call.services.component(AcksById).transact(
-            acks, await messages.batches(log), also=write_state
+            acks, await messages.batches(call.log), also=write_state
         )
     except TransactionRefused as error:
         return _rolled_back(body, f"{INVALID_LEASE}: {error}" if error.problem in _LEASE_PROBLEMS else str(error))
     except DataError as error:
         return _rolled_back(body, f"a value of the state cannot be stored: {error.diag.message_primary}")
-    log.notifier.wake_local(client_cycle_topic(query.id))
+    call.log.notifier.wake_local(client_cycle_topic(query.id))
     ack_result = None
     if body.ack is not None:
         (outcome,) = outcomes

@@ -44,7 +44,7 @@ async def find_query_partition(call: ApiCall, query_text: str, partition_text: s
     if query_id is None or partition_id is None:
         invalid = "query_id" if query_id is None else "partition_id"
         raise Problem("invalid-request", f"{invalid} is not an id of this server")
-    queries = await call.services.log.database.fetch(StreamQuery, _sql["query"], {"query": query_id})
+    queries = await call.log.database.fetch(StreamQuery, _sql["query"], {"query": query_id})
     if not queries:
         raise Problem("not-found", "the query was deleted: register it again")
     (query,) = queries

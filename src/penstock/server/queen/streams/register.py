@@ -65,7 +65,7 @@ async def register_query(call: ApiCall, body: QueryRegistration) -> Registration
         "hash": body.config_hash,
         "group": f"streams.{body.name}",
     }
-    async with call.services.log.database.connection() as conn, conn.transaction():
+    async with call.log.database.connection() as conn, conn.transaction():
         await conn.execute(_sql["lock_catalog"])
         if await (await conn.execute(_sql["find_spark_query"], params)).fetchone() is not None:
             raise Problem(

@@ -108,9 +108,8 @@ async def get_state(call: ApiCall, body: StateSelection) -> StateRows:
         "prefix": body.key_prefix,
         "ripe": None if ripe is None else repr(ripe),
     }
-    log = call.services.log
-    async with log.database.connection() as conn:
-        if ripe is not None and await find_activity(conn, log, partition, query.group_name) is not None:
+    async with call.log.database.connection() as conn:
+        if ripe is not None and await find_activity(conn, call.log, partition, query.group_name) is not None:
             return StateRows([])
         cursor = conn.cursor(row_factory=class_row(_StoredState))
         rows = await (await cursor.execute(_sql["read"], params)).fetchall()
