@@ -1,4 +1,4 @@
-"""What all benchmarks have in common: options, where and when they ran, and one JSON object as the last line."""
+"""Shared by all benchmarks: options, the machine and time of the run, and one JSON object as the last line."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ FIELDS = "customer string, amount decimal(12,2), ts bigint, page string, note st
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What a read comes to: how many events, and the sum of their amounts in cents."""
+    """The result of a read: the number of events and the sum of their amounts in cents."""
 
     events: int
     cents: int

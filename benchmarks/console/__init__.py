@@ -1,1 +1,1 @@
-"""What open browsers cost ingestion: the console in its own process, five pages of it in Chromium, events over HTTP."""
+"""The cost of open browsers for ingestion: a console process, five pages in Chromium, events over HTTP."""

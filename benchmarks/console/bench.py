@@ -32,7 +32,7 @@ _PATIENCE_SECONDS = 90.0
 
 @dataclass
 class Side:
-    """What one side came to, over all turns."""
+    """The results of one side over all turns."""
 
     rates: list[float] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)

@@ -60,7 +60,7 @@ class Browsers:
         await self._ask("close")
 
     async def moved(self) -> dict[str, int]:
-        """How often each page has changed since it was opened."""
+        """Return how often each page has changed since it was opened."""
         said: dict[str, int] = await self._ask("moved")
         return said
 

@@ -1,4 +1,4 @@
-"""What the sections of a run share: server, log, engines, and a drain that is measured and checked."""
+"""Shared by all sections of a run: server, log, engines, and a measured and checked drain."""
 
 from __future__ import annotations
 

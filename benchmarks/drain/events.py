@@ -68,7 +68,7 @@ class Work:
         return joined.buffers()[2].to_pybytes()[: _end(joined)], int(cents.sum())
 
     def random_bits(self) -> float:
-        """How many random bits an event holds."""
+        """Return the random bits of an event."""
         amounts = _MOST_CENTS - _LEAST_CENTS + 1
         return log2(self.keys) + log2(amounts) + log2(_PAGES) + log2(DISORDER_MS) + 32
 

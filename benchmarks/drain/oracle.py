@@ -71,7 +71,7 @@ class Oracle:
         return int(str(self._row(where)[0]))
 
     def problems(self, result: Path, *, only_closed: bool = False, without_max: bool = False) -> list[str]:
-        """What is wrong with a result: lines of key, start of the window in ms, count, total, max, closed."""
+        """Return the problems of a result with rows of key, window start in ms, count, total, max, closed."""
         self._db.execute(_RESULT, [str(result)])
         if without_max:
             self._db.execute(_KNOWN_MAX)

@@ -45,7 +45,7 @@ class Stock:
         return self.files[before:]
 
     def watermark_ms(self) -> int:
-        """How far event time has come for sure, once everything was read."""
+        """Return the watermark after all events were read."""
         return EPOCH_MS + self.events * 1000 // self.work.per_second - LATENESS_MS
 
     def closed_before_ms(self) -> int:

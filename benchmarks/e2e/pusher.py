@@ -21,7 +21,7 @@ _BUSY = (429, 503)
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What to push where. Without a rate, as fast as it is taken."""
+    """The load of a pusher. Without a rate, it pushes at full speed."""
 
     url: str
     queue: str
@@ -34,7 +34,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct):
-    """What was pushed."""
+    """The events pushed."""
 
     #: The number after the last.
     end: int = 0

@@ -70,7 +70,7 @@ def expected(journal: Journal, closing: Closing) -> list[Window]:
 
 
 def problems(wanted: Iterable[Window], found: Iterable[Window]) -> list[str]:
-    """What is missing, and what should not be there, or not as often."""
+    """Return the rows that are missing, unexpected or repeated."""
     said = []
     left, there = Counter(wanted), Counter(found)
     for what, some in (("missing or wrong", left - there), ("there that should not be so", there - left)):

@@ -47,7 +47,7 @@ class Follow(msgspec.Struct, frozen=True, tag="follow"):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Where to read what a drain made, once it is done."""
+    """The location of the results of a drain."""
 
     #: SELECTs of key, start of the window in ms, count, total, max and whether the window is closed.
     select: str
@@ -56,7 +56,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """What a drain took, from its start to its end, and where the result of each of its queries is."""
+    """The duration of a drain, and the location of the result of each query."""
 
     seconds: float
     batches: int

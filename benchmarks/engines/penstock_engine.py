@@ -84,7 +84,7 @@ def _double(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cycles(job: Drain) -> int:
-    """How many cycles the ledger has of the query."""
+    """Return the number of cycles of the query in the ledger."""
     with psycopg.connect(job.url) as conn:
         row = conn.execute(
             """SELECT count(*) FROM penstock.cycles JOIN penstock.queries ON queries.id = cycles.query_id

@@ -9,7 +9,7 @@ from math import ceil
 def latencies_ms(
     probes: Iterable[tuple[int, str, float]], seen: Iterable[tuple[float, str, int]], since: float, until: float
 ) -> tuple[list[float], int]:
-    """How long each probe that was pushed between two moments took to be seen, and how many never were."""
+    """Return the latencies of the probes pushed in an interval, and the number of lost probes."""
     answers: dict[str, list[tuple[float, int]]] = {}
     for moment, key, seq in seen:
         answers.setdefault(key, []).append((moment, seq))

@@ -1,4 +1,4 @@
-"""How long everything takes: the full run, and the quick one that makes the same checks."""
+"""Durations of the full run, and of the quick run with the same checks."""
 
 from __future__ import annotations
 

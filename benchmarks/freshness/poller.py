@@ -40,7 +40,7 @@ class Poller(threading.Thread):
             self._failure = error
 
     def cpu_seconds(self) -> float:
-        """What its questions have cost PostgreSQL so far."""
+        """Return the CPU time that PostgreSQL has spent on its polls."""
         times = self._backend.cpu_times()
         return float(times.user + times.system)
 

@@ -24,7 +24,7 @@ _SEED = 20_260_131
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What to push where: into a queue, or without a URL as files into a directory."""
+    """The load of a pusher: events for a queue, or without a URL files in a directory."""
 
     target: str
     rate: int
@@ -40,7 +40,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct):
-    """What was pushed."""
+    """The events pushed."""
 
     events: int = 0
     #: Number, key and time of push, of each event of a probe.

@@ -78,7 +78,7 @@ def judge(model: Model, size: Size, lanes: dict[str, list[tuple[datetime, dict[s
 
 
 def _exceeded(model: Model, passed: list[tuple[float, int]]) -> int:
-    """How many releases broke the limit, to the microsecond."""
+    """Return how many releases exceeded the limit, to the microsecond."""
     found = 0
     if model.window_seconds is not None:
         sums = [0, *accumulate(cost for _, cost in passed)]

@@ -1,4 +1,4 @@
-"""What is measured: which models, how many tenants and events, and the least time that the limits allow."""
+"""The measurements: models, tenants, events, and the minimum time under the limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOW_SECONDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many tenants, and how many events each has waiting when the gate opens."""
+    """The number of tenants, and the waiting events of each when the gate opens."""
 
     tenants: int
     each: int

@@ -26,7 +26,7 @@ from penstock import Penstock
 
 @dataclass
 class Cell:
-    """What one batch size came to, over all rounds."""
+    """The results of one batch size over all rounds."""
 
     batch: int
     rates: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""How much is measured."""
+"""Sizes of the runs."""
 
 from __future__ import annotations
 

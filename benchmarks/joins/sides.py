@@ -16,7 +16,7 @@ _PUSH = 5_000
 
 
 def pays(number: int) -> bool:
-    """Whether there is a payment for an order: for nine of ten."""
+    """Return whether an order has a payment: nine of ten have one."""
     return number % 10 != 0
 
 

@@ -21,7 +21,7 @@ _ID_BYTES = 8
 
 
 class Data(TypedDict):
-    """What an event says."""
+    """The data of an event."""
 
     user: str
     amount: int
@@ -65,7 +65,7 @@ class Generator:
         return Made(first, data, ids)
 
     def random_bits(self) -> float:
-        """How many random bits an event holds, with its id; its ``ts`` counts for none."""
+        """Return the random bits of an event with its id, without its ``ts``."""
         users = 0.0 if self._each_once else log2(len(self._users))
         return users + log2(_MOST - _LEAST + 1) + log2(len(_PAGES)) + 8 * (_NOTE_BYTES + _ID_BYTES)
 

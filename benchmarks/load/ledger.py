@@ -43,7 +43,7 @@ class Ledger:
 
 
 class Reading:
-    """What one reader got of a ledger's queue, in the order in which it got it."""
+    """The events that one reader got from a ledger's queue, in order."""
 
     def __init__(self, ledger: Ledger, *, in_order: bool = True) -> None:
         self.ledger = ledger

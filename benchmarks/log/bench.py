@@ -1,4 +1,4 @@
-"""What the parts of a run share: the server, Penstock on it, and the queues they load and check."""
+"""The parts that all measurements share: the server, the client, and the queues to load and check."""
 
 from __future__ import annotations
 

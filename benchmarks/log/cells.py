@@ -30,7 +30,7 @@ class Cell(ABC):
     @property
     @abstractmethod
     def does(self) -> str:
-        """What it does, in words."""
+        """A description of the measurement."""
 
     @abstractmethod
     async def run(self, bench: Bench, stocks: Stocks, meter: Meter | None = None) -> Outcome:

@@ -1,4 +1,4 @@
-"""What is on disk."""
+"""Sizes on disk."""
 
 from __future__ import annotations
 

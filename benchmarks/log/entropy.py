@@ -1,4 +1,4 @@
-"""How random the events are: what a compressor makes of them says how honest the stored size is."""
+"""Randomness of the events, measured with a compressor: the stored size is honest only for random events."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ async def _hold(conn: psycopg.AsyncConnection[Any]) -> int:
 
 
 async def _held_back(url: str, xid: int) -> int:
-    """How many transactions the held one's snapshot keeps VACUUM from cleaning up after; 0 if it has ended."""
+    """Return how many transactions the open snapshot keeps from VACUUM; 0 if it has ended."""
     question = """SELECT age(backend_xmin) FROM pg_stat_activity
         WHERE datname = current_database() AND state = 'idle in transaction' AND backend_xid = %s::text::xid"""
     async with await psycopg.AsyncConnection.connect(url) as conn:

@@ -1,4 +1,4 @@
-"""Where a run took place, on what, and how much of the machine others used meanwhile."""
+"""The machine of a run, and the CPU time that other processes used meanwhile."""
 
 from __future__ import annotations
 

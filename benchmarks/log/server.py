@@ -43,13 +43,13 @@ class Server:
         return urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
 
     def settings(self) -> dict[str, str]:
-        """What the server itself says of how it is set up."""
+        """Return the settings that the server reports."""
         with psycopg.connect(self.url) as conn:
             said = {name: conn.execute(f"SHOW {name}".encode()).fetchone() for name in _SETTINGS}
         return {name: str(row[0]) for name, row in said.items() if row is not None}
 
     def deadlocks(self) -> int:
-        """How many deadlocks there were in all databases."""
+        """Return the number of deadlocks in all databases."""
         with psycopg.connect(self.url) as conn:
             row = conn.execute("SELECT coalesce(sum(deadlocks), 0)::bigint FROM pg_stat_database").fetchone()
         return int(row[0]) if row is not None else 0

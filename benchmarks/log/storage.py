@@ -1,4 +1,4 @@
-"""How many bytes an event takes on disk."""
+"""Bytes per event on disk."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ QUESTIONS: dict[str, str] = {
 
 
 def answers(events: Iterable[Made], appended: Mapping[str, list[datetime]], query: str) -> list[Any]:
-    """What DuckDB says. ``appended`` has when each event of a queue came, in the order of ``events``."""
+    """Compute the expected results with DuckDB. ``appended`` has the append times in the order of ``events``."""
     conn = duckdb.connect()
     conn.execute("SET TimeZone = 'UTC'")
     conn.execute("CREATE TABLE person (id bigint, name text, city text, state text, ts timestamptz)")

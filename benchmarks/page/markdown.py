@@ -39,7 +39,7 @@ def page(results: Mapping[str, Result], sections: Mapping[str, Section]) -> str:
 
 
 def _better(comparisons: list[Comparison]) -> str:
-    """Where a peer is better, as the figures have it."""
+    """List the results in which a peer is better."""
     if not comparisons:
         return ""
     behind = [one for one in comparisons if one.times < 1]

@@ -1,4 +1,4 @@
-"""What engines and queues are called on the page."""
+"""Display names of engines and queues."""
 
 from __future__ import annotations
 

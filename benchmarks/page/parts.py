@@ -1,4 +1,4 @@
-"""What a section of the page is made of: tables, plots, and comparisons with peers."""
+"""The parts of a section of the page: tables, plots, and comparisons with peers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Comparison:
 
     @property
     def times(self) -> float:
-        """How many times as good as the peer Penstock is."""
+        """Return the factor by which Penstock is better than the peer."""
         return self.ours / self.theirs if self.more_is_better else self.theirs / self.ours
 
 

@@ -1,4 +1,4 @@
-"""Where the time goes as a section."""
+"""The section of CPU profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured: the JSON objects that the benchmarks left, by the name of the run."""
+"""The results: the JSON objects of the benchmarks by the name of the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read(directory: Path) -> dict[str, Result]:
 
 
 def find(result: Result, *path: str) -> Any:
-    """What lies at a path, or None where there is nothing."""
+    """Return the value at a path, or None."""
     found: Any = result
     for name in path:
         if not isinstance(found, dict) or name not in found:

@@ -27,7 +27,7 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be counted, and where the rows go."""
+    """The events to count, and the target of the rows."""
 
     files: list[str]
     url: str

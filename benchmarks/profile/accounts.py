@@ -45,7 +45,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What /proc says of a process or a thread."""
+    """The entry of a process or thread in /proc."""
 
     #: With the moment of its start, since numbers are used again.
     who: tuple[int, int]
@@ -82,7 +82,7 @@ class Accounts(threading.Thread):
         return self._engine_total + self._server_total
 
     def by_part(self) -> dict[str, Cpu]:
-        """What each part has spent from the first look to the last."""
+        """Return the CPU time of each part between the first and the last sample."""
         spent = self._spent()
         del spent[names.OBSERVERS]
         # The kernel adds the time of a thread that ends to that of its process.

@@ -1,4 +1,4 @@
-"""Where the time of a cycle goes by the clock, from the ledger that every query keeps."""
+"""The wall-clock time of the stages of a cycle, from the ledger of the query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of everything: the full run, and the quick one that makes the same checks."""
+"""Sizes of the full run, and of the quick run with the same checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes the samples: py-spy for Python, JDK Flight Recorder for the JVM; each says so if it cannot."""
+"""Samplers: py-spy for Python, JDK Flight Recorder for the JVM. Each reports if it is unavailable."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _NUMBERED = re.compile(r"(\$\$Lambda)[^.]*|(?<=\D)(/0x[0-9a-f]+|\+0x[0-9a-f]+)")
 
 
 def of_python(lines: Iterable[str]) -> dict[str, dict[str, float]]:
-    """What py-spy wrote, by part; whatever Spark did not start is the driver."""
+    """Parse the output of py-spy by part. Processes that Spark did not start are the driver."""
     found: dict[str, Counter[str]] = {}
     for line in lines:
         # Of a process below another one of Python py-spy names both, the nearest last.
@@ -61,13 +61,13 @@ def of_python(lines: Iterable[str]) -> dict[str, dict[str, float]]:
 
 
 def _collects(stack: str) -> bool:
-    """Whether the daemon's code is where a worker collects garbage after a task, and not where it waits."""
+    """Return whether a worker collects garbage after a task, and does not wait."""
     line, daemon = _LINE.search(stack), find_spec("pyspark.daemon")
     return bool(line and daemon and daemon.origin and "gc.collect" in getline(daemon.origin, int(line[1])))
 
 
 def of_jvm(lines: Iterable[str]) -> dict[str, dict[str, float]]:
-    """What ``jfr print`` says of ``jdk.ExecutionSample``, by part of the JVM; a trace has the innermost frame first."""
+    """Parse ``jfr print`` of ``jdk.ExecutionSample`` by part of the JVM. A trace has the innermost frame first."""
     found: dict[str, Counter[str]] = {}
     part, frames = "", list[str]()
     for line in lines:

@@ -1,4 +1,4 @@
-"""How far each curve goes."""
+"""The range of each curve."""
 
 from __future__ import annotations
 
