@@ -65,7 +65,7 @@ def transport_for(
 ) -> Transport:
     """Return the transport for the settings; ``wait_for_room`` makes a push over HTTP wait while its queue is full."""
     if settings.url is None:
-        from penstock.client.database import DatabaseTransport
+        from penstock.client.transport import DatabaseTransport
 
         return DatabaseTransport(settings, clock)
     from penstock.client.http.retrying_http import RetryingHttpClient

@@ -6,7 +6,33 @@ of :mod:`penstock.core.errors`. A call that is cancelled leaves no lease behind.
 
 from __future__ import annotations
 
-from penstock.client.database import DatabaseTransport
-from penstock.client.http.transport import HttpTransport
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-Transport = DatabaseTransport | HttpTransport
+from penstock.core.clock import Clock
+from penstock.core.settings import Settings
+from penstock.db.pool import Database
+from penstock.engine.gates.admin import GateAdmin, GateChange, GateInfo
+from penstock.log.log import Log
+
+if TYPE_CHECKING:
+    from penstock.client.http.transport import HttpTransport
+
+
+class DatabaseTransport(Log):
+    """The log, and the gates of queries."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        super().__init__(Database(settings), clock=clock, retry_seconds=settings.retry_seconds)
+
+    async def gates(self, query: str | None, key: str | None = None) -> Sequence[GateInfo]:
+        return await GateAdmin(self.database).list(query, key)
+
+    async def change_gate(self, query: str, change: GateChange) -> None:
+        await GateAdmin(self.database).change(query, change)
+
+    async def hold_gate(self, query: str, key: str | None, seconds: float) -> None:
+        await self.change_gate(query, GateChange(key=key, hold_seconds=seconds))
+
+
+Transport: TypeAlias = "DatabaseTransport | HttpTransport"
