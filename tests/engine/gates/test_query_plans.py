@@ -21,10 +21,10 @@ from tests.log.query_plans import Explained, explain
 KEYS = ("ada", "bob", "cyd")
 #: No statement may read more rows than this, however many partitions there are.
 MAX_ROWS = 60
-#: The statements that run for every release or every planned cycle, by file.
+#: The statements that run for every release or every planned cycle, by package and file.
 HOT_STATEMENTS = {
-    "release.sql": ("lock_for_release", "record_release"),
-    "gate_state.sql": (
+    ("gates", "release.sql"): ("lock_for_release", "record_release"),
+    ("gates", "gate_state.sql"): (
         "partitions",
         "meters",
         "limits",
@@ -34,7 +34,8 @@ HOT_STATEMENTS = {
         "park",
         "resume",
     ),
-    "planner.sql": ("due_partitions", "clear_wake_times", "wanted", "lock_query"),
+    ("gates", "planner.sql"): ("due_partitions", "clear_wake_times", "wanted", "lock_query"),
+    ("planning", "planner.sql"): ("unread_partitions",),
 }
 
 QUERIES = """
@@ -123,9 +124,9 @@ class GatedQuery:
             "took": "{}",
         }
 
-    async def explain(self, file: str, statement: str) -> Explained:
+    async def explain(self, package: str, file: str, statement: str) -> Explained:
         queue = self.sink if statement == "in_flight" else self.source
-        statements = Statements("penstock.engine.gates", file)
+        statements = Statements(f"penstock.engine.{package}", file)
         return await explain(self.conn, statements.table(statement, queue.id, queue.segment), self.params(statement))
 
 
@@ -152,8 +153,8 @@ async def test_hot_statements_read_only_the_partitions_of_the_release(database_u
         if analyzed:
             query.analyze()
         plans = {
-            statement: await query.explain(file, statement)
-            for file, statements in HOT_STATEMENTS.items()
+            statement: await query.explain(package, file, statement)
+            for (package, file), statements in HOT_STATEMENTS.items()
             for statement in statements
         }
     problems = []
